@@ -186,9 +186,9 @@ func codeIs(err error, codes ...string) bool {
 	return errors.As(err, &answer) && slices.Contains(codes, plainCode(answer.ErrorCode()))
 }
 
-// CheckWindow is for checks from outside: it refuses a queue that keeps messages for longer than window, or that moves messages away before
-// a consumer with default settings has given up on them, as a Subscriber does at start. queue is a name or a URL. window is how long the
-// consumer remembers keys.
+// CheckWindow is for programs that check a queue without receiving from it. Like a Subscriber at its start, it refuses a queue that keeps
+// messages for longer than window, or that moves messages away before a consumer with default settings has given up on them. queue is a name
+// or a URL. window is how long the consumer remembers keys.
 func CheckWindow(ctx context.Context, client API, queue string, window time.Duration) error {
 	s := &Subscriber{cfg: SubscriberConfig{Client: client, Queue: queue, Processor: remembers(window)}, log: slog.New(slog.DiscardHandler)}
 	if _, err := s.inspect(ctx); err != nil {

@@ -20,9 +20,9 @@ type attempt struct {
 	known    *earlier  // an earlier request has the key: the handler was not called
 	ran      bool      // the handler was called
 	failed   error     // what the handler returned
-	response *response // what the handler wrote; nil: nothing that counts
+	response *response // what the handler wrote; nil: its response is not used
 	undone   bool      // the response's status rolled the work back
-	complete bool      // everything was written, so that an error is one of COMMIT
+	complete bool      // everything was written, so err comes from COMMIT
 }
 
 // earlier is the claim of an earlier request with the same key.

@@ -19,7 +19,7 @@ type identity struct{ name, principal, method, uri, key string }
 
 func (i identity) fields() []string { return []string{i.name, i.principal, i.method, i.uri, i.key} }
 
-// under returns the identity as the database gets it. Without the secret nobody can find out a key or principal by trying.
+// under returns the identity as it is stored in the database: an HMAC, so that without the secret nobody can guess a key or a principal.
 func (i identity) under(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	write(mac, "txonce httpidem identity 1", i.fields()...)

@@ -117,8 +117,8 @@ func setting(entries []sarama.ConfigEntry, name string) string {
 	return ""
 }
 
-// CheckWindow is for checks from outside: it refuses a topic that keeps messages for longer than window, as a Subscriber does at start.
-// window is how long the consumer remembers keys.
+// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that keeps
+// messages for longer than window, the time for which the consumer remembers keys.
 func CheckWindow(client sarama.Client, topic string, window time.Duration) error {
 	if err := client.RefreshMetadata(topic); err != nil {
 		return fmt.Errorf("kafka: topic %s: %w", topic, err)

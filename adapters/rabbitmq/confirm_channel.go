@@ -120,7 +120,7 @@ func (c *confirmChannel) feed() *amqp.Error {
 	}
 }
 
-// write sends r, unless its call has ended or the server takes no messages.
+// write sends r, unless r has its answer already or the server takes no messages.
 func (c *confirmChannel) write(r *record) error {
 	refused := c.refuses()
 	if refused != nil || !r.open() {

@@ -35,8 +35,8 @@ const (
 	retryPause      = time.Minute // after a retry queue could not be declared
 
 	// young is how long a retry queue is not used after it was declared or found. The age of one that was found is unknown: another
-	// Subscriber may have declared it a moment ago. When RabbitMQ 3.10 crashes, it loses quorum queues that are younger than about 5 s
-	// (we saw it), with their confirmed messages.
+	// Subscriber may have declared it a moment ago. In our tests a crash of RabbitMQ 3.10 lost quorum queues that were younger than
+	// about 5 s, with their confirmed messages.
 	young = 10 * time.Second
 )
 
@@ -109,7 +109,7 @@ type retries struct {
 	connected context.Context // the connections are closed when it ends
 	done      chan struct{}
 	input     chan struct{}  // wakes the goroutine
-	owns      sync.WaitGroup // goroutines of its connections
+	owns      sync.WaitGroup // the goroutines of its connections
 
 	mu      sync.Mutex
 	steps   map[time.Duration]*retryStepState
@@ -208,7 +208,7 @@ func (r *retries) drain(within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owed > 0 {
-		r.log.Warn("rabbitmq: copies of messages to be retried are not confirmed in time; the messages go back to the queue", "messages", r.owed)
+		r.log.Warn("rabbitmq: the server did not confirm the copies of messages to be retried in time; the messages go back to the queue", "messages", r.owed)
 	}
 }
 
@@ -243,4 +243,4 @@ func (r *retries) answer(d *deferral, err error) {
 	r.signal()
 }
 
-var errYoung = errors.New("its retry queue was declared only just now")
+var errYoung = errors.New("its retry queue was declared or found less than 10 s ago")

@@ -181,8 +181,8 @@ func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	}
 	r.mu.Unlock()
 	if err != nil && logged != err.Error() && r.connected.Err() == nil {
-		r.log.Warn("rabbitmq: there is no retry queue; messages to be retried wait in memory. It takes RabbitMQ 3.10, and permission to declare the queue or "+
-			"rabbitmq.DeclareRetryQueues", "retry_queue", name, "error", err)
+		r.log.Warn("rabbitmq: there is no retry queue, so messages to be retried wait in memory; use RabbitMQ 3.10 or later, and give this user the permission to "+
+			"declare the queue, or call rabbitmq.DeclareRetryQueues when you deploy", "retry_queue", name, "error", err)
 	}
 }
 
@@ -287,7 +287,7 @@ func (r *retries) takeOverdue() bool {
 	return overdue
 }
 
-// forgetStep makes the queue be looked for again.
+// forgetStep makes ready look for the queue of step again.
 func (r *retries) forgetStep(step time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -119,7 +119,7 @@ func (s *session) awaitClose(closes <-chan *amqp.Error) {
 	}
 }
 
-var errCancelled = errors.New("the server has cancelled the consumer, as it does when a queue is deleted or moves")
+var errCancelled = errors.New("the server has cancelled the consumer: the queue was deleted, or its leader moved")
 
 // receive takes deliveries in. It returns why the channel was closed, or nil when no batch may begin any more.
 func (s *session) receive() error {
@@ -218,8 +218,8 @@ func (s *session) warnOfAge() {
 		d := unsettled.Raw.(*delivery)
 		if age := time.Since(d.since); age > s.run.cfg.ConsumerTimeout*4/5 && !d.warned {
 			d.warned = true
-			s.run.log.Warn("rabbitmq: a message was received long ago and is not finished; soon the server closes the channel and delivers all its messages again. "+
-				"Make handlers shorter, Prefetch less, or consumer_timeout longer", "position", d.msg.Position, "age", age.Round(time.Millisecond),
+			s.run.log.Warn("rabbitmq: a message is not finished, and soon the server closes the channel because of consumer_timeout and delivers all its messages again; "+
+				"make handlers shorter, Prefetch smaller, or consumer_timeout longer", "position", d.msg.Position, "age", age.Round(time.Millisecond),
 				"consumer_timeout", s.run.cfg.ConsumerTimeout)
 		}
 	}

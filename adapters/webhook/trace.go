@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // TraceEvent is the argument of a Trace hook.
@@ -40,12 +41,6 @@ func (t *Trace) complete() *Trace {
 	if t != nil {
 		all = *t
 	}
-	for _, hook := range []*func(context.Context, TraceEvent){
-		&all.Refused, &all.Dropped, &all.Accepted, &all.Duplicate, &all.Parked, &all.Deferred, &all.Rejected, &all.Late, &all.Answered,
-	} {
-		if *hook == nil {
-			*hook = func(context.Context, TraceEvent) {}
-		}
-	}
+	hooks.Complete(&all.Refused, &all.Dropped, &all.Accepted, &all.Duplicate, &all.Parked, &all.Deferred, &all.Rejected, &all.Late, &all.Answered)
 	return &all
 }

@@ -46,7 +46,7 @@ var rows = []row{
 	{"adapters/sqlstore/internal/engine", store()},
 	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
-	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs", edge("internal/isolated", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
 	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
