@@ -3,6 +3,7 @@ package self
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"testing"
@@ -20,15 +21,20 @@ func Main(m *testing.M, command func()) {
 	os.Exit(m.Run())
 }
 
-// Command returns the command with these arguments, and where its output goes. It is killed when the test ends.
-func Command(t testing.TB, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
-	t.Helper()
+// Command returns the command with these arguments. It is killed when ctx ends.
+func Command(ctx context.Context, args ...string) *exec.Cmd {
 	binary, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	cmd, out = exec.CommandContext(t.Context(), binary, args...), &bytes.Buffer{}
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(os.Environ(), env+"=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// Recorded returns a Command of a test, and the buffer for its output. Read it when the command has ended.
+func Recorded(t testing.TB, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
+	cmd, out = Command(t.Context(), args...), &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, out
 }
