@@ -26,7 +26,7 @@ type received struct {
 
 	// Under inFlight.mu.
 	state     receivedState
-	until     time.Time     // after it SQS may deliver the message to other receivers, as far as we know
+	until     time.Time     // the known end of the visibility timeout: after it SQS may deliver the message to other receivers
 	extended  time.Time     // when its last heartbeat was sent, or the message was received
 	heartbeat chan struct{} // closed when the heartbeat that was sent is answered; nil: none is unanswered
 }

@@ -127,7 +127,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 	switch {
 	case errors.Is(a.err, errWroteAround):
 		return Misused
-	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever ended the transaction, its work may be committed
+	case errors.As(a.err, new(*dedup.InDoubtError)): // first, because the work may be committed even if the context ended
 		return Unavailable
 	case errors.Is(a.err, dedup.ErrTxEnded):
 		return Failed

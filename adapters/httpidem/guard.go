@@ -41,8 +41,8 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(dedup.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
 }
 
-// Handle returns an http.Handler that runs h. It is the last handler of a route: routers and middlewares stand outside, those that
-// authenticate above all. After the database has failed it runs h again, with a fresh copy of the request.
+// Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares outside, above all those
+// that authenticate. After the database has failed it runs h again, with a fresh copy of the request.
 func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 	if h == nil {
 		panic("httpidem: Handle needs a Handler")

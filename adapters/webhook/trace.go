@@ -32,7 +32,7 @@ type Trace struct {
 	Deferred  func(ctx context.Context, e TraceEvent) // nothing was committed; the sender delivers it again
 	Rejected  func(ctx context.Context, e TraceEvent) // the Processor gave the event up and did not keep it
 	Late      func(ctx context.Context, e TraceEvent) // the response was sent before the handlers returned
-	Answered  func(ctx context.Context, e TraceEvent) // the response, whatever it is
+	Answered  func(ctx context.Context, e TraceEvent) // the response was sent, with any status
 }
 
 // complete returns a copy of t without nil hooks.

@@ -15,7 +15,7 @@ import (
 
 const (
 	ocspTimeout   = 10 * time.Second
-	ocspFailedFor = 10 * time.Second // how long nobody is asked again after a failure
+	ocspFailedFor = 10 * time.Second // how long no request is sent again after a failure
 	ocspLife      = 15 * time.Minute // how long an answer is used
 	ocspPairs     = 32               // how many answers are kept
 	maxOCSPBytes  = 64 << 10
