@@ -3,14 +3,10 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"sync"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/consumer"
 )
@@ -40,60 +36,6 @@ const (
 	young = 10 * time.Second
 )
 
-// retryStep is the longest delay of the retry queue for this delay.
-func retryStep(after time.Duration) time.Duration {
-	step := minRetryStep
-	for step < after && step < maxRetryDelay {
-		step *= 2
-	}
-	return min(step, maxRetryDelay)
-}
-
-// retryQueue is the name of a retry queue.
-func retryQueue(queue string, step time.Duration) string {
-	return queue + retryInfix + strconv.FormatInt(step.Milliseconds(), 10)
-}
-
-func retryArgs(queue string) amqp.Table {
-	return amqp.Table{
-		"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
-	}
-}
-
-// QueueDeclarer declares queues. *amqp.Channel implements it.
-type QueueDeclarer interface {
-	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
-}
-
-// DeclareRetryQueues declares the queues that a Subscriber of queue needs to defer messages by up to longest. A deployment that
-// calls it beforehand can run Subscribers whose user has no permission to configure these queues. Otherwise the Subscriber declares
-// missing ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new. Needs
-// RabbitMQ 3.10.
-func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
-	for step := minRetryStep; ; step = retryStep(step + 1) {
-		name := retryQueue(queue, step)
-		if _, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(queue)); err != nil {
-			return fmt.Errorf("rabbitmq: declare queue %s: %w", name, err)
-		}
-		if step >= longest || step >= maxRetryDelay {
-			return nil
-		}
-	}
-}
-
-// RetryQueues returns the names of all retry queues that a Subscriber of queue may use; only a few of them exist. They stay on the server
-// until they are deleted. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages" shows no
-// messages in them: the counts that a client gets leave out messages that are on their way back.
-func RetryQueues(queue string) (names []string) {
-	for step := minRetryStep; ; step = retryStep(step + 1) {
-		names = append(names, retryQueue(queue, step))
-		if step >= maxRetryDelay {
-			return names
-		}
-	}
-}
-
 // deferral is a delivery whose copy goes to a retry queue.
 type deferral struct {
 	delivery *delivery
@@ -121,44 +63,11 @@ type retries struct {
 	begun   bool
 }
 
-// retryStepState is what is known about one retry queue.
-type retryStepState struct {
-	wanted    bool
-	usable    time.Time // when it may first be used; zero: it does not exist
-	tryAgain  time.Time // earliest time of the next attempt
-	complaint string    // the last error that was logged
-}
-
 func newRetries(s *Subscriber, connected context.Context) *retries {
 	return &retries{
 		cfg: &s.cfg, log: s.log, queuesOld: s.retryQueuesAreOld, connected: connected,
 		done: make(chan struct{}), input: make(chan struct{}, 1), steps: map[time.Duration]*retryStepState{},
 	}
-}
-
-// ready reports whether the retry queue for this delay can be used. If not, the goroutine declares it.
-func (r *retries) ready(after time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	st := r.step(retryStep(after))
-	if !st.usable.IsZero() {
-		return !time.Now().Before(st.usable)
-	}
-	if !st.wanted && !time.Now().Before(st.tryAgain) {
-		st.wanted = true
-		r.wake()
-	}
-	return false
-}
-
-// step returns the state of a step. r.mu is held.
-func (r *retries) step(step time.Duration) *retryStepState {
-	st := r.steps[step]
-	if st == nil {
-		st = &retryStepState{}
-		r.steps[step] = st
-	}
-	return st
 }
 
 // add defers a message. It does not wait.
