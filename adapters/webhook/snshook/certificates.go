@@ -70,7 +70,7 @@ func (c *certificates) certificate(ctx context.Context, url string) (*x509.Certi
 		Known: func() (*x509.Certificate, bool) { cert := c.known[url]; return cert, cert != nil },
 		Allow: func() error {
 			if c.bucket.Refill(time.Now()); !c.bucket.Take() {
-				return errors.New("not fetched: too many others could not be fetched, so somebody may be sending forged messages")
+				return errors.New("not fetched: too many others could not be fetched, so there may be an attack with forged messages")
 			}
 			return nil
 		},
