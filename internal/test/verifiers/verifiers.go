@@ -111,3 +111,25 @@ func NewConsumer(t testing.TB) (*consumer.Consumer[*deduptest.Tx], *Outcomes) {
 	}
 	return c, all
 }
+
+// TestRotation checks a verifier while its sender changes the secret. refusal verifies a delivery signed by signer with a verifier that has
+// these secrets.
+func TestRotation(t *testing.T, current, old, stranger string, refusal func(t *testing.T, secrets []string, signer string) webhook.Refusal) {
+	for _, c := range []struct {
+		name    string
+		secrets []string
+		signer  string
+		want    webhook.Refusal
+	}{
+		{"old", []string{current, old}, old, ""},
+		{"new", []string{current, old}, current, ""},
+		{"neither", []string{current, old}, stranger, webhook.BadSignature},
+		{"old, after its removal", []string{current}, old, webhook.BadSignature},
+	} {
+		t.Run("case 53: "+c.name, func(t *testing.T) {
+			if got := refusal(t, c.secrets, c.signer); got != c.want {
+				t.Errorf("refused as %q, want %q", got, c.want)
+			}
+		})
+	}
+}
