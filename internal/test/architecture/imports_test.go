@@ -55,7 +55,7 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
-	{"adapters/httpidem", edge()}, // net/http is the SDK
+	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
 	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
