@@ -14,15 +14,15 @@ import (
 	"github.com/txonce/txonce/dedup/storekit"
 )
 
-// How a message lies in SQS, whose bodies and attributes cannot hold everything that a message of an outbox may:
+// How a message is written to SQS, whose bodies and attributes cannot hold all bytes that a message of an outbox may have:
 //
-//   - The payload is the body. One that SQS would refuse or alter is written as base64, and attributeEncoding says so. So is an
-//     empty one, which SQS refuses: then the body is a word.
-//   - A header is an attribute of its name; its value a String, or Binary where it has bytes that a String may not have.
-//   - SQS takes ten attributes. The other headers are in attributeHeaders, as storekit.EncodeHeaders writes them. So are headers whose
-//     name SQS does not accept, and those with an empty value. Headers of txonce become attributes first, then the others by name,
-//     so the same headers are always written alike, and each name is written once.
-//   - The key is attributeKey, where there is one.
+//   - The payload is the body. A payload that SQS would refuse or alter is written as base64. SQS refuses an empty body, so for an empty
+//     payload the body is the word "empty". attributeEncoding says which encoding was used.
+//   - A header is an attribute with its name. The value is a String, or Binary if it has bytes that a String may not have.
+//   - SQS takes ten attributes. The other headers are in attributeHeaders, as storekit.EncodeHeaders writes them, and so are headers with
+//     an empty value or with a name that SQS does not accept. Headers of txonce become attributes first, then the others in the order of
+//     their names. So the same headers are always written in the same way, and each name is written once.
+//   - attributeKey is the key. A message without a key does not have it.
 const (
 	attributeKey      = "txonce-key"
 	attributeHeaders  = "txonce-headers"
@@ -37,7 +37,7 @@ const (
 
 var attributeName = regexp.MustCompile(`^[a-zA-Z0-9_-]([a-zA-Z0-9_.-]{0,254}[a-zA-Z0-9_-])?$`)
 
-// encodeBody returns payload as a body, and the name of its encoding; "": none.
+// encodeBody returns payload as a body, and the name of its encoding; empty: the body is the payload.
 func encodeBody(payload []byte) (body, encoding string) {
 	switch {
 	case len(payload) == 0:

@@ -15,15 +15,16 @@
 // Heartbeats extend the visibility timeout of each unsettled message, every quarter of it. So it may be short: it is the delay after a
 // crash, not a limit for handlers. SQS extends it for up to 12 hours.
 //
-// When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The message then goes back to SQS for about
-// 1/2 of a visibility timeout, then 1, then 1 1/2 and so on, because another process may be able to handle it.
+// When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The message then goes
+// back to SQS, hidden for about half a visibility timeout, the next time for a whole one, then for one and a half and so on, because
+// another process may be able to handle it.
 //
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
 // queue is handled in order per message group, and a failure holds back its group only.
 //
-// Message.Attempt is SQS's count of receives, less those that did not end with a failed handler, as far as this Subscriber knows: a stop
-// gave the message back, the message was lost, or it had to wait for a reason that was not its own. The Subscriber does not know the
-// receives of other processes that stopped or crashed.
+// Message.Attempt is SQS's count of receives, without those that this Subscriber knows not to be failures of a handler: a stop gave the
+// message back, the message was lost, or it had to wait for a reason that was not its own. The Subscriber does not know about receives by
+// other processes that stopped or crashed.
 //
 // A redrive policy counts all receives, so it takes away messages that the Processor did not give up on. A maxReceiveCount that is not above
 // the Processor's MaxAttempts is refused: each failing message would be moved away before it is parked. One below [MinReceives] draws a
@@ -37,14 +38,14 @@
 // # Sending
 //
 // A message counts as published when SQS has listed it as successful. A message that is not listed by the end of the call is an error, and
-// will be published again; it may be there twice then, with the same ID and sequence number in its attributes.
+// will be published again; then it may arrive twice, with the same ID and sequence number in its attributes.
 //
 // A FIFO queue, whose name ends in .fifo, gets a message's Key as its MessageGroupId and its ID as its MessageDeduplicationId, both
 // as a hash if SQS does not accept them as they are. So first occurrences keep the order of their key, and SQS drops a repeat within
 // five minutes. A later repeat, from a relay that was away for long, arrives: receivers need their Consumer. A standard queue promises no
 // order. DelaySeconds is not used: a message that is not due yet waits in the outbox.
 //
-// SQS accepts not all characters, at most ten attributes and no empty body. Other messages are encoded: attribute txonce-encoding says that
+// SQS refuses some characters, more than ten attributes, and an empty body. Messages with these are encoded: attribute txonce-encoding says that
 // the body is base64, txonce-headers holds as JSON the headers that have no attribute, and txonce-key is the key. [ToMessage] decodes that,
 // and so do the Subscriber and package awslambda.
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/txonce/txonce/internal/publishing"
@@ -147,11 +148,8 @@ func (p *Publisher) sendBatch(ctx context.Context, topic, url string, c *publish
 
 // take removes and returns the entry with that id, or nil if it was answered already.
 func take(open map[string]*entry, id *string) *entry {
-	if id == nil {
-		return nil
-	}
-	e := open[*id]
-	delete(open, *id)
+	e := open[aws.ToString(id)]
+	delete(open, aws.ToString(id))
 	return e
 }
 

@@ -1,6 +1,7 @@
 package awssqs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,8 +29,6 @@ type PublisherConfig struct {
 // RiskUncheckedMessages accepts DisableMessageChecksumValidation: a message that was damaged on the way to SQS counts as published.
 const RiskUncheckedMessages Risk = "RiskUncheckedMessages"
 
-const defaultConcurrency = 10
-
 // withDefaults returns c with its defaults, or an error that names every wrong field.
 func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	var wrong []error
@@ -47,12 +46,10 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 				"leave it false, or accept awssqs.RiskUncheckedMessages (AcceptedRisks)")
 		}
 	}
-	switch {
-	case c.Concurrency < 0:
+	if c.Concurrency < 0 {
 		refuse("Concurrency is %d: want 1 or more", c.Concurrency)
-	case c.Concurrency == 0:
-		c.Concurrency = defaultConcurrency
 	}
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
 	if err := risks.Check(c.AcceptedRisks, RiskUncheckedMessages); err != nil {
 		refuse("%w", err)
 	}

@@ -1,11 +1,13 @@
 package awssqs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 
@@ -17,11 +19,11 @@ import (
 type blame int
 
 const (
-	theServer  blame = iota // SQS, or the network
-	theClient               // its credentials or its rate, which concern all messages
-	theQueue                // it is missing, or closed to this client, for now
-	theRequest              // its messages
-	unknown                 // it is refused for a reason that this package does not know
+	theServer  blame = iota // SQS or the network failed
+	theClient               // its credentials are wrong or its rate is too high: no message can be sent
+	theQueue                // it is missing, or this client may not use it
+	theRequest              // its messages are wrong
+	unknown                 // this package does not know the reason
 )
 
 // blames has the codes of errors, as plainCode returns them.
@@ -101,7 +103,7 @@ func advise(err error, action string) error {
 	var answer smithy.APIError
 	switch errors.As(err, &answer); {
 	case missingQueue(err):
-		return fmt.Errorf("%w; create it, it is not created by publishing to it; or is the Client's region or account another one?", err)
+		return fmt.Errorf("%w; create it (publishing does not), or set the Client to its region and account", err)
 	case answer != nil && strings.HasPrefix(plainCode(answer.ErrorCode()), "AccessDenied"):
 		return fmt.Errorf("%w; allow this client %s on it", err, action)
 	default:
@@ -119,13 +121,7 @@ func lookupFailed(ctx context.Context, topic string, err error) error {
 
 // refused is the answer to one entry of a batch.
 func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
-	code, why := "", "no reason is given"
-	if f.Code != nil {
-		code = *f.Code
-	}
-	if f.Message != nil {
-		why = *f.Message
-	}
+	code, why := aws.ToString(f.Code), cmp.Or(aws.ToString(f.Message), "no reason is given")
 	err := fmt.Errorf("awssqs: queue %s: refused: %w", topic, &smithy.GenericAPIError{Code: code, Message: why})
 	b, known := blames[plainCode(code)]
 	switch {
@@ -135,7 +131,7 @@ func refused(topic string, f *types.BatchResultErrorEntry, e *entry) error {
 		return &outbox.UnavailableError{Err: err}
 	case f.SenderFault:
 		return outbox.Permanent(fmt.Errorf("%w (the message has %d bytes with its attributes)", err, e.bytes))
-	case known: // the code blames the request, and SenderFault does not
+	case known: // the code says that the request is wrong, and SenderFault says that it is not
 		return err
 	default:
 		return &outbox.UnavailableError{Err: err}

@@ -16,6 +16,11 @@ const fifoSuffix = ".fifo"
 
 var queueName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}(\.fifo)?$`)
 
+func isQueueName(s string) bool { return len(s) <= 80 && queueName.MatchString(s) }
+
+// wantQueue ends the error about a string that names no queue.
+const wantQueue = "want the URL of a queue, or its name: at most 80 of a-z A-Z 0-9 - _, with .fifo at the end for a FIFO queue"
+
 // isURL reports whether a topic is a URL of a queue, and not its name.
 func isURL(topic string) bool {
 	return strings.HasPrefix(topic, "https://") || strings.HasPrefix(topic, "http://")
@@ -25,12 +30,12 @@ func isURL(topic string) bool {
 func (p *Publisher) url(ctx context.Context, topic string) (string, error) {
 	if isURL(topic) {
 		if u, err := url.Parse(topic); err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-			return "", outbox.Permanent(fmt.Errorf("awssqs: topic %q is no URL of a queue: want its name, or the URL that GetQueueUrl returns", topic))
+			return "", outbox.Permanent(fmt.Errorf("awssqs: topic %q: %s", topic, wantQueue))
 		}
 		return topic, nil
 	}
-	if !queueName.MatchString(topic) || len(topic) > 80 {
-		return "", outbox.Permanent(fmt.Errorf("awssqs: topic %q can be no queue: want at most 80 of a-z A-Z 0-9 - _, with .fifo at the end for a FIFO queue, or a URL", topic))
+	if !isQueueName(topic) {
+		return "", outbox.Permanent(fmt.Errorf("awssqs: topic %q: %s", topic, wantQueue))
 	}
 	p.mu.Lock()
 	known := p.urls[topic]
@@ -54,7 +59,7 @@ func (p *Publisher) url(ctx context.Context, topic string) (string, error) {
 	return *out.QueueUrl, nil
 }
 
-// forget makes topic's queue be looked up again, because there is no queue at url any more.
+// forget makes url look up topic's queue again, because there is no queue at this URL any more.
 func (p *Publisher) forget(topic, url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

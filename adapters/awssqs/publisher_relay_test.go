@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
+	"github.com/txonce/txonce/internal/test/arrivals"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -144,30 +145,26 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 		}
 		<-time.After(30 * time.Millisecond)
 	}
-	for began := time.Now(); ; {
-		stats, err := memory.Stats(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stats.Pending+stats.Parked+stats.Delayed+stats.Waiting == 0 {
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
+		err := arrivals.Drained(ctx, memory)
+		if err == nil {
 			break
 		}
 		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("not all sent after three minutes: %+v", stats)
+			t.Fatal(err)
 		}
-		<-time.After(50 * time.Millisecond)
 	}
 	<-over // a receive whose answer is lost would hold what it took for 30 s
 	heal()
-	next := map[string]int{}
+	var order arrivals.Order
 	for _, m := range readQueue(t, api, queue, keys*each) {
-		if got := string(m.Payload); got != fmt.Sprint(next[m.Key]) {
-			t.Errorf("key %q: message %s where %d is due", m.Key, got, next[m.Key])
-		}
-		next[m.Key]++
+		order.Add(t, m.Key, m.Payload)
+	}
+	if order.Repeats > 0 {
+		t.Errorf("%d messages arrived twice in a FIFO queue", order.Repeats)
 	}
 	for k := range keys {
-		if n := next[fmt.Sprint("key ", k)]; n != each {
+		if n := order.Next[fmt.Sprint("key ", k)]; n != each {
 			t.Errorf("key %d: %d of %d messages arrived", k, n, each)
 		}
 	}

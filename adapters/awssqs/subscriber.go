@@ -18,8 +18,8 @@ type Subscriber struct {
 	log     *slog.Logger
 	running atomic.Bool
 
-	// uncountedReceives counts by message, also from one Run to the next, the receives by this process that were no attempts: deferrals,
-	// stops, lost messages. SQS counts them.
+	// uncountedReceives has for each message the number of receives that SQS counts and that were no attempts: deferrals, stops, lost
+	// messages. It outlives a Run.
 	uncountedReceives counts.Counter
 }
 

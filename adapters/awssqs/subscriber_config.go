@@ -134,17 +134,17 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	switch {
 	case c.Queue == "":
 		refuse("Queue is required")
-	case !isURL(c.Queue) && (!queueName.MatchString(c.Queue) || len(c.Queue) > 80):
-		refuse("Queue is %q, which is neither a URL nor the name of a queue: at most 80 of a-z A-Z 0-9 - _, with .fifo at the end for a FIFO queue", c.Queue)
+	case !isURL(c.Queue) && !isQueueName(c.Queue):
+		refuse("Queue is %q: %s", c.Queue, wantQueue)
 	}
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 4)
-	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 100)
-	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
-	deliver.SetCount(refuse, "MaxUnfinished", &c.MaxUnfinished, 0)
-	deliver.SetCount(refuse, "Receivers", &c.Receivers, 0)
+	deliver.SetDefault(refuse, "Concurrency", &c.Concurrency, 4)
+	deliver.SetDefault(refuse, "MaxBatch", &c.MaxBatch, 100)
+	deliver.SetDefault(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetDefault(refuse, "MaxUnfinished", &c.MaxUnfinished, c.Concurrency*c.MaxBatch)
+	deliver.SetDefault(refuse, "Receivers", &c.Receivers, min((c.MaxUnfinished+maxBatch-1)/maxBatch, 10))
 	for _, field := range []struct {
 		name        string
 		value       *time.Duration
@@ -160,20 +160,10 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 			refuse("%s is %v; SQS takes whole seconds, %v to %v", field.name, v, field.least, field.most)
 		}
 	}
-	if c.Grace < 0 {
-		refuse("Grace is %v; it must not be negative", c.Grace)
-	}
+	deliver.SetDefault(refuse, "Grace", &c.Grace, deliver.DefaultGrace)
 	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskRedrive); err != nil {
 		refuse("%w", err)
 	}
-	if len(wrong) > 0 {
-		return c, errors.Join(wrong...)
-	}
-	c.MaxUnfinished = cmp.Or(c.MaxUnfinished, c.Concurrency*c.MaxBatch)
-	if c.Receivers == 0 {
-		c.Receivers = min((c.MaxUnfinished+maxBatch-1)/maxBatch, 10)
-	}
-	c.Grace = cmp.Or(c.Grace, 30*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	return c, nil
+	return c, errors.Join(wrong...)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -25,7 +26,7 @@ type received struct {
 
 	// Under inFlight.mu.
 	state     receivedState
-	until     time.Time     // after it SQS may deliver the message to other receivers, as far as we know
+	until     time.Time     // the known end of the visibility timeout: after it SQS may deliver the message to other receivers
 	extended  time.Time     // when its last heartbeat was sent, or the message was received
 	heartbeat chan struct{} // closed when the heartbeat that was sent is answered; nil: none is unanswered
 }
@@ -197,7 +198,7 @@ func (r *reception) heartbeat(all []*received) {
 			}
 			extensions[i] = 0
 			if f.SenderFault || stale(f) {
-				gone, why = append(gone, all[i]), value(f.Code)+": "+value(f.Message)
+				gone, why = append(gone, all[i]), aws.ToString(f.Code)+": "+aws.ToString(f.Message)
 			}
 		}
 	}
@@ -209,7 +210,7 @@ func (r *reception) heartbeat(all []*received) {
 
 // stale reports whether f says that the receipt handle is not valid any more.
 func stale(f types.BatchResultErrorEntry) bool {
-	switch plainCode(value(f.Code)) {
+	switch plainCode(aws.ToString(f.Code)) {
 	case "ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue", "InvalidIdFormat":
 		return true
 	}
@@ -236,7 +237,7 @@ func changeEntry(i int, m *received, visibility time.Duration) types.ChangeMessa
 
 // entryIndex is the index of the entry with that id among n entries; -1: there is none.
 func entryIndex(id *string, n int) int {
-	i, err := strconv.Atoi(value(id))
+	i, err := strconv.Atoi(aws.ToString(id))
 	if err != nil || i < 0 || i >= n {
 		return -1
 	}

@@ -33,7 +33,7 @@ func TestALongHandlerKeepsItsMessageAndThoseThatWait(t *testing.T) {
 				t.Errorf("%s was handled %d times", body, n)
 			}
 		}
-		if n := s.log.count("level=WARN"); n != 0 {
+		if n := s.log.Count("level=WARN"); n != 0 {
 			t.Errorf("%d warnings", n)
 		}
 	})
@@ -148,7 +148,7 @@ func TestAHoldThatSQSCannotBeToldOfIsLost(t *testing.T) {
 		if n := s.times("a"); n != 2 {
 			t.Errorf("handled %d times", n)
 		}
-		if begun, ended := s.log.count("trouble with SQS"), s.log.count("SQS answers again"); begun != 2 || ended != 1 { // no visibility is changed any more
+		if begun, ended := s.log.Count("trouble with SQS"), s.log.Count("SQS answers again"); begun != 2 || ended != 1 { // no visibility is changed any more
 			t.Errorf("the outage of two operations began %d times in the log, and that of receiving ended %d times", begun, ended)
 		}
 	})

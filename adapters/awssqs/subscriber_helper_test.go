@@ -3,7 +3,6 @@ package awssqs_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // stall is one queue of an awssqstest.Server, and a Subscriber to it. It runs in a synctest bubble, with its own clock.
@@ -27,7 +27,7 @@ type stall struct {
 	name string
 	url  string
 	fifo bool
-	log  logs
+	log  testlog.Log
 	stop func() error // ends Run and returns what it returned
 
 	mu      sync.Mutex
@@ -97,7 +97,7 @@ func (s *stall) startWith(client awssqs.API, cfg awssqs.SubscriberConfig, handle
 	if cfg.Processor == nil {
 		cfg.Processor = process{s, handle}
 	}
-	cfg.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
+	cfg.Logger = s.log.Logger()
 	sub, err := awssqs.NewSubscriber(cfg)
 	if err != nil {
 		s.t.Fatal(err)

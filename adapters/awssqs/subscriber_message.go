@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
@@ -22,15 +23,15 @@ import (
 // not used as Key. When a message claims to come from a Publisher and cannot be decoded, the fields are filled in as if it did not, and
 // Malformed says why.
 func ToMessage(queue string, raw types.Message) *consumer.Message {
-	m := &consumer.Message{Topic: queue, Position: queue + "/" + value(raw.MessageId), Attempt: 1, Raw: raw}
+	m := &consumer.Message{Topic: queue, Position: queue + "/" + aws.ToString(raw.MessageId), Attempt: 1, Raw: raw}
 	if n, err := strconv.Atoi(raw.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)]); err == nil && n > 0 {
 		m.Attempt = n
 	}
 	if ms, err := strconv.ParseInt(raw.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64); err == nil && ms > 0 {
 		m.Time = time.UnixMilli(ms)
 	}
-	if m.Key, m.Payload, m.Headers, m.Malformed = decode(value(raw.Body), raw.MessageAttributes); m.Malformed != nil {
-		m.Key, m.Payload, m.Headers = "", []byte(value(raw.Body)), rawHeaders(raw.MessageAttributes)
+	if m.Key, m.Payload, m.Headers, m.Malformed = decode(aws.ToString(raw.Body), raw.MessageAttributes); m.Malformed != nil {
+		m.Key, m.Payload, m.Headers = "", []byte(aws.ToString(raw.Body)), rawHeaders(raw.MessageAttributes)
 	}
 	if group := group(raw); m.Key == "" && strings.HasSuffix(queue, fifoSuffix) && !strings.HasPrefix(group, keylessPrefix) {
 		m.Key = group
@@ -54,16 +55,9 @@ func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]st
 	return headers
 }
 
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // sizeOf is about how many bytes raw takes in memory.
 func sizeOf(raw types.Message) int {
-	size := len(value(raw.Body))
+	size := len(aws.ToString(raw.Body))
 	for name, v := range raw.MessageAttributes {
 		size += len(name) + len(attributeBytes(v))
 	}

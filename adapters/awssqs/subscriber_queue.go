@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,14 +160,14 @@ func seconds(has map[string]string, name types.QueueAttributeName) (value time.D
 func explain(err error, action string) error {
 	switch {
 	case missingQueue(err):
-		return fmt.Errorf("it does not exist; create it, or is the Client's region or account another one? %w", err)
+		return fmt.Errorf("it does not exist; create it, or set the Client to its region and account: %w", err)
 	case blameOf(err) == theQueue:
 		return fmt.Errorf("%w; allow this client %s on it", err, action)
 	}
 	return err
 }
 
-// fatal reports whether err is seldom temporary: the queue is gone or closed to this client, or its credentials are wrong.
+// fatal reports whether err usually does not pass: the queue is missing, this client may not use it, or its credentials are wrong.
 func fatal(err error) bool {
 	switch b := blameOf(err); b {
 	case theQueue:
@@ -183,4 +184,24 @@ func fatal(err error) bool {
 func codeIs(err error, codes ...string) bool {
 	var answer smithy.APIError
 	return errors.As(err, &answer) && slices.Contains(codes, plainCode(answer.ErrorCode()))
+}
+
+// CheckWindow is for programs that check a queue without receiving from it. Like a Subscriber at its start, it refuses a queue that keeps
+// messages for longer than window, or that moves messages away before a consumer with default settings has given up on them. queue is a name
+// or a URL. window is how long the consumer remembers keys.
+func CheckWindow(ctx context.Context, client API, queue string, window time.Duration) error {
+	s := &Subscriber{cfg: SubscriberConfig{Client: client, Queue: queue, Processor: remembers(window)}, log: slog.New(slog.DiscardHandler)}
+	if _, err := s.inspect(ctx); err != nil {
+		return fmt.Errorf("awssqs: queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// remembers is a Processor that only has a window.
+type remembers time.Duration
+
+func (r remembers) Window() time.Duration { return time.Duration(r) }
+
+func (remembers) Process(context.Context, *consumer.Message) error {
+	return errors.New("awssqs: this Processor handles nothing")
 }

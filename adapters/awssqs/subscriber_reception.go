@@ -20,7 +20,7 @@ import (
 
 const (
 	answerWithin = 10 * time.Second // how long SQS may take to answer, beyond long polling
-	minRequest   = 2 * time.Second  // how long a request for messages may last at least, even after a stop
+	minRequest   = 2 * time.Second  // after a stop, a request for messages may still last until it is this old
 	settleWithin = 10 * time.Second // how long deletions may take after all handlers have returned
 	keepAtMost   = time.Minute      // longer delays are left to SQS
 )

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -208,7 +209,7 @@ func (r *reception) unconfirmed(answers []answer, successful []*string, failed [
 		}
 		done[i] = true
 		r.log.Warn("awssqs: SQS refuses the result of a message; it delivers the message again", "position", answers[i].message.delivery.Message.Position,
-			"handled", answers[i].handled, "error", fmt.Sprintf("%s: %s", value(f.Code), value(f.Message)))
+			"handled", answers[i].handled, "error", fmt.Sprintf("%s: %s", aws.ToString(f.Code), aws.ToString(f.Message)))
 	}
 	for i, a := range answers {
 		if !done[i] {

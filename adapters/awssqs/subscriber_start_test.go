@@ -116,7 +116,7 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 					if err != nil {
 						t.Errorf("Run = %v", err)
 					}
-					if warned := s.log.count("level=WARN"); c.warns == "" && warned != 0 || c.warns != "" && (warned != 1 || s.log.count(c.warns) == 0) {
+					if warned := s.log.Count("level=WARN"); c.warns == "" && warned != 0 || c.warns != "" && (warned != 1 || s.log.Count(c.warns) == 0) {
 						t.Errorf("log %s; want a warning with %q", s.log.String(), c.warns)
 					}
 					return
@@ -186,7 +186,7 @@ func TestAQueueThatIsClosedWhileRunningEndsRun(t *testing.T) {
 				elapse(30 * time.Second)
 				c.close(s)
 				elapse(20 * time.Second)
-				if s.log.count("trouble with SQS") != 1 {
+				if s.log.Count("trouble with SQS") != 1 {
 					t.Error("the trouble is not logged once")
 				}
 				elapse(40 * time.Second) // now it has given up by itself

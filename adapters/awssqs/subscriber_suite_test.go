@@ -1,11 +1,9 @@
 package awssqs_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -25,6 +23,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -224,7 +223,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.clients = append(b.clients, client)
 	b.mu.Unlock()
 	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
-		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Trace: b.trace, Logger: testLog(b.t),
+		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Trace: b.trace, Logger: testlog.New(b.t).Logger(),
 	})
 }
 
@@ -273,35 +272,3 @@ func (b *suiteBroker) Revoke(ctx context.Context) error {
 	}
 	return nil
 }
-
-// testLog is shown when the test fails.
-func testLog(t *testing.T) *slog.Logger {
-	log := &logs{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("the log:\n" + log.String())
-		}
-	})
-	return slog.New(slog.NewTextHandler(log, nil))
-}
-
-// logs is what a Subscriber has logged.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// count is how often a line contains text.
-func (l *logs) count(text string) int { return strings.Count(l.String(), text) }

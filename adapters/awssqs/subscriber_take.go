@@ -7,10 +7,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
+	"github.com/txonce/txonce/internal/isolated"
 )
 
 // take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is already busy with goes back
@@ -57,7 +59,7 @@ func (r *reception) take(got []types.Message) {
 
 // received makes a delivery of a message that was received at that time.
 func (r *reception) received(raw types.Message, at time.Time) *received {
-	m := &received{receipt: value(raw.ReceiptHandle), id: value(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
+	m := &received{receipt: aws.ToString(raw.ReceiptHandle), id: aws.ToString(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
 	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from the moment when it answered, which is not before our request
 	msg := ToMessage(r.queue.name, raw)
 	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
@@ -86,17 +88,16 @@ var errBusy = errors.New("this process is still busy with an earlier delivery of
 
 // orderBy calls the user's function, which may panic or end its goroutine. The message then has no order, and no other message waits.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
-	err = errors.New("awssqs: SubscriberConfig.OrderBy ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	returned := isolated.Call(func() {
 		defer func() {
 			if v := recover(); v != nil {
 				err = fmt.Errorf("awssqs: SubscriberConfig.OrderBy panicked: %w", &consumer.PanicError{Value: v, Stack: debug.Stack()})
 			}
 		}()
-		key, err = r.cfg.OrderBy(msg), nil
-	}()
-	<-done
+		key = r.cfg.OrderBy(msg)
+	})
+	if !returned {
+		return "", errors.New("awssqs: SubscriberConfig.OrderBy ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	}
 	return key, err
 }

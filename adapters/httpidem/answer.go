@@ -87,7 +87,7 @@ func (c *call[TTx]) transient(a attempt) bool {
 	if errors.As(a.err, new(*endedError)) || errors.As(a.err, new(*dedup.InDoubtError)) || errors.Is(a.err, dedup.ErrTxEnded) {
 		return false
 	}
-	final := a.undone && a.response.status < 500 // the handler has seen no error, and COMMIT was not needed
+	final := a.undone && a.response.status < 500 // the handler saw no error of the database, and its work needs no COMMIT
 	return c.cfg.Store.Retryable(a.err) && !final
 }
 
@@ -127,7 +127,7 @@ func (c *call[TTx]) reason(a attempt) Reason {
 	switch {
 	case errors.Is(a.err, errWroteAround):
 		return Misused
-	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever ended the transaction, its work may be committed
+	case errors.As(a.err, new(*dedup.InDoubtError)): // first, because the work may be committed even if the context ended
 		return Unavailable
 	case errors.Is(a.err, dedup.ErrTxEnded):
 		return Failed
@@ -187,7 +187,7 @@ func (c *call[TTx]) finishUndone(a attempt) *response {
 		return res
 	case errors.Is(stored.err, dedup.ErrInFlight):
 		return c.refuse(refuse(InFlight, stored.err))
-	default: // the client must not see as final what a retry may change
+	default: // a stored response would be final, and this one is not stored, so a retry may have another result
 		return c.refuse(refuse(Unavailable, stored.err))
 	}
 }

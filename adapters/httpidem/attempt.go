@@ -20,9 +20,9 @@ type attempt struct {
 	known    *earlier  // an earlier request has the key: the handler was not called
 	ran      bool      // the handler was called
 	failed   error     // what the handler returned
-	response *response // what the handler wrote; nil: nothing that counts
+	response *response // what the handler wrote; nil: its response is not used
 	undone   bool      // the response's status rolled the work back
-	complete bool      // everything was written, so that an error is one of COMMIT
+	complete bool      // everything was written, so err comes from COMMIT
 }
 
 // earlier is the claim of an earlier request with the same key.
@@ -143,7 +143,7 @@ func removeFiles(r *http.Request) {
 	}
 }
 
-// withBody gives a copy of the request a body of its own, so that whoever reads it takes nothing from others.
+// withBody gives a copy of the request a body of its own, so that reading it takes nothing from other copies.
 func (c *call[TTx]) withBody(r *http.Request) *http.Request {
 	r.Body, r.GetBody = io.NopCloser(bytes.NewReader(c.body)), nil
 	r.ContentLength, r.TransferEncoding = int64(len(c.body)), nil

@@ -21,7 +21,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *refu
 		return nil, nil
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	var tooLong *http.MaxBytesError // also of an outer layer, with a limit of its own
+	var tooLong *http.MaxBytesError // may come from an outer layer, which has a limit of its own
 	switch {
 	case errors.As(err, &tooLong):
 		return nil, refuse(BodyTooLarge, fmt.Errorf("the body has more than %d bytes", tooLong.Limit))

@@ -137,7 +137,7 @@ type Config[TTx any] struct {
 
 	// Seal encrypts a response before it is stored, and Open decrypts it. Both get the row's identity, which the encryption must
 	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409. Responses that
-	// were stored before Seal was set are replayed as they are, so whoever can write the table can still forge responses.
+	// were stored before Seal was set are replayed as they are, so a program that can write to the table can still forge responses.
 	//
 	// Defaults to storing responses as they are.
 	Seal func(response, identity []byte) (sealed []byte, err error)

@@ -10,9 +10,11 @@ import (
 
 // Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until COMMIT.
 //
-// After nil and a status below 400, the work and the response are committed together. A response without Cache-Control gets no-store. After an error, a panic or a status of 400 or
-// more, the work is rolled back. An error without a written status of 400 or more is answered with 500, or with 503 if the database
-// was at fault or the error is dedup.ErrInFlight, as that of a store's LockKeys is. Error texts are logged and never sent. A panic reaches the layers outside.
+// After nil and a status below 400, the work and the response are committed together. A response without Cache-Control gets no-store.
+//
+// After an error, a panic or a status of 400 or more, the work is rolled back. When a Handler returns an error and has not written a
+// status of 400 or more, the answer is 500, or 503 if the database was at fault or the error is dedup.ErrInFlight, which a store's LockKeys
+// returns. Error texts are logged and never sent. A panic reaches the layers outside.
 //
 // A Handler may run several times for one request: in a later attempt after the database has failed, and when a retry comes after an
 // attempt that was rolled back. Only one run is committed, so everything it does outside of tx may happen more than once, see
@@ -39,8 +41,8 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(dedup.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
 }
 
-// Handle returns an http.Handler that runs h. It is the last handler of a route: routers and middlewares stand outside, those that
-// authenticate above all. After the database has failed it runs h again, with a fresh copy of the request.
+// Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares outside, above all those
+// that authenticate. After the database has failed it runs h again, with a fresh copy of the request.
 func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 	if h == nil {
 		panic("httpidem: Handle needs a Handler")

@@ -1,12 +1,13 @@
 package httpidem
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/internal/idtime"
 )
 
 const (
@@ -121,16 +122,8 @@ func parseParameters(s string) error {
 // UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time at which they were made. It
 // returns the zero time for other keys.
 func UUIDv7Time(key string) time.Time {
-	if len(key) != 36 || key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' || !strings.ContainsRune("89abAB", rune(key[19])) {
-		return time.Time{}
+	if ms := idtime.UUID(key); ms > 0 && len(key) == 36 {
+		return time.UnixMilli(int64(ms))
 	}
-	raw, err := hex.DecodeString(strings.ReplaceAll(key, "-", ""))
-	if err != nil || len(raw) != 16 {
-		return time.Time{}
-	}
-	var ms int64
-	for _, b := range raw[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	return time.UnixMilli(ms)
+	return time.Time{}
 }

@@ -69,7 +69,7 @@ func refuse(reason Reason, err error) *refusal { return &refusal{reason: reason,
 
 func (r *refusal) status() int { return problems[r.reason].status }
 
-// detailed reasons say in the answer what the client did wrong. The errors of the others may show what the client must not see.
+// detailed reasons put the text of their error into the answer. The errors of the others may show what the client must not see.
 var detailed = map[Reason]bool{MalformedKey: true, BodyTooLarge: true}
 
 // response returns the Problem Details.
@@ -83,7 +83,7 @@ func (r *refusal) response() *response {
 	}{Type: typeURL + string(r.reason), Title: p.title, Status: p.status}
 	switch {
 	case !detailed[r.reason]:
-	case errors.Is(r.err, dedup.ErrFuture): // its text has what the database gets
+	case errors.Is(r.err, dedup.ErrFuture): // its text contains the HMAC of the key
 		doc.Detail = "the key's time is in the future"
 	default:
 		doc.Detail = r.err.Error()

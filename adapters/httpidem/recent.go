@@ -9,8 +9,8 @@ import (
 
 const recentKeys = 4096
 
-// recent remembers some of the keys that this process has answered, so that the store looks for a replay's response before it claims the
-// key, which saves a round trip. A wrong guess costs one. A key takes the place of another one with the same end.
+// recent remembers some of the keys that this process has answered. For these the store reads the response before it claims the key, which
+// saves a round trip if the response is there and costs one if it is not. A key replaces another one with the same last 12 bits.
 type recent struct {
 	mu   sync.Mutex
 	keys [recentKeys]dedup.KeyHash

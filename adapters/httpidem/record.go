@@ -25,7 +25,7 @@ func recordDefault(status int) bool {
 	return false
 }
 
-// passing statuses ask the client to try again. They are never stored, whatever Config.Record says.
+// passing statuses ask the client to try again. They are never stored, even if Config.Record returns true.
 var passing = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // records reports whether the response of work that was rolled back is stored.

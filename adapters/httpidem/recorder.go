@@ -36,8 +36,8 @@ func newRecorder(out http.ResponseWriter, most int) *recorder {
 // Header implements http.ResponseWriter. It begins empty: a response must not depend on what outer layers have set.
 func (r *recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter. As in net/http, only the first call counts, and other numbers than those of three
-// digits panic. Informational responses are dropped.
+// WriteHeader implements http.ResponseWriter. As in net/http, only the first call counts, and it panics unless status has three digits.
+// Informational responses are dropped.
 func (r *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))

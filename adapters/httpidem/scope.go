@@ -19,7 +19,7 @@ type identity struct{ name, principal, method, uri, key string }
 
 func (i identity) fields() []string { return []string{i.name, i.principal, i.method, i.uri, i.key} }
 
-// under returns the identity as the database gets it. Without the secret nobody can find out a key or principal by trying.
+// under returns the identity as it is stored in the database: an HMAC, so that without the secret nobody can guess a key or a principal.
 func (i identity) under(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	write(mac, "txonce httpidem identity 1", i.fields()...)
@@ -99,6 +99,6 @@ func CompactJSON(r *http.Request, body []byte) ([]byte, error) {
 	return mediaTypeAndBody(r, compact.Bytes())
 }
 
-// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: whoever knows a key and the
-// request gets its response. Use it only where keys are random and responses are no secret.
+// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: a client that knows a key and the
+// request gets the response. Use it only where keys are random and responses are no secret.
 func Anonymous(*http.Request) (string, error) { return "anonymous", nil }

@@ -37,7 +37,8 @@ func encode(f fingerprint, r *response, seal func(response []byte) ([]byte, erro
 	return append(append(head, sealed), secret...), nil
 }
 
-// matches reports whether a stored result is of the request with this fingerprint. It returns errUnreadable if nobody can know.
+// matches reports whether a stored result belongs to a request with this fingerprint. It returns errUnreadable if the result has no
+// fingerprint that this version can read.
 func matches(result []byte, f fingerprint) (bool, error) {
 	if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {
 		return false, errUnreadable

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // Event is the argument of a Trace hook.
@@ -33,10 +35,6 @@ func (t *Trace) complete() *Trace {
 	if t != nil {
 		all = *t
 	}
-	for _, hook := range []*func(context.Context, Event){&all.Committed, &all.Recorded, &all.Unstored, &all.Replayed, &all.Refused} {
-		if *hook == nil {
-			*hook = func(context.Context, Event) {}
-		}
-	}
+	hooks.Complete(&all.Committed, &all.Recorded, &all.Unstored, &all.Replayed, &all.Refused)
 	return &all
 }

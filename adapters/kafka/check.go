@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/IBM/sarama"
 
@@ -42,16 +41,11 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 500)
-	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
-	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 1)
-	if c.MaxUnfinished == 0 {
-		c.MaxUnfinished = max(2*c.MaxBatch, c.Concurrency)
-	}
-	c.Grace = cmp.Or(c.Grace, 30*time.Second)
-	if c.Grace < 0 {
-		refuse("Grace is %v; it must not be negative", c.Grace)
-	}
+	deliver.SetDefault(refuse, "MaxBatch", &c.MaxBatch, 500)
+	deliver.SetDefault(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	deliver.SetDefault(refuse, "Concurrency", &c.Concurrency, 1)
+	deliver.SetDefault(refuse, "MaxUnfinished", &c.MaxUnfinished, max(2*c.MaxBatch, c.Concurrency))
+	deliver.SetDefault(refuse, "Grace", &c.Grace, deliver.DefaultGrace)
 	if c.MaxUnfinished < c.Concurrency {
 		refuse("MaxUnfinished is %d, less than Concurrency (%d)", c.MaxUnfinished, c.Concurrency)
 	}
@@ -67,13 +61,13 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 
 var subscriberRisks = []Risk{RiskShortWindow, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
 
-// rule is a setting of a sarama.Config that a Subscriber refuses.
+// rule is about a setting of a sarama.Config that a Subscriber or a Publisher refuses.
 type rule struct {
 	broken  bool
 	setting string
 	why     string
 	fix     string
-	risk    Risk // accepts the setting; empty: a Subscriber cannot work with it
+	risk    Risk // accepts the setting; empty: none does
 }
 
 // Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor. Like NewSubscriber it
@@ -98,12 +92,12 @@ func losing(cfg *sarama.Config) []rule {
 	return []rule{
 		{
 			cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "Consumer.Offsets.Initial is not OffsetOldest",
-			"a partition without a committed offset would start at its end, and what it holds would never be handled",
+			"a partition without a committed offset would start at its end, and the messages before would never be handled",
 			"set it to sarama.OffsetOldest", RiskOffsetNewest,
 		},
 		{
 			cfg.Consumer.Group.ResetInvalidOffsets, "Consumer.Group.ResetInvalidOffsets is true",
-			"messages deleted before they were handled would be passed over without a word",
+			"messages deleted before they were handled would be skipped silently",
 			"set it to false", RiskResetInvalidOffsets,
 		},
 		{
@@ -113,7 +107,7 @@ func losing(cfg *sarama.Config) []rule {
 		},
 		{
 			cfg.Consumer.Fetch.Max != 0, "Consumer.Fetch.Max is set",
-			"sarama would skip a message for which it does not suffice",
+			"sarama would skip a message that is larger",
 			"set it to 0 and use Fetch.Default and Fetch.MaxBytes", RiskFetchMax,
 		},
 	}
@@ -129,7 +123,7 @@ func needed(cfg *sarama.Config) []rule {
 		},
 		{
 			!cfg.Version.IsAtLeast(minVersion), "Version is " + cfg.Version.String(),
-			"it knows no static members and no cooperative rebalancing",
+			"it has neither static members nor cooperative rebalancing",
 			"set it to " + minVersion.String() + " or later", "",
 		},
 	}
@@ -141,7 +135,7 @@ func refusals(rules []rule, accepted []Risk) (wrong []error) {
 		switch {
 		case !rule.broken || slices.Contains(accepted, rule.risk):
 		case rule.risk == "":
-			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s", rule.setting, rule.why, rule.fix))
+			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does)", rule.setting, rule.why, rule.fix))
 		default:
 			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does), or accept kafka.%s (AcceptedRisks)",
 				rule.setting, rule.why, rule.fix, rule.risk))

@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/internal/test/parallel"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 func TestMain(m *testing.M) {
@@ -262,18 +260,18 @@ type member struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // once done
-	log    *logs
+	log    *testlog.Log
 }
 
 // join starts a Subscriber, with the settings of testConfig unless cfg has a Client.
 func (g *group) join(t *testing.T, cfg kafka.SubscriberConfig) *member {
 	t.Helper()
-	m := &member{t: t, done: make(chan struct{}), log: &logs{}}
+	m := &member{t: t, done: make(chan struct{}), log: &testlog.Log{}}
 	if cfg.Client == nil {
 		cfg.Client = dial(t, g.brokers, testConfig(sarama.NewBalanceStrategyRange()))
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(m.log, nil))
+		cfg.Logger = m.log.Logger()
 	}
 	cfg.Group, cfg.Topics = g.name, []string{g.topic}
 	sub, err := kafka.NewSubscriber(cfg)
@@ -317,26 +315,6 @@ func (m *member) await() error {
 		return nil
 	}
 }
-
-// logs collects a Subscriber's log.
-type logs struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-var _ io.Writer = (*logs)(nil)
 
 // patience is how long a test waits for an event that must happen.
 const patience = 2 * time.Minute

@@ -76,12 +76,12 @@ type Risk = risks.Risk
 
 // Risks of a Subscriber.
 const (
-	// RiskShortWindow accepts a Processor that forgets keys sooner than a topic forgets messages, with a warning. A
-	// message read again after that, as when offsets are reset, is parked as unprovable.
+	// RiskShortWindow accepts, with a warning, a Processor that forgets keys sooner than a topic deletes messages. A message that is read
+	// again after its key was forgotten, for example because offsets were reset, is parked as unprovable.
 	RiskShortWindow Risk = "RiskShortWindow"
 
 	// RiskOffsetNewest accepts Consumer.Offsets.Initial = OffsetNewest: a partition without a committed offset starts
-	// at its end. Messages sent before the group first looked are not handled, also on partitions added later.
+	// at its end. Messages that were sent before that are not handled. The same applies to partitions that are added later.
 	RiskOffsetNewest Risk = "RiskOffsetNewest"
 
 	// RiskResetInvalidOffsets accepts Consumer.Group.ResetInvalidOffsets: messages that were deleted before the group handled them
@@ -91,7 +91,7 @@ const (
 	// RiskReadUncommitted accepts Consumer.IsolationLevel = ReadUncommitted: messages of aborted Kafka transactions are handled.
 	RiskReadUncommitted Risk = "RiskReadUncommitted"
 
-	// RiskFetchMax accepts a Consumer.Fetch.Max: sarama skips a message that is larger than this.
+	// RiskFetchMax accepts a Consumer.Fetch.Max: sarama skips a message that is larger.
 	RiskFetchMax Risk = "RiskFetchMax"
 )
 

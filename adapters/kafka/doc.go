@@ -41,15 +41,16 @@
 // message's timestamp is that of its publication.
 //
 // While brokers are away each message's error is an *outbox.UnavailableError. The relay counts no attempts then, and gives the
-// Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself. Memory holds no more than the running calls.
+// Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself. Memory holds only the
+// messages of running calls.
 // A message that a broker refuses stops its key only. A broker refuses batches, not messages: the messages of a batch that is too large
 // are sent again, each in a request of its own, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to the
 // smallest max.message.bytes of the topics.
 //
-// Kafka transactions are not used, although a Publisher that is all-or-nothing might be given several messages of one key in a call. Readers of
-// committed messages, such as the Subscriber, would wait behind a dead relay until its transaction has timed out: in a trial 25 s with a timeout
-// of 20 s. A call of 100 messages took 218 ms instead of 9 in one trial on a loaded machine. And each relay process would need a transactional
-// id of its own: two with one fence each other.
+// Kafka transactions are not used. With them, one call could hold several messages of a key. But readers of committed messages, such as the
+// Subscriber, would wait for a dead relay's transaction until it times out: in a trial 25 s with a timeout of 20 s. A call of 100 messages
+// took 218 ms instead of 9 in one trial on a loaded machine. And each relay process would need a transactional ID of its own, because two
+// processes with the same ID fence each other.
 //
 // # Settings
 //

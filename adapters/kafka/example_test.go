@@ -180,7 +180,7 @@ func ExampleRisk() {
 	_, err = kafka.NewSubscriber(sub)
 	fmt.Println(err)
 	// Output:
-	// kafka: the sarama.Config's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and what it holds would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or accept kafka.RiskOffsetNewest (AcceptedRisks)
+	// kafka: the sarama.Config's Consumer.Offsets.Initial is not OffsetOldest: a partition without a committed offset would start at its end, and the messages before would never be handled; set it to sarama.OffsetOldest (kafka.NewConfig does), or accept kafka.RiskOffsetNewest (AcceptedRisks)
 	// <nil>
 }
 
@@ -192,7 +192,7 @@ func ExampleCheck() {
 	fmt.Println(kafka.Check(cfg))
 	fmt.Println(kafka.Check(kafka.NewConfig()))
 	// Output:
-	// kafka: the sarama.Config's Consumer.Group.ResetInvalidOffsets is true: messages deleted before they were handled would be passed over without a word; set it to false (kafka.NewConfig does), or accept kafka.RiskResetInvalidOffsets (AcceptedRisks)
+	// kafka: the sarama.Config's Consumer.Group.ResetInvalidOffsets is true: messages deleted before they were handled would be skipped silently; set it to false (kafka.NewConfig does), or accept kafka.RiskResetInvalidOffsets (AcceptedRisks)
 	// <nil>
 }
 

@@ -22,7 +22,7 @@ func (m *member) finishHandOver() error {
 	m.checkedHandOver = true
 	complete, err := m.allAssigned()
 	if err != nil {
-		m.log.Warn("kafka: whether all partitions are assigned could not be read; grant this user Describe on the group", "error", err)
+		m.log.Warn("kafka: cannot read whether all partitions are assigned; grant this user Describe on the group", "error", err)
 		return nil
 	}
 	if complete {

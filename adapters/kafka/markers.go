@@ -18,7 +18,7 @@ type markers struct {
 	before    int64 // next at the last tick; while it moves nothing is searched
 	searched  int64 // the end of the log at the last search that found nothing to pass over
 	searching bool
-	found     chan undeliveredRange // has room for one, so that a search can end when its result is not received
+	found     chan undeliveredRange // buffered for one result, so that a search ends although nobody receives it
 }
 
 // undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows at once.
@@ -46,8 +46,8 @@ func (p *partition) findMarkers() {
 	})
 }
 
-// passMarkers marks the end of the range that a search found, unless a message arrived meanwhile. A failed search is repeated: the brokers
-// are away, which sarama reports.
+// passMarkers marks the end of the range that a search found, unless a message arrived meanwhile. A failed search is repeated; sarama reports
+// that the brokers are away.
 func (p *partition) passMarkers(r undeliveredRange) {
 	m := &p.markers
 	m.searching = false

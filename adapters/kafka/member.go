@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
 )
 
@@ -70,7 +70,7 @@ func (m *member) fail(err error) {
 
 // consume runs session after session. In eager mode each rebalance begins a new one.
 func (m *member) consume() {
-	failures := 0
+	delay, failures := backoff.FullJitter(100*time.Millisecond, 5*time.Second), 0
 	for m.ctx.Err() == nil {
 		m.sessionEnd = nil
 		err := m.group.Consume(m.ctx, m.cfg.Topics, m)
@@ -83,8 +83,7 @@ func (m *member) consume() {
 		}
 		m.events.Broker.Failed(m.hooksCtx, true, cmp.Or(err, m.sessionEnd), "group", m.cfg.Group)
 		failures++
-		limit := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
-		_ = await.Sleep(m.ctx, rand.N(limit))
+		_ = await.Sleep(m.ctx, delay(failures))
 	}
 }
 

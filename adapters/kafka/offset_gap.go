@@ -18,7 +18,7 @@ func (m *member) offsetGap(topic string, partition int32) error {
 	committed, oldest, newest, err := m.offsets(topic, partition)
 	switch {
 	case err != nil: // the broker repeats its answer when it is asked again
-		m.log.Warn("kafka: an offset is out of range, and why could not be found out", "topic", topic, "partition", partition, "error", err)
+		m.log.Warn("kafka: an offset is out of range, and the cause is unknown, because the offsets could not be read; trying again", "topic", topic, "partition", partition, "error", err)
 		return nil
 	case committed < 0 || oldest <= committed && committed <= newest:
 		return nil

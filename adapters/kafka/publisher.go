@@ -15,10 +15,10 @@ import (
 // Publisher sends the messages of an outbox. A message counts as published when every in-sync replica of its partition has confirmed
 // it, and messages of one key go to one partition. It is safe for concurrent use.
 //
-// It answers for each message on its own. A message that the broker has not confirmed by ctx's deadline is an error, and may have
-// arrived or still arrive: a repeat. The producer that holds such messages takes no more, and its connections are cut when the last
-// running call on it has returned. So while brokers are away, memory holds no more than the running calls, and no message is sent
-// minutes after its call has returned.
+// Each message has its own result. A message that the broker has not confirmed by ctx's deadline gets an error. It may have arrived, or
+// may still arrive; when it is published again, it is there twice. The producer that holds such messages gets no further ones, and its
+// connections are cut when the last running call on it has returned. So while brokers are away, memory holds only the messages of running
+// calls, and no message is sent minutes after its call has returned.
 type Publisher struct {
 	conf     *sarama.Config // a copy
 	addrs    func() []string
@@ -58,15 +58,18 @@ func addresses(client sarama.Client) func() []string {
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
-		var now []string
-		for _, b := range client.Brokers() {
-			now = append(now, b.Addr())
-		}
-		if len(now) > 0 {
+		if now := addressesOf(client); len(now) > 0 {
 			last = now
 		}
 		return last
 	}
+}
+
+func addressesOf(client sarama.Client) (addrs []string) {
+	for _, b := range client.Brokers() {
+		addrs = append(addrs, b.Addr())
+	}
+	return addrs
 }
 
 // Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
@@ -128,8 +131,8 @@ func (p *Publisher) sendIsolated(ctx context.Context, c *publishing.Call, record
 	return nil
 }
 
-// Close ends running calls, whose unanswered messages may still arrive, and the connections. Call it when the relay has
-// stopped; without it they end with the process. The Client stays open.
+// Close ends running calls and closes the connections. Messages of these calls may still arrive. Call Close when the relay has stopped.
+// The Client stays open.
 func (p *Publisher) Close() error {
 	p.pool.Close()
 	return nil

@@ -30,7 +30,7 @@ func classify(topic string, err error) error {
 	case sarama.ErrMessageSizeTooLarge, sarama.ErrMessageSetSizeTooLarge:
 		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; send less, or raise the topic's max.message.bytes", named))}
 	case sarama.ErrInvalidRecord:
-		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; a compacted topic, for one, takes no message without key", named))}
+		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; a compacted topic, for example, takes no message without a key", named))}
 	case sarama.ErrInvalidTimestamp: // the timestamp is when the message was sent
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; is this machine's clock right?", named)}
 	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion, sarama.ErrInvalidRequiredAcks:

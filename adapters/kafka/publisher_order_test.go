@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/test/arrivals"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
@@ -137,25 +138,16 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 		faultsDone.Wait()
 		elapse(200 * time.Millisecond)
 
-		next, repeats := map[string]int{}, 0
+		var order arrivals.Order
 		for _, m := range arrived(t, c.brokers, topic) {
-			var n int
-			fmt.Sscan(string(m.Value), &n)
-			switch key := string(m.Key); {
-			case n == next[key]:
-				next[key]++
-			case n < next[key]:
-				repeats++
-			default:
-				t.Errorf("key %s: message %d before message %d", key, n, next[key])
-			}
+			order.Add(t, string(m.Key), m.Value)
 		}
 		for k := range keys {
-			if next[fmt.Sprint(k)] != sent[k] {
-				t.Errorf("key %d: %d of %d confirmed messages are there", k, next[fmt.Sprint(k)], sent[k])
+			if n := order.Next[fmt.Sprint(k)]; n != sent[k] {
+				t.Errorf("key %d: %d of %d confirmed messages are there", k, n, sent[k])
 			}
 		}
-		t.Logf("%d faults, %d answers lost, %d repeats", faults.Load(), g.lost(), repeats)
+		t.Logf("%d faults, %d answers lost, %d repeats", faults.Load(), g.lost(), order.Repeats)
 		if !shown() {
 			t.Error("too few faults to show anything")
 		}

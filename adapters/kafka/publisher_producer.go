@@ -51,8 +51,8 @@ func (p *Publisher) connect(life context.Context, conf *sarama.Config) (*produce
 	return producer, nil
 }
 
-// collect passes sarama's answers on until the producer has ended. Once its life is over, its connections are cut: a message that
-// fails because of that gets its answer from the end of its call.
+// collect passes sarama's answers on until the producer has ended. When life ends, the connections are cut. A message that fails because of
+// that is not answered here: the end of its call answers it.
 func (p *producer) collect() {
 	successes, failures := p.async.Successes(), p.async.Errors()
 	for successes != nil || failures != nil {
@@ -126,7 +126,7 @@ func (p *producer) feed(ctx context.Context, r *record) bool {
 	return false
 }
 
-// cut ends a producer that no call uses. Without connections and metadata everything that it holds fails.
+// cut ends a producer that no call uses. Without connections and metadata all its messages fail.
 func (p *producer) cut() {
 	p.cancel()
 	_ = p.client.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// record is a message that is being sent, and where its answer goes.
+// record is message index of call while it is being sent.
 type record struct {
 	sarama.ProducerMessage
 	call  *publishing.Call
@@ -27,8 +27,8 @@ func isTopicName(name string) bool {
 	return name != "" && len(name) <= 249 && name != "." && name != ".." && !strings.ContainsFunc(name, strange)
 }
 
-// newRecord returns message i of c as sarama wants it, or why no broker would take it. Its timestamp is the time of publication: with
-// the time of enqueueing, a broker might delete a message that an outage has delayed at once, as too old.
+// newRecord converts message i of c for sarama. Its error says why no broker would take the message. The record's timestamp is the time of
+// publication: with the time of enqueueing, retention might delete a message that an outage has delayed as soon as it arrives.
 func (p *Publisher) newRecord(m *outbox.Message, c *publishing.Call, i int) (*record, error) {
 	if !isTopicName(m.Topic) {
 		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: want at most 249 of a-z A-Z 0-9 . _ -, but not . or .. alone", m.Topic))

@@ -3,13 +3,14 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/test/arrivals"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -75,10 +76,10 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	}
 	defer p.Close()
 	queue := outboxtest.NewMemory()
-	log := &logs{}
+	log := &testlog.Log{}
 	var deferred, rests atomic.Int64
 	r, err := relay.New(relay.Config{
-		Queue: queue, Publisher: p, PublishTimeout: 3 * time.Second, MaxAttempts: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Queue: queue, Publisher: p, PublishTimeout: 3 * time.Second, MaxAttempts: 3, Logger: log.Logger(),
 		Trace: &relay.Trace{
 			Settled: func(_ context.Context, messages []relay.Settlement) {
 				for _, s := range messages {
@@ -118,7 +119,7 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 		enqueue()
 		elapse(time.Millisecond)
 	}
-	eventually(t, func() error { return drained(ctx, queue) })
+	eventually(t, func() error { return arrivals.Drained(ctx, queue) })
 	before := g.dialed()
 	go func() {
 		defer close(over)
@@ -143,36 +144,21 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 		enqueue()
 		elapse(time.Millisecond)
 	}
-	eventually(t, func() error { return drained(ctx, queue) })
+	eventually(t, func() error { return arrivals.Drained(ctx, queue) })
 	resumed := time.Since(began) - took
 	stop()
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
 
-	next, repeats := map[string]int{}, 0
+	var order arrivals.Order
 	for _, m := range arrived(t, brokers, topic) {
-		var n int
-		if _, err := fmt.Sscan(string(m.Value), &n); err != nil {
-			t.Fatal(err)
-		}
-		switch key := string(m.Key); {
-		case n == next[key]:
-			next[key]++
-		case n < next[key]:
-			repeats++
-		default:
-			t.Errorf("key %s: message %d before message %d", key, n, next[key])
-		}
-	}
-	total := 0
-	for _, n := range next {
-		total += n
+		order.Add(t, string(m.Key), m.Value)
 	}
 	t.Logf("away for %v: %d dials, %d rests, %d messages deferred; back, %v later all %d had arrived, %d repeats",
-		took.Round(time.Millisecond), dials, rests.Load(), deferred.Load(), resumed.Round(time.Millisecond), total, repeats)
-	if total != enqueued {
-		t.Errorf("%d of %d messages arrived", total, enqueued)
+		took.Round(time.Millisecond), dials, rests.Load(), deferred.Load(), resumed.Round(time.Millisecond), order.Messages, order.Repeats)
+	if order.Messages != enqueued {
+		t.Errorf("%d of %d messages arrived", order.Messages, enqueued)
 	}
 	if rests.Load() == 0 {
 		t.Error("the relay has not noticed; the test has shown nothing")
@@ -183,13 +169,4 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 	if t.Failed() {
 		t.Log("the Relay's log:\n" + log.String())
 	}
-}
-
-// drained is nil when queue holds nothing more.
-func drained(ctx context.Context, queue *outboxtest.Memory) error {
-	stats, err := queue.Stats(ctx)
-	if err == nil && stats.Pending+stats.Parked+stats.Delayed+stats.Waiting != 0 {
-		err = fmt.Errorf("not all sent: %+v", stats)
-	}
-	return err
 }

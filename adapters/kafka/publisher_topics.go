@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// topics holds what a producer knows about topics. It looks up new ones before sarama does: after three failures to find a topic sarama
-// answers "circuit breaker is open", which looks like an outage.
+// topics remembers which topics a producer has found. It looks up new ones before sarama does, because sarama answers "circuit breaker is
+// open" after it has failed three times to find a topic, and that looks like an outage.
 type topics struct {
 	client sarama.Client
 	run    func(func())                // in a goroutine

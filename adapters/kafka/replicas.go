@@ -16,7 +16,7 @@ const minReplicas = "min.insync.replicas"
 func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEntry, err error) (known bool) {
 	switch {
 	case errors.Is(err, sarama.ErrTopicAuthorizationFailed), errors.Is(err, sarama.ErrClusterAuthorizationFailed):
-		log.Info("kafka: whether the topic confirms messages that only one broker has could not be read; grant this user DescribeConfigs on it",
+		log.Info("kafka: cannot read whether the topic confirms messages that only one broker has; grant this user DescribeConfigs on it",
 			"topic", topic, "error", err)
 		return true
 	case err != nil:

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -32,8 +32,8 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 				if replicas > 1 && c.name != "kfake" { // there is one broker
 					return
 				}
-				log := &logs{}
-				p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, publisherConfig()), Logger: slog.New(slog.NewTextHandler(log, nil))})
+				log := &testlog.Log{}
+				p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, publisherConfig()), Logger: log.Logger()})
 				if err != nil {
 					t.Fatal(err)
 				}

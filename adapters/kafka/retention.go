@@ -50,12 +50,12 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 // checkWindow compares window with how long topic keeps messages. err says why entries could not be read.
 func checkWindow(topic string, window time.Duration, entries []sarama.ConfigEntry, err error) error {
 	if err != nil {
-		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w; grant this user DescribeConfigs on it", topic, err)
+		return fmt.Errorf("kafka: cannot read how long topic %s keeps messages: %w; grant this user DescribeConfigs on it", topic, err)
 	}
 	keeps, why, err := retention(entries)
 	switch {
 	case err != nil:
-		return fmt.Errorf("kafka: how long topic %s keeps messages could not be read: %w", topic, err)
+		return fmt.Errorf("kafka: cannot read how long topic %s keeps messages: %w", topic, err)
 	case keeps == forever:
 		return fmt.Errorf("kafka: topic %s keeps messages for ever (%s), the Processor remembers keys for %v; set cleanup.policy=delete "+
 			"and retention.ms on the topic", topic, why, window)
@@ -115,4 +115,14 @@ func setting(entries []sarama.ConfigEntry, name string) string {
 		}
 	}
 	return ""
+}
+
+// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that keeps
+// messages for longer than window, the time for which the consumer remembers keys.
+func CheckWindow(client sarama.Client, topic string, window time.Duration) error {
+	if err := client.RefreshMetadata(topic); err != nil {
+		return fmt.Errorf("kafka: topic %s: %w", topic, err)
+	}
+	entries, err := settingsOf(client, topic)
+	return checkWindow(topic, window, entries, err)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // starting is a Processor with all optional interfaces.
@@ -86,7 +87,7 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
 		g.produce(t, text(0, numbers(10)...)...)
-		store, effects := consumertest.NewStore(), &logs{}
+		store, effects := consumertest.NewStore(), &testlog.Log{}
 		store.Database().Stop()
 		billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
 			Name: "billing", Store: store, Logger: slog.New(slog.NewTextHandler(effects, nil)),
@@ -121,10 +122,10 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	g := startKfake(t).group(t, 1)
-	store, log := consumertest.NewStore(), &logs{}
+	store, log := consumertest.NewStore(), &testlog.Log{}
 	store.Database().Stop()
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Logger: slog.New(slog.NewTextHandler(log, nil)), Key: consumer.MessageID,
+		Name: "billing", Store: store, Logger: log.Logger(), Key: consumer.MessageID,
 		Handle: func(context.Context, *deduptest.Tx, *consumer.Message) error { return nil },
 	})
 	if err != nil {

@@ -102,10 +102,7 @@ func (s *Subscriber) connect(connected context.Context) (sarama.Client, error) {
 	ownStrategies(&cfg)
 	dialInto(connected, &cfg)
 
-	var addrs []string
-	for _, b := range s.cfg.Client.Brokers() {
-		addrs = append(addrs, b.Addr())
-	}
+	addrs := addressesOf(s.cfg.Client)
 	if len(addrs) == 0 {
 		return nil, errors.New("kafka: SubscriberConfig.Client knows no broker: is it connected, and not closed?")
 	}

@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // TestSubscriber runs the suite on Apache Kafka and on kfake, with eager and with cooperative rebalancing.
@@ -196,7 +196,7 @@ func (b *suiteBroker) Publish(_ context.Context, msgs ...consumer.Message) error
 
 // Subscriber implements consumertest.Broker.
 func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (consumertest.Subscriber, error) {
-	log := &logs{}
+	log := &testlog.Log{}
 	b.t.Cleanup(func() {
 		if b.t.Failed() {
 			b.t.Log("the Subscriber's log:\n" + log.String())
@@ -204,7 +204,7 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	})
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p, Grace: grace,
-		Concurrency: b.concurrency, Trace: b.trace, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Concurrency: b.concurrency, Trace: b.trace, Logger: log.Logger(),
 	})
 }
 

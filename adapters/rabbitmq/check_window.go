@@ -8,9 +8,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// CheckWindow is for checks from outside: it refuses a queue whose messages may wait for longer than window. window is how long the consumer
-// remembers keys. It reads the queue's arguments, for which the user must be allowed to configure the queue; what a policy sets it does
-// not see.
+// CheckWindow is for programs that check a queue without receiving from it: it refuses a queue whose messages may wait for longer than window,
+// the time for which the consumer remembers keys. It reads the queue's arguments, so the user must be allowed to configure the queue. It
+// does not see what a policy sets.
 func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Duration) error {
 	conn, err := dial(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Dur
 	case err != nil:
 		return fmt.Errorf("rabbitmq: queue %s: %w", queue, err)
 	case !read:
-		return fmt.Errorf("rabbitmq: how long messages may wait in queue %s could not be read; grant this user configure on it", queue)
+		return fmt.Errorf("rabbitmq: cannot read how long messages may wait in queue %s; grant this user configure on it", queue)
 	case !there:
 		return fmt.Errorf("rabbitmq: messages may wait in queue %s for ever, and the consumer remembers keys for %v: set x-message-ttl, "+
 			"unless a policy does", queue, window)

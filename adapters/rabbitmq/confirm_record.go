@@ -11,7 +11,7 @@ type record struct {
 	topic         string // Message.Topic; empty: the copy of a message that a Subscriber retries
 	exchange, key string
 	msg           amqp.Publishing
-	then          func(error) // called once with the answer
+	then          func(error) // called once, with the answer
 
 	written  bool         // guarded by confirmChannel.mu
 	returned *amqp.Return // no queue got it; guarded by confirmChannel.mu

@@ -26,17 +26,17 @@
 //
 // Stops, crashes and lost connections count towards the delivery limit of a quorum queue. Without a dead letter exchange RabbitMQ drops
 // messages that exceed it, so such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. A Subscriber whose user may
-// configure the queue reads its arguments, with declarations that the server refuses or finds equal. Otherwise
-// SubscriberConfig.Spec is believed, until a delivery shows that the queue is a quorum queue although Spec says otherwise: then Run ends
-// with an error. A client cannot see what policies add, so Spec has to say it.
+// configure the queue reads its arguments: it declares the queue, and the server's refusals name them. Otherwise the Subscriber relies on
+// SubscriberConfig.Spec until a delivery shows that the queue is a quorum queue although Spec says otherwise; then Run ends with an error.
+// A client cannot see what policies add, so Spec has to say it.
 //
 // Message.Attempt counts only failures of handlers: a message that comes back because a connection, a channel or a process was lost is the
 // same attempt. So a message whose handler ends the process is delivered for ever, unless the delivery limit of a quorum queue moves
 // it to a dead letter exchange.
 //
-// A copy differs from its message in two properties, which a Processor does not see. Its routing key is the queue's name, so a dead letter
-// exchange must route that name too, or the queue must have x-dead-letter-routing-key. And it does not expire: expiration limits how long
-// a message waits to be received, and a message that was received is handled or parked, never dropped.
+// A copy differs from its message in two properties, which a Processor does not see. First, its routing key is the queue's name, so a dead
+// letter exchange must route that name too, or the queue must have x-dead-letter-routing-key. Second, it does not expire: expiration limits
+// how long a message waits to be received, and a message that was received is handled or parked, never dropped.
 //
 // When a message is not settled within the server's consumer_timeout, 30 minutes, the server closes the channel and delivers all its
 // messages again. A warning is logged after four fifths of that time.

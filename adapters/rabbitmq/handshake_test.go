@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // midway calls a function in the middle of a connection's handshake: when the client sends its user name, in its second write.
@@ -61,7 +62,7 @@ func TestHandshakeCut(t *testing.T) {
 	}})
 	consuming := make(chan struct{}, 8)
 	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-		Dial: dial, Queue: testdb.Queue(t, url, nil), Processor: &answers{}, Logger: testLog(t),
+		Dial: dial, Queue: testdb.Queue(t, url, nil), Processor: &answers{}, Logger: testlog.New(t).Logger(),
 		Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
 	})
 	if err != nil {

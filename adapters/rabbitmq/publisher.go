@@ -16,12 +16,12 @@ import (
 // Publisher sends the messages of an outbox. A message counts as published when the server has confirmed it and has not returned it:
 // then it is in every queue that its exchange routes it to, and there is at least one; it is persistent. It is safe for concurrent use.
 //
-// It answers for each message on its own. A destination is stalled when the server has confirmed nothing to it for 5 seconds, or for three
+// Each message has its own result. A destination is stalled when the server has confirmed nothing to it for 5 seconds, or for three
 // quarters of the time that a call has. The call gives up on it without holding up other destinations. Messages to a stalled destination
 // are sent on a channel of their own, and only when the server has confirmed what was sent there before. A message that the server
-// has not confirmed by ctx's deadline is an error, and may have arrived or still arrive: a repeat, with the same MessageId. The connection
-// that holds such messages takes no more, and is cut when the last running call on it has returned, so that no message is sent minutes
-// after its call has returned.
+// has not confirmed by ctx's deadline gets an error. It may have arrived, or may still arrive; when it is published again, it is there
+// twice, with the same MessageId. The connection that holds such messages gets no further ones, and is cut when the last running call on it
+// has returned, so that no message is sent minutes after its call has returned.
 type Publisher struct {
 	cfg  PublisherConfig
 	pool publishing.Pool[*link]
@@ -85,7 +85,7 @@ func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int
 	p.pool.Release(client, broken)
 }
 
-// sendOn gets an answer for each record. broken: l holds messages whose calls have ended.
+// sendOn sends records on l, and answers each of them. broken means that l holds messages whose calls have ended.
 func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (broken bool) {
 	shared, limit := l.channel(), stallLimit(ctx)
 	err := p.route(ctx, l, shared, records, limit)
@@ -108,11 +108,11 @@ func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (bro
 			r.answer(r.lost(err))
 		}
 	}
-	// A blocked connection stays, because the server tells it when the block is over.
+	// A blocked connection stays open, because the server announces the end of the block on it.
 	return (late || len(stalled) > 0) && blocked == nil
 }
 
-// route sends each record on the channel that suits it. Records that have no answer when it returns get none; err is why.
+// route sends each record on the channel that suits it. It may leave records unanswered; its error is the reason.
 func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, records []*record, limit time.Duration) error {
 	if err := l.alarm.refuses(); err != nil {
 		return err

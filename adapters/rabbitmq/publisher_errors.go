@@ -31,7 +31,7 @@ func (r *record) refusal(err error) error {
 	}
 	switch answer.Code {
 	case amqp.NotFound:
-		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it, it is not created by publishing to it", named))
+		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it (publishing does not)", named))
 	case amqp.AccessRefused:
 		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; grant this user write permission on it", named))
 	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else in a Publisher's messages can be wrong
@@ -63,7 +63,7 @@ var errReturned = errors.New("returned")
 
 // nacked is the answer to a message that a queue refused.
 func (r *record) nacked() error {
-	return fmt.Errorf("rabbitmq: message %q to %s: not taken (basic.nack): a queue is full and rejects, or failed", r.msg.MessageId, r.where())
+	return fmt.Errorf("rabbitmq: message %q to %s: refused (basic.nack): a queue is full, or has failed", r.msg.MessageId, r.where())
 }
 
 // unconfirmed is the answer to a message whose destination has confirmed nothing for limit.

@@ -14,7 +14,7 @@ import (
 // maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
 const maxShort = 255
 
-// newRecord makes a record of m, or says why m can never be sent, or that Route panicked.
+// newRecord converts m. Its error says why m can never be sent, or that Route panicked.
 func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 	exchange, key, err := p.routeOf(m)
 	if err != nil {
@@ -86,7 +86,7 @@ func text(value string) any {
 	return []byte(value)
 }
 
-// enqueued is when m was enqueued, so that each publication of m is the same. Only the default layout has that header.
+// enqueued is when m was enqueued: each publication of m has the same timestamp. The header exists only with the default HeaderFormat.
 func enqueued(m *outbox.Message) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, m.Headers[outbox.HeaderEnqueued])
 	if err != nil {
@@ -104,3 +104,7 @@ func (d destination) String() string {
 	}
 	return fmt.Sprintf("exchange %q with routing key %q", d.exchange, d.key)
 }
+
+// HeaderKey is the header with a message's ordering key, because AMQP has no property for that. A Publisher sets it unless the key is
+// empty; a Subscriber reads it. It is a string, or bytes if the key is not UTF-8.
+const HeaderKey = "txonce-key"

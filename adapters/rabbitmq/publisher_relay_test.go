@@ -1,12 +1,9 @@
 package rabbitmq_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,8 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/internal/test/arrivals"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -132,9 +131,9 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	topic := at.queue(t, args)
 	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: at.dial})
 	queue := outboxtest.NewMemory()
-	log := &logs{}
+	log := &testlog.Log{}
 	r, err := relay.New(relay.Config{
-		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 50, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Queue: queue, Publisher: p, PublishTimeout: time.Second, MaxAttempts: 50, Logger: log.Logger(),
 		Backoff: func(int) time.Duration { return 50 * time.Millisecond },
 		Trace: &relay.Trace{Settled: func(_ context.Context, messages []relay.Settlement) {
 			for _, s := range messages {
@@ -177,15 +176,12 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 		}
 	}
 	for began := time.Now(); ; lapse(20 * time.Millisecond) {
-		stats, err := queue.Stats(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stats.Pending+stats.Parked+stats.Delayed+stats.Waiting == 0 {
+		err := arrivals.Drained(ctx, queue)
+		if err == nil {
 			break
 		}
 		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("not all sent: %+v\n%s", stats, log.String())
+			t.Fatalf("%v\n%s", err, log)
 		}
 	}
 	stop()
@@ -195,25 +191,13 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	next, total, repeats := map[string]int{}, 0, 0
+	var order arrivals.Order
 	for _, m := range at.read(t, topic, enqueued) {
-		var n int
-		if _, err := fmt.Sscan(string(m.Payload), &n); err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case n == next[m.Key]:
-			next[m.Key]++
-			total++
-		case n < next[m.Key]:
-			repeats++
-		default:
-			t.Errorf("key %s: message %d before message %d", m.Key, n, next[m.Key])
-		}
+		order.Add(t, m.Key, m.Payload)
 	}
-	t.Logf("%d messages, %d repeats, %d dials", total, repeats, at.dials())
-	if total != enqueued {
-		t.Errorf("%d of %d messages arrived", total, enqueued)
+	t.Logf("%d messages, %d repeats, %d dials", order.Messages, order.Repeats, at.dials())
+	if order.Messages != enqueued {
+		t.Errorf("%d of %d messages arrived", order.Messages, enqueued)
 	}
 	if at.dials() < 2 {
 		t.Error("no connection was lost; the test has shown nothing")
@@ -221,21 +205,4 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	if t.Failed() {
 		t.Log("the Relay's log:\n" + log.String())
 	}
-}
-
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

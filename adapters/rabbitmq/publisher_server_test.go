@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -156,12 +157,12 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	}
 	t.Cleanup(calm)
 
-	log := &lockedLog{}
+	log := &testlog.Log{}
 	p := &answers{say: func(context.Context, *consumer.Message) error {
 		return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 	}}
 	cfg := rabbitmq.SubscriberConfig{
-		Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: grace, Concurrency: 1, MaxBatch: 1, Logger: logTo(log),
+		Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: grace, Concurrency: 1, MaxBatch: 1, Logger: log.Logger(),
 	}
 	s, err := rabbitmq.NewSubscriberWithOldRetryQueues(cfg)
 	if err != nil {
@@ -217,7 +218,7 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 
 	calm()
 	done := &answers{}
-	cfg.Processor, cfg.Logger = done, testLog(t)
+	cfg.Processor, cfg.Logger = done, testlog.New(t).Logger()
 	if s, err = rabbitmq.NewSubscriberWithOldRetryQueues(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,10 @@ const (
 	// stalledLimit is how long a call waits for a stalled destination. A confirm that comes later counts too: then the next call may send.
 	stalledLimit = time.Second
 
-	// stalledRetry is when a message to a stalled destination is worth another try.
+	// stalledRetry is how long the relay waits before it tries a message to a stalled destination again.
 	stalledRetry = time.Second
 
-	// maxStalled bounds the channels. Where more destinations do not confirm, the fault is not theirs.
+	// maxStalled bounds the channels. When more destinations than that confirm nothing, the server is at fault and not the destinations.
 	maxStalled = 64
 )
 

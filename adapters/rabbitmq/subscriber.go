@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
 )
 
@@ -95,7 +95,7 @@ type run struct {
 
 // sessions opens session after session. The first one must succeed.
 func (r *run) sessions(ctx context.Context) error {
-	failures := 0
+	delay, failures := backoff.FullJitter(200*time.Millisecond, 10*time.Second), 0
 	var hungUpSince time.Time // zero: the last failure was different
 	for first := true; r.deliverer.Context().Err() == nil; first = false {
 		s, err := r.open()
@@ -129,8 +129,7 @@ func (r *run) sessions(ctx context.Context) error {
 		}
 		r.events.Broker.Failed(r.hooksCtx, true, err)
 		failures++
-		limit := min(100*time.Millisecond<<min(failures, 7), 10*time.Second)
-		_ = await.Sleep(r.deliverer.Context(), rand.N(limit))
+		_ = await.Sleep(r.deliverer.Context(), delay(failures))
 	}
 	return r.deliverer.Drain(r.cfg.Grace, deliver.HandlerExit)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // ackFaults are what may happen to the first acknowledgement, after the handler's commit.
@@ -79,7 +80,7 @@ func ackOnce(
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: consumertest.NewStoreOn(db), Key: func(m *consumer.Message) (string, error) { return m.ID, nil },
 		Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(m.ID) },
-		Logger: testLog(t),
+		Logger: testlog.New(t).Logger(),
 	})
 	if err != nil {
 		t.Fatal(err)

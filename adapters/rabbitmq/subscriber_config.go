@@ -131,33 +131,21 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if c.Processor == nil {
 		refuse("Processor is required")
 	}
-	deliver.SetCount(refuse, "Concurrency", &c.Concurrency, 4)
-	deliver.SetCount(refuse, "MaxBatch", &c.MaxBatch, 100)
-	deliver.SetCount(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
-	deliver.SetCount(refuse, "Prefetch", &c.Prefetch, 0)
-	if _, batches := c.Processor.(consumer.BatchProcessor); c.Prefetch == 0 && !batches {
-		c.Prefetch = max(c.Concurrency, 100)
+	deliver.SetDefault(refuse, "Concurrency", &c.Concurrency, 4)
+	deliver.SetDefault(refuse, "MaxBatch", &c.MaxBatch, 100)
+	deliver.SetDefault(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
+	inWork := c.Concurrency
+	if _, batches := c.Processor.(consumer.BatchProcessor); batches {
+		inWork *= c.MaxBatch
 	}
-	if c.Prefetch == 0 {
-		c.Prefetch = min(max(c.Concurrency*c.MaxBatch, 100), maxPrefetch)
-	}
+	deliver.SetDefault(refuse, "Prefetch", &c.Prefetch, min(max(inWork, 100), maxPrefetch))
 	if c.Prefetch > maxPrefetch {
 		refuse("Prefetch is %d; it is at most %d", c.Prefetch, maxPrefetch)
 	}
-	for _, field := range []struct {
-		name            string
-		value           *time.Duration
-		standard, least time.Duration
-	}{
-		{"Grace", &c.Grace, 30 * time.Second, 0},
-		{"ConsumerTimeout", &c.ConsumerTimeout, rabbitsTimeout, minConsumerTimeout},
-	} {
-		if *field.value == 0 {
-			*field.value = field.standard
-		}
-		if *field.value < field.least {
-			refuse("%s is %v; it is at least %v", field.name, *field.value, field.least)
-		}
+	deliver.SetDefault(refuse, "Grace", &c.Grace, deliver.DefaultGrace)
+	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, rabbitsTimeout)
+	if c.ConsumerTimeout < minConsumerTimeout {
+		refuse("ConsumerTimeout is %v; it is at least %v", c.ConsumerTimeout, minConsumerTimeout)
 	}
 	if c.Grace >= c.ConsumerTimeout {
 		refuse("Grace is %v, and the server takes messages away after ConsumerTimeout, %v: make Grace shorter, or consumer_timeout longer",
@@ -170,13 +158,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := c.Spec.check(); err != nil {
 		refuse("Spec.%w", err)
 	}
-	if err := c.checkLimit(""); err != nil {
-		wrong = append(wrong, err)
-	}
-	if err := c.checkExpiry(); err != nil {
-		wrong = append(wrong, err)
-	}
-	if err := c.checkWindow(); err != nil {
+	if err := c.checkDangers(""); err != nil {
 		wrong = append(wrong, err)
 	}
 	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry); err != nil {

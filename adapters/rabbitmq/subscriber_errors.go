@@ -55,7 +55,7 @@ func (r *run) fatal(err error) error {
 		{code: amqp.NotAllowed, reason: "vhost", fix: "the virtual host that Dial was given does not exist, or is not this user's"},
 		{code: amqp.PreconditionFailed, reason: "timed out", passes: true},
 		{code: amqp.PreconditionFailed, reason: "unknown delivery tag", passes: true},
-		{code: amqp.PreconditionFailed, fix: "the queue is other than Spec says: change Spec, or delete the queue when it is empty"},
+		{code: amqp.PreconditionFailed, fix: "the queue differs from Spec: change Spec, or delete the queue when it is empty"},
 		{code: amqp.NotImplemented, fix: "this server cannot do that"},
 	} {
 		if e.Code != known.code || !strings.Contains(e.Reason, known.reason) {

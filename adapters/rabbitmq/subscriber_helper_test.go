@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // answers is a Processor that records its messages and returns the answers that the test chose.
@@ -50,7 +51,7 @@ func (a *answers) all() []consumer.Message {
 // bench is a Subscriber on a fake server, with the retry queue of short delays in place.
 type bench struct {
 	*rabbitmqtest.Server
-	log    *lockedLog
+	log    *testlog.Log
 	err    error
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -84,11 +85,11 @@ func subscribeWith(
 	t *testing.T, s *rabbitmqtest.Server, newSubscriber func(rabbitmq.SubscriberConfig) (*rabbitmq.Subscriber, error), cfg rabbitmq.SubscriberConfig,
 ) *bench {
 	t.Helper()
-	b := &bench{Server: s, done: make(chan struct{}), log: &lockedLog{}}
+	b := &bench{Server: s, done: make(chan struct{}), log: &testlog.Log{}}
 	if cfg.Dial == nil {
 		cfg.Dial = s.Dial
 	}
-	cfg.Queue, cfg.Logger = workQueue, logTo(b.log)
+	cfg.Queue, cfg.Logger = workQueue, b.log.Logger()
 	sub, err := newSubscriber(cfg)
 	if err != nil {
 		t.Fatal(err)

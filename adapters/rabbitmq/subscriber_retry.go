@@ -3,14 +3,10 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"sync"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/consumer"
 )
@@ -35,64 +31,10 @@ const (
 	retryPause      = time.Minute // after a retry queue could not be declared
 
 	// young is how long a retry queue is not used after it was declared or found. The age of one that was found is unknown: another
-	// Subscriber may have declared it a moment ago. When RabbitMQ 3.10 crashes, it loses quorum queues that are younger than about 5 s
-	// (we saw it), with their confirmed messages.
+	// Subscriber may have declared it a moment ago. In our tests a crash of RabbitMQ 3.10 lost quorum queues that were younger than
+	// about 5 s, with their confirmed messages.
 	young = 10 * time.Second
 )
-
-// retryStep is the longest delay of the retry queue for this delay.
-func retryStep(after time.Duration) time.Duration {
-	step := minRetryStep
-	for step < after && step < maxRetryDelay {
-		step *= 2
-	}
-	return min(step, maxRetryDelay)
-}
-
-// retryQueue is the name of a retry queue.
-func retryQueue(queue string, step time.Duration) string {
-	return queue + retryInfix + strconv.FormatInt(step.Milliseconds(), 10)
-}
-
-func retryArgs(queue string) amqp.Table {
-	return amqp.Table{
-		"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
-	}
-}
-
-// QueueDeclarer declares queues. *amqp.Channel implements it.
-type QueueDeclarer interface {
-	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
-}
-
-// DeclareRetryQueues declares the queues that a Subscriber of queue needs to defer messages by up to longest. A deployment that
-// calls it beforehand can run Subscribers whose user has no permission to configure these queues. Otherwise the Subscriber declares
-// missing ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new. Needs
-// RabbitMQ 3.10.
-func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
-	for step := minRetryStep; ; step = retryStep(step + 1) {
-		name := retryQueue(queue, step)
-		if _, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(queue)); err != nil {
-			return fmt.Errorf("rabbitmq: declare queue %s: %w", name, err)
-		}
-		if step >= longest || step >= maxRetryDelay {
-			return nil
-		}
-	}
-}
-
-// RetryQueues returns the names of all retry queues that a Subscriber of queue may use; only a few of them exist. They stay on the server
-// until they are deleted. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages" shows no
-// messages in them: the counts that a client gets leave out messages that are on their way back.
-func RetryQueues(queue string) (names []string) {
-	for step := minRetryStep; ; step = retryStep(step + 1) {
-		names = append(names, retryQueue(queue, step))
-		if step >= maxRetryDelay {
-			return names
-		}
-	}
-}
 
 // deferral is a delivery whose copy goes to a retry queue.
 type deferral struct {
@@ -109,7 +51,7 @@ type retries struct {
 	connected context.Context // the connections are closed when it ends
 	done      chan struct{}
 	input     chan struct{}  // wakes the goroutine
-	owns      sync.WaitGroup // goroutines of its connections
+	owns      sync.WaitGroup // the goroutines of its connections
 
 	mu      sync.Mutex
 	steps   map[time.Duration]*retryStepState
@@ -121,44 +63,11 @@ type retries struct {
 	begun   bool
 }
 
-// retryStepState is what is known about one retry queue.
-type retryStepState struct {
-	wanted    bool
-	usable    time.Time // when it may first be used; zero: it does not exist
-	tryAgain  time.Time // earliest time of the next attempt
-	complaint string    // the last error that was logged
-}
-
 func newRetries(s *Subscriber, connected context.Context) *retries {
 	return &retries{
 		cfg: &s.cfg, log: s.log, queuesOld: s.retryQueuesAreOld, connected: connected,
 		done: make(chan struct{}), input: make(chan struct{}, 1), steps: map[time.Duration]*retryStepState{},
 	}
-}
-
-// ready reports whether the retry queue for this delay can be used. If not, the goroutine declares it.
-func (r *retries) ready(after time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	st := r.step(retryStep(after))
-	if !st.usable.IsZero() {
-		return !time.Now().Before(st.usable)
-	}
-	if !st.wanted && !time.Now().Before(st.tryAgain) {
-		st.wanted = true
-		r.wake()
-	}
-	return false
-}
-
-// step returns the state of a step. r.mu is held.
-func (r *retries) step(step time.Duration) *retryStepState {
-	st := r.steps[step]
-	if st == nil {
-		st = &retryStepState{}
-		r.steps[step] = st
-	}
-	return st
 }
 
 // add defers a message. It does not wait.
@@ -208,7 +117,7 @@ func (r *retries) drain(within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owed > 0 {
-		r.log.Warn("rabbitmq: copies of messages to be retried are not confirmed in time; the messages go back to the queue", "messages", r.owed)
+		r.log.Warn("rabbitmq: the server did not confirm the copies of messages to be retried in time; the messages go back to the queue", "messages", r.owed)
 	}
 }
 
@@ -243,4 +152,4 @@ func (r *retries) answer(d *deferral, err error) {
 	r.signal()
 }
 
-var errYoung = errors.New("its retry queue was declared only just now")
+var errYoung = errors.New("its retry queue was declared or found less than 10 s ago")

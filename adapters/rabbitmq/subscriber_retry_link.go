@@ -85,18 +85,6 @@ func (r *retries) doAll(l *retryLink) *retryLink {
 	return l
 }
 
-// wanted returns the steps whose queues must be found or declared.
-func (r *retries) wanted() (steps []time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for step, st := range r.steps {
-		if st.wanted {
-			steps = append(steps, step)
-		}
-	}
-	return steps
-}
-
 // next takes the next deferral out of the queue, unless the server is blocked on l.
 func (r *retries) next(l *retryLink) (d *deferral) {
 	if l != nil && l.alarm.refuses() != nil {
@@ -163,67 +151,6 @@ func (r *retries) closeLink(l *retryLink, why error) {
 	}
 }
 
-// find looks for the queue of step, or declares it. failed says why there is no connection for that; nil: there is one.
-func (r *retries) find(l *retryLink, failed error, step time.Duration) {
-	name := retryQueue(r.cfg.Queue, step)
-	var usable time.Time
-	err := failed
-	if err == nil {
-		usable, err = r.declareRetry(l.conn, name)
-	}
-	r.mu.Lock()
-	st := r.step(step)
-	st.wanted = false
-	st.usable = usable
-	logged := st.complaint
-	if err != nil {
-		st.tryAgain, st.complaint = time.Now().Add(retryPause), err.Error()
-	}
-	r.mu.Unlock()
-	if err != nil && logged != err.Error() && r.connected.Err() == nil {
-		r.log.Warn("rabbitmq: there is no retry queue; messages to be retried wait in memory. It takes RabbitMQ 3.10, and permission to declare the queue or "+
-			"rabbitmq.DeclareRetryQueues", "retry_queue", name, "error", err)
-	}
-}
-
-// declareRetry finds or declares a retry queue, and returns when it may be used. Each request has a channel of its own, because an error
-// closes the channel.
-func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, err error) {
-	defer context.AfterFunc(r.connected, func() { _ = conn.CloseDeadline(time.Now()) })()
-	onChannel := func(do func(ChannelDeclarer) error) error {
-		ch, err := conn.Channel()
-		if err != nil {
-			return err
-		}
-		if err := do(ch); err != nil {
-			return err // it has closed the channel
-		}
-		return ch.Close()
-	}
-	err = onChannel(func(ch ChannelDeclarer) error {
-		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		return err
-	})
-	if err == nil && r.queuesOld {
-		return time.Now(), nil
-	}
-	if err == nil {
-		return time.Now().Add(young), nil
-	}
-	var missing *amqp.Error
-	if !errors.As(err, &missing) || missing.Code != amqp.NotFound {
-		return time.Time{}, err
-	}
-	err = onChannel(func(ch ChannelDeclarer) error {
-		_, err := ch.QueueDeclare(name, true, false, false, false, retryArgs(r.cfg.Queue))
-		return err
-	})
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Now().Add(young), nil
-}
-
 // publish sends the copy. An error is the deferral's answer. Otherwise the answer is the server's confirm.
 func (r *retries) publish(l *retryLink, d *deferral) error {
 	queue := r.cfg.Queue
@@ -269,27 +196,10 @@ func (r *retries) settled(d *deferral, err error) {
 	r.answer(d, err)
 }
 
-// cooldown stops sending for a while to a queue that does not confirm, so that it does not hold up the others.
-func (r *retries) cooldown(step time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	st := r.step(step)
-	st.usable, st.tryAgain = time.Time{}, time.Now().Add(retryPause)
-	r.overdue = true
-	r.signal()
-}
-
 func (r *retries) takeOverdue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	overdue := r.overdue
 	r.overdue = false
 	return overdue
-}
-
-// forgetStep makes the queue be looked for again.
-func (r *retries) forgetStep(step time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.steps, step)
 }

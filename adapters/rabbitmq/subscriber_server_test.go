@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // TestOwnServer is about answers of a real server that would disturb other tests on a shared one.
@@ -104,7 +105,7 @@ func TestOwnServer(t *testing.T) {
 
 func ownSubscriber(t *testing.T, cfg rabbitmq.SubscriberConfig) *rabbitmq.Subscriber {
 	t.Helper()
-	cfg.Logger = testLog(t)
+	cfg.Logger = testlog.New(t).Logger()
 	s, err := rabbitmq.NewSubscriber(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -38,16 +38,6 @@ type session struct {
 	inFlight map[uint64]*deliver.Delivery // delivered and not settled, by tag
 }
 
-// delivery is one delivery of a message.
-type delivery struct {
-	session *session
-	raw     *amqp.Delivery
-	msg     *consumer.Message
-	attempt int // on arrival
-	since   time.Time
-	warned  bool // guarded by session.mu
-}
-
 // open connects and begins to consume. Meanwhile the end of the run closes the connection, because amqp091-go knows no contexts.
 func (r *run) open() (_ *session, err error) {
 	limited, cancel := context.WithTimeout(r.deliverer.Context(), dialWithin)
@@ -119,7 +109,7 @@ func (s *session) awaitClose(closes <-chan *amqp.Error) {
 	}
 }
 
-var errCancelled = errors.New("the server has cancelled the consumer, as it does when a queue is deleted or moves")
+var errCancelled = errors.New("the server has cancelled the consumer: the queue was deleted, or its leader moved")
 
 // receive takes deliveries in. It returns why the channel was closed, or nil when no batch may begin any more.
 func (s *session) receive() error {
@@ -179,49 +169,6 @@ func (s *session) take(raw *amqp.Delivery) {
 	s.mu.Unlock()
 	if !lost {
 		s.run.deliverer.Add(d)
-	}
-}
-
-// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate. It reports whether it did.
-func (s *session) ack(d *delivery) bool {
-	if !s.forget(d) {
-		return false
-	}
-	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
-		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
-		return false
-	}
-	return true
-}
-
-// giveBack makes the server deliver d again at once.
-func (s *session) giveBack(d *delivery) {
-	if s.forget(d) {
-		_ = s.ch.Nack(d.raw.DeliveryTag, false, true)
-	}
-}
-
-// forget reports whether d may be settled. It does that once for each delivery.
-func (s *session) forget(d *delivery) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, inFlight := s.inFlight[d.raw.DeliveryTag]
-	delete(s.inFlight, d.raw.DeliveryTag)
-	return inFlight && !s.dead
-}
-
-// warnOfAge warns once about each message that comes near the server's timeout.
-func (s *session) warnOfAge() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, unsettled := range s.inFlight {
-		d := unsettled.Raw.(*delivery)
-		if age := time.Since(d.since); age > s.run.cfg.ConsumerTimeout*4/5 && !d.warned {
-			d.warned = true
-			s.run.log.Warn("rabbitmq: a message was received long ago and is not finished; soon the server closes the channel and delivers all its messages again. "+
-				"Make handlers shorter, Prefetch less, or consumer_timeout longer", "position", d.msg.Position, "age", age.Round(time.Millisecond),
-				"consumer_timeout", s.run.cfg.ConsumerTimeout)
-		}
 	}
 }
 

@@ -57,8 +57,8 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	return st, headers
 }
 
-// deferredCopy is the copy of d that will be delivered as this attempt. It does not expire in the work queue, whatever the message's own
-// expiration says: that limits how long a message waits to be received, and this one was received in time. From now on it is handled or
+// deferredCopy is the copy of d that will be delivered as this attempt. It does not expire in the work queue, even if the message
+// has an expiration: that limits how long a message waits to be received, and this one was received in time. From now on it is handled or
 // parked, never dropped.
 func deferredCopy(d *delivery, attempt int) amqp.Publishing {
 	raw := d.raw

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order or not.
@@ -322,38 +322,8 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.shuts = append(b.shuts, shut)
 	b.mu.Unlock()
 	cfg := b.cfg
-	cfg.Dial, cfg.Processor, cfg.Grace, cfg.Logger = dial, p, grace, testLog(b.t)
+	cfg.Dial, cfg.Processor, cfg.Grace, cfg.Logger = dial, p, grace, testlog.New(b.t).Logger()
 	return rabbitmq.NewSubscriberWithOldRetryQueues(cfg)
-}
-
-// testLog is shown when the test fails.
-func testLog(t *testing.T) *slog.Logger {
-	log := &lockedLog{}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("the Subscriber's log:\n" + log.String())
-		}
-	})
-	return logTo(log)
-}
-
-func logTo(log *lockedLog) *slog.Logger { return slog.New(slog.NewTextHandler(log, nil)) }
-
-type lockedLog struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Left implements consumertest.Broker.

@@ -39,7 +39,7 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: timeout, Grace: time.Second})
 		lapse(timeout - time.Second)
-		if log := b.log.String(); !strings.Contains(log, "a message was received long ago") {
+		if log := b.log.String(); !strings.Contains(log, "a message is not finished") {
 			t.Errorf("nothing warns of the timeout:\n%s", log)
 		}
 		lapse(time.Minute)
@@ -135,7 +135,7 @@ func TestServerSaysNo(t *testing.T) {
 				s.Cut()
 			},
 		},
-		{name: "other properties", cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Quorum: true}}, want: "other than Spec says"},
+		{name: "other properties", cfg: rabbitmq.SubscriberConfig{Declare: true, Spec: rabbitmq.QueueSpec{Quorum: true}}, want: "differs from Spec"},
 		{name: "not there at first", prep: func(s *rabbitmqtest.Server) { s.Stop() }, want: "connection refused"},
 		{
 			name: "binding to no exchange", want: "create the exchanges it is bound to",

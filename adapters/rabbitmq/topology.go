@@ -129,70 +129,53 @@ func major(version string) int {
 	return n
 }
 
-// checkLimit refuses a queue that drops messages at its delivery limit.
-func (c *SubscriberConfig) checkLimit(version string) error {
-	err := c.drops(version)
-	if err == nil || slices.Contains(c.AcceptedRisks, RiskDeliveryLimit) {
-		return nil
-	}
-	return fmt.Errorf("%w; give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit), "+
-		"or accept rabbitmq.%s (AcceptedRisks)", err, RiskDeliveryLimit)
+// danger is a way in which a queue can lose messages, or park them, although no handler failed.
+type danger struct {
+	risk Risk // accepts it
+	text string
+	fix  string
 }
 
-// drops returns an error if the queue drops messages at its delivery limit, on a server of this version.
-func (c *SubscriberConfig) drops(version string) error {
-	limit := c.Spec.limit(version)
-	if limit == 0 || c.Spec.DeadLetters != nil {
-		return nil
+// dangers returns those of the queue on a server of this version; an empty version is unknown.
+func (c *SubscriberConfig) dangers(version string) (all []danger) {
+	limit, ttl := c.Spec.limit(version), c.Spec.MessageTTL
+	if limit > 0 && c.Spec.DeadLetters == nil {
+		all = append(all, danger{
+			RiskDeliveryLimit, fmt.Sprintf("rabbitmq: queue %s drops a message that was delivered more than %d times, even if no handler failed", c.Queue, limit),
+			"give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit)",
+		})
 	}
-	return fmt.Errorf("rabbitmq: queue %s drops a message that was delivered more than %d times, even if no handler failed", c.Queue, limit)
+	if ttl > 0 && c.Spec.DeadLetters == nil {
+		all = append(all, danger{
+			RiskExpiry, fmt.Sprintf("rabbitmq: queue %s drops a message that was not received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, ttl),
+			"set Spec.DeadLetters",
+		})
+	}
+	if windowed, ok := c.Processor.(consumer.Windowed); ok && windowed.Window() < ttl {
+		all = append(all, danger{
+			RiskShortWindow, fmt.Sprintf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v",
+				c.Queue, ttl, windowed.Window()),
+			fmt.Sprintf("set its Window to %v", ttl),
+		})
+	}
+	return all
 }
 
-// checkExpiry refuses a queue that drops messages once they are old.
-func (c *SubscriberConfig) checkExpiry() error {
-	err := c.expires()
-	if err == nil || slices.Contains(c.AcceptedRisks, RiskExpiry) {
-		return nil
+// checkDangers returns an error that names each danger that is not accepted.
+func (c *SubscriberConfig) checkDangers(version string) error {
+	var wrong []error
+	for _, d := range c.dangers(version) {
+		if !slices.Contains(c.AcceptedRisks, d.risk) {
+			wrong = append(wrong, fmt.Errorf("%s; %s, or accept rabbitmq.%s (AcceptedRisks)", d.text, d.fix, d.risk))
+		}
 	}
-	return fmt.Errorf("%w; set Spec.DeadLetters, or accept rabbitmq.%s (AcceptedRisks)", err, RiskExpiry)
-}
-
-// expires returns an error if the server drops messages that expire in the queue.
-func (c *SubscriberConfig) expires() error {
-	if c.Spec.MessageTTL == 0 || c.Spec.DeadLetters != nil {
-		return nil
-	}
-	return fmt.Errorf("rabbitmq: queue %s drops a message that was not received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, c.Spec.MessageTTL)
-}
-
-// checkWindow refuses a Processor that forgets keys sooner than messages expire in the queue.
-func (c *SubscriberConfig) checkWindow() error {
-	err := c.forgets()
-	if err == nil || slices.Contains(c.AcceptedRisks, RiskShortWindow) {
-		return nil
-	}
-	return fmt.Errorf("%w; set its Window to %v, or accept rabbitmq.%s (AcceptedRisks)", err, c.Spec.MessageTTL, RiskShortWindow)
-}
-
-// forgets returns an error if the Processor forgets keys sooner than messages expire.
-func (c *SubscriberConfig) forgets() error {
-	windowed, ok := c.Processor.(consumer.Windowed)
-	if !ok || windowed.Window() >= c.Spec.MessageTTL {
-		return nil
-	}
-	return fmt.Errorf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v",
-		c.Queue, c.Spec.MessageTTL, windowed.Window())
+	return errors.Join(wrong...)
 }
 
 // warnOfRisks warns of each accepted risk that exists.
 func (c *SubscriberConfig) warnOfRisks(version string) {
-	for _, risk := range []struct {
-		name Risk
-		err  error
-	}{{RiskDeliveryLimit, c.drops(version)}, {RiskShortWindow, c.forgets()}, {RiskExpiry, c.expires()}} {
-		if risk.err != nil {
-			c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", risk.name, "danger", risk.err)
-		}
+	for _, d := range c.dangers(version) {
+		c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", d.risk, "danger", d.text)
 	}
 	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {
 		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
@@ -210,7 +193,7 @@ func (c *SubscriberConfig) declare(ch ChannelDeclarer, version string) error {
 		_, err := ch.QueueDeclarePassive(c.Queue, true, false, false, false, nil)
 		return err
 	}
-	if err := c.checkLimit(version); err != nil {
+	if err := c.checkDangers(version); err != nil {
 		return fatalError{err}
 	}
 	if _, err := ch.QueueDeclare(c.Queue, true, false, false, false, c.Spec.args(version)); err != nil {

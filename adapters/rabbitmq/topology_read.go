@@ -87,8 +87,8 @@ func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	return q
 }
 
-// checkSpec refuses a queue that is not safe, whatever Spec says, as far as its arguments can be read. It returns c with Spec as read, and
-// whether Spec was read or compared by the server.
+// checkSpec reads the queue's arguments, if it can, and refuses a queue that is not safe although Spec says that it is. It returns c with the
+// arguments in Spec, and whether they were read or compared by the server.
 func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ SubscriberConfig, read bool, err error) {
 	if c.Declare { // the server has compared them
 		return c, true, nil
@@ -104,7 +104,7 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 		return c, read, fatalError{errors.New("the queue was declared without x-single-active-consumer, which Ordered requires: two processes that receive " +
 			"from one queue keep no order; create it with that argument")}
 	}
-	if err := errors.Join(c.checkLimit(version), c.checkExpiry(), c.checkWindow()); err != nil {
+	if err := c.checkDangers(version); err != nil {
 		return c, read, fatalError{err}
 	}
 	return c, read, nil

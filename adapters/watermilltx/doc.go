@@ -20,9 +20,10 @@
 // again and is acked as a duplicate, without running the handler; the messages that it produced are in the outbox, once.
 //
 // After a transient error the Middleware waits and returns the error, so that the Router nacks or Retry tries again, each time in a new
-// transaction; after MaxAttempts the message is parked in the database and acked. Failures that are not the message's fault, such as a
-// database that is away, are returned as long as they last, and the message is not parked for them: filter middleware.PoisonQueueWithFilter
-// with [IsPoison], so that it does not take such messages either. A handler acks a copy of its message: only a commit acks the message itself.
+// transaction; after MaxAttempts the message is parked in the database and acked. A failure that is not the message's fault, such as a
+// database that is away, never parks the message: the Middleware returns the error as long as the failure lasts. Give [IsPoison] to
+// middleware.PoisonQueueWithFilter, so that the poison queue does not take such messages either. A handler acks a copy of its message: only
+// a commit acks the message itself.
 //
 // # The transaction of watermill-sql
 //
@@ -60,7 +61,7 @@
 //   - watermill-amqp: set Publish.ConfirmDelivery. RabbitMQ also confirms a message that no queue takes, and watermill-amqp does not notice
 //     that it is lost. adapters/rabbitmq notices.
 //   - watermill-googlecloud, -aws (SQS, SNS), -redisstream, -jetstream wait for the broker's answer. -nats without JetStream, -http and -io
-//     do not, or their nil means something else: RiskUnconfirmed accepts that.
+//     do not, or return nil for another reason: RiskUnconfirmed accepts that.
 //   - gochannel keeps messages in memory; it is refused unless RiskInMemory is accepted.
 //
 // # Leaving the forwarder

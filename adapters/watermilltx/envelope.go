@@ -19,8 +19,8 @@ type Envelope struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// ErrEnvelope means that a payload is no envelope, or that its topic or UUID is missing.
-var ErrEnvelope = errors.New("watermilltx: no forwarder envelope")
+// ErrEnvelope means that a payload is no envelope of the forwarder, or that its topic or UUID is missing.
+var ErrEnvelope = errors.New("watermilltx: the payload is no envelope of watermill's forwarder")
 
 // ReadEnvelope reads the payload of a message of the forwarder's topic. Its errors are ErrEnvelope and permanent.
 func ReadEnvelope(payload []byte) (e Envelope, err error) {
@@ -60,7 +60,7 @@ func (e Envelope) Message() outbox.Message {
 func EnvelopeKey(msg *consumer.Message) (string, error) {
 	e, err := ReadEnvelope(msg.Payload)
 	if err != nil {
-		return "", fmt.Errorf("%w", err)
+		return "", err
 	}
 	return e.Topic + "/" + e.UUID, nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// identity is the same for each delivery of a message, as far as watermill makes that known. Failed attempts are counted by it in
-// memory, because watermill does not say how often it delivered a message. After a restart, and on another node, the count begins
+// identity returns a string that is the same for each delivery of a message: its UUID, or a hash of its payload. Failed attempts are counted
+// by it in memory, because watermill does not say how often it delivered a message. After a restart, and on another node, the count begins
 // again: the message is then tried more often, never less.
 func identity(topic string, raw *message.Message) string {
 	if raw.UUID != "" {

@@ -155,8 +155,8 @@ type doomedError struct{ err error }
 func (e *doomedError) Error() string { return e.err.Error() }
 func (e *doomedError) Unwrap() error { return e.err }
 
-// aborted reports whether err proves that the transaction cannot be committed any more, or that its cursor could not be closed: the server
-// refused a statement, and PostgreSQL aborts a transaction for that, as no other database does.
+// aborted reports whether err proves that the transaction cannot be committed any more: it has ended, or the server refused a statement, after
+// which PostgreSQL commits nothing of a transaction.
 func aborted(err error) bool {
 	var answer interface{ SQLState() string } // of PostgreSQL's drivers
 	return errors.As(err, &answer) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)

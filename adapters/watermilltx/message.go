@@ -47,7 +47,7 @@ func ToMessage(raw *message.Message) *consumer.Message {
 	return msg
 }
 
-// position differs between messages, also if they have no UUID: it distinguishes dead letters without a key.
+// position is different for each message, also without a UUID: dead letters without a key are told apart by it.
 func position(topic, uuid string) string {
 	if uuid == "" {
 		uuid = "without UUID, received as " + watermill.NewUUID()

@@ -94,7 +94,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	r := &run{raw: raw, next: next}
 	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
 	if r.tx.doomed {
-		raw.Ack() // the transaction cannot be committed: it ends, and the message comes again in another one
+		raw.Ack() // watermill-sql then tries to commit the transaction, which fails, and delivers the message again in another one
 	}
 	retry, again := errors.AsType[*consumer.RetryError](err)
 	switch {

@@ -15,8 +15,8 @@ import (
 
 // Publisher sends the messages of an outbox through any of watermill's publishers. It is safe for concurrent use.
 //
-// It publishes each message with a call of its own, so that each message has its own answer, and several at a time. That keeps the order
-// of a relay, which passes one message of a key per call. watermill's Publish takes no context. A call that has not returned by
+// It publishes several messages at a time, each with a call of its own, so that each message has its own result. That keeps the order within
+// a key, because a relay passes one message of a key per call. watermill's Publish takes no context. A call that has not returned by
 // the deadline goes on in the background: it counts as failed, and if it succeeds after all, its message arrives twice, with the same
 // UUID. There are never more than PublisherConfig.Concurrency such calls: while all of them hang, no message is sent.
 type Publisher struct {

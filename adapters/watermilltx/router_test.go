@@ -1,7 +1,6 @@
 package watermilltx_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,25 +15,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/txonce/txonce/adapters/watermilltx"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
-
-// lines collects a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // startRouter runs router until the test ends.
 func startRouter(t *testing.T, router *message.Router) {
@@ -151,7 +133,7 @@ func TestOrderOfMiddlewares(t *testing.T) {
 func TestTwoHandlersAreRefused(t *testing.T) {
 	b := newSQLite(t)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
-	var log lines
+	var log testlog.Log
 	router := newRouter(t, watermill.NewSlogLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	once := newMiddleware(t, config(b, "billing"))
 	router.AddMiddleware(once.Middleware)

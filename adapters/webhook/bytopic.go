@@ -9,7 +9,7 @@ import (
 )
 
 // ByTopic returns a Handler that calls the handler for the event's type. An event of a type without a handler is claimed and
-// acknowledged: senders add types at any time. It panics if a handler is nil.
+// acknowledged, because senders add types at any time. ByTopic panics if a handler is nil.
 //
 // The type is Message.Topic, or HeaderType if an Inbox forwarded the event.
 func ByTopic[TTx any](handlers map[string]consumer.Handler[TTx]) consumer.Handler[TTx] {

@@ -63,7 +63,7 @@
 // subscription. A refused delivery uses no database.
 //
 // Until an event is claimed, a client that hangs up ends the work of its delivery, and nothing has happened. From the claim on, the work
-// is finished whatever the client does. When only a tenth of the sender's deadline is left and the work is not finished, the response is
+// goes on even if the client hangs up. When only a tenth of the sender's deadline is left and the work is not finished, the response is
 // 503 and the work goes on: the next delivery finds the event in flight (503) or done (200). GitHub does not repeat a
 // delivery by itself after a 503, and Twilio repeats one only after a failed connection: use an Inbox for them. If the
 // handler were cancelled instead, one that needs a little longer than the sender waits would never finish.

@@ -189,35 +189,6 @@ func wantCount(t testing.TB, store *consumertest.Store, id string, want int) {
 	}
 }
 
-// lines collects a log.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *lines) count(text string) (n int) {
-	for line := range strings.Lines(l.String()) {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
-}
-
 // traced collects the hooks that were called, as words.
 type traced struct {
 	mu    sync.Mutex

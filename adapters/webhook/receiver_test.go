@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // unread is a body that must not be read.
@@ -81,9 +82,9 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		}, 400, "refused\n", "", webhook.Malformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			log, hooks := &lines{}, &traced{}
+			log, hooks := &testlog.Log{}, &traced{}
 			r := newReceiver(t, webhook.Config{
-				Verifier: s, MaxBody: 1000, Logger: log.logger(), Trace: hooks.trace(),
+				Verifier: s, MaxBody: 1000, Logger: log.Logger(), Trace: hooks.trace(),
 				Processor: answers(func(context.Context, []*consumer.Message) []error { t.Error("the Processor was called"); return nil }),
 			})
 			res := do(r, c.request(t))
@@ -98,7 +99,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			if want := fmt.Sprintf("refused %s, answered %d", c.why, c.status); hooks.String() != want {
 				t.Errorf("hooks %q, want %q", hooks, want)
 			}
-			if log.count("reason="+string(c.why)) != 1 || strings.Count(log.String(), "\n") != 1 {
+			if log.Count("reason="+string(c.why)) != 1 || strings.Count(log.String(), "\n") != 1 {
 				t.Errorf("log: %s\nwant one line with the reason %s", log, c.why)
 			}
 		})
@@ -122,8 +123,8 @@ func TestABodyOfExactlyTheLimitIsAccepted(t *testing.T) {
 // Refusals are caused by strangers, so they must not fill the log.
 func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &lines{}
-		r := newReceiver(t, webhook.Config{Verifier: newShop(), Processor: always(nil), Logger: log.logger(), RefusalStatus: 401})
+		log := &testlog.Log{}
+		r := newReceiver(t, webhook.Config{Verifier: newShop(), Processor: always(nil), Logger: log.Logger(), RefusalStatus: 401})
 		unsigned := func() {
 			wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)), 401)
 		}
@@ -133,7 +134,7 @@ func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 		wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)), 405) // another reason
 		<-time.After(time.Second)
 		unsigned()
-		if log.count("reason=unsigned") != 2 || log.count("reason=bad-method") != 1 || log.count("unlogged=99") != 1 {
+		if log.Count("reason=unsigned") != 2 || log.Count("reason=bad-method") != 1 || log.Count("unlogged=99") != 1 {
 			t.Errorf("log:\n%s\nwant 2 lines for 101 unsigned deliveries, the second with unlogged=99", log)
 		}
 	})
@@ -193,7 +194,7 @@ func TestAnswers(t *testing.T) {
 		{"E24: no content", func(s *shop) { s.source.Reply = webhook.Reply{Status: 204, Body: []byte("x")} }, one, always(nil), 204, "", "accepted 1, answered 204", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, hooks, log := newShop(), &traced{}, &lines{}
+			s, hooks, log := newShop(), &traced{}, &testlog.Log{}
 			if c.shop != nil {
 				c.shop(s)
 			}
@@ -202,7 +203,7 @@ func TestAnswers(t *testing.T) {
 				trace = &webhook.Trace{}
 				c.hooks = ""
 			}
-			r := newReceiver(t, webhook.Config{Verifier: s, Logger: log.logger(), Trace: trace, Processor: answers(func(ctx context.Context, msgs []*consumer.Message) []error {
+			r := newReceiver(t, webhook.Config{Verifier: s, Logger: log.Logger(), Trace: trace, Processor: answers(func(ctx context.Context, msgs []*consumer.Message) []error {
 				for _, m := range msgs {
 					if m.Attempt != 1 || m.LastAttempt {
 						t.Errorf("Attempt %d, LastAttempt %v", m.Attempt, m.LastAttempt)
@@ -283,12 +284,12 @@ func TestStart(t *testing.T) {
 
 // A hook that panics must not end the process: the handlers run on a goroutine that net/http does not watch.
 func TestAHookThatPanics(t *testing.T) {
-	s, log := newShop(), &lines{}
-	r := newReceiver(t, webhook.Config{Verifier: s, Processor: always(nil), Logger: log.logger(), Trace: &webhook.Trace{
+	s, log := newShop(), &testlog.Log{}
+	r := newReceiver(t, webhook.Config{Verifier: s, Processor: always(nil), Logger: log.Logger(), Trace: &webhook.Trace{
 		Accepted: func(context.Context, webhook.TraceEvent) { panic("a bug in the metrics") },
 	}})
 	wantStatus(t, s.send(t, r, shopEvent{ID: "1"}), 500)
-	if log.count("a bug in the metrics") == 0 {
+	if log.Count("a bug in the metrics") == 0 {
 		t.Errorf("log: %s", log)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	bodyError   = "internal error\n"
 )
 
-// Limits of Retry-After. A sender that obeys a longer one might not try again before it gives up.
+// Limits of Retry-After. With a longer one, a sender that obeys it might give up before it tries again.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = 10 * time.Minute

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/hooks"
 )
 
 // TraceEvent is the argument of a Trace hook.
@@ -31,7 +32,7 @@ type Trace struct {
 	Deferred  func(ctx context.Context, e TraceEvent) // nothing was committed; the sender delivers it again
 	Rejected  func(ctx context.Context, e TraceEvent) // the Processor gave the event up and did not keep it
 	Late      func(ctx context.Context, e TraceEvent) // the response was sent before the handlers returned
-	Answered  func(ctx context.Context, e TraceEvent) // the response, whatever it is
+	Answered  func(ctx context.Context, e TraceEvent) // the response was sent, with any status
 }
 
 // complete returns a copy of t without nil hooks.
@@ -40,12 +41,6 @@ func (t *Trace) complete() *Trace {
 	if t != nil {
 		all = *t
 	}
-	for _, hook := range []*func(context.Context, TraceEvent){
-		&all.Refused, &all.Dropped, &all.Accepted, &all.Duplicate, &all.Parked, &all.Deferred, &all.Rejected, &all.Late, &all.Answered,
-	} {
-		if *hook == nil {
-			*hook = func(context.Context, TraceEvent) {}
-		}
-	}
+	hooks.Complete(&all.Refused, &all.Dropped, &all.Accepted, &all.Duplicate, &all.Parked, &all.Deferred, &all.Rejected, &all.Late, &all.Answered)
 	return &all
 }

@@ -23,7 +23,7 @@ type Delivery struct {
 	Time time.Time
 }
 
-// Event is one event of a Delivery. Everything in it comes from bytes that the Verifier vouches for.
+// Event is one event of a Delivery. Its contents are signed or configured, except where the Verifier's documentation says otherwise.
 type Event struct {
 	// Message is what the Processor gets.
 	//

@@ -14,8 +14,7 @@ import (
 )
 
 // work is the context in which the events of one delivery are handled. It ends with the request until the first event is claimed. From
-// then on the work is finished whatever happens to the request: a handler that were cancelled each time the sender stops
-// waiting would never finish.
+// then on the work outlives the request: if each sender that stops waiting cancelled the handler, a slow handler would never finish.
 type work struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

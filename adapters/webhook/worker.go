@@ -57,11 +57,11 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 }
 
 const (
-	// maxWorkerPause is how long the relay waits at most when the consumer cannot work: it has more to try than one event.
+	// maxWorkerPause is the maximum time that the relay waits when the consumer cannot work, because other events may succeed earlier.
 	maxWorkerPause = 5 * time.Second
 
-	// faultsInARow is how many events may meet faults of the database, one after the other, before the others of a call are not tried.
-	// One event alone may cause such a fault each time, and must not stop the others.
+	// faultsInARow is how many events may fail in a row because of the database; then the rest of the call is not tried. It is more than
+	// one, because one event alone may cause such a fault each time, and must not stop the others.
 	faultsInARow = 20
 )
 

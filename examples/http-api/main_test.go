@@ -17,26 +17,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests.
-func TestMain(m *testing.M) {
-	if os.Getenv("HTTP_API_IS_COMMAND") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 func command(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), "HTTP_API_IS_COMMAND=1", "IDEMPOTENCY_SECRET=", "GORACE=atexit_sleep_ms=0")
+	cmd := self.Command(t.Context(), args...)
+	cmd.Env = append(cmd.Env, "IDEMPOTENCY_SECRET=")
 	return cmd
 }
 

@@ -14,28 +14,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
 
-// TestMain lets this binary be the command that it tests.
-func TestMain(m *testing.M) {
-	if os.Getenv("OUTBOX_RELAY_IS_COMMAND") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 func command(t *testing.T, env ...string) (cmd *exec.Cmd, log *bytes.Buffer) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, log = exec.CommandContext(t.Context(), self), &bytes.Buffer{}
-	cmd.Env = append(os.Environ(), append(env, "OUTBOX_RELAY_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd, log = self.Recorded(t)
+	cmd.Env = append(cmd.Env, env...)
 	return cmd, log
 }
 

@@ -55,7 +55,7 @@ func (a *audit) entry(o Order) {
 		return
 	}
 	a.findings.Doubled++
-	a.problem("the ledger charges %d for %s, which nobody ordered", o.Amount, o.ID)
+	a.problem("the ledger charges %d for %s, which was not ordered", o.Amount, o.ID)
 }
 
 // letter counts one dead letter.

@@ -69,7 +69,7 @@ func (d *database) audit(ctx context.Context, topic string, ids []string, found 
 	return err
 }
 
-// publishedIDs is a topic of which the IDs are known.
+// publishedIDs is a topic whose IDs are known.
 type publishedIDs []string
 
 // Read implements audit.Topic.

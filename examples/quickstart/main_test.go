@@ -20,29 +20,18 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/internal/test/matrix"
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain makes this binary the command under test and its workers.
-func TestMain(m *testing.M) {
-	if os.Getenv("QUICKSTART_IS_COMMAND") != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
-// command returns a command that runs the demo.
+// command returns a command that runs the demo, and the folder for its temporary files.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, tmp string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
-	tmp = t.TempDir()
-	cmd = exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), "QUICKSTART_IS_COMMAND=1", "TMPDIR="+tmp, "GORACE=atexit_sleep_ms=0")
+	cmd, tmp = self.Command(ctx, args...), t.TempDir()
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	return cmd, tmp
 }
 

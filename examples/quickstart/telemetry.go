@@ -71,7 +71,7 @@ type metrics struct {
 	listener net.Listener
 }
 
-// ordersTopic is the name of the orders in metrics, whatever the topic or queue of this run is called.
+// ordersTopic is the topic of the orders in metrics. The real topic or queue has another name in each run.
 const ordersTopic = "orders"
 
 // serveMetrics listens on address until ctx ends.

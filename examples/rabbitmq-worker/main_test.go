@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -16,29 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests.
-func TestMain(m *testing.M) {
-	if os.Getenv("RABBITMQ_WORKER_IS_COMMAND") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd, out = exec.CommandContext(t.Context(), self, args...), &bytes.Buffer{}
-	cmd.Env = append(os.Environ(), "RABBITMQ_WORKER_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")
-	cmd.Stdout, cmd.Stderr = out, out
-	return cmd, out
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 // place makes a schema and names queues for one test.
 func place(t *testing.T) (args []string, charges func() (all, distinct int), announced func(least int) int) {
@@ -89,7 +70,7 @@ func place(t *testing.T) (args []string, charges func() (all, distinct int), ann
 // Every order is sent twice and charged once, and then the command ends.
 func TestChargesOnce(t *testing.T) {
 	args, charges, announced := place(t)
-	cmd, out := command(t, append(args, "-orders", "300")...)
+	cmd, out := self.Recorded(t, append(args, "-orders", "300")...)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -106,7 +87,7 @@ func TestChargesOnce(t *testing.T) {
 func TestKilled(t *testing.T) {
 	args, charges, announced := place(t)
 	for _, with := range []os.Signal{syscall.SIGKILL, syscall.SIGINT} {
-		cmd, out := command(t, append(args, "-orders", "1500")...)
+		cmd, out := self.Recorded(t, append(args, "-orders", "1500")...)
 		said, err := startSaying(cmd)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +108,7 @@ func TestKilled(t *testing.T) {
 	}
 	// Send the same number of orders again. With fewer, the command could end while it still holds deliveries that the queue no
 	// longer counts as waiting.
-	cmd, out := command(t, append(args, "-orders", "1500")...)
+	cmd, out := self.Recorded(t, append(args, "-orders", "1500")...)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -151,7 +132,7 @@ func startSaying(cmd *exec.Cmd) (io.Reader, error) {
 // The error names a missing server.
 func TestNamesWhatIsMissing(t *testing.T) {
 	args, _, _ := place(t)
-	cmd, out := command(t, append(args, "-rabbitmq", "amqp://127.0.0.1:1/")...)
+	cmd, out := self.Recorded(t, append(args, "-rabbitmq", "amqp://127.0.0.1:1/")...)
 	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "is RabbitMQ there?") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -12,29 +12,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests.
-func TestMain(m *testing.M) {
-	if os.Getenv("SQS_BATCH_IS_COMMAND") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{"-endpoint", *testdb.SQS(t).Options().BaseEndpoint}, args...)
-	cmd, out = exec.CommandContext(t.Context(), self, args...), &bytes.Buffer{}
-	cmd.Env = append(os.Environ(), "SQS_BATCH_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")
-	cmd.Stdout, cmd.Stderr = out, out
-	return cmd, out
+	return self.Recorded(t, append([]string{"-endpoint", *testdb.SQS(t).Options().BaseEndpoint}, args...)...)
 }
 
 // Every order is sent twice and charged once, and then the command ends.

@@ -3,22 +3,15 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain lets this binary be the command that it tests.
-func TestMain(m *testing.M) {
-	if os.Getenv("WATERMILL_IS_COMMAND") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 func TestMainIsShort(t *testing.T) {
 	text, err := os.ReadFile("main.go")
@@ -32,15 +25,10 @@ var right = regexp.MustCompile(`30 messages, 3 attempts failed: 10 orders charge
 
 func TestRouter(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
-		cmd := exec.CommandContext(t.Context(), self)
-		cmd.Env = append(os.Environ(), "WATERMILL_IS_COMMAND=1", "DATABASE_URL="+dsn, "GORACE=atexit_sleep_ms=0")
-		out, err := cmd.CombinedOutput()
-		if err != nil || !right.Match(out) {
+		cmd, out := self.Recorded(t)
+		cmd.Env = append(cmd.Env, "DATABASE_URL="+dsn)
+		if err := cmd.Run(); err != nil || !right.MatchString(out.String()) {
 			t.Fatalf("%v, want %s in:\n%s", err, right, out)
 		}
 	}

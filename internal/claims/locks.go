@@ -24,8 +24,8 @@ func Locks(keys []dedup.Key) ([]Lock, error) {
 		if err := k.Validate(); err != nil {
 			return nil, fmt.Errorf("lock: %w", err)
 		}
-		derived := k.Hash()
-		sum := sha256.Sum256(append([]byte("txonce critical section\x00"), derived[:]...))
+		hash := k.Hash()
+		sum := sha256.Sum256(append([]byte("txonce critical section\x00"), hash[:]...))
 		locks = append(locks, Lock{k, int64(binary.BigEndian.Uint64(sum[:8])), [16]byte(sum[16:])})
 	}
 	slices.SortFunc(locks, func(a, b Lock) int { return cmp.Compare(a.Number, b.Number) })

@@ -35,24 +35,24 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 		p.Rows = append(p.Rows, Row{KeyHash: rec.Key.Hash(), Record: rec})
 		return p, nil
 	}
-	derived := make([]dedup.KeyHash, len(recs))
+	hashes := make([]dedup.KeyHash, len(recs))
 	order := make([]int, len(recs)) // indices of recs; sorting them is cheaper than sorting records
 	for i, rec := range recs {
 		if err := rec.Validate(); err != nil {
 			return nil, err
 		}
-		derived[i], order[i] = rec.Key.Hash(), i
+		hashes[i], order[i] = rec.Key.Hash(), i
 	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Or(derived[i].Compare(derived[j]), i-j) })
+	slices.SortFunc(order, func(i, j int) int { return cmp.Or(hashes[i].Compare(hashes[j]), i-j) })
 	for at, i := range order {
 		rec := recs[i]
-		if at > 0 && derived[order[at-1]] == derived[i] {
+		if at > 0 && hashes[order[at-1]] == hashes[i] {
 			if first := p.Rows[len(p.Rows)-1].Record.Key; first != rec.Key {
 				return nil, Collision(rec.Key, first)
 			}
 		} else {
 			rec.Time = Ceil(rec.Time)
-			p.Rows = append(p.Rows, Row{KeyHash: derived[i], Record: rec})
+			p.Rows = append(p.Rows, Row{KeyHash: hashes[i], Record: rec})
 		}
 		p.row[i] = len(p.Rows) - 1
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// batch is what the Processor gets in one call.
+// batch is the deliveries of one call of the Processor.
 type batch struct {
 	deliveries []*Delivery
 	ctx        context.Context

@@ -3,6 +3,7 @@ package deliver
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 )
@@ -75,11 +76,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// SetCount sets a number in a subscriber's config to its default if it is 0, and refuses one that is negative.
-func SetCount(refuse func(format string, args ...any), name string, value *int, standard int) {
+// DefaultGrace is the default of a subscriber's Grace.
+const DefaultGrace = 30 * time.Second
+
+// SetDefault sets a field of a subscriber's config to its default if it is 0, and refuses a negative value.
+func SetDefault[T int | time.Duration](refuse func(format string, args ...any), name string, value *T, standard T) {
 	switch {
 	case *value < 0:
-		refuse("%s is %d; it must not be negative", name, *value)
+		refuse("%s is %v; it must not be negative", name, *value)
 	case *value == 0:
 		*value = standard
 	}

@@ -30,9 +30,9 @@ const (
 	inWork
 )
 
-// postpone sets when d is handled again. behind means that d waits for an earlier delivery of its key. The first retry at once is
-// granted. After that the delay grows, because a Processor that always asks for a retry at once would keep a core and a database
-// busy for nothing.
+// postpone sets when d is handled again. behind means that d waits for an earlier delivery of its key. When the Processor asks for a retry
+// at once, it gets the first one at once; then the delay grows, because a Processor that always asks for that would keep a core and a
+// database busy for nothing.
 func (d *Delivery) postpone(now time.Time, after time.Duration, behind bool) {
 	if after > 0 || behind {
 		d.immediateRetries = 0

@@ -86,12 +86,12 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 						if msg.ID == "a1" {
 							<-ctx.Done()
 							if err := c.answer(ctx); err != nil {
-								return blamelessly(err)
+								return uncountedError(err)
 							}
 						} else if msg.ID == "b1" && first {
 							first = false
 							if ctx.Err() != nil {
-								return blamelessly(ctx.Err())
+								return uncountedError(ctx.Err())
 							}
 						}
 						return nil
@@ -111,7 +111,7 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-func blamelessly(err error) error { return &consumer.RetryError{Err: err, Uncounted: true} }
+func uncountedError(err error) error { return &consumer.RetryError{Err: err, Uncounted: true} }
 
 func TestLoseOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

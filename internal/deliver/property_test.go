@@ -54,7 +54,7 @@ func tryOnce(t *testing.T, cfg deliver.Config, grace time.Duration, keeps, keys,
 		select {
 		case <-time.After(time.Duration(random.n(1500)) * time.Millisecond):
 		case <-ctx.Done():
-			return blamelessly(ctx.Err())
+			return uncountedError(ctx.Err())
 		}
 		switch random.n(6) {
 		case 0:

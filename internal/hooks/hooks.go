@@ -99,3 +99,12 @@ func ThenStart[D any](first, second func(context.Context, D) context.Context) fu
 		return ctx
 	}
 }
+
+// Complete sets those of hooks that are nil to a function that does nothing.
+func Complete[E any](hooks ...*func(context.Context, E)) {
+	for _, hook := range hooks {
+		if *hook == nil {
+			*hook = func(context.Context, E) {}
+		}
+	}
+}

@@ -26,7 +26,7 @@ func Of(id string) (latest uint64) {
 		case 26:
 			ms = ulid(id[i : i+word])
 		case 8:
-			ms = uuid(id[i:])
+			ms = UUID(id[i:])
 		case 4:
 			ms = rfc3339(id[i:])
 		}
@@ -42,8 +42,8 @@ func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// uuid returns the time of the UUID of version 7 that s begins with, and 0 if it begins with none.
-func uuid(s string) (ms uint64) {
+// UUID returns the time of the UUID of version 7 that s begins with, in milliseconds since 1970, and 0 if it begins with none.
+func UUID(s string) (ms uint64) {
 	const form = "xxxxxxxx-xxxx-7xxx-yxxx-xxxxxxxxxxxx"
 	if len(s) < len(form) || len(s) > len(form) && alphanumeric(s[len(form)]) {
 		return 0

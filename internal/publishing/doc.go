@@ -7,6 +7,6 @@
 // A [Pool] holds the client that the calls share. It opens another one in place of a client that is broken, and cuts the broken one when
 // the last call on it has returned, so that no message is sent after its call has ended.
 //
-// A Publisher does not rest. Its error says whose fault it is, and the relay in front of it rests the publisher whose broker is away. A
-// program that calls Publish without a relay waits between its calls itself.
+// A Publisher does not pause when its broker is away. Its error says that, and the relay gives it no messages for a while. A program that
+// calls Publish without a relay must wait between its calls itself.
 package publishing

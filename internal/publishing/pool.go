@@ -154,7 +154,7 @@ func (p *Pool[C]) Discard(c C) { p.Go(func() { p.Cut(c) }) }
 // Go runs f in a goroutine that Close waits for. Only calls that hold a Client may use it, Open, and f itself.
 func (p *Pool[C]) Go(f func()) { p.owned.Go(f) }
 
-// Failed returns why there is no client: that the Pool is closed, or err.
+// Failed returns the error for a message that was not sent because there is no client: Closed after Close, and otherwise err, wrapped.
 func (p *Pool[C]) Failed(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,7 @@ type BackfillConfig[TTx any] struct {
 
 	// Since is when the Processor began to handle the notifications. Earlier ones are not fetched, because something else has handled
 	// them, and they would run again. Later passes begin at the checkpoint. A time before Apple's history, which has 180 days, or 30 in
-	// the sandbox, stands for its beginning. Do not change it later. Required.
+	// the sandbox, means its beginning. Do not change it later. Required.
 	Since time.Time
 
 	// OnlyFailures asks only for notifications that your server did not acknowledge. That is less to read, but does not repair a

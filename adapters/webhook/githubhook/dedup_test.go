@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 // receiver gives verified events to a Consumer, as the receiver of package webhook does.
@@ -84,7 +85,7 @@ func TestDeduplication(t *testing.T) {
 	t.Run("case 54: a captured delivery with a new X-GitHub-Delivery", func(t *testing.T) {
 		r, v := newReceiver(t), newVerifier(t, nil)
 		r.deliver(v, h, body)
-		r.deliver(v, change(h, "X-GitHub-Delivery", otherGUID), body)
+		r.deliver(v, verifiers.Change(h, "X-GitHub-Delivery", otherGUID), body)
 		r.want([]string{"release " + guid}, []string{"suspected_replay " + otherGUID})
 	})
 	t.Run("a captured body under the ID of a delivery that comes later", func(t *testing.T) {

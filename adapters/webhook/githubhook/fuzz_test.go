@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 // FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
@@ -36,7 +37,7 @@ func FuzzVerify(f *testing.F) {
 			if payload := string(msg.Payload); payload != body && "payload="+payload != unescape(body) {
 				t.Errorf("body %q became %q", body, payload)
 			}
-			again, _ := verify(t, v, change(h, "X-GitHub-Delivery", "another-id"), body)
+			again, _ := verify(t, v, verifiers.Change(h, "X-GitHub-Delivery", "another-id"), body)
 			if len(again.Message.Aliases) != 1 || again.Message.Aliases[0] != msg.Aliases[0] {
 				t.Errorf("with a new ID the alias of %q is new too", body)
 			}

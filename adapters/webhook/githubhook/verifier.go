@@ -68,7 +68,7 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	}
 	var drop string
 	switch {
-	case isPing: // whatever the header says, which is not signed
+	case isPing: // also if the header says otherwise, because it is not signed
 		topic, drop = ping, "GitHub's ping to a new hook"
 	case topic == ping:
 		return nil, webhook.Refuse(webhook.WrongApp, "the header %s says ping, but the signed body is of another event", eventHeader)

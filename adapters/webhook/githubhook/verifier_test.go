@@ -53,15 +53,6 @@ func headers(signature, guid, event string) http.Header {
 	return h
 }
 
-func change(h http.Header, name string, values ...string) http.Header {
-	h = h.Clone()
-	h.Del(name)
-	for _, value := range values {
-		h.Add(name, value)
-	}
-	return h
-}
-
 func form(json string) string { return "payload=" + url.QueryEscape(json) }
 
 func newVerifier(t testing.TB, change func(*githubhook.Config)) *githubhook.Verifier {
@@ -117,7 +108,7 @@ func TestVerify(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	good := sha256Of(secret, body)
 	h := headers(good, guid, "release")
-	signed := func(signature string) http.Header { return change(h, "X-Hub-Signature-256", signature) }
+	signed := func(signature string) http.Header { return verifiers.Change(h, "X-Hub-Signature-256", signature) }
 	of := func(body string) http.Header { return headers(sha256Of(secret, body), guid, "release") }
 	twoFields := form(body) + "&payload=%7B%7D"
 	otherField := form(body) + "&x=1"
@@ -129,17 +120,17 @@ func TestRefuses(t *testing.T) {
 		body   string
 		want   webhook.Refusal
 	}{
-		{"case 47: missing signature", change(h, "X-Hub-Signature-256"), body, webhook.Unsigned},
+		{"case 47: missing signature", verifiers.Change(h, "X-Hub-Signature-256"), body, webhook.Unsigned},
 		{"case 47: empty signature", signed(""), body, webhook.Unsigned},
-		{"case 47: duplicate signature", change(h, "X-Hub-Signature-256", good, good), body, webhook.Unsigned},
+		{"case 47: duplicate signature", verifiers.Change(h, "X-Hub-Signature-256", good, good), body, webhook.Unsigned},
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
-		{"case 50: only SHA-1", change(change(h, "X-Hub-Signature-256"), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.Unsigned},
+		{"case 50: only SHA-1", verifiers.Change(verifiers.Change(h, "X-Hub-Signature-256"), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.Unsigned},
 		{"case 50: SHA-1 in the header of SHA-256", signed(sha1Of(secret, body)), body, webhook.BadSignature},
 		{
 			"case 50: SHA-1 is right, SHA-256 is not",
-			change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature,
+			verifiers.Change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature,
 		},
 		{"case 50: without the algorithm", signed(good[7:]), body, webhook.BadSignature},
 		{"case 51: truncated", signed(good[:20]), body, webhook.BadSignature},
@@ -149,18 +140,18 @@ func TestRefuses(t *testing.T) {
 		{"a stranger's signature", signed(sha256Of(stranger, body)), body, webhook.BadSignature},
 		{"a body that is empty", of(""), "", webhook.Malformed},
 
-		{"missing ID", change(h, "X-GitHub-Delivery"), body, webhook.Malformed},
-		{"empty ID", change(h, "X-GitHub-Delivery", ""), body, webhook.Malformed},
-		{"two IDs", change(h, "X-GitHub-Delivery", guid, otherGUID), body, webhook.Malformed},
-		{"case 72: an ID of 256 bytes", change(h, "X-GitHub-Delivery", strings.Repeat("a", 256)), body, webhook.Malformed},
-		{"case 72: an ID with NUL", change(h, "X-GitHub-Delivery", guid+"\x00"), body, webhook.Malformed},
-		{"case 71: an ID that is not UTF-8", change(h, "X-GitHub-Delivery", guid+"\xff"), body, webhook.Malformed},
-		{"an ID that could be an alias", change(h, "X-GitHub-Delivery", "body-sha256=00"), body, webhook.Malformed},
-		{"missing type", change(h, "X-GitHub-Event"), body, webhook.Malformed},
-		{"two types", change(h, "X-GitHub-Event", "release", "push"), body, webhook.Malformed},
-		{"E17: another type", change(h, "X-GitHub-Event", "push"), body, webhook.WrongApp},
-		{"E17: the type in capitals", change(h, "X-GitHub-Event", "Release"), body, webhook.WrongApp},
-		{"E17: a body of another event as ping", change(h, "X-GitHub-Event", "ping"), body, webhook.WrongApp},
+		{"missing ID", verifiers.Change(h, "X-GitHub-Delivery"), body, webhook.Malformed},
+		{"empty ID", verifiers.Change(h, "X-GitHub-Delivery", ""), body, webhook.Malformed},
+		{"two IDs", verifiers.Change(h, "X-GitHub-Delivery", guid, otherGUID), body, webhook.Malformed},
+		{"case 72: an ID of 256 bytes", verifiers.Change(h, "X-GitHub-Delivery", strings.Repeat("a", 256)), body, webhook.Malformed},
+		{"case 72: an ID with NUL", verifiers.Change(h, "X-GitHub-Delivery", guid+"\x00"), body, webhook.Malformed},
+		{"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-GitHub-Delivery", guid+"\xff"), body, webhook.Malformed},
+		{"an ID that could be an alias", verifiers.Change(h, "X-GitHub-Delivery", "body-sha256=00"), body, webhook.Malformed},
+		{"missing type", verifiers.Change(h, "X-GitHub-Event"), body, webhook.Malformed},
+		{"two types", verifiers.Change(h, "X-GitHub-Event", "release", "push"), body, webhook.Malformed},
+		{"E17: another type", verifiers.Change(h, "X-GitHub-Event", "push"), body, webhook.WrongApp},
+		{"E17: the type in capitals", verifiers.Change(h, "X-GitHub-Event", "Release"), body, webhook.WrongApp},
+		{"E17: a body of another event as ping", verifiers.Change(h, "X-GitHub-Event", "ping"), body, webhook.WrongApp},
 
 		{"case 71: nested 9,000 levels deep", of(deep), deep, webhook.Malformed},
 		{"an array", of("[]"), "[]", webhook.Malformed},
@@ -179,25 +170,11 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	both := func(c *githubhook.Config) { c.Secrets = []string{secret, oldSecret} }
-	for _, test := range []struct {
-		name   string
-		change func(*githubhook.Config)
-		secret string
-		want   webhook.Refusal
-	}{
-		{"old", both, oldSecret, ""},
-		{"new", both, secret, ""},
-		{"neither", both, stranger, webhook.BadSignature},
-		{"old, after its removal", nil, oldSecret, webhook.BadSignature},
-	} {
-		t.Run("case 53: "+test.name, func(t *testing.T) {
-			h := headers(sha256Of(test.secret, body), guid, "release")
-			if _, refusal := verify(t, newVerifier(t, test.change), h, body); refusal != test.want {
-				t.Errorf("refused as %q, want %q", refusal, test.want)
-			}
-		})
-	}
+	verifiers.TestRotation(t, secret, oldSecret, stranger, func(t *testing.T, secrets []string, signer string) webhook.Refusal {
+		v := newVerifier(t, func(c *githubhook.Config) { c.Secrets = secrets })
+		_, refusal := verify(t, v, headers(sha256Of(signer, body), guid, "release"), body)
+		return refusal
+	})
 }
 
 // The scope of the second key, and of the fingerprint that protects an ID from a captured body.

@@ -1,37 +1,17 @@
 package hmachook_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/verifiers"
 	"github.com/txonce/txonce/observe"
 )
 
 // What a consumer does with events whose id is not signed.
 func TestConsumer(t *testing.T) {
-	var handled, parked []string
-	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "orders", Store: consumertest.NewStore(), Key: consumer.MessageID,
-		Handle: func(_ context.Context, _ *deduptest.Tx, m *consumer.Message) error {
-			handled = append(handled, m.ID)
-			return nil
-		},
-		Trace: &consumer.Trace{Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
-			for i, o := range outcomes {
-				if o.Outcome == observe.Parked {
-					parked = append(parked, d.Messages[i].ID+" "+string(o.Cause))
-				}
-			}
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, outcomes := verifiers.NewConsumer(t)
 	receive := func(id, topic, body string) {
 		t.Helper()
 		d := signed(t, unsignedID(), body)
@@ -54,13 +34,13 @@ func TestConsumer(t *testing.T) {
 	receive("d6", "paid", `{"order":5}`)    // captured before it was delivered, and sent with the id of another event
 	receive("d6", "paid", `{"order":6}`)
 	receive("d5", "paid", `{"order":5}`)
-	if diff := cmp.Diff([]string{"d1:paid", "d3:shipped", "d4:paid", "d4:shipped", "d6:paid"}, handled); diff != "" {
+	if diff := cmp.Diff([]string{"d1:paid", "d3:shipped", "d4:paid", "d4:shipped", "d6:paid"}, outcomes.Handled); diff != "" {
 		t.Errorf("E17: handled (-want +got)\n%s", diff)
 	}
 	want := []string{
 		"d2:paid " + string(observe.CauseReplay), "d6:paid " + string(observe.CauseMismatch), "d5:paid " + string(observe.CauseReplay),
 	}
-	if diff := cmp.Diff(want, parked); diff != "" {
+	if diff := cmp.Diff(want, outcomes.Parked); diff != "" {
 		t.Errorf("case 54: parked (-want +got)\n%s", diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 // delivered is a request, and the Verifier of the endpoint that it goes to.
@@ -40,19 +41,19 @@ func TestDeduplication(t *testing.T) {
 		{"a retry", []delivered{{nil, h, body}, {nil, h, body}}, []string{ran(topic, event)}, nil},
 		{
 			"the same event of a second subscription, with its own X-Shopify-Webhook-Id",
-			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Webhook-Id", "another"), body}},
+			[]delivered{{nil, h, body}, {nil, verifiers.Change(h, "X-Shopify-Webhook-Id", "another"), body}},
 			[]string{ran(topic, event)},
 			nil,
 		},
 		{
 			"case 54: a captured delivery with a new X-Shopify-Webhook-Id",
-			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Webhook-Id", "new"), body}},
+			[]delivered{{nil, h, body}, {nil, verifiers.Change(h, "X-Shopify-Webhook-Id", "new"), body}},
 			[]string{ran(topic, event)},
 			nil,
 		},
 		{
 			"case 54: a captured delivery with a new X-Shopify-Event-Id",
-			[]delivered{{nil, h, body}, {nil, change(h, "X-Shopify-Event-Id", otherEvent), body}},
+			[]delivered{{nil, h, body}, {nil, verifiers.Change(h, "X-Shopify-Event-Id", otherEvent), body}},
 			[]string{ran(topic, event)},
 			[]string{"suspected_replay " + topic + ":" + otherEvent},
 		},
@@ -60,7 +61,7 @@ func TestDeduplication(t *testing.T) {
 			"case 54: a captured delivery with a new ID and the name of another shop",
 			[]delivered{
 				{trustShop, h, body},
-				{trustShop, change(change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
+				{trustShop, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
 			},
 			[]string{ran(topic, event)},
 			[]string{"suspected_replay " + topic + ":" + otherEvent},
@@ -73,7 +74,7 @@ func TestDeduplication(t *testing.T) {
 		},
 		{
 			"a delivery that an attacker sends first under the name of another shop",
-			[]delivered{{trustShop, change(h, "X-Shopify-Shop-Domain", "evil.myshopify.com"), body}, {trustShop, h, body}},
+			[]delivered{{trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.myshopify.com"), body}, {trustShop, h, body}},
 			[]string{ran(topic, event)},
 			[]string{"mismatch " + topic + ":" + event},
 		},

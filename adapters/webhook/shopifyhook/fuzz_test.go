@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook/shopifyhook"
+	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
 // FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
@@ -17,7 +18,7 @@ func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, nil)
 	trusting := newVerifier(f, func(c *shopifyhook.Config) { trustTopic(c); trustShop(c) })
 	f.Fuzz(func(t *testing.T, sig, event, topic, shop, body string) {
-		h := change(headers(sig, event, topic), "X-Shopify-Shop-Domain", shop)
+		h := verifiers.Change(headers(sig, event, topic), "X-Shopify-Shop-Domain", shop)
 		for _, v := range []*shopifyhook.Verifier{v, trusting} {
 			got, refusal := verify(t, v, h, body)
 			if refusal != "" {
@@ -31,7 +32,7 @@ func FuzzVerify(f *testing.F) {
 				string(msg.Payload) != body || len(msg.Aliases) != 1 {
 				t.Errorf("ID %q, topic %q and body %q became %+v", event, topic, body, msg)
 			}
-			again, _ := verify(t, v, change(change(h, "X-Shopify-Event-Id", "new"), "X-Shopify-Shop-Domain", "other.myshopify.com"), body)
+			again, _ := verify(t, v, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", "new"), "X-Shopify-Shop-Domain", "other.myshopify.com"), body)
 			if len(again.Message.Aliases) != 1 || again.Message.Aliases[0] != msg.Aliases[0] {
 				t.Errorf("with a new ID the alias of %q is new too", body)
 			}

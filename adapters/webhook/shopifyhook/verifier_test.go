@@ -54,15 +54,6 @@ func headers(signature, event, topic string) http.Header {
 	return h
 }
 
-func change(h http.Header, name string, values ...string) http.Header {
-	h = h.Clone()
-	h.Del(name)
-	for _, value := range values {
-		h.Add(name, value)
-	}
-	return h
-}
-
 func newVerifier(t testing.TB, change func(*shopifyhook.Config)) *shopifyhook.Verifier {
 	t.Helper()
 	cfg := shopifyhook.Config{Endpoint: "orders", Topic: topic, Secrets: []string{secret}}
@@ -93,8 +84,8 @@ func TestVerify(t *testing.T) {
 	}{
 		{"JSON", body, headers(signature(secret, body), event, topic)},
 		{"E24: XML", "<order/>", headers(signature(secret, "<order/>"), event, topic)},
-		{"the second subscription's delivery", body, change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id", "another")},
-		{"without a delivery's ID", body, change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id")},
+		{"the second subscription's delivery", body, verifiers.Change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id", "another")},
+		{"without a delivery's ID", body, verifiers.Change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, refusal := verify(t, v, test.header, test.body)
@@ -119,16 +110,16 @@ func TestVerify(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	good := signature(secret, body)
 	h := headers(good, event, topic)
-	signed := func(signature string) http.Header { return change(h, "X-Shopify-Hmac-SHA256", signature) }
+	signed := func(signature string) http.Header { return verifiers.Change(h, "X-Shopify-Hmac-SHA256", signature) }
 	for _, test := range []struct {
 		name   string
 		header http.Header
 		body   string // empty: body
 		want   webhook.Refusal
 	}{
-		{"case 47: missing signature", change(h, "X-Shopify-Hmac-SHA256"), "", webhook.Unsigned},
+		{"case 47: missing signature", verifiers.Change(h, "X-Shopify-Hmac-SHA256"), "", webhook.Unsigned},
 		{"case 47: empty signature", signed(""), "", webhook.Unsigned},
-		{"case 47: duplicate signature", change(h, "X-Shopify-Hmac-SHA256", good, good), "", webhook.Unsigned},
+		{"case 47: duplicate signature", verifiers.Change(h, "X-Shopify-Hmac-SHA256", good, good), "", webhook.Unsigned},
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
@@ -140,17 +131,17 @@ func TestRefuses(t *testing.T) {
 		{"case 51: with a newline inside, which base64 skips", signed(good[:8] + "\n" + good[8:]), "", webhook.BadSignature},
 		{"a stranger's signature", signed(signature(stranger, body)), "", webhook.BadSignature},
 
-		{"missing ID", change(h, "X-Shopify-Event-Id"), "", webhook.Malformed},
-		{"empty ID", change(h, "X-Shopify-Event-Id", ""), "", webhook.Malformed},
-		{"two IDs", change(h, "X-Shopify-Event-Id", event, otherEvent), "", webhook.Malformed},
-		{"case 72: an ID of 256 bytes", change(h, "X-Shopify-Event-Id", strings.Repeat("a", 256)), "", webhook.Malformed},
-		{"case 72: an ID with NUL", change(h, "X-Shopify-Event-Id", event+"\x00"), "", webhook.Malformed},
-		{"case 71: an ID that is not UTF-8", change(h, "X-Shopify-Event-Id", event+"\xff"), "", webhook.Malformed},
-		{"an ID that could be an alias", change(h, "X-Shopify-Event-Id", "body-sha256=00"), "", webhook.Malformed},
-		{"missing topic", change(h, "X-Shopify-Topic"), "", webhook.Malformed},
-		{"two topics", change(h, "X-Shopify-Topic", topic, "orders/create"), "", webhook.Malformed},
-		{"a topic with a colon, which could be part of the ID", change(h, "X-Shopify-Topic", "orders:paid"), "", webhook.Malformed},
-		{"E17: another topic", change(h, "X-Shopify-Topic", "orders/create"), "", webhook.WrongApp},
+		{"missing ID", verifiers.Change(h, "X-Shopify-Event-Id"), "", webhook.Malformed},
+		{"empty ID", verifiers.Change(h, "X-Shopify-Event-Id", ""), "", webhook.Malformed},
+		{"two IDs", verifiers.Change(h, "X-Shopify-Event-Id", event, otherEvent), "", webhook.Malformed},
+		{"case 72: an ID of 256 bytes", verifiers.Change(h, "X-Shopify-Event-Id", strings.Repeat("a", 256)), "", webhook.Malformed},
+		{"case 72: an ID with NUL", verifiers.Change(h, "X-Shopify-Event-Id", event+"\x00"), "", webhook.Malformed},
+		{"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-Shopify-Event-Id", event+"\xff"), "", webhook.Malformed},
+		{"an ID that could be an alias", verifiers.Change(h, "X-Shopify-Event-Id", "body-sha256=00"), "", webhook.Malformed},
+		{"missing topic", verifiers.Change(h, "X-Shopify-Topic"), "", webhook.Malformed},
+		{"two topics", verifiers.Change(h, "X-Shopify-Topic", topic, "orders/create"), "", webhook.Malformed},
+		{"a topic with a colon, which could be part of the ID", verifiers.Change(h, "X-Shopify-Topic", "orders:paid"), "", webhook.Malformed},
+		{"E17: another topic", verifiers.Change(h, "X-Shopify-Topic", "orders/create"), "", webhook.WrongApp},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.body == "" {
@@ -164,25 +155,11 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	both := func(c *shopifyhook.Config) { c.Secrets = []string{secret, oldSecret} }
-	for _, test := range []struct {
-		name   string
-		change func(*shopifyhook.Config)
-		secret string
-		want   webhook.Refusal
-	}{
-		{"old", both, oldSecret, ""},
-		{"new", both, secret, ""},
-		{"neither", both, stranger, webhook.BadSignature},
-		{"old, after its removal", nil, oldSecret, webhook.BadSignature},
-	} {
-		t.Run("case 53: "+test.name, func(t *testing.T) {
-			h := headers(signature(test.secret, body), event, topic)
-			if _, refusal := verify(t, newVerifier(t, test.change), h, body); refusal != test.want {
-				t.Errorf("refused as %q, want %q", refusal, test.want)
-			}
-		})
-	}
+	verifiers.TestRotation(t, secret, oldSecret, stranger, func(t *testing.T, secrets []string, signer string) webhook.Refusal {
+		v := newVerifier(t, func(c *shopifyhook.Config) { c.Secrets = secrets })
+		_, refusal := verify(t, v, headers(signature(signer, body), event, topic), body)
+		return refusal
+	})
 }
 
 func TestShop(t *testing.T) {
@@ -196,14 +173,14 @@ func TestShop(t *testing.T) {
 		want   webhook.Refusal
 	}{
 		{"E26: not vouched for", nil, h, "", ""},
-		{"not needed", nil, change(h, "X-Shopify-Shop-Domain"), "", ""},
+		{"not needed", nil, verifiers.Change(h, "X-Shopify-Shop-Domain"), "", ""},
 		{"trusted", trustShop, h, shop, ""},
-		{"trusted, missing", trustShop, change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},
-		{"trusted, twice", trustShop, change(h, "X-Shopify-Shop-Domain", shop, other), "", webhook.Malformed},
-		{"trusted, not a domain", trustShop, change(h, "X-Shopify-Shop-Domain", "evil.io/?"+shop), "", webhook.Malformed},
+		{"trusted, missing", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},
+		{"trusted, twice", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", shop, other), "", webhook.Malformed},
+		{"trusted, not a domain", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.io/?"+shop), "", webhook.Malformed},
 		{"one shop", oneShop, h, shop, ""},
-		{"one shop, another", oneShop, change(h, "X-Shopify-Shop-Domain", other), "", webhook.WrongApp},
-		{"one shop, missing", oneShop, change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},
+		{"one shop, another", oneShop, verifiers.Change(h, "X-Shopify-Shop-Domain", other), "", webhook.WrongApp},
+		{"one shop, missing", oneShop, verifiers.Change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, refusal := verify(t, newVerifier(t, test.change), test.header, body)

@@ -48,15 +48,6 @@ func headers(signature, timestamp string) http.Header {
 	return h
 }
 
-func change(h http.Header, name string, values ...string) http.Header {
-	h = h.Clone()
-	h.Del(name)
-	for _, value := range values {
-		h.Add(name, value)
-	}
-	return h
-}
-
 func newVerifier(t testing.TB, secrets ...string) *slackhook.Verifier {
 	t.Helper()
 	v, err := slackhook.New(slackhook.Config{Secrets: secrets})
@@ -107,11 +98,11 @@ func TestRefuses(t *testing.T) {
 		body   string // empty: body
 		want   webhook.Refusal
 	}{
-		{"case 47: missing signature", change(h, "X-Slack-Signature"), "", webhook.Unsigned},
-		{"case 47: empty signature", change(h, "X-Slack-Signature", ""), "", webhook.Unsigned},
-		{"case 47: duplicate signature", change(h, "X-Slack-Signature", good, good), "", webhook.Unsigned},
-		{"case 47: missing time", change(h, "X-Slack-Request-Timestamp"), "", webhook.Unsigned},
-		{"case 47: duplicate time", change(h, "X-Slack-Request-Timestamp", ts, ts), "", webhook.Unsigned},
+		{"case 47: missing signature", verifiers.Change(h, "X-Slack-Signature"), "", webhook.Unsigned},
+		{"case 47: empty signature", verifiers.Change(h, "X-Slack-Signature", ""), "", webhook.Unsigned},
+		{"case 47: duplicate signature", verifiers.Change(h, "X-Slack-Signature", good, good), "", webhook.Unsigned},
+		{"case 47: missing time", verifiers.Change(h, "X-Slack-Request-Timestamp"), "", webhook.Unsigned},
+		{"case 47: duplicate time", verifiers.Change(h, "X-Slack-Request-Timestamp", ts, ts), "", webhook.Unsigned},
 		{"case 48: exactly as old as allowed", at(unix(now.Add(-5 * time.Minute))), "", ""},
 		{"case 48: older", at(unix(now.Add(-5*time.Minute - time.Second))), "", webhook.BadTime},
 		{"case 48: exactly as far ahead as allowed", at(unix(now.Add(5 * time.Minute))), "", ""},
@@ -122,15 +113,15 @@ func TestRefuses(t *testing.T) {
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
-		{"case 50: an unknown version", change(h, "X-Slack-Signature", "v1="+good[3:]), "", webhook.BadSignature},
-		{"case 50: no version", change(h, "X-Slack-Signature", good[3:]), "", webhook.BadSignature},
-		{"case 51: truncated", change(h, "X-Slack-Signature", good[:20]), "", webhook.BadSignature},
-		{"case 51: only the version", change(h, "X-Slack-Signature", "v0="), "", webhook.BadSignature},
-		{"case 51: longer", change(h, "X-Slack-Signature", good+"00"), "", webhook.BadSignature},
-		{"case 51: in capitals", change(h, "X-Slack-Signature", "v0="+strings.ToUpper(good[3:])), "", webhook.BadSignature},
-		{"another time", change(h, "X-Slack-Request-Timestamp", unix(now.Add(time.Second))), "", webhook.BadSignature},
-		{"digits moved from the time to the body", change(h, "X-Slack-Request-Timestamp", ts[:9]), ts[9:] + ":" + body, webhook.BadSignature},
-		{"a stranger's signature", change(h, "X-Slack-Signature", v0(stranger, ts, body)), "", webhook.BadSignature},
+		{"case 50: an unknown version", verifiers.Change(h, "X-Slack-Signature", "v1="+good[3:]), "", webhook.BadSignature},
+		{"case 50: no version", verifiers.Change(h, "X-Slack-Signature", good[3:]), "", webhook.BadSignature},
+		{"case 51: truncated", verifiers.Change(h, "X-Slack-Signature", good[:20]), "", webhook.BadSignature},
+		{"case 51: only the version", verifiers.Change(h, "X-Slack-Signature", "v0="), "", webhook.BadSignature},
+		{"case 51: longer", verifiers.Change(h, "X-Slack-Signature", good+"00"), "", webhook.BadSignature},
+		{"case 51: in capitals", verifiers.Change(h, "X-Slack-Signature", "v0="+strings.ToUpper(good[3:])), "", webhook.BadSignature},
+		{"another time", verifiers.Change(h, "X-Slack-Request-Timestamp", unix(now.Add(time.Second))), "", webhook.BadSignature},
+		{"digits moved from the time to the body", verifiers.Change(h, "X-Slack-Request-Timestamp", ts[:9]), ts[9:] + ":" + body, webhook.BadSignature},
+		{"a stranger's signature", verifiers.Change(h, "X-Slack-Signature", v0(stranger, ts, body)), "", webhook.BadSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.body == "" {
@@ -144,22 +135,8 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		secrets []string
-		signer  string
-		want    webhook.Refusal
-	}{
-		{"old", []string{secret, oldSecret}, oldSecret, ""},
-		{"new", []string{secret, oldSecret}, secret, ""},
-		{"neither", []string{secret, oldSecret}, stranger, webhook.BadSignature},
-		{"old, after its removal", []string{secret}, oldSecret, webhook.BadSignature},
-	} {
-		t.Run("case 53: "+test.name, func(t *testing.T) {
-			h := headers(v0(test.signer, unix(now), body), unix(now))
-			if _, refusal := verify(t, newVerifier(t, test.secrets...), h, body); refusal != test.want {
-				t.Errorf("refused as %q, want %q", refusal, test.want)
-			}
-		})
-	}
+	verifiers.TestRotation(t, secret, oldSecret, stranger, func(t *testing.T, secrets []string, signer string) webhook.Refusal {
+		_, refusal := verify(t, newVerifier(t, secrets...), headers(v0(signer, unix(now), body), unix(now)), body)
+		return refusal
+	})
 }

@@ -7,12 +7,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/txonce/txonce/adapters/webhook/internal/fetch"
 	"github.com/txonce/txonce/internal/tokens"
 )
 
@@ -31,26 +29,13 @@ const (
 // certificates fetches and keeps the certificates of SNS. A certificate never changes under its URL, which contains a hash, so it is
 // kept until others take its place.
 type certificates struct {
-	client *http.Client
+	client  *http.Client
+	fetches fetch.Shared[string, *x509.Certificate]
 
-	mu       sync.Mutex // guards all below
-	known    map[string]*x509.Certificate
-	order    []string // the URLs of known, the oldest first
-	failed   map[string]failure
-	fetching map[string]*fetch
-	bucket   tokens.Bucket // only fetches that fail cost a token
-}
-
-type failure struct {
-	err   error
-	until time.Time
-}
-
-// fetch is a request for a certificate. cert and err are written before done is closed.
-type fetch struct {
-	done chan struct{}
-	cert *x509.Certificate
-	err  error
+	// Guarded by fetches.
+	known  map[string]*x509.Certificate
+	order  []string      // the URLs of known, the oldest first
+	bucket tokens.Bucket // only fetches that fail cost a token
 }
 
 func newCertificates(transport http.RoundTripper) *certificates {
@@ -60,10 +45,9 @@ func newCertificates(transport http.RoundTripper) *certificates {
 			Timeout:       fetchTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		known:    map[string]*x509.Certificate{},
-		failed:   map[string]failure{},
-		fetching: map[string]*fetch{},
-		bucket:   tokens.NewBucket(tokens.Limit{Burst: fetchBurst, PerMinute: fetchPerMinute}),
+		fetches: fetch.Shared[string, *x509.Certificate]{FailedFor: failedFor},
+		known:   map[string]*x509.Certificate{},
+		bucket:  tokens.NewBucket(tokens.Limit{Burst: fetchBurst, PerMinute: fetchPerMinute}),
 	}
 }
 
@@ -82,70 +66,27 @@ func (c *certificates) key(ctx context.Context, url string, now time.Time) (*rsa
 // certificate returns a known certificate, or waits until it was fetched. One fetch is for all that need the certificate, and each of them
 // waits until its ctx ends.
 func (c *certificates) certificate(ctx context.Context, url string) (*x509.Certificate, error) {
-	cert, f, err := c.lookup(ctx, url)
-	if f == nil {
-		return cert, err
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-f.done:
-		return f.cert, f.err
-	}
+	return c.fetches.Get(ctx, url, fetch.Request[*x509.Certificate]{
+		Known: func() (*x509.Certificate, bool) { cert := c.known[url]; return cert, cert != nil },
+		Allow: func() error {
+			if c.bucket.Refill(time.Now()); !c.bucket.Take() {
+				return errors.New("not fetched: too many others could not be fetched, so there may be an attack with forged messages")
+			}
+			return nil
+		},
+		Do:   func(ctx context.Context) (*x509.Certificate, error) { return c.fetch(ctx, url) }, // the client's timeout ends it
+		Keep: func(cert *x509.Certificate) { c.keep(url, cert) },
+	})
 }
 
-// lookup returns a known certificate, or the fetch to wait for.
-func (c *certificates) lookup(ctx context.Context, url string) (*x509.Certificate, *fetch, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cert := c.known[url]; cert != nil {
-		return cert, nil, nil
-	}
-	if f := c.fetching[url]; f != nil {
-		return nil, f, nil
-	}
-	if failed, ok := c.failed[url]; ok && time.Now().Before(failed.until) {
-		return nil, nil, fmt.Errorf("not fetched again so soon: %w", failed.err)
-	}
-	if c.bucket.Refill(time.Now()); !c.bucket.Take() {
-		return nil, nil, errors.New("not fetched: too many others could not be fetched, so somebody may be sending forged messages")
-	}
-	f := &fetch{done: make(chan struct{}), err: errors.New("the fetch was abandoned")}
-	c.fetching[url] = f
-	// Not the caller's ctx alone: others wait for the same certificate. The client's timeout ends it.
-	go c.run(context.WithoutCancel(ctx), url, f)
-	return nil, f, nil
-}
-
-func (c *certificates) run(ctx context.Context, url string, f *fetch) {
-	defer func() {
-		if v := recover(); v != nil { // in Config.Transport
-			f.cert, f.err = nil, fmt.Errorf("the transport panicked: %v", v)
-		}
-		c.settle(url, f)
-	}()
-	f.cert, f.err = c.fetch(ctx, url)
-}
-
-// settle keeps the result of own, and wakes those that wait for it.
-func (c *certificates) settle(url string, own *fetch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer close(own.done)
-	delete(c.fetching, url)
-	if own.err != nil {
-		now := time.Now()
-		maps.DeleteFunc(c.failed, func(_ string, f failure) bool { return !now.Before(f.until) })
-		c.failed[url] = failure{err: own.err, until: now.Add(failedFor)}
-		return
-	}
-	delete(c.failed, url)
+// keep remembers a certificate, and forgets the oldest one if there are too many.
+func (c *certificates) keep(url string, cert *x509.Certificate) {
 	c.bucket.GiveBack(1)
 	if len(c.order) == maxCertificates {
 		delete(c.known, c.order[0])
 		c.order = c.order[1:]
 	}
-	c.known[url] = own.cert
+	c.known[url] = cert
 	c.order = append(c.order, url)
 }
 
@@ -178,20 +119,5 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the response is %d", resp.StatusCode)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > maxBytes {
-		return nil, fmt.Errorf("the response has more than %d bytes", maxBytes)
-	}
-	return body, nil
+	return fetch.Body(client, req, maxBytes)
 }

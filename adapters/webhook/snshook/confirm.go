@@ -16,7 +16,7 @@ var subscribeURL = regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazona
 // verified again, as Verify does, and the URL must be one that confirms this subscription at an SNS host. Confirming twice does no
 // harm. A confirmation is valid for three days.
 //
-// Call Confirm after a person has decided to: a program that confirms whatever arrives lets others subscribe this endpoint.
+// Call Confirm after a person has decided to: a program that confirms everything lets others subscribe this endpoint.
 func (v *Verifier) Confirm(ctx context.Context, body []byte) error {
 	m, err := v.verified(ctx, body, time.Now())
 	if err != nil {

@@ -30,7 +30,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	authorization := "Bearer " + cfg.APIKey // in a function, so that a Client that somebody logs does not show it
+	authorization := "Bearer " + cfg.APIKey // in a function, so that a Client in a log does not show it
 	cfg.APIKey = ""
 	return &Client{cfg: cfg, authorize: func(r *http.Request) { r.Header.Set("Authorization", authorization) }}, nil
 }

@@ -13,7 +13,7 @@ import (
 // Mode says which of a Stripe account's two worlds something belongs to. Objects and events of one mode do not exist in the other.
 type Mode uint8
 
-// The modes. The zero Mode is refused, so that nobody handles test payments as real ones by leaving a field out.
+// The modes. The zero Mode is refused, so that a field that was left out does not make test payments real.
 const (
 	_    Mode = iota
 	Live      // livemode is true: real money

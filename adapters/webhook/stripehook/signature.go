@@ -64,7 +64,7 @@ func parseHeader(h http.Header) (s signatures, err error) {
 	return s, nil
 }
 
-// endpoint verifies with one secret. It keeps the secret in a function, so that a Verifier that somebody logs does not show it.
+// endpoint verifies with one secret. It keeps the secret in a function, so that a Verifier in a log does not show it.
 type endpoint struct {
 	mode    Mode
 	connect bool

@@ -46,7 +46,7 @@ var rows = []row{
 	{"adapters/sqlstore/internal/engine", store()},
 	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
-	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs", edge("internal/isolated", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
 	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
@@ -55,7 +55,7 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
-	{"adapters/httpidem", edge()}, // net/http is the SDK
+	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
 	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},

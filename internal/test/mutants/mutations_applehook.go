@@ -1,9 +1,11 @@
 package main
 
+import "path"
+
 // ofApple is a mutation of applehook that needs no servers.
 func ofApple(name, file, test string, edits ...edit) mutation {
 	const pkg = "adapters/webhook/applehook"
-	return mutation{name: "applehook: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+	return mutation{name: "applehook: " + name, file: path.Join(pkg, file), edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
 }
 
 var applehookMutations = []mutation{
@@ -13,11 +15,11 @@ var applehookMutations = []mutation{
 	ofApple("the key of a forged intermediate is not used", "chain.go", "TestForgedChainIsCheap", edit{
 		`if _, err := intermediate.Verify(options); err != nil {`, `if _, err := intermediate.Verify(options); err != nil && false {`,
 	}),
-	ofApple("no delivery waits for an OCSP responder beyond its deadline", "ocsp.go", "TestOCSPCache", edit{
+	ofApple("no delivery waits for an OCSP responder beyond its deadline", "../internal/fetch/fetch.go", "TestOCSPCache", edit{
 		`case <-ctx.Done():`, `case <-context.WithoutCancel(ctx).Done():`,
 	}),
-	ofApple("a responder that hangs is not asked for each delivery", "ocsp.go", "TestOCSPCache", edit{
-		`time.Now().Before(f.until) {`, `false {`,
+	ofApple("a responder that hangs is not asked for each delivery", "../internal/fetch/fetch.go", "TestOCSPCache", edit{
+		`found && time.Now().Before(f.until) {`, `found && false {`,
 	}),
 	ofApple("notifications before Since do not run", "backfill_span.go", "TestBackfill", edit{
 		`if start.Before(b.cfg.Since) {`, `if false {`,

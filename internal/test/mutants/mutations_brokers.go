@@ -145,17 +145,17 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: an unroutable retry copy does not replace its message", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
 		`const mandatory, immediate = true, false`, `const mandatory, immediate = false, false`,
 	}),
-	elsewhere("rabbitmq: a retry queue that this Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/this_Subscriber", edit{
+	elsewhere("rabbitmq: a retry queue that this Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_queue.go", "TestNewRetryQueueRests/this_Subscriber", edit{
 		"	return time.Now().Add(young), nil\n}", "	return time.Now(), nil\n}",
 	}),
-	elsewhere("rabbitmq: a retry queue that another Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_link.go", "TestNewRetryQueueRests/another", edit{
+	elsewhere("rabbitmq: a retry queue that another Subscriber just declared is not used yet", "adapters/rabbitmq/subscriber_retry_queue.go", "TestNewRetryQueueRests/another", edit{
 		`if err == nil && r.queuesOld {`, `if err == nil {`,
 	}),
 	elsewhere("rabbitmq: a server that closes the connection is not taken for one that refuses it", "adapters/rabbitmq/subscriber.go", "TestServerHangsUp", edit{
 		`time.Since(hungUpSince) < refusedAfter {`, `time.Since(hungUpSince) < 0 {`,
 	}),
 	elsewhere("rabbitmq: a queue whose limits drop messages is refused", "adapters/rabbitmq/subscriber_config.go", "TestSubscriberConfig", edit{
-		`c.checkLimit(""); err != nil`, `c.checkLimit(""); false`,
+		`c.checkDangers(""); err != nil`, `c.checkDangers(""); false`,
 	}),
 	elsewhere("rabbitmq: the prefetch limit is set", "adapters/rabbitmq/subscriber_session.go", "TestPrefetch", edit{
 		`s.ch.Qos(r.cfg.Prefetch, 0, false)`, `s.ch.Qos(0, 0, false)`,
@@ -178,7 +178,7 @@ var brokerMutations = []mutation{
 	elsewhere("mysql: a sweeper waits for other sweepers that only check the lease", "adapters/sqlstore/internal/mysql/sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
 		`err = read(d.sql.SweepWait)`, `err = engine.ErrBusy`,
 	}),
-	elsewhere("rabbitmq: a failed acknowledgement closes its connection", "adapters/rabbitmq/subscriber_session.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
+	elsewhere("rabbitmq: a failed acknowledgement closes its connection", "adapters/rabbitmq/subscriber_delivery.go", "TestAckThatDoesNotArrive/it_fails_on_a_channel_that_goes_on/fake", edit{
 		"		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else", "		// else",
 	}),
 	elsewhere("rabbitmq: a return is handled before its confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherReturns", edit{
@@ -187,7 +187,7 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: a closed channel is not a nack", "adapters/rabbitmq/confirm_channel.go", "TestPublisherCutBeforeConfirm", edit{
 		`if !acked && c.ch.IsClosed() {`, `if false {`,
 	}),
-	elsewhere("rabbitmq: the publisher does not wait forever for a queue that does not confirm", "adapters/rabbitmq/confirm_channel.go", "TestPublisherIsolates", edit{
+	elsewhere("rabbitmq: the publisher does not wait forever for a queue that does not confirm", "adapters/rabbitmq/confirm_send.go", "TestPublisherIsolates", edit{
 		`.since) >= limit {`, `.since) >= limit && false {`,
 	}),
 	elsewhere("rabbitmq: a queue that does not confirm gets a channel of its own", "adapters/rabbitmq/publisher_stalled.go", "TestPublisherIsolates", edit{

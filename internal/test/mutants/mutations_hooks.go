@@ -1,9 +1,11 @@
 package main
 
+import "path"
+
 // hook is a mutation of a webhook verifier, or of what several verifiers share, that the test of that name must notice.
 func hook(name, pkg, file, test string, edits ...edit) mutation {
 	pkg = "adapters/webhook/" + pkg
-	return mutation{name: "webhook: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
+	return mutation{name: "webhook: " + name, file: path.Join(pkg, file), edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
 }
 
 var hookMutations = []mutation{
@@ -22,10 +24,10 @@ var hookMutations = []mutation{
 	hook("a certificate is not fetched from where a redirect leads", "snshook", "certificates.go", "TestFetchFails", edit{
 		`			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },`, ``,
 	}),
-	hook("many requests that need a certificate fetch it once", "snshook", "certificates.go", "TestFetchOnce", edit{
-		`if f := c.fetching[url]; f != nil {`, `if f := c.fetching[url]; f != nil && false {`,
+	hook("many requests that need a certificate fetch it once", "snshook", "../internal/fetch/fetch.go", "TestFetchOnce", edit{
+		`if q := s.running[key]; q != nil {`, `if q := s.running[key]; q != nil && false {`,
 	}),
-	hook("no delivery waits for a certificate beyond its deadline", "snshook", "certificates.go", "TestFetchTimesOut", edit{
+	hook("no delivery waits for a certificate beyond its deadline", "snshook", "../internal/fetch/fetch.go", "TestFetchTimesOut", edit{
 		`case <-ctx.Done():`, `case <-context.WithoutCancel(ctx).Done():`,
 	}),
 	hook("forged messages cause few fetches of certificates", "snshook", "certificates.go", "TestFetchesAreLimited", edit{

@@ -68,7 +68,7 @@ var httpMutations = []mutation{
 	"time"
 `}),
 	idempotent("work that may be committed is not called rolled back", "answer.go", "TestTimedOutInDoubt", edit{
-		`	case errors.As(a.err, new(*dedup.InDoubtError)): // whatever`, `	case false: // whatever`,
+		`	case errors.As(a.err, new(*dedup.InDoubtError)): // first`, `	case false: // whatever`,
 	}),
 	idempotent("a lock that another request holds is not a failure", "answer.go", "TestFailures", edit{
 		`	case a.ran && errors.Is(a.err, dedup.ErrInFlight): // of`, `	case false: // of`,

@@ -7,8 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,16 +15,11 @@ import (
 	"github.com/IBM/sarama"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestMain makes this binary the command under test and its relays.
-func TestMain(m *testing.M) {
-	if os.Getenv("RELAYCHAOS_IS_COMMAND") != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { self.Main(m, main) }
 
 // result of a run that ended on its own.
 type result struct {
@@ -39,14 +32,9 @@ type result struct {
 func runChaos(t *testing.T, args ...string) result {
 	t.Helper()
 	dsn, brokers := testdb.Postgres(t), testdb.Kafka(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, append(args, "-json", "-postgres", dsn, "-kafka", strings.Join(brokers, ","))...)
-	cmd.Env = append(os.Environ(), "RELAYCHAOS_IS_COMMAND=1", "GORACE=atexit_sleep_ms=0")
+	cmd := self.Command(ctx, append(args, "-json", "-postgres", dsn, "-kafka", strings.Join(brokers, ","))...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, _ := cmd.Output()
@@ -125,17 +113,10 @@ func TestBrokenRelayIsFound(t *testing.T) {
 }
 
 func TestRelayStartedByHand(t *testing.T) {
-	var out bytes.Buffer
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, relayCommand)
-	cmd.Env = append(os.Environ(), "RELAYCHAOS_IS_COMMAND=1")
-	cmd.Stderr = &out
+	cmd, out := self.Recorded(t, relayCommand)
 	_ = cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(out.String(), "started by the command") {
-		t.Errorf("exit code %d: %s", code, &out)
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 

@@ -2,6 +2,7 @@
 package verifiers
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"strings"
@@ -9,6 +10,10 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 // Verify also checks what holds for all calls of Verify: that it returns either events or an error that Refuse made, and that it
@@ -64,5 +69,67 @@ func CheckNew[V any](t testing.TB, v *V, err error, wants []string, secret strin
 	}
 	if strings.Contains(err.Error(), secret) {
 		t.Errorf("the error contains the secret: %v", err)
+	}
+}
+
+// Change returns a copy of h in which the header name has these values.
+func Change(h http.Header, name string, values ...string) http.Header {
+	h = h.Clone()
+	h.Del(name)
+	for _, value := range values {
+		h.Add(name, value)
+	}
+	return h
+}
+
+// Outcomes are the results of the events that a consumer got.
+type Outcomes struct {
+	Handled []string // IDs
+	Parked  []string // IDs, each with the cause
+}
+
+// NewConsumer returns a consumer with a store in memory, and its Outcomes. It processes one event at a time.
+func NewConsumer(t testing.TB) (*consumer.Consumer[*deduptest.Tx], *Outcomes) {
+	t.Helper()
+	all := &Outcomes{}
+	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
+		Name: "events", Store: consumertest.NewStore(), Key: consumer.MessageID,
+		Handle: func(_ context.Context, _ *deduptest.Tx, m *consumer.Message) error {
+			all.Handled = append(all.Handled, m.ID)
+			return nil
+		},
+		Trace: &consumer.Trace{Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			for i, o := range outcomes {
+				if o.Outcome == observe.Parked {
+					all.Parked = append(all.Parked, d.Messages[i].ID+" "+string(o.Cause))
+				}
+			}
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, all
+}
+
+// TestRotation checks a verifier while its sender changes the secret. refusal verifies a delivery signed by signer with a verifier that has
+// these secrets.
+func TestRotation(t *testing.T, current, old, stranger string, refusal func(t *testing.T, secrets []string, signer string) webhook.Refusal) {
+	for _, c := range []struct {
+		name    string
+		secrets []string
+		signer  string
+		want    webhook.Refusal
+	}{
+		{"old", []string{current, old}, old, ""},
+		{"new", []string{current, old}, current, ""},
+		{"neither", []string{current, old}, stranger, webhook.BadSignature},
+		{"old, after its removal", []string{current}, old, webhook.BadSignature},
+	} {
+		t.Run("case 53: "+c.name, func(t *testing.T) {
+			if got := refusal(t, c.secrets, c.signer); got != c.want {
+				t.Errorf("refused as %q, want %q", got, c.want)
+			}
+		})
 	}
 }
