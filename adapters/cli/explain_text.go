@@ -44,7 +44,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 	out.printf("verdict  %s\n", verdictText(e))
 }
 
-// outgoingText says what has become of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
+// outgoingText describes the state of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
 // certain when none is left.
 func outgoingText(e ops.Explanation, sent ops.Outgoing) string {
 	text := fmt.Sprintf("%d pending, %d parked", sent.Pending, sent.Parked)

@@ -143,7 +143,7 @@ func removeFiles(r *http.Request) {
 	}
 }
 
-// withBody gives a copy of the request a body of its own, so that whoever reads it takes nothing from others.
+// withBody gives a copy of the request a body of its own, so that reading it takes nothing from others.
 func (c *call[TTx]) withBody(r *http.Request) *http.Request {
 	r.Body, r.GetBody = io.NopCloser(bytes.NewReader(c.body)), nil
 	r.ContentLength, r.TransferEncoding = int64(len(c.body)), nil

@@ -55,7 +55,7 @@ type Config[TTx any] struct {
 	// Defaults to false: "abc" with and without quotes are the same key.
 	StrictKey bool
 
-	// Window is the shortest time for which keys and responses are remembered. The minimum is dedup.MinWindow. Clients must never use a key
+	// Window is how long keys and responses are remembered. The minimum is dedup.MinWindow. Clients must never use a key
 	// again for another request, not even after the Window: it would run, but with the same DownstreamKey as the first, so that other
 	// systems take its calls for repeats. KeyTime refuses old keys.
 	//
@@ -137,7 +137,7 @@ type Config[TTx any] struct {
 
 	// Seal encrypts a response before it is stored, and Open decrypts it. Both get the row's identity, which the encryption must
 	// authenticate: it is the additional data of a cipher.AEAD. Responses that Open cannot decrypt are answered with 409. Responses that
-	// were stored before Seal was set are replayed as they are, so whoever can write the table can still forge responses.
+	// were stored before Seal was set are replayed as they are, so write access to the table is still enough to forge responses.
 	//
 	// Defaults to storing responses as they are.
 	Seal func(response, identity []byte) (sealed []byte, err error)

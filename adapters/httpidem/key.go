@@ -118,7 +118,7 @@ func parseParameters(s string) error {
 	return nil
 }
 
-// UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time at which they were made. It
+// UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time when they were made. It
 // returns the zero time for other keys.
 func UUIDv7Time(key string) time.Time {
 	if len(key) != 36 || key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' || !strings.ContainsRune("89abAB", rune(key[19])) {

@@ -99,6 +99,6 @@ func CompactJSON(r *http.Request, body []byte) ([]byte, error) {
 	return mediaTypeAndBody(r, compact.Bytes())
 }
 
-// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: whoever knows a key and the
+// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: anybody with a key and the
 // request gets its response. Use it only where keys are random and responses are no secret.
 func Anonymous(*http.Request) (string, error) { return "anonymous", nil }

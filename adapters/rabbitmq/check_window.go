@@ -9,7 +9,7 @@ import (
 )
 
 // CheckWindow is for checks from outside: it refuses a queue whose messages may wait for longer than window. window is how long the consumer
-// remembers keys. It reads the queue's arguments, for which the user must be allowed to configure the queue; what a policy sets it does
+// remembers keys. It reads the queue's arguments, which needs the permission to configure the queue; what a policy sets it does
 // not see.
 func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Duration) error {
 	conn, err := dial(ctx)

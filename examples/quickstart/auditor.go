@@ -69,7 +69,7 @@ func (d *database) audit(ctx context.Context, topic string, ids []string, found 
 	return err
 }
 
-// publishedIDs is a topic of which the IDs are known.
+// publishedIDs has the IDs of the messages of a topic.
 type publishedIDs []string
 
 // Read implements audit.Topic.

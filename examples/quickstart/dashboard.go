@@ -38,7 +38,7 @@ func serveDashboard(ctx context.Context, address string, d *database, say *termi
 	return func() error { return <-served }, nil
 }
 
-// anybodyHere lets whoever uses this machine see and do everything, because the data is a demo's. A service asks its own session instead.
+// anybodyHere lets everybody on this machine see and do everything, because the data is a demo's. A service asks its own session instead.
 func anybodyHere(r *http.Request, _ dashboard.Permission) (who string, err error) {
 	if _, err := dashboard.Loopback(r, dashboard.View); err != nil {
 		return "", err

@@ -35,7 +35,7 @@ const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NO
 // columns are the columns that move with a message from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
 
-// dueSince is the time since which a message is due.
+// dueSince is the time when a message became due.
 const dueSince = `coalesce(not_before, enqueued_at)`
 
 // holder is true for a parked message p that holds back later messages of its key.

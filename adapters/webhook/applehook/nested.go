@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 )
 
-// verified is a notification with the payloads of what is signed in it.
+// verified is a notification with its signed payloads.
 type verified struct {
 	identity       identity
 	notification   opened

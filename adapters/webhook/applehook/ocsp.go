@@ -66,7 +66,7 @@ func (r *revocation) check(ctx context.Context, chain []*x509.Certificate, now t
 	}
 }
 
-// inquire returns an inquiry about chain, or nil and what is known already.
+// inquire returns an inquiry about chain, or nil and a known answer.
 func (r *revocation) inquire(ctx context.Context, chain []*x509.Certificate, now time.Time) (*inquiry, error) {
 	key := pairOf(chain[0], chain[1])
 	r.mu.Lock()

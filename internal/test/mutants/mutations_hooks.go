@@ -1,6 +1,6 @@
 package main
 
-// hook is a mutation of a webhook verifier, or of what several verifiers share, that the test of that name must notice.
+// hook is a mutation of a webhook verifier, or of code that several verifiers share. The test of that name must notice it.
 func hook(name, pkg, file, test string, edits ...edit) mutation {
 	pkg = "adapters/webhook/" + pkg
 	return mutation{name: "webhook: " + name, file: pkg + "/" + file, edits: edits, pkg: pkg, run: "^" + test + "$", fails: test, short: true}
