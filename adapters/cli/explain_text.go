@@ -69,9 +69,9 @@ func verdictText(e ops.Explanation) string {
 	switch e.Verdict {
 	case ops.First:
 		if len(e.Letters) > 0 {
-			return "first: it was never processed; replay the letter, or wait for a redelivery"
+			return "first: it was not processed within the window; replay the letter, or wait for a redelivery"
 		}
-		return "first: it was never processed; a redelivery would run"
+		return "first: it was not processed within the window; a redelivery would run"
 	case ops.Duplicate:
 		for _, l := range e.Letters {
 			if !l.Settled {
