@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// marked is a part of the page that a run writes: what is between <!-- bench NAME --> and <!-- /bench -->.
+// marked is a part of the page that a run writes, between <!-- bench NAME --> and <!-- /bench -->.
 var marked = regexp.MustCompile(`(?s)(<!-- bench ([a-z0-9-]+) -->\n).*?(<!-- /bench -->)`)
 
 // writeDocs puts the measured tables into performance.md of this folder, and the charts next to it. Tables that this run has not

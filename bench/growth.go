@@ -29,7 +29,7 @@ var keyKinds = []keys{
 	},
 }
 
-// growth measures claims beside more and more rows. Each measurement follows a checkpoint, after which the first change of a page
+// growth measures claims beside more and more rows. Each measurement follows a checkpoint, because afterwards the first change of a page
 // writes the whole page to the WAL.
 func (b *bench) growth(ctx context.Context) error {
 	claims, wal := b.report.table("growth", "messages/s"), b.report.table("growth-wal", "bytes of WAL per claim")

@@ -36,7 +36,7 @@ type size struct {
 	peers         int           // the backlog of a library whose queue is in PostgreSQL
 	rows          []int         // of the table, in growth
 	claims        int           // in each slot of growth
-	idle          time.Duration // for which idle relays are watched
+	idle          time.Duration // how long idle relays are watched
 	keys          int           // whose bytes are measured
 }
 
@@ -60,7 +60,7 @@ type section struct {
 	long bool // it is not in a short run
 }
 
-// sections in the order in which they run.
+// sections in the order of their runs.
 var sections = []section{
 	{"singles", (*bench).singles, false},
 	{"batches", (*bench).batches, false},

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// cause names the cause of err, an error of a transaction or of what it was made for. It is empty if err is nil.
+// cause names the cause of err, an error of a transaction or of the call that began it. It is empty if err is nil.
 func (c *Consumer[TTx]) cause(err error) observe.Cause {
 	refused, isRefused := errors.AsType[*refusal](err)
 	_, panicked := errors.AsType[*PanicError](err)

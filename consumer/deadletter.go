@@ -31,7 +31,7 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
-// Reasons returns the reasons for which a consumer parks a message:
+// Reasons returns the reasons why a consumer parks a message:
 //   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
 //   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
 //   - observe.CauseMismatch, CauseUnprovable, CauseReplay: the store's keys show that it must not run.

@@ -59,7 +59,7 @@ type plainly struct {
 	until time.Time
 }
 
-// plainlyMost is the longest time for which one failure stops the handlers from running side by side.
+// plainlyMost is the longest time without interleaving that one failure causes.
 const plainlyMost = time.Minute
 
 func (p *plainly) now() bool {

@@ -22,7 +22,7 @@ type forking struct {
 	sizes []int               // handlers in each call of Fork
 	keys  []string            // of the latest call
 	fail  func() (int, error) // fails after the handlers
-	order []int               // in which the handlers run; nil: in that of the messages
+	order []int               // the order of the handlers; nil: that of the messages
 }
 
 func newForking() *forking { return &forking{faulty: &faulty{Store: consumertest.NewStore()}} }

@@ -41,7 +41,7 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	}
 }
 
-// givenUpFor returns the reason for which a message whose handler failed with err is parked.
+// givenUpFor returns the reason for parking a message whose handler failed with err.
 func givenUpFor(err error) observe.Cause {
 	switch _, panicked := errors.AsType[*PanicError](err); {
 	case panicked:

@@ -12,8 +12,8 @@ import (
 )
 
 // refusalLimit limits how fast messages are parked because of what their claim shows: mismatches, suspected replays and unprovable
-// messages. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. A stranger who has
-// captured one delivery of a webhook could otherwise stop the whole consumer: he can send it again under any number of IDs.
+// messages. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. Somebody with a
+// captured delivery of a webhook could otherwise stop the whole consumer: it can be sent again under any number of IDs.
 type refusalLimit struct {
 	logger *slog.Logger
 

@@ -51,7 +51,7 @@ func (b *batch[TTx]) dropAhead() {
 	}
 }
 
-// record is the record with which an item's own key is claimed.
+// record is the record that claims an item's own key.
 func (b *batch[TTx]) record(it *item) dedup.Record {
 	rec := b.c.claimRecord(it.rec)
 	rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new

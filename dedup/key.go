@@ -35,7 +35,7 @@ const derivation = "txonce key 2"
 // Hash returns the hash of k: 16 bytes of a SHA-256 of all fields. If the ID contains a time, that time replaces the first six bytes, in
 // milliseconds since 1970. Then new keys are next to each other in the index, and a large table costs a claim no more than a small
 // one. The time is a UUID of version 7, a ULID or an RFC 3339 time anywhere in the ID, such as "evt_01JD5Z0QZ7M4J8V2K6T3R9X1YB" or
-// "2026-11-24T09:51:27Z/order-42"; of several times, the latest one. Hash reads nothing but k, so a key never depends on when or by whom
+// "2026-11-24T09:51:27Z/order-42"; of several times, the latest one. Hash reads only k, so a key never depends on when or where
 // a message is delivered.
 //
 // The hash is the same in every version of this module, so that processes of different versions agree during a rolling upgrade.

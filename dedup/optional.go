@@ -69,7 +69,7 @@ type TxVerifier[TTx any] interface {
 // Forker runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
 type Forker[TTx any] interface {
 	// Fork calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
-	// passed to fn; each handler gets a transaction of its own, through which it works in tx. It must not be used after the handler
+	// passed to fn; each handler gets a transaction of its own that works in tx. It must not be used after the handler
 	// has returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
 	//
 	// If all handlers return nil and Fork returns no error, the caller may return nil to InTx, and all their effects are committed.

@@ -57,7 +57,7 @@ var (
 	ErrClocks = errors.New("dedup: the clocks of this machine and of the database disagree")
 )
 
-// InDoubtError is an error of InTx after which the claims may be committed without all of fn's work. Either fn ended the
+// InDoubtError is an error of InTx: the claims may be committed without all of fn's work. Either fn ended the
 // transaction, or fn could have ended it and the connection was lost before the Store could find out. A new claim that is First proves
 // that nothing was committed. A new claim that is Duplicate proves nothing, unless Committed returns false.
 type InDoubtError struct {

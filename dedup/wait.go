@@ -7,7 +7,7 @@ import (
 
 type claimWaitKey struct{}
 
-// WithClaimWait returns a ctx under which a Store's claims wait d at most for transactions that hold their keys, or the
+// WithClaimWait returns a ctx that lets a Store's claims wait d at most for transactions that hold their keys, or the
 // Store's own limit if that is shorter. d must be positive. It does not limit the claim's statement itself. On MariaDB a
 // claim does not wait at all for a d below a second; MySQL rounds d up to seconds.
 func WithClaimWait(ctx context.Context, d time.Duration) context.Context {

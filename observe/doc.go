@@ -1,4 +1,4 @@
-// Package observe has the words in which consumers, relays, sweepers and subscribers report what happened, so that a metric, a span, a
+// Package observe has the words that consumers, relays, sweepers and subscribers use to report what happened, so that a metric, a span, a
 // log line and a dead letter name the same thing in the same way.
 //
 // # Use

@@ -31,7 +31,7 @@ type SubscriberConfig struct {
 	// OrderBy returns the ordering key of a message, which becomes its Message.Key; empty: no order. ByKey returns the key that the message
 	// has. This process handles messages of one key one at a time, in the order of their arrival here. It cannot promise more, because a
 	// standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in order per
-	// message group, and refuses an OrderBy. A message for which OrderBy panics is Malformed and has no order: the consumer parks it.
+	// message group, and refuses an OrderBy. When OrderBy panics, its message is Malformed and has no order: the consumer parks it.
 	//
 	// Defaults to no order.
 	OrderBy func(*consumer.Message) string

@@ -12,7 +12,7 @@ import (
 // credentials take time to become effective.
 const fatalAfter = 30 * time.Second
 
-// outage is a period during which all calls of one operation fail.
+// outage is a period when all calls of one operation fail.
 type outage struct {
 	op     string
 	report *hooks.Pause

@@ -18,7 +18,7 @@ func (f *actFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.reason, "reason", "", "why; it is recorded (required)")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask; needs --expect")
-	flags.IntVar(&f.expect, "expect", -1, "change nothing unless exactly so many match")
+	flags.IntVar(&f.expect, "expect", -1, "change nothing unless exactly this number matches")
 	flags.Lookup("expect").DefValue = "0" // help does not show it
 	flags.BoolVar(&f.dry, "dry-run", false, "count, and change nothing")
 	addWho(c, &f.who)
@@ -63,6 +63,6 @@ func (f *actFlags) agree(ctx context.Context, out *printer, match int, warning, 
 		return true, nil
 	}
 	out.notef("%s\n", warning)
-	err = out.confirm(ctx, fmt.Sprintf("Type %s to go on: ", word), word, false)
+	err = out.confirmCount(ctx, fmt.Sprintf("Type %s to go on: ", word), word, match)
 	return err == nil, err
 }

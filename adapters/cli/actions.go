@@ -109,7 +109,7 @@ func (a *app) listActions() *cobra.Command {
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
 	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, discard_outbox or horizon")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
-	c.Flags().IntVar(&f.Limit, "limit", 100, "at most so many")
+	c.Flags().IntVar(&f.Limit, "limit", 100, "how many to list at most")
 	return c
 }
 
@@ -175,7 +175,7 @@ func (a *app) showAction() *cobra.Command {
 
 func (a *app) endAction() *cobra.Command {
 	var reason, who string
-	c := a.command("end ID", "End a replay: letters that wait are dead letters as before", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
+	c := a.command("end ID", "End a replay: letters that have not run yet stay dead letters", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
 		id, err := ops.ParseActionID(args[0])
 		if err != nil {
 			return usage(err)

@@ -32,9 +32,9 @@ func (a *app) audit() *cobra.Command {
 	flags.StringVar(&f.cfg.Effects, "effects", "", "SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
 	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has, and how many times a message of the outbox is published: one, at-least-one or at-most-one")
 	flags.StringVar(&f.cfg.Reverse, "reverse", "", "SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
-	flags.BoolVar(&f.ledger, "ledger", false, "look in audit_ledger, which Config.AuditEvery of the consumer fills, for keys with which several transactions were committed")
+	flags.BoolVar(&f.ledger, "ledger", false, "report keys with two or more rows in audit_ledger: several transactions with the key were committed; needs Config.AuditEvery of the consumer")
 	flags.IntVar(&f.cfg.Sample, "sample", 100_000, "how many to compare; 0: all")
-	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "end then; 0: no limit")
+	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "stop comparing after this time; 0: no limit")
 	flags.Float64Var(&f.cfg.Rate, "rate", 5_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
 	for i, s := range a.cfg.Sources {
 		if s.Reread != nil || s.Published != nil {

@@ -32,7 +32,7 @@ type Source struct {
 	// Defaults to nothing: audit has no such flag.
 	Reread func(ctx context.Context, address, group, topic string) (source audit.Source, done func(), err error)
 
-	// Published reads a topic to which a relay publishes, for the command audit. done is called when no more is read.
+	// Published reads a topic of relays, for the command audit. done is called when no more is read.
 	//
 	// Defaults to nothing: audit cannot compare the outbox with the topics of this broker.
 	Published func(ctx context.Context, address, topic string) (of audit.Topic, done func(), err error)

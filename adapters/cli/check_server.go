@@ -97,7 +97,8 @@ WHERE NOT i.indisvalid AND i.indrelid IN (SELECT c.oid FROM ` + ownTables + `)`,
 			"index %s of table %s is not valid", "REINDEX INDEX CONCURRENTLY",
 		},
 		{
-			"transactions", warning, `SELECT pid::text, date_trunc('second', clock_timestamp() - xact_start)::text FROM pg_stat_activity
+			"transactions", warning, `SELECT pid::text, concat(date_trunc('second', clock_timestamp() - xact_start)::text,
+	' (', concat_ws(', ', state, host(client_addr), NULLIF(application_name, '')), ')') FROM pg_stat_activity
 WHERE xact_start < clock_timestamp() - $1::float8 * interval '1 second' AND backend_type = 'client backend' AND datname = current_database() ORDER BY xact_start LIMIT 20`,
 			[]any{lim.transaction.Seconds()},
 			"the transaction of pid %s has been open for %s: it keeps its keys, and vacuum cannot clean up", "SELECT pg_terminate_backend(pid), if it is frozen",

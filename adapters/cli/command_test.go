@@ -165,7 +165,7 @@ func TestDiscardSaysWhatIsDone(t *testing.T) {
 	}
 }
 
-// Who waits for a replay that no worker carries out gets a hint.
+// Waiting for a replay that no worker carries out gives a hint.
 func TestReplayWithoutWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -29,7 +29,7 @@ type Config struct {
 	Sources []Source
 
 	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without --hide-keys. actor is the
-	// value of --act-as; empty: nobody may act.
+	// value of --act-as. An empty actor means a dashboard that is read-only.
 	//
 	// Defaults to none: there is no command serve.
 	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, actor string, l net.Listener) error

@@ -34,6 +34,14 @@ func (p *printer) confirm(ctx context.Context, question, word string, yes bool) 
 	}
 }
 
+// confirmCount is confirm for commands whose --yes needs --expect. n is what they have counted.
+func (p *printer) confirmCount(ctx context.Context, question, word string, n int) error {
+	if !p.asks {
+		return refused("nothing was changed: the input is no terminal; confirm with --yes --expect %d", n)
+	}
+	return p.confirm(ctx, question, word, false)
+}
+
 // whoami names the person or program that acts.
 func whoami() string {
 	name := os.Getenv("USER")

@@ -44,7 +44,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 	out.printf("verdict  %s\n", verdictText(e))
 }
 
-// outgoingText says what has become of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
+// outgoingText describes the state of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
 // certain when none is left.
 func outgoingText(e ops.Explanation, sent ops.Outgoing) string {
 	text := fmt.Sprintf("%d pending, %d parked", sent.Pending, sent.Parked)
@@ -69,9 +69,9 @@ func verdictText(e ops.Explanation) string {
 	switch e.Verdict {
 	case ops.First:
 		if len(e.Letters) > 0 {
-			return "first: it was never processed; replay the letter, or wait for a redelivery"
+			return "first: it was not processed within the window; replay the letter, or wait for a redelivery"
 		}
-		return "first: it was never processed; a redelivery would run"
+		return "first: it was not processed within the window; a redelivery would run"
 	case ops.Duplicate:
 		for _, l := range e.Letters {
 			if !l.Settled {

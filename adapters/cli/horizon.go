@@ -30,7 +30,7 @@ type horizonsObject struct {
 }
 
 func (a *app) showHorizon() *cobra.Command {
-	return a.command("show [CONSUMER]", "Show the horizon: a message of then or earlier without a claim is unprovable", cobra.MaximumNArgs(1),
+	return a.command("show [CONSUMER]", "Show the horizon: messages of that time or earlier are unprovable if they have no claim", cobra.MaximumNArgs(1),
 		func(ctx context.Context, db *Database, out *printer, args []string) error {
 			ctx, cancel := a.limit(ctx)
 			defer cancel()

@@ -134,8 +134,8 @@ func (a *app) listLetters() *cobra.Command {
 		})
 	})
 	f.add(c)
-	c.Flags().IntVar(&f.both.limit, "limit", pageSize, "at most so many")
-	c.Flags().StringVar(&f.after, "after", "", "the next page: the value that the page before has printed")
+	c.Flags().IntVar(&f.both.limit, "limit", pageSize, "how many to list at most")
+	c.Flags().StringVar(&f.after, "after", "", "the next page: the value at the end of the page before")
 	c.Flags().BoolVar(&payload, "payload", false, "with the payloads")
 	return c
 }

@@ -46,7 +46,7 @@ func (a *app) discardLetters() *cobra.Command {
 	f.add(c)
 	act.add(c)
 	c.Flags().Lookup("consumer").Usage = "whose letters are removed (required, or --id)"
-	c.Flags().IntVar(&f.both.limit, "limit", 0, "at most so many, the oldest first; 0: all")
+	c.Flags().IntVar(&f.both.limit, "limit", 0, "how many to discard at most, the oldest first; 0: all")
 	return c
 }
 

@@ -104,8 +104,8 @@ func (a *app) listParked() *cobra.Command {
 		})
 	})
 	f.both.add(c, "topic", "ordering key")
-	c.Flags().IntVar(&f.both.limit, "limit", pageSize, "at most so many")
-	c.Flags().Int64Var(&f.after, "after", 0, "the next page: the value that the page before has printed")
+	c.Flags().IntVar(&f.both.limit, "limit", pageSize, "how many to list at most")
+	c.Flags().Int64Var(&f.after, "after", 0, "the next page: the value at the end of the page before")
 	return c
 }
 

@@ -56,7 +56,7 @@ func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 	})
 	f.both.add(c, "topic", "ordering key")
 	act.add(c)
-	c.Flags().IntVar(&f.both.limit, "limit", 0, "at most so many, the oldest first; 0: all")
+	c.Flags().IntVar(&f.both.limit, "limit", 0, "how many to change at most, the oldest first; 0: all")
 	return c
 }
 

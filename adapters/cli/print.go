@@ -89,8 +89,9 @@ func (p *printer) field(name, format string, args ...any) {
 // notef writes to the other stream, for progress and questions.
 func (p *printer) notef(format string, args ...any) { fmt.Fprintf(p.err, format, args...) }
 
-// cellWidth is how much of a text a table shows. A key may have a thousand characters, and would widen the column of all rows.
-const cellWidth = 80
+// A table shows so much of a text. A key may have a thousand characters, and would widen the column of all rows. The last column widens nothing:
+// it has errors, whose end often names the cause.
+const cellWidth, lastWidth = 80, 500
 
 // table prints rows in columns. The first row has the headings.
 func (p *printer) table(rows [][]string) {
@@ -98,7 +99,11 @@ func (p *printer) table(rows [][]string) {
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = shorten(cell, cellWidth)
+			width := cellWidth
+			if i == len(row)-1 {
+				width = lastWidth
+			}
+			row[i] = shorten(cell, width)
 			if row[i] == "" {
 				row[i] = "-"
 			}

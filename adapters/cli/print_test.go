@@ -44,6 +44,15 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// A script that left out --yes learns both flags that it needs.
+func TestConfirmNamesExpect(t *testing.T) {
+	p := &printer{in: strings.NewReader("billing\n"), err: io.Discard}
+	err := p.confirmCount(t.Context(), "Type billing: ", "billing", 3)
+	if ExitCode(err) != ExitRefused || !strings.HasSuffix(err.Error(), "--yes --expect 3") {
+		t.Errorf("%v (%d)", err, ExitCode(err))
+	}
+}
+
 // Ctrl-C ends a question that waits for its answer.
 func TestConfirmIsInterrupted(t *testing.T) {
 	in, terminal := io.Pipe()
@@ -119,6 +128,16 @@ func TestTableIsNarrow(t *testing.T) {
 		if len(line) > 100 {
 			t.Errorf("%d characters: %s", len(line), line)
 		}
+	}
+}
+
+// The end of an error often names its cause, and the last column widens no other.
+func TestTableShowsErrors(t *testing.T) {
+	var out bytes.Buffer
+	cause := "kafka: topic \"charges\": charges: kafka server: Request was for a topic or partition that does not exist on this broker"
+	(&printer{out: &out}).table([][]string{{"TOPIC", "CAUSE"}, {"charges", cause}})
+	if !strings.Contains(out.String(), cause) {
+		t.Errorf("the cause is cut:\n%s", out.String())
 	}
 }
 

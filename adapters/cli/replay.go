@@ -30,12 +30,12 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	f.act.add(c)
 	flags := c.Flags()
 	flags.Lookup("consumer").Usage = "whose letters are replayed (required)"
-	flags.IntVar(&f.letters.both.limit, "limit", 0, "at most so many, the oldest first; 0: all")
+	flags.IntVar(&f.letters.both.limit, "limit", 0, "how many to replay at most, the oldest first; 0: all")
 	flags.StringVar(&f.newKey, "new-key", "", "process one letter under another natural key; a mismatch needs it")
 	flags.StringVar(&f.repair, "repair", "", "process one letter with the content of this `file` as its payload, under its own key or --new-key")
-	flags.BoolVar(&f.asNew, "as-new", false, "replay unprovable, suspected_replay and outcome_unknown letters too: you have made sure that they were not processed")
+	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, suspected_replay and outcome_unknown letters: you have looked for their effects and found none")
 	flags.Float64Var(&f.rate, "rate", 0, "letters a second, by all workers together; 0: no limit")
-	flags.IntVar(&f.maxFailures, "max-failures", 10, "end the replay after so many failed letters; 0: never")
+	flags.IntVar(&f.maxFailures, "max-failures", 10, "end the replay when this number of letters has failed; 0: never")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
 	if mayRunHere {
 		flags.BoolVar(&f.here, "here", false, "carry it out in this process, as a worker does: also other requests for the consumer that are open; other workers take part")
@@ -105,7 +105,7 @@ func (a *app) replayLetters() *cobra.Command {
 				r.Expect = plan.Match // the request is refused if another number matches than was shown
 			}
 			out.notef("%s\n", planText(plan))
-			if err := out.confirm(ctx, fmt.Sprintf("Type the name of the consumer, %s, to replay them: ", r.Filter.Consumer), r.Filter.Consumer, false); err != nil {
+			if err := out.confirmCount(ctx, fmt.Sprintf("Type the name of the consumer, %s, to replay them: ", r.Filter.Consumer), r.Filter.Consumer, plan.Match); err != nil {
 				return err
 			}
 		}

@@ -44,7 +44,7 @@ func (a *app) status() *cobra.Command {
 			}
 		}
 	})
-	c.Flags().DurationVar(&watch, "watch", 0, "show it again after each pause of this length, until interrupted")
+	c.Flags().DurationVar(&watch, "watch", 0, "print it again at this interval, until interrupted")
 	return c
 }
 
@@ -81,7 +81,7 @@ func printStatus(out *printer, db *Database, s ops.Status) {
 		for _, topic := range slices.Sorted(maps.Keys(o.Topics)) {
 			t := o.Topics[topic]
 			rows = append(rows, []string{
-				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked), fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), shorten(t.Cause, 60),
+				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked), fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), t.Cause,
 			})
 		}
 		out.table(rows)

@@ -15,7 +15,7 @@ const (
 
 type actionList struct {
 	Actions []ops.Action
-	Next    string // the time before which the next page begins; empty: this is the last
+	Next    string // the next page begins before this time; empty: this is the last
 }
 
 func (d *Dashboard) actions(w http.ResponseWriter, r *http.Request) {

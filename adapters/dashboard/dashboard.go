@@ -22,7 +22,7 @@ type Config struct {
 	Activity ops.ActivityKeeper
 
 	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is called for each
-	// request, several times, also concurrently; an error refuses, and its text is shown to whoever made the request. It does not log
+	// request, several times, also concurrently; an error refuses, and its text is in the answer. It does not log
 	// anybody in: put a middleware with that around the Dashboard.
 	Authorize func(r *http.Request, p Permission) (who string, err error)
 

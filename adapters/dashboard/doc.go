@@ -29,6 +29,6 @@
 //
 // # What a crash does
 //
-// An action is recorded before or together with what it does, so a crash leaves no unrecorded change. A crash between the record and the
+// An action is recorded before its effect or together with it, so a crash leaves no unrecorded change. A crash between the record and the
 // change leaves an action that changed nothing, or a part: its page shows the results. Do the same again.
 package dashboard

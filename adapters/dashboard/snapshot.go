@@ -25,7 +25,7 @@ type snapshot struct {
 	Failing time.Time // since when Err occurs
 }
 
-// stale returns since when the database does not answer, so that what the snapshot has is older; 0: it answers.
+// stale returns how long the database has not answered, so that the snapshot is older; 0: it answers.
 func (s *snapshot) stale() time.Duration {
 	if s.Err == nil {
 		return 0

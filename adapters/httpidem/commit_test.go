@@ -101,7 +101,7 @@ func TestSerializationFailures(t *testing.T) {
 }
 
 // Case 38, E8: there is no lease that runs out, and so no take-over that needs Recover. The key, the work and the response are one
-// transaction, so whoever loses the claim, here because the server ended an idle session, cannot commit what comes late.
+// transaction, so a handler that loses the claim, here because the server ended an idle session, cannot commit what comes late.
 func TestLateFinisher(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		if e.Name == "sqlite" {

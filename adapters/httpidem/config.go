@@ -55,7 +55,7 @@ type Config[TTx any] struct {
 	// Defaults to false: "abc" with and without quotes are the same key.
 	StrictKey bool
 
-	// Window is the shortest time for which keys and responses are remembered. The minimum is dedup.MinWindow. Clients must never use a key
+	// Window is how long keys and responses are remembered. The minimum is dedup.MinWindow. Clients must never use a key
 	// again for another request, not even after the Window: it would run, but with the same DownstreamKey as the first, so that other
 	// systems take its calls for repeats. KeyTime refuses old keys.
 	//

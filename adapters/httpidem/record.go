@@ -33,7 +33,7 @@ func (c *Config[TTx]) records(status int) bool {
 	return status >= 400 && !slices.Contains(passing, status) && c.Record(status)
 }
 
-// redirects are the statuses with which routers send a client to the same resource's other path.
+// redirects are the statuses that routers use to send a client to the same resource's other path.
 var redirects = []int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 
 // undoes reports whether a status rolls the handler's work back. A router inside Wrap that redirects has done no work. Its response is

@@ -25,7 +25,7 @@ func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string
 		t.Fatal(err)
 	}
 	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: map[string]*string{"max.message.bytes": &bytes}}
-	eventually(t, func() error { // a broker that stood still is fenced for a moment, or says too late what became of it
+	eventually(t, func() error { // a broker that was frozen is fenced for a moment, or says too late what became of it
 		err := admin.CreateTopic(topic, detail, false)
 		if errors.Is(err, sarama.ErrTopicAlreadyExists) {
 			return nil // by an earlier try

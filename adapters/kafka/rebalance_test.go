@@ -246,7 +246,7 @@ func TestStaticMember(t *testing.T) {
 			join := func(id string, trace *consumer.SourceTrace) *member {
 				cfg := testConfig(strategy)
 				cfg.Consumer.Group.InstanceId = id
-				cfg.Consumer.Group.Session.Timeout = 2 * time.Minute // within which it is back
+				cfg.Consumer.Group.Session.Timeout = 2 * time.Minute // how soon it is back
 				return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &l, Trace: trace})
 			}
 			var first, other, again assignments

@@ -244,7 +244,7 @@ func (g *group) alter(t *testing.T, configs map[string]string) {
 	if err := admin.AlterConfig(sarama.TopicResource, g.topic, entries, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { // the controller has it; the broker hears of it later
+	eventually(t, func() error { // the controller has it; the broker learns it later
 		got, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: g.topic}}, sarama.DescribeConfigsOptions{})
 		if err != nil {
 			return err

@@ -287,7 +287,7 @@ func newCountedDB(t *testing.T) (*outboxDB, *notifications) {
 	return db, counter
 }
 
-// Many commits cause few NOTIFYs. These say only in which shards the messages are, none is sent in a transaction with messages, and the last commit is
+// Many commits cause few NOTIFYs. These name only the shards of the messages, none is sent in a transaction with messages, and the last commit is
 // always notified. No goroutine remains.
 func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	db, counter := newCountedDB(t)

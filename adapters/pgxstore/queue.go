@@ -78,7 +78,7 @@ type queue struct {
 	shared  bool // there are several messages
 	batch   pgx.Batch
 	owners  []owner           // of the statements of batch
-	current *consumer.Message // whose code runs, or whose result is read; after an error: who is to blame; nil: unknown
+	current *consumer.Message // the message whose code runs or whose result is read; after an error: the one that caused it; nil: unknown
 }
 
 // owner is whose statement it is, and what reads its result.

@@ -12,7 +12,7 @@ import (
 
 // In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If the handler sends no statement after it, the
 // result is written together with COMMIT, which saves a round trip. Otherwise it is written before the handler's next statement. The
-// server thus gets results and statements in the order in which the handler made them, and when the handler rolls back to a savepoint,
+// server thus gets results and statements in the handler's order, and when the handler rolls back to a savepoint,
 // the server undoes exactly the results that were saved after that savepoint.
 
 // savedResult is a result that waits.

@@ -66,7 +66,7 @@ func (q *sequence) take() *sentClaim {
 	return sent
 }
 
-// use says on which connection the current call of InTx runs. No transaction is open yet.
+// use sets the connection of the current call of InTx. No transaction is open yet.
 func (q *sequence) use(ctx context.Context, conn *pgxpool.Conn) {
 	if q == nil {
 		return

@@ -152,7 +152,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 			attempt++
 		}
 		if attempt == dl.attempt && r.deliverer.Context().Err() != nil {
-			dl.session.giveBack(dl) // no attempt has to be counted, and others may have it at once
+			dl.session.giveBack(dl) // no attempt counts, and others may have it at once
 			return
 		}
 		r.retries.add(&deferral{delivery: dl, after: retry.After, attempt: attempt})

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// sqliteLeftovers are statements after which a connection loses or refuses what other handlers write.
+// sqliteLeftovers are statements that make a connection lose or refuse other handlers' writes.
 var sqliteLeftovers = []string{
 	`CREATE TEMP TABLE effects (name TEXT)`,
 	`CREATE TEMP VIEW effects AS SELECT 'hidden' AS name`,

@@ -130,7 +130,7 @@ const (
 	attrResult   = attribute.Key("result")
 	attrRetry    = attribute.Key("retry")
 	attrVerdict  = attribute.Key("verdict")
-	attrName     = attribute.Key("name") // of what is paused
+	attrName     = attribute.Key("name") // of a paused consumer, relay or source
 	attrEvent    = attribute.Key("event")
 	attrRelay    = attribute.Key("relay")
 	attrKind     = attribute.Key("kind")

@@ -116,7 +116,7 @@ func TestNewCheckpointRefuses(t *testing.T) {
 	}
 }
 
-// stubborn is a Store on which Forget does nothing, the first times, as if another process had saved between Forget and Claim.
+// stubborn is a Store whose Forget does nothing the first times, as if another process had saved between Forget and Claim.
 type stubborn struct {
 	*consumertest.Store
 	times int

@@ -49,7 +49,7 @@ func TestNewInboxRefusesSettings(t *testing.T) {
 	}
 }
 
-// What the Verifier vouches for reaches the consumer unchanged, through a Worker and through a broker.
+// The fields that the Verifier sets reach the consumer unchanged, through a Worker and through a broker.
 func TestWhatIsForwarded(t *testing.T) {
 	fingerprint, none := dedup.FingerprintOf([]byte("stable")), dedup.Fingerprint{}
 	for _, c := range []struct {

@@ -110,7 +110,7 @@ func TestInterruptAtTheQuestion(t *testing.T) {
 	}
 }
 
-// Who thinks longer than --timeout about a question can still answer it.
+// A question can be answered after --timeout, too.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	s := parked(t)

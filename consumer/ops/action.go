@@ -35,14 +35,14 @@ const (
 	Discard       Kind = "discard"        // dead letters are removed
 	Unpark        Kind = "unpark"         // messages of the outbox are pending again
 	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
-	Horizon       Kind = "horizon"        // the time up to which claims may be missing is later
+	Horizon       Kind = "horizon"        // claims may be missing up to a later time
 )
 
 // Request asks for an action.
 type Request struct {
 	Kind   Kind
 	Who    string // required: the person or program that acts
-	Reason string // required: why, for those who read it later
+	Reason string // required: why, for later readers
 
 	// Filter chooses the dead letters of Replay and Repair. Its Consumer is required. A Limit of 0 means all. Repair needs the ID of one letter.
 	Filter consumer.DeadLetterFilter

@@ -117,7 +117,7 @@ func (r *Recorder) turn(a *Activity) {
 	a.Minute, a.Messages = minute, map[observe.Outcome]int64{}
 }
 
-// Run writes until ctx ends, and once more then. It returns nil. A database that is away is logged; what is counted meanwhile is written
+// Run writes until ctx ends, and once more then. It returns nil. A database that is away is logged; counts of that time are written
 // later. A consumer is written from its first message or pause on, also when it is idle, so that a dashboard can tell idle from dead.
 func (r *Recorder) Run(ctx context.Context) error {
 	ticker := time.NewTicker(recordEvery)

@@ -44,7 +44,7 @@ type Status struct {
 	Old []Holder
 }
 
-// OldTransaction is the age from which Status lists a transaction.
+// OldTransaction is how long a transaction is open before Status lists it.
 const OldTransaction = time.Minute
 
 // ConsumerStatus is the state of one consumer.

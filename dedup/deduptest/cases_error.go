@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// errorCases are about which errors are Retryable, and about errors at start.
+// errorCases test whether errors are Retryable, and errors at start.
 func errorCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "each error code is retryable or not", run: codes[TTx]},

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// keyCases are about which keys are equal.
+// keyCases test whether keys are equal.
 func keyCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "two consumers and two tenants never meet", run: scopes[TTx]},

@@ -52,7 +52,7 @@ type DB[TTx any] struct {
 
 	// SetClock replaces the machine's clock of a node of Open. The database's clock stays as it is.
 	SetClock func(s dedup.Store[TTx], now func() time.Time)
-	// Misuse lists the ways in which a handler can end or lose its transaction on this database.
+	// Misuse lists how a handler can end or lose its transaction on this database.
 	Misuse []Misuse[TTx]
 	// Raise makes the database answer a statement in tx with that error code, and returns the error.
 	Raise func(ctx context.Context, tx TTx, code string) error
@@ -154,7 +154,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 	}
 }
 
-// levels returns the isolation levels at which c runs. The empty one is the store's default, without a sub-test of its own.
+// levels returns the isolation levels of c. The empty one is the store's default, without a sub-test of its own.
 func (c testCase[TTx]) levels(h Harness[TTx]) []string {
 	levels := []string{""}
 	if c.perIsolation && len(h.Isolations) > 0 {

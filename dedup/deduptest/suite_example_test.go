@@ -46,7 +46,7 @@ func ExampleOptions() {
 	// Output: 700ms
 }
 
-// Each way in which a handler can lose its transaction is a sub-test.
+// Each way to lose the handler's transaction is a sub-test.
 func ExampleMisuse() {
 	m := deduptest.Misuse[*deduptest.Tx]{
 		Name: "the handler commits",

@@ -17,7 +17,7 @@ type WindowUse struct {
 // UseFor is how far into the future a store moves UsedUntil when a claim comes near it.
 const UseFor = 24 * time.Hour
 
-// Horizon returns the latest message time for which a consumer's keys may have been forgotten. forgotten is the latest expiry
+// Horizon returns the latest time of messages whose keys a consumer may have forgotten. forgotten is the latest expiry
 // time of all rows that were deleted so far. The zero time means that none of the consumer's keys can have been forgotten.
 //
 // A row that was claimed at time c for a message of time m under window w expires at max(c, m) + w. If it was deleted, three

@@ -198,7 +198,7 @@ func (w *world) deliver(id int) error {
 	return nil
 }
 
-// excused looks for a history, consistent with all records, in which m was claimed and its row was deleted. If there is none, m
+// excused looks for a history, consistent with all records, that claimed m and deleted its row. If there is none, m
 // must not be unprovable.
 func (w *world) excused(m *modelMessage) error {
 	for _, u := range w.uses {

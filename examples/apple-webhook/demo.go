@@ -125,7 +125,7 @@ func (s *sender) sign(by *appletest.Authority, n appletest.Notification) (body [
 	return body
 }
 
-// audit compares what is in the database with what was sent.
+// audit compares the database with the events that were sent.
 func (s *sender) audit(ctx context.Context, o options) {
 	fmt.Fprintln(s.Out, "\nIn the database:")
 	db, store, err := open(ctx, o)

@@ -182,7 +182,7 @@ func (d *demo) quota(ctx context.Context) error {
 	return nil
 }
 
-// audit compares the orders in the database and the charges at the bank with what was sent. It does not read the keys, which are under test.
+// audit compares the orders in the database and the charges at the bank with the requests that were sent. It does not read the keys, which are under test.
 func (d *demo) audit(ctx context.Context) error {
 	want := map[string][]string{d.bob.name: {item(0)}}
 	for i := range demoOrders + demoCuts {

@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// billingKey is the key under which an order is claimed.
+// billingKey is the key of an order's claim.
 func billingKey(order string) dedup.Key { return dedup.Key{Consumer: "billing", ID: order} }
 
 // eventID returns the ID that outbox assigns to the event of an order. Receivers use it to recognize a repeated event.

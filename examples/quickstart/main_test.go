@@ -220,7 +220,7 @@ func TestBrokenIsFound(t *testing.T) {
 	}
 }
 
-// Ctrl-C removes what the run has made.
+// Ctrl-C removes the run's tables and topics.
 func TestInterrupted(t *testing.T) {
 	cmd, tmp := command(t, "-messages", "10000")
 	out := startDemo(t, cmd)

@@ -231,7 +231,7 @@ WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND ` + mysqlStops + ` ORDER BY p.se
 FROM (SELECT {shard} AS shard) AS s
 	CROSS JOIN (SELECT topic, COALESCE(not_before, enqueued_at) AS due, LEFT(cause, 255) AS cause, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
 GROUP BY s.shard, m.topic)`),
-		// For parked messages the lowest seq stands for the earliest due time: reading all of them would read their payloads.
+		// For parked messages the lowest seq is used in place of the earliest due time: reading all of them would read their payloads.
 		CountOthers: q(`(SELECT 1, 0, topic, not_before <= @clock AS due, count(*), min(not_before), 0, NULL, 0, NULL, 0
 FROM @outbox_delayed FORCE INDEX (outbox_delayed_topic) GROUP BY topic, due)
 UNION ALL (SELECT 2, 0, t.topic, t.waiting, t.n, (SELECT COALESCE(p.not_before, p.enqueued_at) FROM @outbox_parked AS p FORCE INDEX (PRIMARY) WHERE p.seq = t.first), 0, NULL, 0, NULL, 0

@@ -12,7 +12,7 @@ type Operator struct {
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
 	// Old transactions of the database's clients, the oldest first; empty: the database does not tell.
 	OldTransactions string
-	// Limits begins a transaction that writes; empty: nothing is to be set.
+	// Limits begins a transaction that writes; empty: there are no settings.
 	Limits string
 	// Actions. MarkLetters is completed by Choose.
 	AddAction, MarkLetters, Actions, Counts, Results, ResultsOf, EndAction, Unmark string

@@ -40,7 +40,7 @@ const below = `SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigi
 // columns are the columns that move with a message from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
 
-// dueSince is the time since which a message is due.
+// dueSince is the time when a message became due.
 const dueSince = `coalesce(not_before, enqueued_at)`
 
 // holder is true for a parked message p that holds back later messages of its key.

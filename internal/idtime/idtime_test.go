@@ -122,7 +122,7 @@ func uuidv7(b [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// crockford returns b as a ULID: 26 digits of 5 bits, the first ones of which are zeros.
+// crockford returns b as a ULID: 26 digits of 5 bits, with leading zeros.
 func crockford(b [16]byte) string {
 	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])

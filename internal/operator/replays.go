@@ -174,13 +174,13 @@ func (s *Service) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, 
 	})
 }
 
-// Settlement returns the statement and the parameters with which a store settles a letter in a transaction. It must change one row, or the
+// Settlement returns the statement and the parameters that settle a letter in a transaction. It must change one row, or the
 // letter does not wait for the action any more.
 func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) (query string, args []any) {
 	return st.Settle, []any{string(outcome), id(action), id(letter)}
 }
 
-// Discarded returns the statement and the parameters with which a store records that a letter was discarded.
+// Discarded returns the statement and the parameters that record that a letter was discarded.
 func Discarded(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID) (query string, args []any) {
 	return st.AddResult, []any{id(action), id(letter), string(observe.Rejected)}
 }

@@ -42,7 +42,7 @@ CREATE TABLE outbox_held (
     PRIMARY KEY (shard, key)
 );
 
--- Messages given up on, and those that stand behind one of them. They are out of outbox_messages so that a key that stands still
+-- Messages that were given up, and those that wait behind one of them. They are out of outbox_messages so that a key that waits
 -- costs the others nothing.
 CREATE TABLE outbox_parked (
     seq         bigint           NOT NULL PRIMARY KEY,

@@ -22,7 +22,7 @@ CREATE INDEX operator_actions_open ON operator_actions (consumer, requested_at) 
 CREATE TABLE operator_results (
     action      uuid        NOT NULL,
     letter      uuid        NOT NULL,
-    number      bigint      NOT NULL, -- the order in which letters are taken
+    number      bigint      NOT NULL, -- the order of taking letters
     outcome     text        NOT NULL, -- empty: it waits
     cause       text        NOT NULL,
     error       text        NOT NULL,

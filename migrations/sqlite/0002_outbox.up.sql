@@ -1,4 +1,4 @@
--- The tables of migrations/postgres, in SQLite's types. The one row of outbox_seq stands for the sequence.
+-- The tables of migrations/postgres, in SQLite's types. The one row of outbox_seq replaces the sequence.
 CREATE TABLE outbox_seq (
     one  INTEGER NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     last INTEGER NOT NULL DEFAULT 0

@@ -4,7 +4,7 @@
 //
 //	r, err := relay.New(relay.Config{Queue: store, Publisher: publisher})
 //	…
-//	err = r.Run(ctx) // returns nil after ctx ended and what was in flight is settled
+//	err = r.Run(ctx) // returns nil after ctx ended and the messages in flight are settled
 //
 // The relays that are alive share the outbox, and take over the messages of one that dies. A program that only wants to publish
 // what is due now, such as a cron job, calls RunOnce.

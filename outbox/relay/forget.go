@@ -11,7 +11,7 @@ import (
 // relay has taken it, or it was discarded. No deferral because of a topic is longer than maxTopicCooldown.
 const forgetAfter = 2 * maxTopicCooldown
 
-// forgetFaults ends the pauses of topics and publishers for which no message waits. Nothing else would end them, because only a confirmed
+// forgetFaults ends the pauses of topics and publishers that have no waiting messages. Nothing else would end them, because only a confirmed
 // message shows that the broker works again.
 func (r *Relay) forgetFaults(ctx context.Context) {
 	r.topics.forget(ctx, &r.pauses)

@@ -11,7 +11,7 @@ import (
 // ErrParkLimit is in the cause of a message that was deferred instead of parked, because Config.ParkLimit is spent.
 var ErrParkLimit = errors.New("relay: parking limit spent")
 
-// ParkLimit is a rate. The zero value stands for the default of Config.ParkLimit.
+// ParkLimit is a rate. The zero value means the default of Config.ParkLimit.
 type ParkLimit struct {
 	Burst     int // how many at once
 	PerMinute int // how many of them come back in a minute

@@ -35,7 +35,7 @@
 //
 //   - its algorithm is ES256, and the leaf certificate's key made the signature,
 //   - the certificates lead to a root of Config.Roots, in three steps, at the signed time,
-//   - leaf and intermediate have the extensions by which Apple marks the certificates of the App Store,
+//   - leaf and intermediate have the extensions that mark the certificates of the App Store,
 //   - it is for the configured bundle, app and environment,
 //   - all of this is also true for the transaction and the renewal information in it, which have signatures of their own.
 //

@@ -124,7 +124,7 @@ func ExampleBackfill() {
 	backfill, err := applehook.NewBackfill(applehook.BackfillConfig[*deduptest.Tx]{
 		Name: "subscriptions", Verifier: verifier, Processor: subscriptions, Store: store, Logger: logger,
 		IssuerID: "57246542-96fe", KeyID: "2X9R4HXF34", PrivateKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		Since: time.Now().Add(-24 * time.Hour), // in a program, the date at which this consumer went live
+		Since: time.Now().Add(-24 * time.Hour), // in a program, the date when this consumer went live
 		URL:   server.URL,                      // leave this out to ask Apple
 	})
 	if err != nil {

@@ -91,7 +91,7 @@ func parseHeader(header object) (x5c [3][]byte, err error) {
 	return x5c, nil
 }
 
-// signedBy reports whether the key of leaf made the signature. It says nothing about whose key that is.
+// signedBy reports whether the key of leaf made the signature. It does not say who owns that key.
 func (j *jws) signedBy(leaf *x509.Certificate) error {
 	key, ok := leaf.PublicKey.(*ecdsa.PublicKey)
 	if !ok || key.Curve != elliptic.P256() {

@@ -122,7 +122,7 @@ type Config struct {
 	// Defaults to 400 days.
 	Horizon time.Duration
 
-	// GiveUpAfter is the age of an event, by CreatedPath, from which each attempt may be the sender's last. From then on an event is
+	// GiveUpAfter is an age of events, by CreatedPath. When an event is older, each attempt may be the sender's last, so the event is
 	// parked after one failure.
 	//
 	// Defaults to 0: events must be stored and forwarded.

@@ -100,7 +100,7 @@ func parseTime(format TimeFormat, text string) (time.Time, error) {
 	return of(n), err
 }
 
-// Sign returns the header fields with which the sender that Config describes would sign body at now, with the first of Secrets. url is
+// Sign returns the header fields that the sender described by Config would add to sign body at now, with the first of Secrets. url is
 // needed only if {url} is signed. It is for tests. IDHeader and TopicHeader are not set.
 func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 	cfg := v.plan.cfg

@@ -38,7 +38,7 @@ type Config struct {
 	// Defaults to 24 hours.
 	Horizon time.Duration
 
-	// GiveUpAfter is the age of a message from which each attempt may be the last. Then it is parked after one failure of the
+	// GiveUpAfter is an age of messages. When a message is older, each attempt may be the last, so it is parked after one failure of the
 	// handler. Set it to a little less than the sum of the delays in the subscription's delivery policy. A value that is too long loses
 	// messages that fail in each attempt, unless the subscription has a dead-letter queue. A value that is too short parks them early.
 	//

@@ -38,15 +38,15 @@ type Config struct {
 	// Defaults to 5 minutes.
 	Tolerance time.Duration
 
-	// TimeField is the name of the body's member with the time at which the event was created, in the form of RFC 3339. The
+	// TimeField is the name of the body's member with the time when the event was created, in the form of RFC 3339. The
 	// specification calls it "timestamp". Set it if all events of the sender have this member: an event without it is refused.
 	// The member must be the same in each delivery of an event.
 	//
 	// Defaults to none: the age of an event is unknown, so events must be stored and forwarded. See webhook.NewInbox.
 	TimeField string
 
-	// GiveUpAfter is the age of an event from which each attempt may be the sender's last: a little less than the age at which
-	// its last attempt is due. It needs a TimeField.
+	// GiveUpAfter is an age of events. When an event is older, each attempt may be the sender's last. Set it a little below the age when
+	// the last attempt is due. It needs a TimeField.
 	//
 	// Defaults to 12 hours with a TimeField. Svix makes its last attempt after 27 hours.
 	GiveUpAfter time.Duration

@@ -83,7 +83,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	if c.HTTP != nil {
 		client = *c.HTTP
 	}
-	// Stripe does not redirect. Whoever does must not see the key.
+	// Stripe does not redirect. A server that does must not see the key.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.HTTP = &client
 	return c, errors.Join(wrong...)
@@ -106,7 +106,7 @@ func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// checkBaseURL refuses a URL to which the key would be sent in the clear.
+// checkBaseURL refuses a URL that would get the key in the clear.
 func checkBaseURL(base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

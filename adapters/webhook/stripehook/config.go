@@ -44,7 +44,7 @@ type Secret struct {
 	// Value is the whole secret as Stripe shows it, with "whsec_". Required.
 	Value string
 
-	// Mode is the mode in which the endpoint was made. An event of the other mode is refused, even though its signature is right.
+	// Mode is the mode of the endpoint. An event of the other mode is refused, even though its signature is right.
 	// Required.
 	Mode Mode
 
@@ -93,7 +93,7 @@ type Config struct {
 	// Defaults to none.
 	Account string
 
-	// ObjectAlias also recognizes events by their object's ID and their type, for an account in which Stripe makes two events of one
+	// ObjectAlias also recognizes events by their object's ID and their type, for an account where Stripe makes two events of one
 	// change: the second is parked as a suspected replay. Most types occur many times for one object, such as
 	// customer.subscription.updated. So set it only for a consumer whose types all occur once per object, such as
 	// checkout.session.completed.
@@ -106,7 +106,7 @@ type Config struct {
 	// Defaults to 10 seconds.
 	Deadline time.Duration
 
-	// GiveUpAfter is the age of an event from which a failed attempt may be Stripe's last, so that the event is parked.
+	// GiveUpAfter is an age of events. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
 	//
 	// Defaults to 36 hours, and to 1 hour if no Secret is Live. In live mode Stripe tries for up to 3 days with growing intervals. If
 	// the intervals double, the last attempt may come at any time between 36 and 72 hours. In test mode Stripe tries three times

@@ -60,7 +60,7 @@ func FuzzSignedBody(f *testing.F) {
 		if err := rec.Validate(); err != nil || len(events) != 1 || msg.Time.IsZero() {
 			t.Fatalf("%d events, %+v: %v", len(events), msg, err)
 		}
-		// Whoever reads the payload with encoding/json must see the ID that the key has.
+		// encoding/json must find the ID of the key in the payload.
 		var seen struct {
 			ID       string          `json:"id"`
 			Object   string          `json:"object"`

@@ -15,7 +15,7 @@ const (
 	maxScope = 120
 )
 
-// ContextHeader is the name in consumer.Message.Headers of the account in which an event happened: acct_1, or a path of accounts. It is
+// ContextHeader is the name in consumer.Message.Headers of the event's account: acct_1, or a path of accounts. It is
 // missing if the event names no account and none is configured. Client.Get takes it.
 const ContextHeader = "stripe-context"
 
@@ -43,7 +43,7 @@ func (k keys) message(e Event, payload []byte) consumer.Message {
 	return msg
 }
 
-// scope names the account in which the event happened. An event that names its account twice, as Connect events of newer API
+// scope names the event's account. An event that names its account twice, as Connect events of newer API
 // versions do, has the same scope as one that names it once.
 func (k keys) scope(e Event) string {
 	last := e.Context[strings.LastIndexByte(e.Context, '/')+1:]

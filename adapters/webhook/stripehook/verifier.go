@@ -33,7 +33,7 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// onlyConnect reports whether all events name the account in which they happened.
+// onlyConnect reports whether all events name their account.
 func (v *Verifier) onlyConnect() bool {
 	return !slices.ContainsFunc(v.endpoints, func(e endpoint) bool { return !e.connect })
 }

@@ -108,10 +108,12 @@ func (r *Report) Bound() string {
 		return "nothing was compared"
 	case r.Whole:
 		return "everything was compared"
+	case r.Faults() == 0 && r.Checked < 10:
+		return "a sample: too few were compared to say anything about the others"
 	case r.Faults() > 0:
 		return fmt.Sprintf("a sample: about 1 in %d is wrong", r.Checked/r.Faults())
 	}
-	return fmt.Sprintf("a sample: if faults are spread evenly, fewer than 1 in %d is wrong, at 95 %% (nothing in n: < 3/n)", max(r.Checked/3, 1))
+	return fmt.Sprintf("a sample: if faults are spread evenly, fewer than 1 in %d is wrong, at 95 %% (nothing in n: < 3/n)", r.Checked/3)
 }
 
 func (r *Report) add(f Finding) {

@@ -1,6 +1,6 @@
 // Package audit compares what a consumer has claimed with what it has done. It detects faults that should be impossible: a claim without its
 // effect, an effect that was made twice, an effect without a claim, a message that was acknowledged and never processed, an outbox message that
-// is not on its topic. It proves nothing about what it has not looked at.
+// is not on its topic. It proves nothing about messages outside of its sample.
 //
 // # Use
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Ledger looks for keys with which several transactions were committed, in the rows of the table audit_ledger that
+// Ledger looks for keys that several transactions have committed, in the rows of the table audit_ledger that
 // consumer.Config.AuditEvery writes. It needs no query for effects. A row is kept for two windows, so Ledger also finds a redelivery that came
 // after its claim was forgotten. A letter that was replayed AsNew is found too, if its message was processed before. Config.Sample is ignored:
 // the ledger is a sample. A finding whose claim is gone has the hash of its key, in hexadecimal, instead of its ID.

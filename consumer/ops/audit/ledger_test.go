@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// A key with which two transactions were committed is found, although its effects cannot be counted.
+// A key that two transactions have committed is found, although its effects cannot be counted.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	eachOutbox(t, 0, func(t *testing.T, o *outgoing) {

@@ -44,7 +44,7 @@ type OutboxConfig struct {
 // clocksDiffer is by how much the clocks of the database, of relays and of brokers may differ.
 const clocksDiffer = 10 * time.Minute
 
-// Outbox compares what the outbox has published with what is on its topic. It lists messages that the broker has confirmed, and then reads
+// Outbox compares the outbox with its topic. It lists messages that the broker has confirmed, and then reads
 // the topic: a message that is not there is lost, one that is there twice is repeated. Pending, delayed and parked messages are not listed. A
 // message is listed after it was confirmed, and the topic is read after that, so there is no false finding while relays publish.
 //
@@ -195,7 +195,7 @@ func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, so
 	}
 }
 
-// judge compares the list with what was found.
+// judge compares the list with the messages of the topic.
 func (c *Config) judge(list *listing, kept time.Time, r *Report) {
 	r.Whole = list.whole && (list.known || c.Sample == 0 || len(list.byID) < c.Sample)
 	gone := 0

@@ -177,7 +177,7 @@ func (d *DB) recordActivity(t testing.TB) {
 	}
 }
 
-// ParkOutbox publishes what is pending to a broker that refuses the first half of it.
+// ParkOutbox publishes the pending messages to a broker that refuses the first half of them.
 func (d *DB) ParkOutbox(t testing.TB) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

@@ -1,4 +1,4 @@
-// Package engines lists the databases on which the adapters for HTTP are tested. Each has txonce's tables and a table of effects.
+// Package engines lists the databases that the adapters for HTTP are tested on. Each has txonce's tables and a table of effects.
 package engines
 
 import (

@@ -8,7 +8,7 @@ func verifying(pkg, name, file, test string, edits ...edit) mutation {
 	return mutation{name: pkg + ": " + name, file: path.Join(dir, file), edits: edits, pkg: dir, run: "^" + test + "$", fails: test, short: true}
 }
 
-// stdMutations are of standardhook, githubhook, shopifyhook, slackhook and of what they share.
+// stdMutations are of standardhook, githubhook, shopifyhook, slackhook and of the code that they share.
 var stdMutations = []mutation{
 	verifying("internal/strict", "a truncated signature is not equal", "mac.go", "TestAnyEqual", edit{
 		`subtle.ConstantTimeCompare([]byte(w), []byte(g))`,

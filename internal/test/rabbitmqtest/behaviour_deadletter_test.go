@@ -48,7 +48,7 @@ func rejectedDies(w *world) {
 	w.ready(none, 0)
 }
 
-// expireAtHead gives the first message longer where the machine stood still until the look came too late to tell.
+// expireAtHead gives the first message longer when the machine was busy until the look came too late to tell.
 func expireAtHead(w *world) {
 	for long := 1500 * time.Millisecond; !expiresAtHead(w, long) && long < patience; {
 		long *= 2

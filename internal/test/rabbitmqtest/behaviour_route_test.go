@@ -154,7 +154,7 @@ func cancelKeeps(w *world) {
 	w.want("left", bodies(w.drain(q, 2)), []string{"2", "3"})
 }
 
-// queueExpires gives the queue longer where the machine stood still until it was gone before anybody used it.
+// queueExpires gives the queue longer when the machine was busy until it was gone before anybody used it.
 func queueExpires(w *world) {
 	for life := 1500 * time.Millisecond; !expiresUnused(w, life) && life < patience; {
 		life *= 2

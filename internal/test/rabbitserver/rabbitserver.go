@@ -90,7 +90,7 @@ func (s Server) command(words ...string) []string {
 	return append(args, words...)
 }
 
-// linkPlugins makes a folder with links to RabbitMQ's libraries and without its plugins, none of which is enabled: a node reads all of
+// linkPlugins makes a folder with links to RabbitMQ's libraries and without its plugins, because none is enabled: a node reads all of
 // them at its start, which takes a third of the time. Where RabbitMQ keeps its libraries elsewhere, there is no such folder.
 func (s Server) linkPlugins() error {
 	libraries, err := filepath.Glob(filepath.Join(s.Programs, "../lib/rabbitmq_server-*/plugins/*"))

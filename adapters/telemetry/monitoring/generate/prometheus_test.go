@@ -102,7 +102,7 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// startPrometheus starts a Prometheus with the rules, in which minutes are seconds, and returns its address.
+// startPrometheus starts a Prometheus with the rules, whose minutes are seconds, and returns its address.
 func startPrometheus(t *testing.T, target string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -34,7 +34,7 @@ func exporter(t *testing.T, cfg telemetry.Config) (*telemetry.Telemetry, *httpte
 	return tel, server
 }
 
-// scrape returns what Prometheus would read from a program in which each word has occurred.
+// scrape returns Prometheus' input from a program that has used each word.
 func scrape(t *testing.T) string {
 	t.Helper()
 	tel, server := exporter(t, provoke.Config(telemetry.Config{}))

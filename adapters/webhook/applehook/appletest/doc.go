@@ -8,7 +8,7 @@
 //
 // # How it works
 //
-// An [Authority] has certificates of its own: a root, an intermediate, and a leaf that signs, with the extensions by which Apple marks
+// An [Authority] has certificates of its own: a root, an intermediate, and a leaf that signs, with the extensions that Apple uses to mark
 // those of the App Store. A Verifier accepts them only if its Config.Roots says so, so nothing here helps to forge a notification.
 //
 // An [API] is an http.Handler for a local server. It checks the token of each request, returns notifications in pages, and can refuse

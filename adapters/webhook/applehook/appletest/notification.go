@@ -100,7 +100,7 @@ func (a *Authority) SignedPayload(n Notification) (string, error) {
 	return a.Sign(members)
 }
 
-// Body returns the body of the request in which Apple sends n.
+// Body returns the body of Apple's request with n.
 func (a *Authority) Body(n Notification) ([]byte, error) {
 	signed, err := a.SignedPayload(n)
 	if err != nil {

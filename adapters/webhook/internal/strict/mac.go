@@ -30,7 +30,7 @@ func AnyEqual[S ~string | ~[]byte](want, got []S) bool {
 	return equal == 1
 }
 
-// Signed reports whether one of secrets made one of macs over one of contents. Its time does not depend on which of them match.
+// Signed reports whether one of secrets made one of macs over one of contents. It takes the same time whichever of them match.
 func Signed(newHash func() hash.Hash, secrets, contents, macs [][]byte) bool {
 	var want [][]byte
 	for _, secret := range secrets {
