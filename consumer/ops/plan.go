@@ -22,6 +22,10 @@ type ReplayPlan struct {
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
 	More      bool // there are more letters than PlanReplay was to read
+
+	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request whose Filter.Until is a
+	// microsecond later chooses no letter that arrives after the plan.
+	Newest time.Time
 }
 
 // PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
@@ -92,6 +96,9 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 		if read++; most > 0 && read > most {
 			p.More = true
 			return false
+		}
+		if l.First.After(p.Newest) {
+			p.Newest = l.First
 		}
 		if elsewhere[l.ID] {
 			p.Elsewhere++
