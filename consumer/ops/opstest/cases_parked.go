@@ -3,11 +3,15 @@ package opstest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -16,6 +20,8 @@ func parkedCases[TTx any]() []testCase[TTx] {
 		{"a message that is parked after a look is not changed", testParkedLater[TTx]},
 		{"a look that is outdated changes nothing", testParkedOutdated[TTx]},
 		{"a letter that is parked after a plan is not replayed", testLettersLater[TTx]},
+		{"a limited search finds each letter once", testReach[TTx]},
+		{"a replay that has ended keeps its counts", testCounts[TTx]},
 	}
 }
 
@@ -130,5 +136,84 @@ func testLettersLater[TTx any](t *testing.T, e *env[TTx]) {
 	r.Filter.Until, r.Expect = p.Newest.Add(time.Microsecond), p.Match
 	if a := request(t, s.Operator(), r); a.Matched != 3 {
 		t.Errorf("%d letters are marked, want the 3 of the plan", a.Matched)
+	}
+}
+
+func testReach[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, messages(12)...)
+	other := e.named(t, s, "mailer", func(*consumer.Message) error { return consumer.Permanent(errBroken) })
+	for i := range 5 {
+		if err := other.Process(bounded(t), message(fmt.Sprint("mail-", i), "mails")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, filter := range map[string]consumer.DeadLetterFilter{
+		"one consumer": {Consumer: name, Cause: errBroken.Error()}, "all consumers": {Cause: errBroken.Error()}, "none": {Topic: "refunds"},
+	} {
+		filter.Limit = 1000
+		want, err := s.Operator().DeadLetters(bounded(t), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []consumer.DeadLetterID
+		searches := 0
+		for part := filter; ; searches++ {
+			since, err := s.Operator().Reach(bounded(t), part, 4)
+			if err != nil || searches > 20 {
+				t.Fatalf("%s: %d searches, %v", what, searches, err)
+			}
+			part.Since = since
+			letters, err := s.Operator().DeadLetters(bounded(t), part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range letters {
+				found = append(found, letters[i].ID)
+			}
+			if since.IsZero() {
+				break
+			}
+			part.Since, part.After = time.Time{}, consumer.DeadLetterCursor{First: since}
+		}
+		if !slices.EqualFunc(found, want, func(id consumer.DeadLetterID, l consumer.DeadLetter) bool { return id == l.ID }) {
+			t.Errorf("%s: found %d letters, want %d", what, len(found), len(want))
+		}
+		if searches < 2 {
+			t.Errorf("%s: %d searches; they are not limited", what, searches)
+		}
+	}
+	since, err := s.Operator().Reach(bounded(t), consumer.DeadLetterFilter{Consumer: name}, 4)
+	if !since.IsZero() || err != nil {
+		t.Errorf("%v, %v; want no limit where each letter matches", since, err)
+	}
+	p, err := ops.PlanReplay(bounded(t), s.Operator(), ops.Request{Filter: consumer.DeadLetterFilter{Consumer: name, Topic: "refunds"}}, 1)
+	if err != nil || !p.More || p.Searched.IsZero() || p.Match != 0 {
+		t.Errorf("plan %+v, %v; want it to say that it has not searched everything", p, err)
+	}
+}
+
+// The rows of the results are not read again.
+func testCounts[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, messages(3)...)
+	c := e.consumer(t, s, func(m *consumer.Message) error {
+		if m.ID == "order-001" {
+			return consumer.Permanent(errBroken)
+		}
+		return nil
+	})
+	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
+	if a.Matched != 3 || a.Waiting != 0 || a.Results[observe.Processed] != 2 || a.Results[observe.Parked] != 1 {
+		t.Errorf("%+v; want 2 processed and 1 parked", a)
+	}
+	r := replayRequest()
+	ended, err := s.Operator().End(bounded(t), request(t, s.Operator(), r).ID, "not yet")
+	if err != nil || ended.Matched != 1 || ended.Results[observe.Held] != 1 {
+		t.Errorf("%+v, %v; want 1 held", ended, err)
+	}
+	again, err := s.Operator().Actions(bounded(t), ops.ActionFilter{ID: a.ID})
+	if err != nil || len(again) != 1 || !reflect.DeepEqual(again[0], a) {
+		t.Errorf("%+v, %v; want %+v", again, err, a)
 	}
 }
