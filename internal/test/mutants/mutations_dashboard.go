@@ -25,13 +25,66 @@ var dashboardMutations = []mutation{
 	showing("a request of another site is refused", "dashboard.go", "TestRefusedActionsChangeNothing", edit{
 		`foreign.Handler(d.viewersOnly(mux))`, `d.viewersOnly(mux)`,
 	}),
-	showing("an action on letters takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if q.Reason == "" {`, `	if false {`}),
-	showing("an action on the outbox takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if why == "" {`, `	if false {`}),
+	showing("an action on letters takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{
+		`Expect: -1}
+	if q.Reason == "" {
+		return q,`, `Expect: -1}
+	if false {
+		return q,`,
+	}),
+	showing("an action on the outbox takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{
+		`	if q.Reason == "" {
+		return ops.Action{}`, `	if false {
+		return ops.Action{}`,
+	}),
 	showing("an action that would choose other letters than its dry run is refused", "act.go", "TestExpect", edit{
-		`q.Expect, err = strconv.Atoi(s)`, `_, err = strconv.Atoi(s)`,
+		`	q.Expect, err = expected(r)
+	return`, `	_, err = expected(r)
+	return`,
 	}),
 	showing("the whole outbox is not discarded by a form without a filter", "act.go", "TestOutbox", edit{
-		`filter == (outbox.ParkedFilter{}) {`, `filter == (outbox.ParkedFilter{Topic: "none"}) {`,
+		`filter == outbox.ParkedFilter{Until: filter.Until}:`, `filter == outbox.ParkedFilter{Topic: "none"}:`,
+	}),
+	showing("an action leaves out letters that were parked after its dry run", "plan.go", "TestArrivals", edit{
+		`	p.Shown.Until = until(p.Plan.Newest)`, `	p.Shown.Until = "2100-01-01"`,
+	}),
+	showing("an action leaves out messages that were parked after its dry run", "plan.go", "TestArrivals", edit{
+		`Bound: until(newest)`, `Bound: until(newest.AddDate(99, 0, 0))`,
+	}),
+	showing("an action on the outbox without a dry run is refused", "act.go", "TestOutbox", edit{
+		`	case filter.Until.IsZero(), q.Kind == ops.DiscardOutbox && q.Expect < 0:`, `	case filter.Until.IsZero() && q.Kind == "":`,
+	}),
+	operating("a choice of parked messages that is outdated changes nothing", "consumer/ops/parked.go", "a_look_that_is_outdated_changes_nothing", edit{
+		`r.Expect >= 0 && len(chosen.Seqs) != r.Expect`, `r.Expect >= 0 && len(chosen.Seqs) > r.Expect`,
+	}),
+	operating("a choice of parked messages says when the latest was parked", "consumer/ops/parked.go", "a_message_that_is_parked_after_a_look_is_not_changed", edit{
+		`	c.Newest = page[i].ParkedAt`, `	c.Newest = time.Time{}`,
+	}),
+	showing("a repair takes the permission to see payloads", "repair.go", "TestRepairRefused", edit{
+		`[]Permission{Act, Payload}`, `[]Permission{Act}`,
+	}),
+	showing("a repair is compared only by those who may act", "repair.go", "TestRepairRefused", edit{
+		`[]Permission{Act, Payload}`, `[]Permission{Payload}`,
+	}),
+	showing("a repair is of the payload that was compared", "repair.go", "TestRepairKeepsBytes", edit{
+		`r.PostFormValue("sum") != sum(letter.Message.Payload)`, `r.PostFormValue("sum") == ""`,
+	}),
+	showing("a repair has the newlines of the original", "repair.go", "TestRepairKeepsBytes", edit{
+		`[]byte(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", newline))`, `[]byte(strings.ReplaceAll(text, "\r\n", newline+newline))`,
+	}),
+	showing("a payload that a form would change is edited as base64", "repair.go", "TestRepairKeepsBytes", edit{
+		`bytes.ContainsRune(plain, '\r') || `, ``,
+	}),
+	showing("the outbox is searched only when somebody asks", "explain.go", "TestExplainOutbox", edit{
+		`err == nil && p.Search {`, `err == nil {`,
+	}),
+	showing("a hidden key is not in the address of a search", "explain.go", "TestExplainOutbox", edit{
+		`	case p.Post:
+`, `	case p.Post && p.ID == "":
+`,
+	}),
+	showing("a search that stops says so", "letters.go", "TestLimitedSearch", edit{
+		`	case !list.Searched.IsZero():`, `	case false:`,
 	}),
 	showing("what a message contains is text", "format.go", "TestHostileContentIsEscaped", edit{
 		`"visible":     visible,`, `"visible":     func(s string) template.HTML { return template.HTML(visible(s)) },`,
@@ -57,6 +110,21 @@ var dashboardMutations = []mutation{
 		name: "the failures of an action are read in the order of an index", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
 		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == observe.Rejected {`}},
 	},
+	{
+		name: "a page without a match searches a part of the letters", file: "internal/operator/letters.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`max(n/len(owners), 1)`, `100 * n`}},
+	},
+	{
+		name: "a list of actions does not count what has ended", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`			if actions[i].Results != nil {`, `			if actions[i].Ended.IsZero() {`}},
+	},
+	{
+		name: "a dry run without a match searches a part of the letters", file: "consumer/ops/plan.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`s.Reach(ctx, filter, searched*most)`, `s.Reach(ctx, filter, 1000*searched*most)`}},
+	},
+	operating("a limited search goes on where it stopped", "internal/operator/letters.go", "a_limited_search_finds_each_letter_once", edit{
+		`Since: f.Since, Until: f.Until, After: f.After})`, `Since: f.Since, Until: f.Until})`,
+	}),
 	operating("the letters of all consumers are listed newest first, page by page", "internal/operator/letters.go", "dead_letters_of_several_consumers_are_merged", edit{
 		`if c := b.First.Compare(a.First); c != 0 {`, `if c := b.First.Compare(a.First); c > 5 {`,
 	}),
