@@ -21,6 +21,18 @@ func (s limitedStore) Status(ctx context.Context) (ops.Status, error) {
 	return s.Store.Status(ctx)
 }
 
+func (s limitedStore) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Consumers(ctx)
+}
+
+func (s limitedStore) Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error) {
+	ctx, cancel := s.app.limit(ctx)
+	defer cancel()
+	return s.Store.Waiting(ctx, letters)
+}
+
 func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()

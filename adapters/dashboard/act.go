@@ -50,6 +50,9 @@ func (d *Dashboard) act(f func(ctx context.Context, r *http.Request, who string)
 	}
 }
 
+// errNoDryRun refuses a form that does not say what its user has seen. Letters and messages that arrive later would be chosen, too.
+var errNoDryRun = errors.New("the form does not say how many were shown, or until when: begin on the page of the dry run")
+
 // request reads what all actions on letters have in common.
 func request(r *http.Request, kind ops.Kind, who string) (q ops.Request, err error) {
 	q = ops.Request{Kind: kind, Who: who, Reason: strings.TrimSpace(r.PostFormValue("why")), Expect: -1}
@@ -59,12 +62,17 @@ func request(r *http.Request, kind ops.Kind, who string) (q ops.Request, err err
 	if q.Filter, err = choiceOf(r).filter(); err != nil {
 		return q, errBadForm{err}
 	}
-	if s := r.PostFormValue("expect"); s != "" {
-		if q.Expect, err = strconv.Atoi(s); err != nil || q.Expect < 0 {
-			return q, errBadForm{fmt.Errorf("expect is %q: want a number of letters", s)}
-		}
+	q.Expect, err = expected(r)
+	return q, err
+}
+
+// expected reads the number that a dry run has shown; -1: it has shown that there are more than it counts.
+func expected(r *http.Request) (int, error) {
+	n, err := whole(r, "expect", -1)
+	if err != nil {
+		return n, errBadForm{err}
 	}
-	return q, nil
+	return n, nil
 }
 
 func (d *Dashboard) replay(ctx context.Context, r *http.Request, who string) (ops.Action, error) {
@@ -74,6 +82,9 @@ func (d *Dashboard) replay(ctx context.Context, r *http.Request, who string) (op
 	}
 	if q, err = replayFields(r, q); err != nil {
 		return ops.Action{}, err
+	}
+	if q.Expect < 0 && q.Filter.Until.IsZero() {
+		return ops.Action{}, errBadForm{errNoDryRun}
 	}
 	return d.cfg.Store.Request(ctx, q)
 }
@@ -102,7 +113,7 @@ func (d *Dashboard) discard(ctx context.Context, r *http.Request, who string) (o
 		return ops.Action{}, err
 	}
 	if q.Expect < 0 {
-		return ops.Action{}, errBadForm{errors.New("a discard needs the number of letters: begin on the page of the dry run")}
+		return ops.Action{}, errBadForm{errNoDryRun}
 	}
 	return ops.DiscardLetters(ctx, d.cfg.Store, q)
 }
@@ -119,47 +130,58 @@ func (d *Dashboard) end(ctx context.Context, r *http.Request, who string) (ops.A
 	return d.cfg.Store.End(ctx, id, "ended by "+who+": "+why)
 }
 
-// repairOutbox unparks or discards the chosen parked messages, or all that the filter chooses.
+// repairOutbox unparks or discards the chosen parked messages, or all that a dry run has shown.
 func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who string) (ops.Action, error) {
-	why := strings.TrimSpace(r.PostFormValue("why"))
-	if why == "" {
+	q := ops.Request{Who: who, Reason: strings.TrimSpace(r.PostFormValue("why")), Expect: -1}
+	if q.Reason == "" {
 		return ops.Action{}, errBadForm{errors.New("a reason is required: the next operator will want to know why")}
 	}
-	filter, err := parkedFilter(r)
-	if err != nil {
-		return ops.Action{}, errBadForm{err}
-	}
-	var kind ops.Kind
-	chosen, all := d.cfg.Store.Outbox().Unpark, ops.UnparkMessages
+	var change func(ctx context.Context, seqs ...int64) (int, error)
 	switch r.PostFormValue("do") {
 	case "unpark":
-		kind = ops.Unpark
+		q.Kind, change = ops.Unpark, d.cfg.Store.Outbox().Unpark
 	case "discard":
-		kind, chosen, all = ops.DiscardOutbox, d.cfg.Store.Outbox().Discard, ops.DiscardMessages
+		q.Kind, change = ops.DiscardOutbox, d.cfg.Store.Outbox().Discard
 	default:
 		return ops.Action{}, errBadForm{fmt.Errorf("do is %q: want unpark or discard", r.PostFormValue("do"))}
 	}
 	if r.PostFormValue("all") != "" {
-		if kind == ops.DiscardOutbox && filter == (outbox.ParkedFilter{}) {
-			return ops.Action{}, errBadForm{errors.New("choose a topic, a key, a part of the error or a time first: without it all parked messages would be deleted")}
-		}
-		action, n, err := all(ctx, d.cfg.Store, filter, who, why)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: no parked message matches the filter any more", errStale)
-		}
-		return action, err
+		return d.repairAll(ctx, r, q)
 	}
 	seqs, err := chosenSeqs(r.PostForm["seq"])
 	if err != nil {
 		return ops.Action{}, errBadForm{err}
 	}
-	action, err := d.cfg.Store.Request(ctx, ops.Request{Kind: kind, Who: who, Reason: why, Expect: -1, Note: "messages of the outbox " + strings.Join(r.PostForm["seq"], ", ")})
+	q.Note = "messages of the outbox " + strings.Join(r.PostForm["seq"], ", ")
+	action, err := d.cfg.Store.Request(ctx, q)
 	if err != nil {
 		return ops.Action{}, err
 	}
-	n, err := chosen(ctx, seqs...)
+	n, err := change(ctx, seqs...)
 	if err == nil && n < len(seqs) {
 		err = fmt.Errorf("%w: %d of the %d chosen messages were changed; the others are not parked any more", errStale, n, len(seqs))
+	}
+	return action, err
+}
+
+// repairAll changes the parked messages that a dry run has shown. The form says when the latest of them was parked, and how many they are.
+func (d *Dashboard) repairAll(ctx context.Context, r *http.Request, q ops.Request) (ops.Action, error) {
+	filter, err := parkedFilter(r)
+	if err != nil {
+		return ops.Action{}, errBadForm{err}
+	}
+	if q.Expect, err = expected(r); err != nil {
+		return ops.Action{}, err
+	}
+	switch {
+	case filter.Until.IsZero(), q.Kind == ops.DiscardOutbox && q.Expect < 0:
+		return ops.Action{}, errBadForm{errNoDryRun}
+	case q.Kind == ops.DiscardOutbox && filter == outbox.ParkedFilter{Until: filter.Until}:
+		return ops.Action{}, errBadForm{errWide}
+	}
+	action, n, err := ops.ChangeParked(ctx, d.cfg.Store, q, filter)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: no parked message matches the filter any more", errStale)
 	}
 	return action, err
 }

@@ -2,8 +2,11 @@ package dashboard_test
 
 import (
 	"context"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,8 +120,12 @@ func TestOutbox(t *testing.T) {
 			return stats
 		}
 		before := stats().Pending
-		status, body := s.post("outbox", "do", "discard", "all", "1", "why", "everything")
+		status, body := s.post("outbox", "do", "discard", "all", "1", "why", "everything", "expect", "2", "until", "2100-01-01")
 		wantBody(t, "discard without a filter", status, body, 400, "choose a topic")
+		for _, fields := range [][]string{{"until", "2100-01-01"}, {"expect", "1"}} {
+			status, body = s.post("outbox", append(fields, "do", "discard", "all", "1", "why", "everything", "topic", "receipts")...)
+			wantBody(t, "discard without a dry run", status, body, 400, "begin on the page of the dry run")
+		}
 		status, body = s.post("outbox", "do", "unpark", "why", "nothing is ticked")
 		wantBody(t, "unpark", status, body, 400, "no message is chosen")
 		status, body = s.post("outbox", "do", "unpark", "why", "the limit is raised", "seq", numeral(parked[0].Seq))
@@ -126,7 +133,7 @@ func TestOutbox(t *testing.T) {
 		if got := stats(); got.Parked != 1 || got.Pending != before+1 {
 			t.Errorf("after unpark: %+v", got)
 		}
-		status, body = s.post("outbox", "do", "discard", "all", "1", "topic", "receipts", "why", "nobody needs it")
+		status, body = s.post("outbox", append(form(s.want("parked?topic=receipts", 200, "1 parked message matches")), "do", "discard", "why", "nobody needs it")...)
 		wantBody(t, "discard", status, body, 200, "discard_outbox")
 		if got := stats(); got.Parked != 0 || got.Pending != before+1 {
 			t.Errorf("after discard: %+v", got)
@@ -150,14 +157,54 @@ func TestOutdatedList(t *testing.T) {
 		}
 		status, body := s.post("outbox", "do", "discard", "why", "because", "seq", numeral(parked[0].Seq), "seq", numeral(parked[1].Seq))
 		wantBody(t, "discard", status, body, http.StatusConflict, "1 of the 2 chosen messages were changed")
-		status, body = s.post("outbox", "do", "unpark", "all", "1", "topic", "receipts", "why", "because")
+		status, body = s.post("outbox", "do", "unpark", "all", "1", "topic", "receipts", "until", "2100-01-01", "why", "because")
 		wantBody(t, "unpark", status, body, http.StatusConflict, "no parked message matches")
+	})
+}
+
+// form returns the hidden fields of the first form that acts on a page.
+func form(page string) (fields []string) {
+	_, page, _ = strings.Cut(page, `method="post"`)
+	page, _, _ = strings.Cut(page, "</form>")
+	for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
+		fields = append(fields, m[1], html.UnescapeString(m[2]))
+	}
+	return fields
+}
+
+var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+
+// What arrives between a dry run and its form is not changed: it was not shown.
+func TestArrivals(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		replay := form(s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match"))
+		unpark := form(s.want("parked", 200, "2 parked messages match"))
+		for _, late := range []string{
+			`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, enqueued_at, attempts, cause, parked_at)
+SELECT seq + 1000, shard, id || ' later', topic, NULL, payload, enqueued_at, attempts, cause, ` + db.Later("parked_at") + ` FROM outbox_parked`,
+			`INSERT INTO dead_letters (id, key, consumer, message_id, window_seconds, message_time, reason, cause, topic, position, payload, headers, attempts, times, first_parked, last_parked)
+SELECT key, key, consumer, message_id || ' later', window_seconds, message_time, reason, cause, topic, position, payload, headers, attempts, times, ` +
+				db.Later("first_parked") + `, last_parked FROM dead_letters WHERE reason = 'exhausted'`,
+		} {
+			if _, err := db.SQL.ExecContext(t.Context(), late); err != nil {
+				t.Fatal(err)
+			}
+		}
+		status, body := s.post("replay", append(replay, "why", "INC-17 is over")...)
+		wantBody(t, "replay", status, body, 200, "0 of 3")
+		status, body = s.post("outbox", append(unpark, "do", "unpark", "why", "the limit is raised")...)
+		wantBody(t, "unpark", status, body, 200, "the limit is raised")
+		left, err := db.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
+		if err != nil || len(left) != 2 || !strings.HasSuffix(left[0].ID, " later") || !strings.HasSuffix(left[1].ID, " later") {
+			t.Errorf("parked: %+v, %v; want the two that came later", left, err)
+		}
 	})
 }
 
 // forms are all actions.
 func forms(l consumer.DeadLetter, seq int64) map[string]url.Values {
-	form := func(fields ...string) url.Values {
+	with := func(fields ...string) url.Values {
 		v := url.Values{"why": {"because"}}
 		for i := 0; i < len(fields); i += 2 {
 			v.Set(fields[i], fields[i+1])
@@ -165,9 +212,9 @@ func forms(l consumer.DeadLetter, seq int64) map[string]url.Values {
 		return v
 	}
 	return map[string]url.Values{
-		"replay":  form("consumer", "billing", "id", l.ID.String(), "expect", "1"),
-		"discard": form("consumer", "billing", "id", l.ID.String(), "expect", "1"),
-		"outbox":  form("do", "discard", "seq", numeral(seq)),
+		"replay":  with("consumer", "billing", "id", l.ID.String(), "expect", "1"),
+		"discard": with("consumer", "billing", "id", l.ID.String(), "expect", "1"),
+		"outbox":  with("do", "discard", "seq", numeral(seq)),
 	}
 }
 

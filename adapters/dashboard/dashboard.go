@@ -100,6 +100,7 @@ func (d *Dashboard) routes() http.Handler {
 	mux.HandleFunc("POST /discard", d.act(d.discard))
 	mux.HandleFunc("POST /end", d.act(d.end))
 	mux.HandleFunc("GET /outbox", d.outbox)
+	mux.HandleFunc("GET /parked", d.parkedPlan)
 	mux.HandleFunc("POST /outbox", d.act(d.repairOutbox))
 	mux.HandleFunc("GET /actions", d.actions)
 	mux.HandleFunc("GET /action", d.action)

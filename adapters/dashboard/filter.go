@@ -75,8 +75,11 @@ func (c choice) Query(more ...string) string {
 
 func lettersOf(name string) string { return "letters?" + choice{Consumer: name}.Query() }
 
-// cursorText writes a position among letters for an address.
+// cursorText writes a position among letters for an address. One without an ID is before all letters of its time.
 func cursorText(c consumer.DeadLetterCursor) string {
+	if c.ID == (consumer.DeadLetterID{}) {
+		return strconv.FormatInt(c.First.UnixMicro(), 10)
+	}
 	return strconv.FormatInt(c.First.UnixMicro(), 10) + "." + c.ID.String()
 }
 
@@ -84,10 +87,9 @@ func parseCursor(s string) (c consumer.DeadLetterCursor, err error) {
 	if s == "" {
 		return c, nil
 	}
-	micros, id, _ := strings.Cut(s, ".")
+	micros, id, named := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(micros, 10, 64)
-	if err == nil {
-		c.First = time.UnixMicro(n).UTC()
+	if c.First = time.UnixMicro(n).UTC(); err == nil && named {
 		c.ID, err = consumer.ParseDeadLetterID(id)
 	}
 	if err != nil {

@@ -7,21 +7,25 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/observe"
 )
 
-// lettersShown is how many letters a page lists.
-const lettersShown = 50
+const (
+	lettersShown = 50     // how many letters a page lists
+	maxSearched  = 10_000 // how many letters a page reads to find them
+)
 
 type letterList struct {
 	Choice    choice
 	Causes    []observe.Cause
 	Consumers []string
 	Letters   []consumer.DeadLetter
-	Next      string // query of the next page; empty: this is the last
+	Next      string    // query of the next page; empty: this is the last
+	Searched  time.Time // the page has all that match since then, and not yet those before; zero: nothing was left out
 }
 
 // letters lists dead letters.
@@ -35,14 +39,24 @@ func (d *Dashboard) letters(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, http.StatusBadRequest, err)
 		return
 	}
+	since, err := d.cfg.Store.Reach(r.Context(), filter, maxSearched)
+	if since.After(filter.Since) {
+		filter.Since, list.Searched = since, since
+	}
 	filter.Limit = lettersShown + 1
-	if list.Letters, err = d.cfg.Store.DeadLetters(r.Context(), filter); err != nil {
+	if err == nil {
+		list.Letters, err = d.cfg.Store.DeadLetters(r.Context(), filter)
+	}
+	if err != nil {
 		d.failed(w, r, err)
 		return
 	}
-	if len(list.Letters) > lettersShown {
-		list.Letters = list.Letters[:lettersShown]
+	switch {
+	case len(list.Letters) > lettersShown:
+		list.Letters, list.Searched = list.Letters[:lettersShown], time.Time{}
 		list.Next = list.Choice.Query("after", cursorText(list.Letters[lettersShown-1].Cursor()))
+	case !list.Searched.IsZero():
+		list.Next = list.Choice.Query("after", cursorText(consumer.DeadLetterCursor{First: list.Searched}))
 	}
 	list.Consumers = d.names(r)
 	d.show(w, r, http.StatusOK, "letters", "Dead letters", page{Title: "Dead letters", Body: list})
@@ -50,11 +64,11 @@ func (d *Dashboard) letters(w http.ResponseWriter, r *http.Request) {
 
 // names are the consumers for the fields of forms.
 func (d *Dashboard) names(r *http.Request) (names []string) {
-	s, err := d.snapshots.get(r.Context())
+	consumers, err := d.cfg.Store.Consumers(r.Context())
 	if err != nil {
 		return nil
 	}
-	for _, c := range s.Status.Consumers {
+	for _, c := range consumers {
 		names = append(names, c.Name)
 	}
 	return names

@@ -16,7 +16,6 @@ type outboxPage struct {
 	Since, Until string
 	Parked       []parked
 	Next         string // query of the next page; empty: this is the last
-	Narrow       bool   // the filter has a condition
 }
 
 type parked struct {
@@ -31,7 +30,7 @@ func (d *Dashboard) outbox(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.withSnapshot(w, r, func(s snapshot) {
-		p := outboxPage{overview: d.overviewOf(s), Filter: filter, Since: r.FormValue("since"), Until: r.FormValue("until"), Narrow: filter != outbox.ParkedFilter{}}
+		p := outboxPage{overview: d.overviewOf(s), Filter: filter, Since: r.FormValue("since"), Until: r.FormValue("until")}
 		if filter.After, err = afterSeq(r); err != nil {
 			d.fail(w, r, http.StatusBadRequest, err)
 			return

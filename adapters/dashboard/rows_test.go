@@ -3,6 +3,8 @@ package dashboard_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_
 			t.Parallel()
 			filled := db.open(t)
 			filled.SQL.SetMaxOpenConns(1) // the counters are those of a session
-			filled.Fill(t, 200_000, 20_000)
+			filled.Fill(t, 200_000, 40_000)
 			for _, c := range reads(t, filled) {
 				before := counted(t, filled.SQL, name, db.count)
 				unrelated := counted(t, filled.SQL, name, db.count) - before
@@ -62,7 +64,7 @@ type read struct {
 	read func(ctx context.Context) error
 }
 
-// reads are what pages ask the database. Of 20,000 letters, 16,000 are billing's.
+// reads are what pages ask the database. Of 40,000 letters, 32,000 are billing's.
 func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	s := db.Operator()
 	page := letters(t, db, consumer.DeadLetterFilter{Consumer: "billing", Limit: 5000})
@@ -81,7 +83,41 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	add("letters of a key", 20, consumer.DeadLetterFilter{Consumer: "billing", MessageID: "order-10001"})
 	add("letters of a key of any consumer", 20, consumer.DeadLetterFilter{MessageID: "order-10001"})
 	add("a letter by its id", 20, consumer.DeadLetterFilter{ID: after.ID})
-	action, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 16_000})
+	const search = 2000
+	limited := func(what string, f consumer.DeadLetterFilter) {
+		f.Limit = 51
+		list = append(list, read{what, 2*search + 100, func(ctx context.Context) (err error) { // in the index, and of the table
+			if f.Since, err = s.Reach(ctx, f, search); err == nil {
+				_, err = s.DeadLetters(ctx, f)
+			}
+			return err
+		}})
+	}
+	limited("a search without a match", consumer.DeadLetterFilter{Consumer: "billing", Topic: "nothing"})
+	limited("a search in errors without a match", consumer.DeadLetterFilter{Cause: "nothing"})
+	limited("a later search without a match", consumer.DeadLetterFilter{Consumer: "billing", Cause: "nothing", After: after})
+	list = append(list, read{"a dry run without a match", 2*5*300 + 100, func(ctx context.Context) error {
+		p, err := ops.PlanReplay(ctx, s, ops.Request{Filter: consumer.DeadLetterFilter{Consumer: "billing", Cause: "nothing"}}, 300)
+		if err == nil && p.Searched.IsZero() {
+			err = errors.New("the plan does not say that it has not searched everything")
+		}
+		return err
+	}}, read{"consumers", 100, func(ctx context.Context) error { _, err := s.Consumers(ctx); return err }})
+	ended, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000})
+	if err == nil {
+		_, err = s.End(t.Context(), ended.ID, "not yet")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = append(list, read{"a list of actions that have ended", 100, func(ctx context.Context) error {
+		found, err := s.Actions(ctx, ops.ActionFilter{ID: ended.ID})
+		if err == nil && (len(found) != 1 || found[0].Results[observe.Held] != 32_000) {
+			err = fmt.Errorf("%+v", found)
+		}
+		return err
+	}})
+	action, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000})
 	if err != nil {
 		t.Fatal(err)
 	}

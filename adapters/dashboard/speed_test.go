@@ -94,15 +94,19 @@ func slow(t testing.TB, store ops.Store) (list []asked) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	get := func(when, path string) {
+		list = append(list, asked{"GET " + path + when, func(t testing.TB) *http.Request {
+			return httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/"+path, nil)
+		}})
+	}
 	for _, path := range []string{
 		"", "consumers", "windows", "actions", "action?id=" + waiting.ID.String(), "outbox", "outbox?topic=mails", "outbox?error=nothing",
 		"letters", "letters?consumer=billing", "letters?cause=undecodable", "letters?key=order-50007", "letters?consumer=billing&key=order-50007",
 		"letters?topic=nothing", "letters?error=nothing", "letter?id=" + found[0].ID.String(), "explain?consumer=billing&key=order-50007",
 		"plan?consumer=billing&cause=undecodable", "plan?consumer=billing",
+		"plan?consumer=billing&error=nothing", "parked?topic=charges",
 	} {
-		list = append(list, asked{"GET " + path, func(t testing.TB) *http.Request {
-			return httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/"+path, nil)
-		}})
+		get("", path)
 	}
 	seq := 10_000_000
 	post := func(name, path string, fields func() []string) {
@@ -131,7 +135,8 @@ func slow(t testing.TB, store ops.Store) (list []asked) {
 		}
 	}
 	post("unpark one", "outbox", func() []string { seq++; return []string{"do", "unpark", "seq", strconv.Itoa(seq)} })
-	post("replay 100", "replay", always("consumer", "billing", "cause", "undecodable"))
-	post("replay 68,000", "replay", always("consumer", "billing", "cause", "exhausted"))
+	post("replay 100", "replay", always("consumer", "billing", "cause", "undecodable", "until", "2100-01-01"))
+	post("replay 68,000", "replay", always("consumer", "billing", "cause", "exhausted", "until", "2100-01-01"))
+	get(" after large replays", "actions")
 	return list
 }

@@ -59,7 +59,7 @@ type Request struct {
 	Rate        float64 // of Replay: letters a second, by all workers together, at least MinRate; 0: no limit
 	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
 
-	// Expect refuses the action unless the filter chooses exactly so many letters. Negative: any number.
+	// Expect refuses the action unless the filter chooses exactly so many letters, or parked messages. Negative: any number.
 	Expect int
 
 	Note string // of other kinds than Replay: what was chosen, in words
@@ -109,8 +109,8 @@ func (r *Request) Validate() error {
 // MaxRepair is how many bytes a repaired payload may have. They fit into a TEXT column of MySQL in base64.
 const MaxRepair = 48_000
 
-// ErrExpected says that an action was refused because its filter chooses another number of letters than Request.Expect.
-var ErrExpected = errors.New("ops: another number of dead letters than expected")
+// ErrExpected says that an action was refused because its filter chooses another number of letters or messages than Request.Expect.
+var ErrExpected = errors.New("ops: the filter chooses another number than expected")
 
 // ErrNoAction says that there is no action with that ID.
 var ErrNoAction = errors.New("ops: no such action")

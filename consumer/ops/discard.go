@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/outbox"
 )
 
 // eachLetter calls f for each letter that filter chooses, newest first, until f returns false.
@@ -108,52 +107,3 @@ func DiscardLetters(ctx context.Context, s Store, r Request) (Action, error) {
 
 // endWithin limits the last step of an action that was interrupted.
 const endWithin = 10 * time.Second
-
-// UnparkMessages makes the parked messages of the outbox pending again that filter chooses, and records it. It returns their number. See
-// outbox.UnparkAll.
-func UnparkMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, who, reason string) (Action, int, error) {
-	return changeOutbox(ctx, s, Request{Kind: Unpark, Who: who, Reason: reason, Expect: -1}, filter, outbox.UnparkAll)
-}
-
-// DiscardMessages deletes the parked messages of the outbox that filter chooses, and records it. It returns their number. See
-// outbox.DiscardAll.
-func DiscardMessages(ctx context.Context, s Store, filter outbox.ParkedFilter, who, reason string) (Action, int, error) {
-	return changeOutbox(ctx, s, Request{Kind: DiscardOutbox, Who: who, Reason: reason, Expect: -1}, filter, outbox.DiscardAll)
-}
-
-// changeOutbox records the action first, so that no change is without a record. The record says what was chosen. It does not say how many
-// messages were changed, or that the change failed: both are told to the caller only.
-func changeOutbox(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter,
-	change func(context.Context, outbox.Operations, outbox.ParkedFilter) (int, error),
-) (Action, int, error) {
-	r.Note = DescribeParked(filter)
-	action, err := s.Request(ctx, r)
-	if err != nil {
-		return Action{}, 0, err
-	}
-	n, err := change(ctx, s.Outbox(), filter)
-	return action, n, err
-}
-
-// DescribeParked names the conditions of a filter in words, for Request.Note.
-func DescribeParked(f outbox.ParkedFilter) string {
-	text := "parked messages of the outbox"
-	add := func(name, value string) {
-		if value != "" {
-			text += fmt.Sprintf(", %s %q", name, value)
-		}
-	}
-	add("topic", f.Topic)
-	add("key", f.Key)
-	add("cause", f.Cause)
-	if !f.Since.IsZero() {
-		add("since", f.Since.UTC().String())
-	}
-	if !f.Until.IsZero() {
-		add("until", f.Until.UTC().String())
-	}
-	if f.Limit > 0 {
-		text += fmt.Sprintf(", limit %d", f.Limit)
-	}
-	return text
-}

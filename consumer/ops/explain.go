@@ -73,11 +73,11 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	if e.Claim.ExpiresAt.IsZero() {
 		return e, nil
 	}
-	status, err := s.Status(ctx)
+	consumers, err := s.Consumers(ctx)
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
-	for _, c := range status.Consumers {
+	for _, c := range consumers {
 		if c.Name == key.Consumer && len(c.Windows) == 1 {
 			e.Claimed = e.Claim.ExpiresAt.Add(-c.Windows[0].Window)
 		}

@@ -3,7 +3,6 @@ package ops
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -22,10 +21,18 @@ type ReplayPlan struct {
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
 	More      bool // there are more letters than PlanReplay was to read
+
+	// Searched is until where a plan with a limit has searched, back from now: letters that were parked before this time may match, too. Then More is
+	// true. Zero: it has read all that match, or as many as it was to read.
+	Searched time.Time
+
+	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request whose Filter.Until is a
+	// microsecond later chooses no letter that arrives after the plan.
+	Newest time.Time
 }
 
 // PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
-// most limits how many letters it reads; 0: no limit. r.Expect is not compared.
+// most limits how many letters it reads that match, and to five times as many those that it searches; 0: no limit. r.Expect is not compared.
 //
 // The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. It knows
 // nothing of the consumer's Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key
@@ -37,12 +44,12 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	if err != nil {
 		return plan, err
 	}
-	status, err := s.Status(ctx)
+	consumers, err := s.Consumers(ctx)
 	if err != nil {
 		return plan, err
 	}
 	horizons := map[string]time.Time{}
-	for _, c := range status.Consumers {
+	for _, c := range consumers {
 		horizons[c.Name] = c.Horizon
 	}
 	plan.Match = len(letters)
@@ -77,25 +84,30 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	return plan, nil
 }
 
+// searched is how many letters PlanReplay reads for one that it may choose.
+const searched = 5
+
 // choose returns the letters that r would choose, without their content.
 func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (letters []consumer.DeadLetter, err error) {
-	elsewhere, err := waiting(ctx, s, r.Filter.Consumer)
-	if err != nil {
-		return nil, err
-	}
-	filter, read := r.Filter, 0
+	filter := r.Filter
 	filter.Limit = 0 // which chooses the oldest, and letters are listed newest first
 	if most > 0 {
 		filter.Limit = most + 1
+		since, err := s.Reach(ctx, filter, searched*most)
+		if err != nil {
+			return nil, err
+		}
+		if since.After(filter.Since) {
+			filter.Since, p.Searched, p.More = since, since, true
+		}
 	}
-	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
-		if read++; most > 0 && read > most {
+	if err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
+		if most > 0 && len(letters) == most {
 			p.More = true
 			return false
 		}
-		if elsewhere[l.ID] {
-			p.Elsewhere++
-			return true
+		if l.First.After(p.Newest) {
+			p.Newest = l.First
 		}
 		if l.Record.Key.ID == "" {
 			l.Record.Fingerprint = dedup.FingerprintOf(l.Message.Payload)
@@ -103,30 +115,21 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 		l.Message.Payload, l.Message.Headers = nil, nil
 		letters = append(letters, l)
 		return true
-	})
+	}); err != nil {
+		return nil, err
+	}
+	found, ids := len(letters), make([]consumer.DeadLetterID, len(letters))
+	for i := range letters {
+		ids[i] = letters[i].ID
+	}
+	elsewhere, err := s.Waiting(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	letters = slices.DeleteFunc(letters, func(l consumer.DeadLetter) bool { return elsewhere[l.ID] })
+	p.Elsewhere = found - len(letters)
 	if n := len(letters) - r.Filter.Limit; r.Filter.Limit > 0 && n > 0 {
 		letters = letters[n:]
-	}
-	return letters, err
-}
-
-// waiting returns the letters of a consumer that wait for open requests.
-func waiting(ctx context.Context, s Store, name string) (map[consumer.DeadLetterID]bool, error) {
-	letters := map[consumer.DeadLetterID]bool{}
-	open, err := s.Actions(ctx, ActionFilter{Consumer: name, Open: true, Limit: math.MaxInt32})
-	for _, a := range open {
-		if err != nil {
-			return nil, err
-		}
-		var results []Result
-		if results, err = s.Results(ctx, ResultFilter{Action: a.ID, Limit: math.MaxInt32}); err != nil {
-			return nil, err
-		}
-		for _, result := range results {
-			if result.Outcome == "" {
-				letters[result.Letter] = true
-			}
-		}
 	}
 	return letters, err
 }

@@ -29,6 +29,9 @@ type Store interface {
 type StatusReader interface {
 	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
 	Status(ctx context.Context) (Status, error)
+
+	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
+	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 }
 
 // Status is the state of a database at one moment. All times are by the database's clock.
@@ -93,8 +96,17 @@ type SweepStatus struct {
 
 // LetterKeeper reads and discards dead letters.
 type LetterKeeper interface {
-	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot.
+	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot. It reads all letters that no index leaves out, until it has found
+	// filter.Limit: see Reach.
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
+
+	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
+	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
+	// Zero: DeadLetters reads fewer than n, or an index finds the letters.
+	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
+
+	// Waiting returns which letters are marked by an open request to replay or repair them.
+	Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error)
 
 	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one transaction.
 	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error

@@ -10,12 +10,15 @@ import (
 type Operator struct {
 	// Status.
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
+	// Letters that are listed. LetterTime is completed by Choose.
+	LetterTime     string
+	WaitingLetters func(n int) string // which of n letters wait
 	// Old transactions of the database's clients, the oldest first; empty: the database does not tell.
 	OldTransactions string
 	// Limits begins a transaction that writes; empty: nothing is to be set.
 	Limits string
 	// Actions. MarkLetters is completed by Choose.
-	AddAction, MarkLetters, Actions, Counts, Results, ResultsOf, EndAction, Unmark string
+	AddAction, MarkLetters, Actions, Counts, Count, Results, ResultsOf, EndAction, Unmark string
 	// Replays.
 	OpenReplays, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult string
 	// Sweeping.
@@ -77,23 +80,28 @@ func newOperator(f functions) Operator {
 		Letters: q(`SELECT reason, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
 	SELECT d.reason, d.first_parked, d.last_parked FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer = ` + f.name + ` ORDER BY d.first_parked DESC LIMIT ` + f.limit + `) AS part
 GROUP BY reason ORDER BY 2 DESC, 1`),
+		LetterTime: f.names(`SELECT ` + f.time("d.first_parked") + ` FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT 1 OFFSET ` + f.limit),
+		WaitingLetters: func(n int) string {
+			return q(`SELECT ` + f.id("letter") + ` FROM @operator_results WHERE outcome = '' AND letter IN (` + list(f.key, n) + `)`)
+		},
 		WaitingActions: q(`SELECT ` + f.id("id") + `, consumer FROM @operator_actions WHERE ended_at IS NULL AND kind IN ('replay', 'repair')`),
 		Waiting:        q(`SELECT count(*) FROM (SELECT 1 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' LIMIT ` + f.limit + `) AS part`),
 
 		Limits: f.limits,
 
-		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note)
+		AddAction: q(`INSERT INTO @operator_actions (id, kind, consumer, who, reason, filter, new_key, as_new, rate, max_failures, requested_at, next_at, ended_at, note, counts)
 SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") + `,
-	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?")),
+	` + f.number + ` <> 0, ` + f.double + `, ` + f.number + `, ` + f.now + `, ` + f.now + `, CASE WHEN ` + f.number + ` <> 0 THEN ` + f.now + ` END, ` + f.text("?") + `, ''`),
 		// A letter that another action has marked is left out.
 		MarkLetters: f.names(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
 SELECT ` + f.key + `, m.id, row_number() OVER (ORDER BY m.first_parked, m.id), '', '', '', 0, ` + f.now + `, ` + f.now + ` FROM (
 	SELECT d.id, d.first_parked FROM @dead_letters AS d{index} WHERE {where} AND ` + open + ` ORDER BY d.first_parked, d.id LIMIT ` + f.limit + `) AS m`),
 		Actions: q(`SELECT ` + f.id("a.id") + `, a.kind, a.consumer, a.who, a.reason, a.filter, a.new_key, CASE WHEN a.as_new THEN 1 ELSE 0 END, a.rate, a.max_failures,
-	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, a.note FROM @operator_actions a
+	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, a.note, a.counts FROM @operator_actions a
 WHERE (` + f.key + ` IS NULL OR a.id = ` + f.key + `) AND (` + f.text("?") + ` = '' OR a.consumer = ` + f.text("?") + `) AND (` + f.text("?") + ` = '' OR a.kind = ` + f.text("?") + `)
 	AND (` + f.number + ` = 0 OR a.ended_at IS NULL) AND (` + f.number + ` = 0 OR a.requested_at < ` + f.since + `)
 ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
+		Count:  q(`UPDATE @operator_actions SET counts = ` + f.text("?") + ` WHERE id = ` + f.key),
 		Counts: q(`SELECT outcome, count(*) FROM @operator_results WHERE action = ` + f.key + ` GROUP BY outcome`),
 		Results: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
 WHERE action = ` + f.key + ` ORDER BY at DESC, number DESC LIMIT ` + f.limit),

@@ -120,13 +120,24 @@ func (s *Service) End(ctx context.Context, action ops.ActionID, note string) (op
 	return s.action(ctx, action)
 }
 
-// end ends an action, and removes its marks. The rows stay, so that Action.Matched still counts them.
+// end ends an action, and removes its marks. The rows stay, so that Action.Matched still counts them. After a replay they do not change any more,
+// because only a marked letter gets an outcome: they are counted once, so that a list of actions does not count them again.
 func end(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID, note string) error {
 	n, err := affected(q.ExecContext(ctx, st.EndAction, columns.Text(note), id(action)))
 	if err != nil || n == 0 {
 		return err
 	}
-	_, err = q.ExecContext(ctx, st.Unmark, string(observe.Held), id(action))
+	if _, err = q.ExecContext(ctx, st.Unmark, string(observe.Held), id(action)); err != nil {
+		return err
+	}
+	a := ops.Action{ID: action}
+	if err := count(ctx, q, st, &a); err != nil {
+		return err
+	}
+	counts, err := json.Marshal(a.Results)
+	if err == nil {
+		_, err = q.ExecContext(ctx, st.Count, string(counts), id(action))
+	}
 	return err
 }
 
@@ -163,6 +174,9 @@ func (s *Service) Actions(ctx context.Context, f ops.ActionFilter) (actions []op
 			return err
 		}
 		for i := range actions {
+			if actions[i].Results != nil {
+				continue // they were counted when it ended
+			}
 			if err := count(ctx, q, st, &actions[i]); err != nil {
 				return err
 			}
@@ -177,8 +191,17 @@ func scanAction(rows *sql.Rows) (a ops.Action, err error) {
 	var consumer []byte
 	var asNew int
 	var requested, ended int64
-	if err := rows.Scan(&digits, &a.Kind, &consumer, &a.Who, &a.Reason, &a.Filter, &a.Key, &asNew, &a.Rate, &a.MaxFailures, &requested, &ended, &a.Note); err != nil {
+	var counts string
+	if err := rows.Scan(&digits, &a.Kind, &consumer, &a.Who, &a.Reason, &a.Filter, &a.Key, &asNew, &a.Rate, &a.MaxFailures, &requested, &ended, &a.Note, &counts); err != nil {
 		return a, err
+	}
+	if counts != "" && (a.Kind == ops.Replay || a.Kind == ops.Repair) { // a discard goes on if another person ends it
+		if err := json.Unmarshal([]byte(counts), &a.Results); err != nil {
+			return a, fmt.Errorf("operator: the counts of an action arrived as %q: %w", counts, err)
+		}
+		for _, n := range a.Results {
+			a.Matched += n
+		}
 	}
 	a.Consumer, a.AsNew, a.Requested, a.Ended = string(consumer), asNew != 0, instant(requested), instant(ended)
 	if a.Kind == ops.Repair && a.Ended.IsZero() {

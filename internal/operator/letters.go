@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/columns"
@@ -65,6 +66,72 @@ func ListLetters(ctx context.Context, db Database, statement string, f consumer.
 		}
 	}
 	return newest, nil
+}
+
+// Reach implements ops.LetterKeeper.
+func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int) (since time.Time, err error) {
+	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
+		f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) { // an index finds the letters
+		return since, nil
+	}
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return since, err
+	}
+	err = s.DB.Read(ctx, "search letters", func(ctx context.Context, q Queryer) error {
+		since = time.Time{}
+		owners := []string{columns.Text(f.Consumer)}
+		if f.Consumer == "" {
+			if owners, err = letterOwners(ctx, q, st); err != nil {
+				return err
+			}
+		}
+		all := letterFilter(consumer.DeadLetterFilter{Since: f.Since, Until: f.Until, After: f.After})
+		for _, all.Owner = range owners {
+			query, args := st.Choose(st.LetterTime, all)
+			if err := each(ctx, q, query, append(args, max(n/len(owners), 1)), func(rows *sql.Rows) error {
+				var first int64
+				err := rows.Scan(&first)
+				if t := instant(first); t.After(since) {
+					since = t
+				}
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return since, err
+}
+
+// Waiting implements ops.LetterKeeper.
+func (s *Service) Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waiting := map[consumer.DeadLetterID]bool{}
+	for part := range slices.Chunk(letters, claimsAtOnce) {
+		args := make([]any, len(part))
+		for i := range part {
+			args[i] = id(part[i])
+		}
+		if err := s.DB.Read(ctx, "waiting letters", func(ctx context.Context, q Queryer) error {
+			return each(ctx, q, st.WaitingLetters(len(part)), args, func(rows *sql.Rows) error {
+				var digits string
+				if err := rows.Scan(&digits); err != nil {
+					return err
+				}
+				letter, err := parseID(digits)
+				waiting[letter] = true
+				return err
+			})
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return waiting, nil
 }
 
 // letterOwners returns the consumers that have dead letters, by name.

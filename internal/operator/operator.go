@@ -74,7 +74,44 @@ func (s *Service) Status(ctx context.Context) (status ops.Status, err error) {
 	return status, err
 }
 
+// Consumers implements ops.StatusReader.
+func (s *Service) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var status ops.Status
+	err = s.DB.Read(ctx, "consumers", func(ctx context.Context, q Queryer) error {
+		status = ops.Status{}
+		return readConsumers(ctx, q, st, &status)
+	})
+	return status.Consumers, err
+}
+
 func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
+	if err := readConsumers(ctx, q, st, status); err != nil {
+		return err
+	}
+	if err := readWaiting(ctx, q, st, func(name string) *ops.ConsumerStatus {
+		i := slices.IndexFunc(status.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == name })
+		if i < 0 { // the letters that its open request has marked are gone
+			i, status.Consumers = len(status.Consumers), append(status.Consumers, ops.ConsumerStatus{Name: name})
+		}
+		return &status.Consumers[i]
+	}); err != nil {
+		return err
+	}
+	sortConsumers(status)
+	for i := range status.Consumers {
+		if err := readLetters(ctx, q, st, &status.Consumers[i]); err != nil {
+			return err
+		}
+	}
+	return readOld(ctx, q, st, status)
+}
+
+// readConsumers reads all but counts.
+func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
 	var now, forgotten, until, passed int64
 	sweep := &status.Sweep
 	if err := each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
@@ -113,9 +150,6 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 	}); err != nil {
 		return err
 	}
-	if err := readWaiting(ctx, q, st, of); err != nil {
-		return err
-	}
 	owners, err := letterOwners(ctx, q, st)
 	if err != nil {
 		return err
@@ -124,19 +158,17 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 		of(name)
 	}
 	for _, c := range byName {
-		if err := readLetters(ctx, q, st, c); err != nil {
-			return err
-		}
 		if forgotten != 0 {
 			c.Horizon = horizon(sweep.Forgotten, c.Windows)
 		}
 		status.Consumers = append(status.Consumers, *c)
 	}
-	if err := readOld(ctx, q, st, status); err != nil {
-		return err
-	}
-	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
+	sortConsumers(status)
 	return nil
+}
+
+func sortConsumers(status *ops.Status) {
+	slices.SortFunc(status.Consumers, func(a, b ops.ConsumerStatus) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // readOld lists transactions that have been open for long.

@@ -25,13 +25,40 @@ var dashboardMutations = []mutation{
 	showing("a request of another site is refused", "dashboard.go", "TestRefusedActionsChangeNothing", edit{
 		`foreign.Handler(d.viewersOnly(mux))`, `d.viewersOnly(mux)`,
 	}),
-	showing("an action on letters takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if q.Reason == "" {`, `	if false {`}),
-	showing("an action on the outbox takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{`	if why == "" {`, `	if false {`}),
+	showing("an action on letters takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{
+		`Expect: -1}
+	if q.Reason == "" {
+		return q,`, `Expect: -1}
+	if false {
+		return q,`,
+	}),
+	showing("an action on the outbox takes a reason", "act.go", "TestRefusedActionsChangeNothing", edit{
+		`	if q.Reason == "" {
+		return ops.Action{}`, `	if false {
+		return ops.Action{}`,
+	}),
 	showing("an action that would choose other letters than its dry run is refused", "act.go", "TestExpect", edit{
-		`q.Expect, err = strconv.Atoi(s)`, `_, err = strconv.Atoi(s)`,
+		`	q.Expect, err = expected(r)
+	return`, `	_, err = expected(r)
+	return`,
 	}),
 	showing("the whole outbox is not discarded by a form without a filter", "act.go", "TestOutbox", edit{
-		`filter == (outbox.ParkedFilter{}) {`, `filter == (outbox.ParkedFilter{Topic: "none"}) {`,
+		`filter == outbox.ParkedFilter{Until: filter.Until}:`, `filter == outbox.ParkedFilter{Topic: "none"}:`,
+	}),
+	showing("an action leaves out letters that were parked after its dry run", "plan.go", "TestArrivals", edit{
+		`	p.Shown.Until = until(p.Plan.Newest)`, `	p.Shown.Until = "2100-01-01"`,
+	}),
+	showing("an action leaves out messages that were parked after its dry run", "plan.go", "TestArrivals", edit{
+		`Bound: until(newest)`, `Bound: until(newest.AddDate(99, 0, 0))`,
+	}),
+	showing("an action on the outbox without a dry run is refused", "act.go", "TestOutbox", edit{
+		`	case filter.Until.IsZero(), q.Kind == ops.DiscardOutbox && q.Expect < 0:`, `	case filter.Until.IsZero() && q.Kind == "":`,
+	}),
+	operating("a choice of parked messages that is outdated changes nothing", "consumer/ops/parked.go", "a_look_that_is_outdated_changes_nothing", edit{
+		`r.Expect >= 0 && len(chosen.Seqs) != r.Expect`, `r.Expect >= 0 && len(chosen.Seqs) > r.Expect`,
+	}),
+	operating("a choice of parked messages says when the latest was parked", "consumer/ops/parked.go", "a_message_that_is_parked_after_a_look_is_not_changed", edit{
+		`	c.Newest = page[i].ParkedAt`, `	c.Newest = time.Time{}`,
 	}),
 	showing("what a message contains is text", "format.go", "TestHostileContentIsEscaped", edit{
 		`"visible":     visible,`, `"visible":     func(s string) template.HTML { return template.HTML(visible(s)) },`,
