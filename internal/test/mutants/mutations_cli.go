@@ -46,6 +46,21 @@ var cliMutations = []mutation{
 	scripted("--hide-keys hides the IDs of messages", "adapters/cli/outbox.go", "outbox", edit{`out.key(m.Key), out.key(m.ID), fmt`, `out.key(m.Key), m.ID, fmt`}),
 	scripted("--hide-keys hides the IDs of messages in JSON, too", "adapters/cli/outbox.go", "outbox", edit{`ID: out.key(m.ID), Topic`, `ID: m.ID, Topic`}),
 	scripted("dead letters are chosen by their position", "adapters/cli/letters.go", "letters", edit{`Position: f.position, Cause`, `Position: "", Cause`}),
+	scripted("explain tells a message that was discarded from one that was processed", "adapters/cli/explain_text.go", "letters", edit{
+		`if d, ok := e.ClaimedByDiscard(); ok {`, `if d, ok := e.ClaimedByDiscard(); ok && d.Who == "" {`,
+	}),
+	{
+		name: "MySQL keeps a large payload of a repair", file: "migrations/mysql/0008_discards.up.sql", pkg: "adapters/sqlstore", run: "^TestOperatorMariaDB$/^a_repair_is_for_one_letter$",
+		fails: "TestOperatorMariaDB/a_repair_is_for_one_letter", edits: []edit{{`note MEDIUMTEXT`, `note TEXT`}},
+	},
+	{
+		name: "a discard is recorded with its key", file: "internal/operator/replays.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
+		fails: "TestOperatorSQLite/a_discard_is_explained", short: true, edits: []edit{{`string(observe.Rejected), key, flag`, `string(observe.Rejected), nil, flag`}},
+	},
+	{
+		name: "the claim of a discarded mismatch is not the discard's", file: "internal/operator/replays.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
+		fails: "TestOperatorSQLite/a_discard_is_explained", short: true, edits: []edit{{`claims[0].Verdict == dedup.First`, `claims[0].Verdict != 0`}},
+	},
 	scripted("a command that reads creates no database", "cmd/txonce/open.go", "usage", edit{`err != nil && !t.Create:`, `err != nil && t.Schema != "":`}),
 	scripted("the horizon is not set where stores do not look for it", "adapters/cli/horizon.go", "horizon", edit{`to.After(latest)`, `to.Year() > 9000`}),
 	scripted("a discard in parts stops at an unexpected number", "adapters/cli/act.go", "outbox", edit{
