@@ -11,13 +11,16 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // recorded counts the rows of the ledger for the messages with these IDs.
 func recorded(s *consumertest.Store, ids ...string) (rows []int) {
+	counts := map[dedup.KeyHash]int{}
+	for _, r := range s.Database().Ledger() {
+		counts[r.Key]++
+	}
 	for _, id := range ids {
-		rows = append(rows, s.Database().Count(deduptest.AuditName(dedup.Key{Consumer: "billing", ID: id})))
+		rows = append(rows, counts[dedup.Key{Consumer: "billing", ID: id}.Hash()])
 	}
 	return rows
 }
@@ -64,9 +67,7 @@ func TestAuditEvery(t *testing.T) {
 				c.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "x"), msg("2", "x"), msg("1", "x")})
 			}
 			wantRecorded(t, store, "[1 1 0 1 1]", "alone", "fails once", "broken", "1", "2")
-			if n := store.Database().Count(deduptest.AuditName(dedup.Key{Consumer: "billing", ID: "start"})); n != 0 {
-				t.Errorf("the trial at start left %d rows", n)
-			}
+			wantRecorded(t, store, "[0]", "start") // of the trial at start
 			// The claim is gone, and the message is delivered again.
 			if err := store.InTx(t.Context(), nil, func(tx tx, _ []dedup.Claim) error {
 				return store.Forget(t.Context(), tx, dedup.Key{Consumer: "billing", ID: "alone"})

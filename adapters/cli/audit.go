@@ -101,7 +101,7 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 		faults += r.Faults()
 		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.Whole, r.Bound(), r.Notes, []findingObject{}}
 		for _, found := range r.Findings {
-			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), found.ID, found.Count, found.Where})
+			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), out.key(found.ID), found.Count, out.keys.Position(found.Where, found.Key.ID, found.ID)})
 		}
 		all.Audits = append(all.Audits, o)
 	}

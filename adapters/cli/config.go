@@ -40,7 +40,8 @@ type Config struct {
 	// Defaults to none: there is no flag --here, and only workers carry out replays.
 	Replayer func(ctx context.Context, db *Database, name string) (Replayer, error)
 
-	// HideKeys replaces natural keys in everything that is printed, when --hide-keys is given.
+	// HideKeys replaces natural keys, ordering keys and IDs of messages in everything that is printed, when --hide-keys is given. Texts of errors,
+	// and what --payload shows, stay as they are.
 	//
 	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.
 	HideKeys ops.HideKeys
@@ -92,7 +93,7 @@ func New(cfg Config) *cobra.Command {
 	flags.StringVar(&a.target.Schema, "schema", "", "the schema of txonce's tables; on MySQL a database")
 	flags.BoolVar(&a.json, "json", false, "print one JSON object")
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long one request to the database or a broker may take; migrate up and down have no limit")
-	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys by hashes; the secret is in TXONCE_KEY_SECRET")
+	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys and IDs of messages by hashes; the secret is in TXONCE_KEY_SECRET")
 	flags.Lookup("dsn").DefValue = "" // it may have a password
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	return root

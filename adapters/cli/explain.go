@@ -87,15 +87,25 @@ func (f *explainFlags) options(opts *ops.ExplainOptions) (err error) {
 
 type explainObject struct {
 	version
-	Consumer string         `json:"consumer"`
-	Tenant   string         `json:"tenant,omitempty"`
-	Key      string         `json:"key"`
-	Verdict  ops.Verdict    `json:"verdict"`
-	Claim    *claimObject   `json:"claim"`
-	Holder   *holderObject  `json:"holder,omitempty"`
-	Database bool           `json:"whole_database_held,omitempty"` // of in_flight: the transaction may be about another key
-	Letters  []letterObject `json:"letters"`
-	Outbox   outgoingObject `json:"outbox"`
+	Consumer  string            `json:"consumer"`
+	Tenant    string            `json:"tenant,omitempty"`
+	Key       string            `json:"key"`
+	Verdict   ops.Verdict       `json:"verdict"`
+	Claim     *claimObject      `json:"claim"`
+	Holder    *holderObject     `json:"holder,omitempty"`
+	Database  bool              `json:"whole_database_held,omitempty"` // of in_flight: the transaction may be about another key
+	Letters   []letterObject    `json:"letters"`
+	Discarded []discardedObject `json:"discarded,omitempty"` // letters that are gone
+	Outbox    outgoingObject    `json:"outbox"`
+}
+
+type discardedObject struct {
+	Letter  string     `json:"letter"`
+	Action  string     `json:"action"`
+	Who     string     `json:"who"`
+	Reason  string     `json:"reason"`
+	At      *time.Time `json:"at"`
+	Claimed bool       `json:"claimed"` // it has claimed the key, which had not been processed
 }
 
 type claimObject struct {
@@ -134,6 +144,9 @@ func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObje
 	}
 	for _, l := range e.Letters {
 		o.Letters = append(o.Letters, letterJSON(out, l, false))
+	}
+	for _, d := range e.Discarded {
+		o.Discarded = append(o.Discarded, discardedObject{d.Letter.String(), d.Action.String(), d.Who, d.Reason, jsonTime(d.At), d.Claimed})
 	}
 	return o
 }

@@ -40,6 +40,13 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		}
 		out.printf("\n")
 	}
+	for i, d := range e.Discarded {
+		head := "discards"
+		if i > 0 {
+			head = ""
+		}
+		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, oneLine(d.Who), instant(d.At), d.Action, oneLine(d.Reason))
+	}
 	out.printf("outbox   %s\n", outgoingText(e, sent))
 	out.printf("verdict  %s\n", verdictText(e))
 }
@@ -77,6 +84,9 @@ func verdictText(e ops.Explanation) string {
 			if !l.Settled {
 				return "duplicate: a redelivery would not run; a letter has other content, or an outcome that is unknown: dead-letters show"
 			}
+		}
+		if d, ok := e.ClaimedByDiscard(); ok {
+			return fmt.Sprintf("duplicate: it was discarded by %s, not processed; a redelivery would not run", oneLine(d.Who))
 		}
 		return "duplicate: it was processed; a redelivery would not run"
 	case ops.Mismatch:

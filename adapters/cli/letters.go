@@ -22,8 +22,8 @@ func (a *app) letters() *cobra.Command {
 
 // letterFlags are the conditions on dead letters.
 type letterFlags struct {
-	id, consumer, cause, tenant, after string
-	both                               filterFlags
+	id, consumer, cause, tenant, position, after string
+	both                                         filterFlags
 }
 
 func (f *letterFlags) add(c *cobra.Command) {
@@ -32,6 +32,7 @@ func (f *letterFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.consumer, "consumer", "", "only those of this consumer")
 	flags.StringVar(&f.cause, "cause", "", "only those parked for this cause: "+strings.Join(causes(), ", "))
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	flags.StringVar(&f.position, "position", "", "only those from this position, such as TOPIC/PARTITION/OFFSET of Kafka")
 	f.both.add(c, "topic or queue", "natural key")
 	if err := c.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causes(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is defined above
@@ -48,7 +49,7 @@ func causes() []string {
 
 func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 	filter = consumer.DeadLetterFilter{
-		Consumer: f.consumer, Reason: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Cause: f.both.text, Limit: f.both.limit,
+		Consumer: f.consumer, Reason: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Cause: f.both.text, Limit: f.both.limit,
 	}
 	if f.id != "" {
 		if filter.ID, err = consumer.ParseDeadLetterID(f.id); err != nil {

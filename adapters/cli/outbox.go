@@ -49,7 +49,7 @@ type parkedObject struct {
 
 func parkedJSON(out *printer, m outbox.ParkedMessage, payload bool) parkedObject {
 	o := parkedObject{
-		Seq: m.Seq, ID: m.ID, Topic: m.Topic, Key: out.key(m.Key), Error: m.Cause, Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
+		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.Key), Error: m.Cause, Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
 		Waiting: m.Waiting, Behind: m.Behind, Bytes: len(m.Payload),
 	}
 	if payload {
@@ -94,7 +94,7 @@ func (a *app) listParked() *cobra.Command {
 			rows := [][]string{{"SEQ", "PARKED", "TOPIC", "KEY", "ID", "ATTEMPTS", "STATE", "ERROR"}}
 			for _, m := range found {
 				rows = append(rows, []string{
-					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.Key), m.ID, fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Cause, 60),
+					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.Key), out.key(m.ID), fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Cause, 60),
 				})
 			}
 			out.table(rows)
@@ -139,7 +139,7 @@ func (a *app) showParked() *cobra.Command {
 		}
 		return out.object(show{v1(), parkedJSON(out, m, payload)}, func() {
 			out.field("seq", "%d", m.Seq)
-			out.field("id", "%s", m.ID)
+			out.field("id", "%s", out.key(m.ID))
 			out.field("topic", "%s", m.Topic)
 			out.field("key", "%s", orNone(out.key(m.Key)))
 			out.field("state", "%s", parkedState(m))

@@ -114,7 +114,8 @@ func (p *printer) table(rows [][]string) {
 	p.printf("%s", text.String())
 }
 
-// key returns a natural key as it may be seen.
+// key returns a natural key, an ordering key or the ID of a message as it may be seen. An ID that the application has chosen may be a natural key,
+// and nothing tells it from one that txonce has derived.
 func (p *printer) key(key string) string { return p.keys.Key(key) }
 
 // position returns where l's message came from. It may end with a key.

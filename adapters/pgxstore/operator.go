@@ -125,8 +125,8 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 	if err != nil {
 		return err
 	}
-	return s.InTx(ctx, recs, func(tx pgx.Tx, _ []dedup.Claim) error {
-		query, args := operator.Discarded(&s.operations, action, letter.ID)
+	return s.InTx(ctx, recs, func(tx pgx.Tx, claims []dedup.Claim) error {
+		query, args := operator.Discarded(&s.operations, action, &letter, claims)
 		if _, err := tx.Exec(ctx, query, args...); err != nil {
 			return s.stepError("discard letter", err)
 		}

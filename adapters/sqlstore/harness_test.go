@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +88,20 @@ func stringsOf(t testing.TB, db *sql.DB, query string) (all []string) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// ledgerRows returns the rows of a query for the digits of a key, a space and a position.
+func ledgerRows(t testing.TB, db *sql.DB, query string) (rows []deduptest.LedgerRow) {
+	t.Helper()
+	for _, text := range stringsOf(t, db, query) {
+		digits, position, _ := strings.Cut(text, " ")
+		key, err := hex.DecodeString(digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, deduptest.LedgerRow{Key: dedup.KeyHash(key), Position: position})
+	}
+	return rows
 }
 
 func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(*sql.Tx) error) error {

@@ -98,8 +98,8 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 	if err != nil {
 		return err
 	}
-	return s.InTx(ctx, recs, func(tx *sql.Tx, _ []dedup.Claim) error {
-		query, args := operator.Discarded(&s.db.Tables.Statements().Operator, action, letter.ID)
+	return s.InTx(ctx, recs, func(tx *sql.Tx, claims []dedup.Claim) error {
+		query, args := operator.Discarded(&s.db.Tables.Statements().Operator, action, &letter, claims)
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return s.statementError(err)
 		}

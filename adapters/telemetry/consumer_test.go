@@ -304,3 +304,23 @@ func TestGaugesOfTheDatabase(t *testing.T) {
 		}
 	}
 }
+
+// Each number of an audit has a gauge of its own, and the next audit replaces it.
+func TestAudited(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	for _, audit := range []telemetry.Audit{
+		{Checked: 1, Lost: 2, Doubled: 3, Orphaned: 4, Repeated: 5},
+		{Checked: 1000},
+	} {
+		r.Audited("billing", audit)
+		found := r.collect(t)
+		for name, want := range map[string]int64{
+			"txonce.audit.checked": audit.Checked, "txonce.audit.lost": audit.Lost, "txonce.audit.doubled": audit.Doubled,
+			"txonce.audit.orphaned": audit.Orphaned, "txonce.audit.repeated": audit.Repeated,
+		} {
+			if got := values(t, found[name]); len(got) != 1 || got["consumer=billing"] != want {
+				t.Errorf("%s: %v, want %d for billing", name, got, want)
+			}
+		}
+	}
+}

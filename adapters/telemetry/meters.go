@@ -18,6 +18,7 @@ type meters struct {
 
 	paused, inFlight, workers, keysStuck, outboxPending, outboxParked, deadLetters metric.Int64ObservableGauge
 	connectionCount, connectionMax, auditChecked, auditLost, auditDoubled          metric.Int64ObservableGauge
+	auditOrphaned, auditRepeated                                                   metric.Int64ObservableGauge
 
 	outboxOldest, windowMargin, sweepLag, auditAge metric.Float64ObservableGauge
 }
@@ -52,7 +53,7 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 	for into, in := range map[*metric.Int64ObservableGauge]instrument{
 		&m.paused: paused, &m.inFlight: inFlight, &m.workers: workers, &m.keysStuck: keysStuck, &m.outboxPending: outboxPending, &m.outboxParked: outboxParked,
 		&m.deadLetters: deadLetters, &m.connectionCount: connectionCount, &m.connectionMax: connectionMax, &m.auditChecked: auditChecked,
-		&m.auditLost: auditLost, &m.auditDoubled: auditDoubled,
+		&m.auditLost: auditLost, &m.auditDoubled: auditDoubled, &m.auditOrphaned: auditOrphaned, &m.auditRepeated: auditRepeated,
 	} {
 		var err error
 		*into, err = meter.Int64ObservableGauge(in.name, metric.WithUnit(in.unit), metric.WithDescription(in.description))

@@ -115,10 +115,15 @@ var (
 		name: "txonce.sweep.lag", unit: "s",
 		description: "Time since a sweeper last deleted expired keys.",
 	}
-	auditChecked = instrument{name: "txonce.audit.checked", unit: "{claim}", description: "Claims that the last audit compared."}
-	auditLost    = instrument{name: "txonce.audit.lost", unit: "{claim}", description: "Messages that the last audit found neither claimed nor parked."}
-	auditDoubled = instrument{name: "txonce.audit.doubled", unit: "{claim}", description: "Claims that the last audit found with more than one effect."}
-	auditAge     = instrument{name: "txonce.audit.age", unit: "s", description: "Time since the last audit ended."}
+	auditChecked  = instrument{name: "txonce.audit.checked", unit: "{claim}", description: "Claims that the last audit compared."}
+	auditLost     = instrument{name: "txonce.audit.lost", unit: "{claim}", description: "Messages that the last audit found neither claimed nor parked."}
+	auditDoubled  = instrument{name: "txonce.audit.doubled", unit: "{claim}", description: "Claims that the last audit found with more than one effect."}
+	auditOrphaned = instrument{name: "txonce.audit.orphaned", unit: "{claim}", description: "Effects that the last audit found without a claim."}
+	auditRepeated = instrument{
+		name: "txonce.audit.repeated", unit: "{message}",
+		description: "Messages of the outbox that the last audit found more than once on their topic.",
+	}
+	auditAge = instrument{name: "txonce.audit.age", unit: "s", description: "Time since the last audit ended."}
 )
 
 // Attributes of metrics. Their values are configuration or words of package observe, never a key, a tenant or the text of an error.

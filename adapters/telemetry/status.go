@@ -145,11 +145,13 @@ func (t *Telemetry) observePools(o metric.Observer) {
 	}
 }
 
-// Audit is what an audit of one consumer found, see [Telemetry.Audited].
+// Audit is what an audit of one consumer found, see [Telemetry.Audited]. The fields have the names of those of audit.Report in consumer/ops/audit.
 type Audit struct {
-	Checked int64 // claims that were compared
-	Lost    int64 // messages that are neither claimed nor parked
-	Doubled int64 // claims with more than one effect
+	Checked  int64 // claims that were compared
+	Lost     int64 // messages that are neither claimed nor parked, claims without an effect, outbox messages that are not on their topic
+	Doubled  int64 // claims with more than one effect
+	Orphaned int64 // effects without a claim
+	Repeated int64 // outbox messages that are on their topic more than once
 }
 
 // Audited exports the findings of an audit of consumer, until the next one. It does nothing on a nil Telemetry.
@@ -187,6 +189,8 @@ func (a *audits) observe(o metric.Observer, m *meters) {
 		o.ObserveInt64(m.auditChecked, found.Checked, attrs)
 		o.ObserveInt64(m.auditLost, found.Lost, attrs)
 		o.ObserveInt64(m.auditDoubled, found.Doubled, attrs)
+		o.ObserveInt64(m.auditOrphaned, found.Orphaned, attrs)
+		o.ObserveInt64(m.auditRepeated, found.Repeated, attrs)
 		o.ObserveFloat64(m.auditAge, time.Since(found.at).Seconds(), attrs)
 	}
 }

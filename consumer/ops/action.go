@@ -106,8 +106,9 @@ func (r *Request) Validate() error {
 	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox or horizon", r.Kind)
 }
 
-// MaxRepair is how many bytes a repaired payload may have. They fit into a TEXT column of MySQL in base64.
-const MaxRepair = 48_000
+// MaxRepair is how many bytes a repaired payload may have. In base64 they fit into 16 MiB: a MEDIUMTEXT column of MySQL, and its default of
+// max_allowed_packet. A server with a lower one refuses a request that is longer, and nothing is recorded.
+const MaxRepair = 8 << 20
 
 // ErrExpected says that an action was refused because its filter chooses another number of letters or messages than Request.Expect.
 var ErrExpected = errors.New("ops: the filter chooses another number than expected")

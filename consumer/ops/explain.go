@@ -39,7 +39,20 @@ type Explanation struct {
 	// WholeDatabase says that Verdict is InFlight because a transaction holds the whole database, as on SQLite. It may be about another key.
 	WholeDatabase bool
 
-	Letters []consumer.DeadLetter // with the key, newest first, at most 100
+	Letters   []consumer.DeadLetter // with the key, newest first, at most 100
+	Discarded []Discarded           // letters with the key that operators have discarded, latest first
+}
+
+// ClaimedByDiscard returns the discard that made the claim, because of which the message is a duplicate although it was never processed. ok is
+// false if there is none.
+func (e *Explanation) ClaimedByDiscard() (d Discarded, ok bool) {
+	for _, d := range e.Discarded {
+		// A claim that is younger was made after the key had been forgotten.
+		if d.Claimed && !e.Claim.ExpiresAt.IsZero() && !e.Claimed.After(d.At.Add(dedup.MaxAhead)) {
+			return d, true
+		}
+	}
+	return Discarded{}, false
 }
 
 // Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing else proves that
@@ -68,6 +81,9 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 		return len(e.Letters) < pageSize
 	})
 	if err != nil {
+		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	if e.Discarded, err = s.Keys().Discards(ctx, key); err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	if e.Claim.ExpiresAt.IsZero() {

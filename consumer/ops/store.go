@@ -18,6 +18,9 @@ type Store interface {
 	Prober
 	Requester
 
+	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
+	Consumers(ctx context.Context) ([]ConsumerStatus, error)
+
 	// Keys answers questions about natural keys.
 	Keys() Keys
 
@@ -29,9 +32,6 @@ type Store interface {
 type StatusReader interface {
 	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
 	Status(ctx context.Context) (Status, error)
-
-	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
-	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 }
 
 // Status is the state of a database at one moment. All times are by the database's clock.
@@ -152,9 +152,24 @@ type Keys interface {
 	// transaction claims it.
 	Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error)
 
+	// Discards lists the records of dead letters with key that operators have discarded, latest first, at most 100. consumer.Consumer.Discard records
+	// nothing.
+	Discards(ctx context.Context, key dedup.Key) ([]Discarded, error)
+
 	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it reads the tables of the
 	// outbox, at a million messages for about a second for each topic. It leaves Discards alone.
 	Outgoing(ctx context.Context, key dedup.Key) (Outgoing, error)
+}
+
+// Discarded is the record of one discarded dead letter. It is written in the transaction that removes the letter.
+type Discarded struct {
+	Action      ActionID
+	Letter      consumer.DeadLetterID
+	Who, Reason string
+	At          time.Time // by the database's clock
+
+	// Claimed says that the discard has claimed the key: no transaction had processed it, and a redelivery is a duplicate since.
+	Claimed bool
 }
 
 // Outgoing counts the messages that the handler of one message has enqueued, as far as their IDs are derived from its key: see

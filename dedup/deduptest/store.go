@@ -52,7 +52,6 @@ var (
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.KeyReader        = (*Store)(nil)
-	_ dedup.AuditLedger[*Tx] = (*Store)(nil)
 )
 
 // NewStore returns a Store on a new Database.
@@ -228,17 +227,6 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	return nil
 }
 
-// RecordHandled implements dedup.AuditLedger. Database.Count counts the rows under AuditName. They are never deleted.
-func (s *Store) RecordHandled(_ context.Context, tx *Tx, key dedup.Key, _ string, _ time.Duration) error {
-	return tx.Add(AuditName(key))
-}
-
-// AuditName is the name of the rows that RecordHandled adds for key.
-func AuditName(key dedup.Key) string {
-	hash := key.Hash()
-	return fmt.Sprintf("deduptest: audit_ledger %x", hash[:])
-}
-
 // Lookup implements dedup.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	s.db.mu.Lock()
@@ -314,6 +302,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 			db.forgotten = r.expires
 		}
 	}
+	db.forgetLedger(now)
 	db.swept, swept.Done = dedup.KeyHash{}, true
 	return swept, nil
 }

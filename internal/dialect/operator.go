@@ -20,7 +20,7 @@ type Operator struct {
 	// Actions. MarkLetters is completed by Choose.
 	AddAction, MarkLetters, Actions, Counts, Count, Results, ResultsOf, EndAction, Unmark string
 	// Replays.
-	OpenReplays, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult string
+	OpenReplays, RepairPayload, LockAction, Failures, NextLetter, FreeAt, TakeLetter, NextTurn, Settle, Fail, Release, AddResult, Discards string
 	// Sweeping.
 	PassEnded string
 	// Activity.
@@ -101,7 +101,7 @@ SELECT ` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("?") 
 SELECT ` + f.key + `, m.id, row_number() OVER (ORDER BY m.first_parked, m.id), '', '', '', 0, ` + f.now + `, ` + f.now + ` FROM (
 	SELECT d.id, d.first_parked FROM @dead_letters AS d{index} WHERE {where} AND ` + open + ` ORDER BY d.first_parked, d.id LIMIT ` + f.limit + `) AS m`),
 		Actions: q(`SELECT ` + f.id("a.id") + `, a.kind, a.consumer, a.who, a.reason, a.filter, a.new_key, CASE WHEN a.as_new THEN 1 ELSE 0 END, a.rate, a.max_failures,
-	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, a.note, a.counts FROM @operator_actions a
+	` + f.time("a.requested_at") + `, ` + f.time("a.ended_at") + `, CASE WHEN a.kind = 'repair' AND a.ended_at IS NULL THEN '' ELSE a.note END, a.counts FROM @operator_actions a
 WHERE (` + f.key + ` IS NULL OR a.id = ` + f.key + `) AND (` + f.text("?") + ` = '' OR a.consumer = ` + f.text("?") + `) AND (` + f.text("?") + ` = '' OR a.kind = ` + f.text("?") + `)
 	AND (` + f.number + ` = 0 OR a.ended_at IS NULL) AND (` + f.number + ` = 0 OR a.requested_at < ` + f.since + `)
 ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
@@ -116,10 +116,11 @@ WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number D
 		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
 		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures,
-	CASE WHEN kind = 'repair' THEN note END FROM @operator_actions
+	CASE WHEN kind = 'repair' THEN 1 ELSE 0 END FROM @operator_actions
 WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_at IS NULL ORDER BY CASE WHEN next_at > ` + f.now + ` THEN 1 ELSE 0 END, requested_at, id LIMIT 100`),
-		LockAction: q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
-		Failures:   q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
+		RepairPayload: q(`SELECT note FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL`),
+		LockAction:    q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
+		Failures:      q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
 		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, number >> 32 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
 ORDER BY number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
@@ -129,8 +130,10 @@ ORDER BY number LIMIT 1` + f.free),
 		Fail: q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, cause = ` + f.text("?") + `, error = ` + f.text("?") + `, at = ` + f.now + `
 WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		Release: q(`UPDATE @operator_results SET number = number - ` + lost + `, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at)
-VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `)`),
+		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at, claim_key, claimed)
+VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `, ` + f.key + `, ` + f.number + ` <> 0)`),
+		Discards: q(`SELECT ` + f.id("r.action") + `, ` + f.id("r.letter") + `, a.who, a.reason, ` + f.time("r.at") + `, CASE WHEN r.claimed THEN 1 ELSE 0 END
+FROM @operator_results r JOIN @operator_actions a ON a.id = r.action WHERE r.claim_key = ` + f.key + ` ORDER BY r.at DESC LIMIT ` + f.limit),
 
 		PassEnded: q(`UPDATE @txonce_passes SET ended_at = ` + f.now),
 

@@ -204,9 +204,6 @@ func scanAction(rows *sql.Rows) (a ops.Action, err error) {
 		}
 	}
 	a.Consumer, a.AsNew, a.Requested, a.Ended = string(consumer), asNew != 0, instant(requested), instant(ended)
-	if a.Kind == ops.Repair && a.Ended.IsZero() {
-		a.Note = "" // it is the payload
-	}
 	a.ID, err = parseID(digits)
 	return a, err
 }

@@ -74,7 +74,7 @@ func (s *Service) Status(ctx context.Context) (status ops.Status, err error) {
 	return status, err
 }
 
-// Consumers implements ops.StatusReader.
+// Consumers implements ops.Store.
 func (s *Service) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {

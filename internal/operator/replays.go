@@ -21,7 +21,7 @@ type openReplay struct {
 	asNew       bool
 	rate        float64
 	maxFailures int
-	payload     []byte // of a repair; nil: the letter's own
+	repair      bool
 }
 
 // TakeReplay implements consumer.ReplayQueue.
@@ -36,16 +36,12 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 		return each(ctx, q, st.OpenReplays, []any{name}, func(rows *sql.Rows) error {
 			var a openReplay
 			var digits string
-			var asNew int
-			var payload sql.NullString
-			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures, &payload)
+			var asNew, repair int
+			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures, &repair)
 			if err == nil {
 				a.id, err = parseID(digits)
 			}
-			if err == nil && payload.Valid {
-				a.payload, err = base64.StdEncoding.DecodeString(payload.String)
-			}
-			a.asNew = asNew != 0
+			a.asNew, a.repair = asNew != 0, repair != 0
 			open = append(open, a)
 			return err
 		})
@@ -64,7 +60,7 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			}
 			continue
 		}
-		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: a.payload, Tries: turn.tries, Lost: turn.lost}
+		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries, Lost: turn.lost}
 		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
 		if err != nil {
 			return r, false, 0, err
@@ -81,11 +77,12 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 
 // turn is the answer to a worker that wants a letter of one action.
 type turn struct {
-	letter consumer.DeadLetterID
-	tries  int
-	lost   int
-	found  bool
-	wait   time.Duration // if not found; 0: the action has ended
+	letter  consumer.DeadLetterID
+	payload []byte // of a repair; nil: the letter's own
+	tries   int
+	lost    int
+	found   bool
+	wait    time.Duration // if not found; 0: the action has ended
 }
 
 // takeLetter takes the next letter of an action. The row of the action is locked, so that workers take turns at its rate.
@@ -124,6 +121,16 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		letter, err := parseID(digits)
 		if err != nil {
 			return err
+		}
+		if a.repair { // read once it is this worker's: many open repairs may have large payloads
+			var encoded []byte
+			err := each(ctx, q, st.RepairPayload, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&encoded) })
+			if err == nil {
+				t.payload, err = base64.StdEncoding.DecodeString(string(encoded))
+			}
+			if err != nil {
+				return err
+			}
 		}
 		t.letter, t.tries = letter, t.tries+1
 		if _, err := q.ExecContext(ctx, st.TakeLetter, lease.Microseconds(), id(a.id), id(letter)); err != nil || a.rate <= 0 {
@@ -180,9 +187,46 @@ func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadL
 	return st.Settle, []any{string(outcome), id(action), id(letter)}
 }
 
-// Discarded returns the statement and the parameters that record that a letter was discarded.
-func Discarded(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID) (query string, args []any) {
-	return st.AddResult, []any{id(action), id(letter), string(observe.Rejected)}
+// Discarded returns the statement and the parameters with which a store records that a letter was discarded. claims are the answers for
+// DiscardRecords.
+func Discarded(st *dialect.Operator, action ops.ActionID, letter *consumer.DeadLetter, claims []dedup.Claim) (query string, args []any) {
+	var key any // a letter without a usable key has none
+	if letter.Record.Key.ID != "" {
+		key = id(letter.Record.Key.Hash())
+	}
+	first := len(claims) > 0 && claims[0].Verdict == dedup.First
+	return st.AddResult, []any{id(action), id(letter.ID), string(observe.Rejected), key, flag(first)}
+}
+
+// discardsMost is how many discards of one key are listed.
+const discardsMost = 100
+
+// Discards implements ops.Keys.
+func (s *Service) Discards(ctx context.Context, key dedup.Key) (found []ops.Discarded, err error) {
+	st, err := s.DB.Statements(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.DB.Read(ctx, "discards of a key", func(ctx context.Context, q Queryer) error {
+		found = nil
+		return each(ctx, q, st.Discards, []any{id(key.Hash()), discardsMost}, func(rows *sql.Rows) error {
+			var d ops.Discarded
+			var action, letter string
+			var at int64
+			var claimed int
+			err := rows.Scan(&action, &letter, &d.Who, &d.Reason, &at, &claimed)
+			if err == nil {
+				d.Action, err = parseID(action)
+			}
+			if err == nil {
+				d.Letter, err = parseID(letter)
+			}
+			d.At, d.Claimed = instant(at), claimed != 0
+			found = append(found, d)
+			return err
+		})
+	})
+	return found, err
 }
 
 // DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate. It uses the window that

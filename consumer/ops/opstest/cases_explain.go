@@ -21,6 +21,7 @@ func explainCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{"a key is explained", testExplain[TTx]},
 		{"the messages that a handler has enqueued are counted", testOutgoing[TTx]},
+		{"a discard is explained", testExplainDiscards[TTx]},
 		{"keys are found by their hash, and listed", testKeys[TTx]},
 	}
 }
@@ -57,6 +58,70 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {
 			t.Errorf("%s: %+v, %v; want %s and %d letters", tc.id, x, err, tc.verdict, tc.letters)
 		}
+	}
+}
+
+// The letter of a discarded message is gone, and its claim looks like that of a message that was processed.
+func testExplainDiscards[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	c := e.consumer(t, s, nil)
+	if err := c.Process(bounded(t), message("order-1", "orders")); err != nil {
+		t.Fatal(err)
+	}
+	other := message("order-1", "orders")
+	other.Payload = []byte("other content")
+	if err := c.Process(bounded(t), other); err != nil { // a mismatch
+		t.Fatal(err)
+	}
+	c.Close()
+	ofTenant := message("order-2", "orders")
+	ofTenant.Headers = map[string]string{"tenant": "acme"}
+	e.park(t, s, message("order-2", "orders"), message("order-3", "orders"), ofTenant)
+	var letters []consumer.DeadLetter
+	for _, l := range e.letters(t, s) {
+		if l.Record.Key.ID != "order-3" && l.Record.Key.Tenant == "" {
+			letters = append(letters, l)
+		}
+	}
+	request := func(filter consumer.DeadLetterFilter) ops.Action {
+		t.Helper()
+		filter.Consumer = name
+		a, err := ops.DiscardLetters(bounded(t), s.Operator(), ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: filter, Expect: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	actions := map[string]ops.Action{}
+	for _, l := range letters {
+		actions[l.Record.Key.ID] = request(consumer.DeadLetterFilter{ID: l.ID})
+	}
+	for id, claimed := range map[string]bool{"order-1": false, "order-2": true} {
+		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: id}, ops.ExplainOptions{})
+		if err != nil || x.Verdict != ops.Duplicate || len(x.Discarded) != 1 {
+			t.Errorf("%s: %+v, %v; want one discard", id, x, err)
+			continue
+		}
+		d := x.Discarded[0]
+		_, by := x.ClaimedByDiscard()
+		if d.Who != "ann" || d.Reason != "test data" || d.Action != actions[id].ID || d.Letter == (consumer.DeadLetterID{}) || d.At.Before(actions[id].Requested) ||
+			d.Claimed != claimed || by != claimed {
+			t.Errorf("%s: %+v, the claim is the discard's: %v", id, d, by)
+		}
+	}
+	for _, key := range []dedup.Key{{Consumer: name, ID: "order-3"}, {Consumer: name, Tenant: "acme", ID: "order-2"}, {Consumer: "mailer", ID: "order-2"}} {
+		if x, err := ops.Explain(bounded(t), s.Operator(), key, ops.ExplainOptions{}); err != nil || len(x.Discarded) != 0 {
+			t.Errorf("%v: %+v, %v; want no discard", key, x, err)
+		}
+	}
+	// The key is forgotten, and then the message is delivered again and processed: the discard has not made that claim.
+	x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: "order-2"}, ops.ExplainOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Claimed = x.Claimed.Add(2 * dedup.MaxAhead)
+	if d, ok := x.ClaimedByDiscard(); ok {
+		t.Errorf("a later claim is the discard's: %+v", d)
 	}
 }
 

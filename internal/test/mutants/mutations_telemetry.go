@@ -128,7 +128,7 @@ var telemetryMutations = []mutation{
 		s.run.events`,
 	}),
 	alerting("the first dead letter of a new topic is noticed", "rules.go", "TestRules", edit{
-		`  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (%[1]s) (%[2]s unless %[2]s) > %[4]d)`,
+		`  or sum by (job, %[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, `  or sum by (job, %[1]s) (%[2]s unless %[2]s) > %[4]d)`,
 	}),
 	measuring("each event of a subscriber's topics has a counter before it first occurs", "source.go", "TestSourceEventsAreBornAtZero", edit{
 		`append([]string{name}, topics...)`, `[]string{name}`,
@@ -140,12 +140,22 @@ var telemetryMutations = []mutation{
 		`attrPosition.String(c.t.cfg.HideKeys.Position(m.Position, o.Key.ID, m.ID))`, `attrPosition.String(m.Position)`,
 	}),
 	alerting("an audit that found a doubled effect is noticed", "rules.go", "TestRules", edit{
-		`max by (consumer) (txonce_audit_lost) > 0
-or max by (consumer) (txonce_audit_doubled) > 0`, `max by (consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`,
+		`max by (job, consumer) (txonce_audit_lost) > 0
+or max by (job, consumer) (txonce_audit_doubled) > 0`, `max by (job, consumer) (txonce_audit_lost or txonce_audit_doubled) > 0`,
 	}),
 	alerting("audits that are not reported any more are noticed", "rules.go", "TestRules", edit{
 		`
-or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, ``,
+or (max by (job, consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (job, consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, ``,
+	}),
+	alerting("services with consumers of one name have alerts of their own", "rules.go", "TestRules", edit{
+		`sum by (job, consumer) (rate(txonce_attempts_total{result="deadlock"}[5m])) > 0.1`, `sum by (consumer) (rate(txonce_attempts_total{result="deadlock"}[5m])) > 0.1`,
+	}),
+	alerting("each alert names the job that it is about", "rules.go", "TestSumsKeepTheJob", edit{
+		`sum by (job, %[1]s) (%[2]s unless`, `sum by (%[1]s) (%[2]s unless`,
+	}),
+	measuring("repeats that an audit found are exported", "status.go", "TestAudited", edit{
+		`		o.ObserveInt64(m.auditRepeated, found.Repeated, attrs)
+`, ``,
 	}),
 	alerting("the alert about missing gauges does not end while they are missing", "rules.go", "TestRules", edit{
 		`max_over_time(txonce_sweep_lag_seconds[1d])`, `max_over_time(txonce_sweep_lag_seconds[1h])`,

@@ -8,7 +8,8 @@ import (
 )
 
 // A unit test has three subjects, which the label that the alert is about names: "fires" is a little over the threshold, "below" a little
-// under it, and "restarts" is well, but its exporter is started again.
+// under it, and "restarts" is well, but its exporter is started again. All are of the job "ill", which the alert names. The job "well" has
+// a subject "fires", too, with the values of "below".
 type unitTest struct {
 	rule   int               // of alerts
 	about  string            // the label
@@ -207,10 +208,10 @@ func unitTests() []unitTest {
 				map[string]string{`txonce_source_events_total{source="born",event="gap",messaging_system="kafka"}`: "_x15 1x20"}),
 		},
 		{
-			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i",job="j"`, at: "6m", before: "4m",
+			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i"`, at: "6m", before: "4m",
 			series: join(
-				subjects("db_client_connection_count", "db_client_connection_pool_name", `instance="i",job="j",db_client_connection_state="used"`, "91x20", "89x20", "91x3 stale 89x20"),
-				subjects("db_client_connection_max", "db_client_connection_pool_name", `instance="i",job="j"`, "100x20", "100x20", "100x20")),
+				subjects("db_client_connection_count", "db_client_connection_pool_name", `instance="i",db_client_connection_state="used"`, "91x20", "89x20", "91x3 stale 89x20"),
+				subjects("db_client_connection_max", "db_client_connection_pool_name", `instance="i"`, "100x20", "100x20", "100x20")),
 		},
 		{
 			rule: find("RetryRate", 0), about: "consumer", at: "20m",
@@ -234,11 +235,19 @@ func unitTests() []unitTest {
 			series: subjects("txonce_attempts_total", "consumer", `result="deadlock",retry="false"`, "0+6.2x20", "0+5.8x20", "0+5.8x5 stale 0+5.8x20"),
 		},
 		{
-			rule: find("AuditFinding", 0), about: "consumer", at: "3m", also: []string{"doubled"},
+			rule: find("AuditFinding", 0), about: "consumer", at: "3m", also: []string{"doubled", "orphaned"},
 			series: join(
 				subjects("txonce_audit_lost", "consumer", "", "1x10", "0x10", "1x1 stale 0x10"),
 				subjects("txonce_audit_doubled", "consumer", "", "0x10", "0x10", "1x1 stale 0x10"),
-				map[string]string{`txonce_audit_lost{consumer="doubled"}`: "0x10", `txonce_audit_doubled{consumer="doubled"}`: "1x10"}),
+				subjects("txonce_audit_orphaned", "consumer", "", "0x10", "0x10", "1x1 stale 0x10"),
+				map[string]string{
+					`txonce_audit_lost{consumer="doubled"}`: "0x10", `txonce_audit_doubled{consumer="doubled"}`: "1x10",
+					`txonce_audit_doubled{consumer="orphaned"}`: "0x10", `txonce_audit_orphaned{consumer="orphaned"}`: "1x10",
+				}),
+		},
+		{
+			rule: find("AuditFinding", 1), about: "consumer", at: "3m",
+			series: subjects("txonce_audit_repeated", "consumer", "", "1x10", "0x10", "1x1 stale 0x10"),
 		},
 		{
 			rule: find("AuditStale", 0), about: "consumer", step: "1h", at: "60h", also: []string{"gone"},
@@ -247,6 +256,21 @@ func unitTests() []unitTest {
 				map[string]string{`txonce_audit_age_seconds{consumer="gone"}`: "60x3 stale"}), // its program was restarted, and no audit ran since
 		},
 	}
+}
+
+// ofJobs returns the series with the label job. A test about jobs has it already.
+func (test unitTest) ofJobs() map[string]string {
+	if test.about == "job" {
+		return test.series
+	}
+	all := map[string]string{}
+	for series, values := range test.series {
+		all[strings.Replace(series, "{", `{job="ill",`, 1)] = values
+		if name := strings.Replace(series, "{", `{job="well",`, 1); strings.Contains(series, `="below"`) {
+			all[strings.Replace(name, `="below"`, `="fires"`, 1)] = values
+		}
+	}
+	return all
 }
 
 // testsYAML returns the file for promtool test rules.
@@ -261,8 +285,9 @@ func testsYAML(alerts []alert, tests []unitTest) string {
 			step = "1m"
 		}
 		fmt.Fprintf(&b, "- name: %s %s\n  interval: %s\n  input_series:\n", a.name, a.severity, step)
-		for _, series := range slices.Sorted(maps.Keys(test.series)) {
-			fmt.Fprintf(&b, "  - {series: '%s', values: '%s'}\n", series, test.series[series])
+		series := test.ofJobs()
+		for _, name := range slices.Sorted(maps.Keys(series)) {
+			fmt.Fprintf(&b, "  - {series: '%s', values: '%s'}\n", name, series[name])
 		}
 		b.WriteString("  promql_expr_test:\n")
 		expect := func(at, samples string) {
@@ -277,6 +302,9 @@ func testsYAML(alerts []alert, tests []unitTest) string {
 		}
 		if a.variant != "" {
 			labels += `,variant="` + a.variant + `"`
+		}
+		if test.about != "job" {
+			labels += `,job="ill"`
 		}
 		var firing []string
 		for _, subject := range append([]string{"fires"}, test.also...) {

@@ -109,7 +109,7 @@ var dashboardRows = []row{
 		{"Messages by outcome", "ops", "", 0, [][2]string{
 			{`sum by (consumer, outcome) (rate(txonce_deliveries_total` + byConsumer + `[$__rate_interval]))`, "{{consumer}} {{outcome}}"},
 		}},
-		{"Duplicates", "percentunit", "The share of messages that were processed before.", 0, [][2]string{{duplicateRatio + byConsumer, "{{consumer}}"}}},
+		{"Duplicates", "percentunit", "The share of messages that were processed before.", 0, [][2]string{{duplicateRatio + byConsumer, "{{job}} {{consumer}}"}}},
 		{"Failures by cause", "ops", "Messages that were parked, rejected, retried or held.", 0, [][2]string{
 			{`sum by (consumer, outcome, cause) (rate(txonce_deliveries_total{consumer=~"$consumer",cause!=""}[$__rate_interval])) > 0`, "{{consumer}} {{outcome}} {{cause}}"},
 		}},
@@ -159,6 +159,8 @@ var dashboardRows = []row{
 			{`max by (consumer) (txonce_audit_checked` + byConsumer + `)`, "{{consumer}} checked"},
 			{`max by (consumer) (txonce_audit_lost` + byConsumer + `)`, "{{consumer}} lost"},
 			{`max by (consumer) (txonce_audit_doubled` + byConsumer + `)`, "{{consumer}} doubled"},
+			{`max by (consumer) (txonce_audit_orphaned` + byConsumer + `)`, "{{consumer}} orphaned"},
+			{`max by (consumer) (txonce_audit_repeated` + byConsumer + `)`, "{{consumer}} repeated"},
 		}},
 	}},
 }

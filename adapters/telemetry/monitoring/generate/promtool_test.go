@@ -63,6 +63,30 @@ func TestEachRuleIsTested(t *testing.T) {
 	}
 }
 
+var groups = regexp.MustCompile(`\b(?:by|without|on|ignoring) \(([a-z_, ]+)\)`)
+
+// Services may have consumers of one name, and Alertmanager routes by job. Only absent() knows no job.
+func TestSumsKeepTheJob(t *testing.T) {
+	found := 0
+	check := func(name, expr string) {
+		for _, group := range groups.FindAllStringSubmatch(expr, -1) {
+			found++
+			if !strings.HasPrefix(group[0], "by (job") {
+				t.Errorf("%s: %s: the sum loses the label job", name, group[0])
+			}
+		}
+	}
+	for _, a := range alerts {
+		check(a.name, a.expr)
+	}
+	for _, r := range records {
+		check(r.name, r.expr)
+	}
+	if found < 40 {
+		t.Errorf("%d sums: the test sees nothing", found)
+	}
+}
+
 // comparison finds what an alert compares with.
 var comparison = regexp.MustCompile(` (?:>|<|==) ([0-9.]+)`)
 

@@ -21,6 +21,9 @@ type alert struct {
 	summary  string // what a reader of the alert needs to know, without the numbers
 }
 
+// Sums keep the label job, which Prometheus gives to each service: services may use one name for their consumers, relays or topics, and
+// Alertmanager routes an alert by its job.
+
 // record is a recording rule: an expression that other rules look back on.
 type record struct{ name, expr string }
 
@@ -28,26 +31,26 @@ type record struct{ name, expr string }
 const duplicateRatio = "txonce:duplicate_ratio:1h"
 
 var records = []record{{
-	duplicateRatio, `sum by (consumer) (rate(txonce_deliveries_total{outcome="duplicate"}[1h]))
-  / (sum by (consumer) (rate(txonce_deliveries_total[1h])) > 0)`,
+	duplicateRatio, `sum by (job, consumer) (rate(txonce_deliveries_total{outcome="duplicate"}[1h]))
+  / (sum by (job, consumer) (rate(txonce_deliveries_total[1h])) > 0)`,
 }}
 
-// grown is an expression for counters that grew by more than most within window. Their sum is by label. increase() of a series that a program
+// grown is an expression for counters that grew by more than most within window. Their sum is by job and label. increase() of a series that a program
 // has only begun to export is 0, so the second part compares what is new.
 func grown(label, series, window string, most int) string {
-	return fmt.Sprintf(`(sum by (%[1]s) (increase(%[2]s[%[3]s])) > %[4]d
-  or sum by (%[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)
+	return fmt.Sprintf(`(sum by (job, %[1]s) (increase(%[2]s[%[3]s])) > %[4]d
+  or sum by (job, %[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)
 }
 
 const givenUp = `txonce_deliveries_total{outcome=~"parked|rejected"}`
 
 var alerts = []alert{
 	{
-		"OutboxStuck", ticket, "", `max by (topic) (txonce_outbox_oldest_age_seconds) > 60`, "5m",
+		"OutboxStuck", ticket, "", `max by (job, topic) (txonce_outbox_oldest_age_seconds) > 60`, "5m",
 		"The oldest message of the outbox has waited for more than a minute. Relays usually publish within milliseconds.",
 	},
 	{
-		"OutboxStuck", page, "", `max by (topic) (txonce_outbox_oldest_age_seconds) > 300`, "",
+		"OutboxStuck", page, "", `max by (job, topic) (txonce_outbox_oldest_age_seconds) > 300`, "",
 		"The oldest message of the outbox has waited for more than five minutes. No relay publishes it.",
 	},
 	{
@@ -60,25 +63,25 @@ var alerts = []alert{
 		"Messages were given up. They wait in dead_letters for a person.",
 	},
 	{
-		"Parked", page, "", `sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m])) > 10
-and sum by (consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m]))
-  / sum by (consumer) (increase(txonce_deliveries_total[10m])) > 0.01`, "",
+		"Parked", page, "", `sum by (job, consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m])) > 10
+and sum by (job, consumer) (increase(txonce_deliveries_total{outcome=~"parked|rejected"}[10m]))
+  / sum by (job, consumer) (increase(txonce_deliveries_total[10m])) > 0.01`, "",
 		"More than one message in a hundred is given up: probably a faulty deployment.",
 	},
 	{
-		"Parked", ticket, "outbox", `max by (topic) (txonce_outbox_parked) > 0`, "",
+		"Parked", ticket, "outbox", `max by (job, topic) (txonce_outbox_parked) > 0`, "",
 		"Messages of the outbox were given up, or wait behind such a message. They are not published until a person acts.",
 	},
 	{
-		"Paused", ticket, "", `max by (consumer, relay, source, cause) (txonce_paused) == 1`, "2m",
+		"Paused", ticket, "", `max by (job, consumer, relay, source, cause) (txonce_paused) == 1`, "2m",
 		"A consumer, a relay or a subscriber has made no progress for two minutes. It resumes by itself when the cause ends.",
 	},
 	{
-		"Paused", page, "", `max by (consumer, relay, source, cause) (txonce_paused) == 1`, "10m",
+		"Paused", page, "", `max by (job, consumer, relay, source, cause) (txonce_paused) == 1`, "10m",
 		"A consumer, a relay or a subscriber has made no progress for ten minutes.",
 	},
 	{
-		"Paused", page, "budget", `max by (consumer, cause) (txonce_paused{cause="budget"}) == 1`, "",
+		"Paused", page, "budget", `max by (job, consumer, cause) (txonce_paused{cause="budget"}) == 1`, "",
 		"A consumer gave up so many messages that it stopped, because the fault is probably its own.",
 	},
 	{
@@ -92,27 +95,27 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"There was no duplicate for a day where some are usual: keys may have changed, and repeats then run twice.",
 	},
 	{
-		"InFlightWait", ticket, "", `histogram_quantile(0.99, sum by (consumer, le) (rate(txonce_claim_duration_seconds_bucket[5m]))) > 2.5`, "10m",
+		"InFlightWait", ticket, "", `histogram_quantile(0.99, sum by (job, consumer, le) (rate(txonce_claim_duration_seconds_bucket[5m]))) > 2.5`, "10m",
 		"Claims wait for other transactions for more than half of the default ClaimTimeout.",
 	},
 	{
-		"InFlightWait", page, "", `max by (consumer) (txonce_keys_stuck) > 0`, "",
+		"InFlightWait", page, "", `max by (job, consumer) (txonce_keys_stuck) > 0`, "",
 		"Another transaction held a key at five deliveries in ten minutes: probably a frozen process.",
 	},
 	{
-		"CommitUnknown", ticket, "", `sum by (consumer) (increase(txonce_attempts_total{result="commit_unknown"}[15m])) > 0`, "",
+		"CommitUnknown", ticket, "", `sum by (job, consumer) (increase(txonce_attempts_total{result="commit_unknown"}[15m])) > 0`, "",
 		"The answer to a COMMIT was lost. The next delivery settles what happened.",
 	},
 	{
-		"CommitUnknown", page, "", `sum by (consumer) (rate(txonce_attempts_total{result="commit_unknown"}[5m])) * 60 > 5`, "",
+		"CommitUnknown", page, "", `sum by (job, consumer) (rate(txonce_attempts_total{result="commit_unknown"}[5m])) * 60 > 5`, "",
 		"The answers to many COMMITs are lost: a proxy or the database loses connections.",
 	},
 	{
-		"WindowMargin", ticket, "", `min by (consumer) (txonce_window_margin_seconds) < 86400`, "",
+		"WindowMargin", ticket, "", `min by (job, consumer) (txonce_window_margin_seconds) < 86400`, "",
 		"Keys are remembered for less than a day longer than the source may deliver a message again.",
 	},
 	{
-		"WindowMargin", page, "", `min by (consumer) (txonce_window_margin_seconds) < 0`, "",
+		"WindowMargin", page, "", `min by (job, consumer) (txonce_window_margin_seconds) < 0`, "",
 		"The source may deliver a message again after its key was forgotten. Such a repeat is parked, or runs twice.",
 	},
 	{
@@ -124,11 +127,11 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"No sweeper has deleted expired keys for a day. That costs disk space, not safety.",
 	},
 	{
-		"LeaseChurn", ticket, "", `sum by (relay) (increase(txonce_relay_leases_total{kind=~"lost|stale"}[15m])) > 3`, "",
+		"LeaseChurn", ticket, "", `sum by (job, relay) (increase(txonce_relay_leases_total{kind=~"lost|stale"}[15m])) > 3`, "",
 		"A relay loses its leases again and again. After each loss a batch may be published twice.",
 	},
 	{
-		"LeaseChurn", ticket, "source", `sum by (source) (increase(txonce_source_events_total{event="lost"}[15m])) > 3`, "",
+		"LeaseChurn", ticket, "source", `sum by (job, source) (increase(txonce_source_events_total{event="lost"}[15m])) > 3`, "",
 		"A subscriber loses messages that it works on: the broker delivers them again, also to others.",
 	},
 	{
@@ -141,28 +144,33 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"Nearly all connections of a pool are in use. More workers only wait longer.",
 	},
 	{
-		"RetryRate", ticket, "", `sum by (consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m])) > 0.1
-and sum by (consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m]))
-  / sum by (consumer) (rate(txonce_deliveries_total[5m])) > 0.15`, "",
+		"RetryRate", ticket, "", `sum by (job, consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m])) > 0.1
+and sum by (job, consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m]))
+  / sum by (job, consumer) (rate(txonce_deliveries_total[5m])) > 0.15`, "",
 		"Many attempts fail and are repeated.",
 	},
 	{
-		"Slow", ticket, "", `histogram_quantile(0.99, sum by (messaging_consumer_group_name, le)
+		"Slow", ticket, "", `histogram_quantile(0.99, sum by (job, messaging_consumer_group_name, le)
   (rate(messaging_process_duration_seconds_bucket{messaging_operation_name="process",messaging_consumer_group_name!=""}[5m]))) > 0.5`, "5m",
 		"One pass in a hundred takes more than half a second.",
 	},
 	{
-		"Deadlocks", ticket, "", `sum by (consumer) (rate(txonce_attempts_total{result="deadlock"}[5m])) > 0.1`, "",
+		"Deadlocks", ticket, "", `sum by (job, consumer) (rate(txonce_attempts_total{result="deadlock"}[5m])) > 0.1`, "",
 		"The database rolls back transactions because they wait for each other.",
 	},
 	{
-		"AuditFinding", page, "", `max by (consumer) (txonce_audit_lost) > 0
-or max by (consumer) (txonce_audit_doubled) > 0`, "",
-		"An audit found a message that is lost, or an effect that was made twice.",
+		"AuditFinding", page, "", `max by (job, consumer) (txonce_audit_lost) > 0
+or max by (job, consumer) (txonce_audit_doubled) > 0
+or max by (job, consumer) (txonce_audit_orphaned) > 0`, "",
+		"An audit found a message that is lost, an effect that was made twice, or an effect without a claim.",
 	},
 	{
-		"AuditStale", ticket, "", `min by (consumer) (txonce_audit_age_seconds) > 172800
-or (max by (consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, "",
+		"AuditFinding", ticket, "repeated", `max by (job, consumer) (txonce_audit_repeated) > 0`, "",
+		"An audit found messages of the outbox more than once on their topic. Readers recognize a repeat by its ID.",
+	},
+	{
+		"AuditStale", ticket, "", `min by (job, consumer) (txonce_audit_age_seconds) > 172800
+or (max by (job, consumer) (max_over_time(txonce_audit_age_seconds[7d])) unless max by (job, consumer) (max_over_time(txonce_audit_age_seconds[2d])))`, "",
 		"No audit has ended for two days.",
 	},
 }

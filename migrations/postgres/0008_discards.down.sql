@@ -1,0 +1,3 @@
+DROP INDEX operator_results_claim;
+ALTER TABLE operator_results DROP COLUMN claim_key, DROP COLUMN claimed;
+DELETE FROM txonce_schema WHERE version = 8;
