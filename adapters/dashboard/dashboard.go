@@ -51,6 +51,7 @@ type Dashboard struct {
 	closed    chan struct{}
 	closing   sync.Once
 	viewers   chan struct{} // a token per live viewer
+	searching chan struct{} // a token for the search of the outbox
 }
 
 // New returns a Dashboard.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Dashboard, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	d := &Dashboard{cfg: cfg, closed: make(chan struct{}), viewers: make(chan struct{}, maxViewers)}
+	d := &Dashboard{cfg: cfg, closed: make(chan struct{}), viewers: make(chan struct{}, maxViewers), searching: make(chan struct{}, 1)}
 	d.snapshots.take = d.takeSnapshot
 	var err error
 	if d.templates, err = parseTemplates(d.funcs()); err != nil {
@@ -98,6 +99,9 @@ func (d *Dashboard) routes() http.Handler {
 	mux.HandleFunc("GET /plan", d.plan)
 	mux.HandleFunc("POST /replay", d.act(d.replay))
 	mux.HandleFunc("POST /discard", d.act(d.discard))
+	mux.HandleFunc("GET /repair", d.withPayload(d.editRepair))
+	mux.HandleFunc("POST /repair", d.withPayload(d.compareRepair)) // changes nothing
+	mux.HandleFunc("POST /repaired", d.withPayload(d.act(d.repair)))
 	mux.HandleFunc("POST /end", d.act(d.end))
 	mux.HandleFunc("GET /outbox", d.outbox)
 	mux.HandleFunc("GET /parked", d.parkedPlan)

@@ -20,7 +20,9 @@ type explainPage struct {
 	Consumers            []string
 	Consumer, Tenant, ID string
 	Time                 string
-	Post                 bool // keys are hidden, so they stay out of addresses
+	Post                 bool   // keys are hidden, so they stay out of addresses
+	Search               bool   // for the outbox messages of the key
+	Again                string // query that explains the key again and searches the outbox; empty: it would have a hidden key
 	Explanation          *explanation
 }
 
@@ -29,6 +31,7 @@ type explanation struct {
 	ops.Explanation
 	Means  string
 	Events []event
+	Outbox string // what has become of its outbox messages; empty: nobody has asked
 }
 
 // event is a line of the timeline.
@@ -65,23 +68,93 @@ func (d *Dashboard) explain(w http.ResponseWriter, r *http.Request) {
 		rec = letter.Record
 	}
 	if rec.Key.ID != "" {
-		if p.Explanation, err = d.explainRecord(r.Context(), rec); err != nil {
+		p.Explanation, err = d.explainRecord(r.Context(), rec)
+		if p.Search = r.FormValue("outbox") != ""; err == nil && p.Search {
+			p.Explanation.Outbox, err = d.explainOutbox(r.Context(), p.Explanation.Explanation)
+		}
+		if err != nil {
 			d.failed(w, r, err)
 			return
 		}
+		p.Again = p.again(r)
 	}
 	d.show(w, r, http.StatusOK, "explain", "Explain", page{Title: "Explain", Body: p})
 }
 
+// again returns the query of the same explanation with its outbox messages.
+func (p *explainPage) again(r *http.Request) string {
+	switch {
+	case p.Search:
+		return ""
+	case r.FormValue("id") != "":
+		return choice{ID: r.FormValue("id")}.Query("outbox", "1")
+	case p.Post:
+		return ""
+	}
+	return choice{Consumer: p.Consumer, Tenant: p.Tenant, Key: p.ID}.Query("time", p.Time, "outbox", "1")
+}
+
 func (d *Dashboard) explainRecord(ctx context.Context, rec dedup.Record) (*explanation, error) {
 	e, err := ops.Explain(ctx, d.cfg.Store, rec.Key, ops.ExplainOptions{Time: rec.Time, Fingerprint: rec.Fingerprint})
-	if err != nil && len(d.cfg.HideKeys.Secret) > 0 {
-		err = errors.New(strings.ReplaceAll(err.Error(), rec.Key.ID, d.cfg.HideKeys.Key(rec.Key.ID)))
+	if err != nil {
+		return nil, d.withoutKey(err, rec.Key)
+	}
+	return &explanation{Explanation: e, Means: means[e.Verdict], Events: events(e)}, nil
+}
+
+// withoutKey returns an error whose text hides a key where keys are hidden.
+func (d *Dashboard) withoutKey(err error, key dedup.Key) error {
+	if len(d.cfg.HideKeys.Secret) == 0 {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), key.ID, d.cfg.HideKeys.Key(key.ID)))
+}
+
+// searchTimeout limits the search for the outbox messages of a key.
+const searchTimeout = 10 * time.Second
+
+// explainOutbox says what has become of the messages that the handler of a key has enqueued. No index finds them, so it reads the tables of the
+// outbox: only if somebody asks, and for one viewer at a time.
+func (d *Dashboard) explainOutbox(ctx context.Context, e ops.Explanation) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	var sent ops.Outgoing
+	var err error
+	select {
+	case d.searching <- struct{}{}:
+		sent, err = ops.ExplainOutbox(ctx, d.cfg.Store, e)
+		<-d.searching
+	case <-ctx.Done():
+		err = errors.New("dashboard: another search of the outbox goes on: try again")
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("dashboard: the outbox was not searched within %v: use txonce explain with a longer --timeout (%w)", searchTimeout, err)
 	}
 	if err != nil {
-		return nil, err
+		return "", d.withoutKey(err, e.Key)
 	}
-	return &explanation{e, means[e.Verdict], events(e)}, nil
+	return outgoing(e, sent), nil
+}
+
+// outgoing says what has become of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is certain
+// when none is left.
+func outgoing(e ops.Explanation, sent ops.Outgoing) string {
+	text := number(sent.Pending) + " pending, " + number(sent.Parked) + " parked"
+	if sent.Delayed > 0 {
+		text += ", " + number(sent.Delayed) + " delayed"
+	}
+	gone := "confirmed"
+	if sent.Discards > 0 {
+		gone = "confirmed or discarded (operators have discarded messages since: see Actions)"
+	}
+	switch left := sent.Pending + sent.Parked + sent.Delayed; {
+	case left > 0 && sent.Confirmed > 0:
+		text += ", at least " + number(sent.Confirmed) + " " + gone
+	case left > 0:
+	case sent.Confirmed > 0 || !e.Claim.ExpiresAt.IsZero():
+		text += ": all with IDs derived from this key are " + gone
+	}
+	return text
 }
 
 var means = map[ops.Verdict]string{

@@ -22,6 +22,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 	return template.FuncMap{
 		"num":         number,
 		"count":       capped,
+		"planned":     func() string { return number(maxPlanned) },
 		"span":        span,
 		"utc":         utc,
 		"ago":         func(t time.Time) string { return ago(time.Since(t)) },

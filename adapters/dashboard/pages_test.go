@@ -1,15 +1,20 @@
 package dashboard_test
 
 import (
+	"context"
+	"database/sql"
 	"html"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/txonce/txonce/adapters/dashboard"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/test/dashboardtest"
 	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
 )
 
 func TestPages(t *testing.T) {
@@ -36,7 +41,7 @@ func TestCappedCounts(t *testing.T) {
 	s := newSite(t, dashboard.Config{Store: db.Operator()})
 	s.want("", 200, "billing: more than 10,000 dead letters", "mailer: 1,950 dead letters", "10,000+", "12,000&#43;")
 	s.want("consumers", 200, "+</td>")
-	s.want("plan?consumer=billing", 200, "More than 2,000 letters match")
+	s.want("plan?consumer=billing", 200, "More than 1,000 letters match")
 }
 
 func TestFilters(t *testing.T) {
@@ -161,4 +166,61 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: Cache-Control is %q", path, cache)
 		}
 	}
+}
+
+// The outbox messages of a key are searched if somebody asks, and not else.
+func TestExplainOutbox(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		c, err := consumer.New(consumer.Config[*sql.Tx]{
+			Name: "orders", Store: db.Store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+			Handle: func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+				return db.Enqueue(ctx, tx, outbox.Message{Topic: "receipts", Payload: m.Payload}, outbox.Message{Topic: "mails", Payload: m.Payload})
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Process(t.Context(), dashboardtest.Message("ann@example.com")); err != nil {
+			t.Fatal(err)
+		}
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		const path = "explain?consumer=orders&key=ann%40example.com"
+		body := s.want(path, 200, "duplicate", `<a class="button" href="explain?consumer=orders&amp;key=ann%40example.com&amp;outbox=1`)
+		if strings.Contains(body, "2 pending") {
+			t.Error("the outbox is searched although nobody has asked")
+		}
+		s.want(path+"&outbox=1", 200, "2 pending, 0 parked")
+		s.want("explain?consumer=billing&key=order-40%3Apaid&outbox=1", 200, "0 pending, 0 parked: all with IDs derived from this key are confirmed")
+		s.want("explain?consumer=billing&key=nothing&outbox=1", 200, "0 pending, 0 parked</p>")
+
+		hidden := newSite(t, dashboard.Config{Store: db.Operator(), HideKeys: ops.HideKeys{Secret: []byte("secret")}})
+		status, body := hidden.post("explain", "consumer", "orders", "key", "ann@example.com", "outbox", "1")
+		wantBody(t, "hidden", status, body, 200, "2 pending, 0 parked")
+		status, plain := hidden.post("explain", "consumer", "orders", "key", "ann@example.com")
+		wantBody(t, "hidden", status, plain, 200, "duplicate")
+		if strings.Contains(body+plain, "ann@") || strings.Contains(body+plain, "ann%40") {
+			t.Error("the key is on the page")
+		}
+	})
+}
+
+// A search that stops says until where it has come, and goes on from there.
+func TestLimitedSearch(t *testing.T) {
+	t.Parallel()
+	db := dashboardtest.SQLite(t)
+	db.Fill(t, 0, 14_000) // 11,200 of billing
+	if _, err := db.SQL.ExecContext(t.Context(), `UPDATE dead_letters SET topic = 'old' WHERE message_id IN ('order-5', 'order-6')`); err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, dashboard.Config{Store: db.Operator()})
+	path := "letters?consumer=billing&topic=old"
+	body := s.want(path, 200, "No dead letter matches among those that were searched", "Older ones may match, too")
+	_, next, _ := strings.Cut(body, `<a class="button" href="`)
+	next, _, _ = strings.Cut(next, `"`)
+	body = s.want(html.UnescapeString(next), 200, "order-5<", "order-6<")
+	if strings.Contains(body, "Search older") {
+		t.Error("the last page has a next one")
+	}
+	s.want("plan?consumer=billing&topic=old", 200, "At least 0 letters match", "older ones may match, too")
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // maxPlanned is up to where the letters of a plan are read.
-const maxPlanned = 2000
+const maxPlanned = 1000
 
 // planPage is a dry run: what a replay or a discard of the chosen letters would do.
 type planPage struct {

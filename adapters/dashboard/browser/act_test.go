@@ -1,7 +1,9 @@
 package browser_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -43,9 +45,7 @@ func TestReplayWithoutScripts(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
 	base := site(t, db, everything)
-	tb := newTab(t, newBrowser(t), base)
-	call(tb, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	tb.open(base)
+	tb := withoutScripts(t, base)
 	const why = chromedp.CSS(`form[action=replay] input[name=why]`)
 	tb.do(chromedp.Click(chromedp.CSS(`td a[href="letters?consumer=billing"]`)), chromedp.WaitVisible(chromedp.CSS(`select[name=cause]`)),
 		chromedp.SendKeys(chromedp.CSS(`select[name=cause]`), "exhausted"), chromedp.Click(chromedp.CSS(`button[formaction=plan]`)),
@@ -55,6 +55,96 @@ func TestReplayWithoutScripts(t *testing.T) {
 		t.Errorf("the page of the action: %s", text)
 	}
 	tb.check(t, "replay")
+}
+
+// withoutScripts opens a tab that runs no JavaScript.
+func withoutScripts(t *testing.T, base string) tab {
+	t.Helper()
+	tb := newTab(t, newBrowser(t), base)
+	call(tb, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	tb.open(base)
+	return tb
+}
+
+// A person edits a payload, sees the difference, and requests the repair. The browser sends the lines of a form with other ends than they had.
+func TestRepairWithoutScripts(t *testing.T) {
+	db := dashboardtest.SQLite(t)
+	db.Broken.Store(true)
+	m := dashboardtest.Message("order-1:paid")
+	m.Payload = []byte("\n{\n  \"amount\": 1250,\n  \"note\": \"</textarea>\"\n}")
+	if err := db.Consumer(t, "billing").Process(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	tb := withoutScripts(t, site(t, db, everything))
+	const text, why = chromedp.CSS(`textarea`), chromedp.CSS(`form[action=repaired] input[name=why]`)
+	tb.do(chromedp.Click(chromedp.CSS(`a[href=letters]`)), chromedp.Click(chromedp.CSS(`th a[href^="letter?id="]`)),
+		chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)), chromedp.WaitVisible(text), chromedp.SendKeys(text, "first\n"),
+		chromedp.Click(chromedp.CSS(`form[action=repair] button`)), chromedp.WaitVisible(why))
+	if diff := run(tb, chromedp.Text(chromedp.CSS(`pre`))); !strings.Contains(diff, "+ first") || !strings.Contains(diff, "  {") {
+		t.Errorf("the difference: %s", diff)
+	}
+	tb.do(chromedp.SendKeys(why, "the amount was wrong"), chromedp.Click(chromedp.CSS(`form[action=repaired] button`)), chromedp.WaitVisible(chromedp.CSS(`progress`)))
+	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "0 of 1") || !strings.Contains(page, "the amount was wrong") {
+		t.Errorf("the page of the action: %s", page)
+	}
+	tb.check(t, "repair")
+	want := fmt.Sprintf("%x", sha256.Sum256(append([]byte("first\n"), m.Payload...)))
+	if a := acted(t, db); len(a) != 1 || a[0].Kind != ops.Repair || !strings.Contains(a[0].Filter, want) {
+		t.Errorf("actions %+v; want a repair whose payload has the SHA-256 %s", a, want)
+	}
+}
+
+// The page with the difference can be used by everybody.
+func TestRepairIsAccessible(t *testing.T) {
+	db := dashboardtest.SQLite(t)
+	db.Seed(t)
+	base := site(t, db, everything)
+	tb := newTab(t, newBrowser(t), base)
+	for _, scheme := range []string{"light", "dark"} {
+		look{name: scheme, width: 360, scheme: scheme, scripts: true}.apply(tb)
+		tb.open(base + "letters?cause=panic")
+		tb.do(chromedp.Click(chromedp.CSS(`th a[href^="letter?id="]`)), chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)),
+			chromedp.SendKeys(chromedp.CSS(`textarea`), "x"), chromedp.Click(chromedp.CSS(`form[action=repair] button`)),
+			chromedp.WaitVisible(chromedp.CSS(`form[action=repaired]`)))
+		for _, v := range violations(tb) {
+			t.Errorf("%s: %s", scheme, v)
+		}
+		if wide := run(tb, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); wide > 360 {
+			t.Errorf("%s: %d pixels wide", scheme, wide)
+		}
+		tb.check(t, scheme)
+	}
+}
+
+// A person sees how many messages are parked before all of them are unparked.
+func TestUnparkWithoutScripts(t *testing.T) {
+	db := dashboardtest.SQLite(t)
+	db.Seed(t)
+	tb := withoutScripts(t, site(t, db, everything))
+	const why = chromedp.CSS(`form[action=outbox] input[name=why]`)
+	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=outbox]`)), chromedp.Click(chromedp.CSS(`button[formaction=parked]`)), chromedp.WaitVisible(chromedp.CSS(`.verdict`)))
+	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "2 parked messages match") {
+		t.Errorf("the dry run: %s", page)
+	}
+	tb.do(chromedp.SendKeys(why, "the limit is raised"), chromedp.Click(chromedp.CSS(`button[value=unpark]`)), chromedp.WaitVisible(chromedp.CSS(`dl`)))
+	if a := acted(t, db); len(a) != 1 || a[0].Kind != ops.Unpark {
+		t.Errorf("actions %+v", a)
+	}
+	tb.check(t, "unpark")
+}
+
+// A person asks what has become of a key, and of its outbox messages.
+func TestExplainWithoutScripts(t *testing.T) {
+	db := dashboardtest.SQLite(t)
+	db.Seed(t)
+	tb := withoutScripts(t, site(t, db, everything))
+	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=explain]`)), chromedp.SendKeys(chromedp.CSS(`input[name=consumer]`), "billing"),
+		chromedp.SendKeys(chromedp.CSS(`input[name=key]`), "order-40:paid"), chromedp.Click(chromedp.CSS(`form[action=explain] button`)),
+		chromedp.Click(chromedp.CSS(`a.button[href*="outbox=1"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=outbox]:checked`)))
+	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "0 pending, 0 parked: all with IDs derived from this key are confirmed") {
+		t.Errorf("the explanation: %s", page)
+	}
+	tb.check(t, "explain")
 }
 
 // The overview shows what happened after it was opened.

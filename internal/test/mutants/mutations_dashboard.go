@@ -60,6 +60,32 @@ var dashboardMutations = []mutation{
 	operating("a choice of parked messages says when the latest was parked", "consumer/ops/parked.go", "a_message_that_is_parked_after_a_look_is_not_changed", edit{
 		`	c.Newest = page[i].ParkedAt`, `	c.Newest = time.Time{}`,
 	}),
+	showing("a repair takes the permission to see payloads", "repair.go", "TestRepairRefused", edit{
+		`[]Permission{Act, Payload}`, `[]Permission{Act}`,
+	}),
+	showing("a repair is compared only by those who may act", "repair.go", "TestRepairRefused", edit{
+		`[]Permission{Act, Payload}`, `[]Permission{Payload}`,
+	}),
+	showing("a repair is of the payload that was compared", "repair.go", "TestRepairKeepsBytes", edit{
+		`r.PostFormValue("sum") != sum(letter.Message.Payload)`, `r.PostFormValue("sum") == ""`,
+	}),
+	showing("a repair has the newlines of the original", "repair.go", "TestRepairKeepsBytes", edit{
+		`[]byte(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", newline))`, `[]byte(strings.ReplaceAll(text, "\r\n", newline+newline))`,
+	}),
+	showing("a payload that a form would change is edited as base64", "repair.go", "TestRepairKeepsBytes", edit{
+		`bytes.ContainsRune(plain, '\r') || `, ``,
+	}),
+	showing("the outbox is searched only when somebody asks", "explain.go", "TestExplainOutbox", edit{
+		`err == nil && p.Search {`, `err == nil {`,
+	}),
+	showing("a hidden key is not in the address of a search", "explain.go", "TestExplainOutbox", edit{
+		`	case p.Post:
+`, `	case p.Post && p.ID == "":
+`,
+	}),
+	showing("a search that stops says so", "letters.go", "TestLimitedSearch", edit{
+		`	case !list.Searched.IsZero():`, `	case false:`,
+	}),
 	showing("what a message contains is text", "format.go", "TestHostileContentIsEscaped", edit{
 		`"visible":     visible,`, `"visible":     func(s string) template.HTML { return template.HTML(visible(s)) },`,
 	}),
@@ -84,6 +110,21 @@ var dashboardMutations = []mutation{
 		name: "the failures of an action are read in the order of an index", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
 		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == observe.Rejected {`}},
 	},
+	{
+		name: "a page without a match searches a part of the letters", file: "internal/operator/letters.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`max(n/len(owners), 1)`, `100 * n`}},
+	},
+	{
+		name: "a list of actions does not count what has ended", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`			if actions[i].Results != nil {`, `			if actions[i].Ended.IsZero() {`}},
+	},
+	{
+		name: "a dry run without a match searches a part of the letters", file: "consumer/ops/plan.go", pkg: "adapters/dashboard",
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`s.Reach(ctx, filter, searched*most)`, `s.Reach(ctx, filter, 1000*searched*most)`}},
+	},
+	operating("a limited search goes on where it stopped", "internal/operator/letters.go", "a_limited_search_finds_each_letter_once", edit{
+		`Since: f.Since, Until: f.Until, After: f.After})`, `Since: f.Since, Until: f.Until})`,
+	}),
 	operating("the letters of all consumers are listed newest first, page by page", "internal/operator/letters.go", "dead_letters_of_several_consumers_are_merged", edit{
 		`if c := b.First.Compare(a.First); c != 0 {`, `if c := b.First.Compare(a.First); c > 5 {`,
 	}),
