@@ -99,9 +99,10 @@ type ParkingLot[TTx any] interface {
 	// headers and Key may contain any bytes.
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
 
-	// TakeDeadLetter removes a letter as part of tx. It fails with ErrNotParked if there is none. If two transactions take one letter, the
-	// second waits for the first, and fails if the first commits.
-	TakeDeadLetter(ctx context.Context, tx TTx, id DeadLetterID) error
+	// TakeDeadLetter removes the letter with the ID and the Reason of letter as part of tx. It fails with ErrNotParked if there is none: it
+	// was removed, or parked again for another reason since it was read. If two transactions take one letter, the second waits for the first,
+	// and fails if the first commits.
+	TakeDeadLetter(ctx context.Context, tx TTx, letter DeadLetter) error
 
 	// DeadLetters lists letters by First, latest first. Letters with equal First are listed by ID, greatest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)

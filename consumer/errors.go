@@ -10,7 +10,7 @@ import (
 
 // Errors that callers tell apart with errors.Is.
 var (
-	ErrNotParked       = errors.New("consumer: no such dead letter")
+	ErrNotParked       = errors.New("consumer: no such dead letter, or it was parked again for another reason")
 	ErrSuspectedReplay = errors.New("consumer: the content of this message is known, but its ID is new")
 	ErrOutcomeUnknown  = errors.New("consumer: it is unknown whether the effects of this message are committed")
 	ErrParkLimit       = errors.New("consumer: parking limit spent")

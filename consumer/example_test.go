@@ -257,7 +257,7 @@ func ExampleParkingLot() {
 	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Reason: observe.CauseExhausted, Cause: "parked by hand"}
 	err := store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Park(ctx, tx, letter) })
 	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
-	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.TakeDeadLetter(ctx, tx, letter.ID) })
+	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.TakeDeadLetter(ctx, tx, letter) })
 	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
 	// Output:
 	// <nil> 1

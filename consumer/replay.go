@@ -33,6 +33,9 @@ type Replay struct {
 	AsNew bool
 }
 
+// errProcessed says that the message of a letter is processed, but that its letter could not be removed.
+var errProcessed = errors.New("the message is processed")
+
 var errNoLot = errors.New("the store keeps no dead letters: it is not a ParkingLot")
 
 // DeadLetters lists dead letters of this consumer, newest first. DeadLetterFilter.After chooses the next page.
@@ -63,12 +66,18 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //   - dedup.ErrUnprovable, ErrSuspectedReplay, ErrOutcomeUnknown: opts must say AsNew.
 //   - dedup.ErrNoKey: Repair or opts must provide a key.
 //   - dedup.ErrInFlight: the message is being processed right now. Try again later.
-//   - ErrNotParked: the letter does not exist any more.
+//   - ErrNotParked: the letter does not exist any more, or was parked again for another reason since it was read.
 //
 // dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. The letter is parked again, with
 // observe.CauseUnknown. Look for the effects.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
-	return c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
+	ran, err = c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })
+	if errors.Is(err, errProcessed) {
+		if left, listErr := c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letter.ID, Limit: 1}); len(left) == 0 && listErr == nil {
+			return false, nil // somebody else has removed it
+		}
+	}
+	return ran, err
 }
 
 // settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before. It is called after the handler,
@@ -207,7 +216,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 		recs = append(recs, rec)
 	}
 	if err == nil {
-		err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter.ID) })
+		err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })
 	}
 	if err != nil {
 		return fmt.Errorf("consumer %q: discard letter %v: %w", c.cfg.Name, letter.ID, err)
@@ -288,15 +297,16 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 }
 
 // removeProcessed removes a letter whose message was processed since, under its own key or another one. verdict answers the
-// claim of key. It is no error if the letter was removed before.
+// claim of key. If the letter does not exist any more, or has changed, removeProcessed fails with errProcessed and ErrNotParked.
 func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, settle settleLetter[TTx], key dedup.Key, verdict dedup.Verdict) error {
 	if verdict == dedup.First { // processed under its own key: nothing happens under the new one
 		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
 			return err
 		}
 	}
-	if err := settle(ctx, tx, false); !errors.Is(err, ErrNotParked) {
-		return err
+	err := settle(ctx, tx, false)
+	if errors.Is(err, ErrNotParked) {
+		err = fmt.Errorf("%w, %w", errProcessed, err)
 	}
-	return nil
+	return err
 }

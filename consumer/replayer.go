@@ -19,11 +19,14 @@ const (
 	// replayIdle is how often a worker looks for requests.
 	replayIdle = 2 * time.Second
 
-	// replayTriesMost is how often a letter may be taken for one request: it was in flight, the database failed, or the process ended.
+	// replayTriesMost is how often a letter may be taken for one request: it was in flight, or the database failed.
 	replayTriesMost = 20
+
+	// replayLostMost is how many processes may end while they try a letter for one request: the letter's handler may be what ends them.
+	replayLostMost = 5
 )
 
-var errReplayTries = fmt.Errorf("it was tried %d times, and the process that tried it last ended before it could say why", replayTriesMost)
+var errReplayLost = fmt.Errorf("%d processes took it, and ended or still work on it: it is not tried again", replayLostMost)
 
 // RunReplays replays the dead letters of this consumer that operators request to be replayed, one at a time, until ctx ends; then it
 // returns nil. See package consumer/ops for the requests. Run it in every process that may do this work, beside the Subscriber: workers
@@ -31,7 +34,7 @@ var errReplayTries = fmt.Errorf("it was tried %d times, and the process that tri
 // are logged, and it tries again. It fails at once if the Store is not a ReplayQueue. Call it only once at a time.
 //
 // Each letter is claimed, processed and removed in one transaction that also records the result. After a crash before COMMIT nothing has
-// happened, and another worker tries the letter a minute later.
+// happened, and another worker tries the letter a minute later, after the other letters. When five processes have ended, the letter fails.
 func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
 	queue, ok := c.cfg.Store.(ReplayQueue[TTx])
 	if !ok {
@@ -73,8 +76,8 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 		}
 		return min(wait, replayIdle), nil
 	}
-	if r.Tries > replayTriesMost {
-		return 0, queue.ReturnReplay(ctx, r, observe.CauseCrashed, errReplayTries.Error(), 0)
+	if r.Lost >= replayLostMost {
+		return 0, queue.ReturnReplay(ctx, r, observe.CauseCrashed, errReplayLost.Error(), 0)
 	}
 	how := Replay{Key: r.Key, AsNew: r.AsNew}
 	if r.Payload != nil {
@@ -85,15 +88,16 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 		if ran {
 			outcome = observe.Processed
 		}
-		return queue.SettleReplay(ctx, tx, r.Action, r.Letter.ID, outcome)
+		return queue.SettleReplay(ctx, tx, r.Action, r.Letter, outcome)
 	})
 	cause := c.causeIn(ctx, err)
 	switch {
 	case err == nil:
 		c.cfg.Logger.InfoContext(ctx, "dead letter replayed", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID, "action", r.Action, "ran", ran)
 		return 0, nil
-	case errors.Is(err, ErrNotParked): // it was discarded, or the request has ended
-		return 0, nil
+	case errors.Is(err, ErrNotParked) && r.Tries < replayTriesMost:
+		// It was discarded, or it has changed: the next look finds out. Or the request has ended, and this does nothing.
+		return 0, queue.ReturnReplay(ctx, r, "", "", 0)
 	case cause == observe.CauseCancelled:
 		back, cancel := outlive(ctx, takeWithin) // so that another worker need not wait for the lease to end
 		defer cancel()

@@ -18,16 +18,17 @@ func (id ActionID) String() string { return hex.EncodeToString(id[:]) }
 type ReplayQueue[TTx any] interface {
 	ParkingLot[TTx]
 
-	// TakeReplay returns a dead letter of consumer that a request has marked and that nobody else has taken, the oldest first. For lease
-	// from now on it is returned to nobody else, unless ReturnReplay returns it sooner. If there is none now, found is false, and wait is
-	// how long to wait before the next call, because of the request's rate for example; 0: there is no open request.
+	// TakeReplay returns a dead letter of consumer that a request has marked and that nobody else has taken, the oldest first. Letters that
+	// were taken and not returned come last. For lease from now on it is returned to nobody else, unless ReturnReplay returns it sooner. If
+	// there is none now, found is false, and wait is how long to wait before the next call, because of the request's rate for example; 0:
+	// there is no open request.
 	//
 	// TakeReplay ends a request that has no letters left, or as many failures as it allows.
 	TakeReplay(ctx context.Context, consumer string, lease time.Duration) (r RequestedReplay, found bool, wait time.Duration, err error)
 
 	// SettleReplay does what TakeDeadLetter does, and records the outcome for the request, as part of tx. It also fails with ErrNotParked
 	// if the request has ended.
-	SettleReplay(ctx context.Context, tx TTx, action ActionID, letter DeadLetterID, outcome observe.Outcome) error
+	SettleReplay(ctx context.Context, tx TTx, action ActionID, letter DeadLetter, outcome observe.Outcome) error
 
 	// ReturnReplay ends the lease of a letter, in a transaction of its own. If failed is not empty, the request's mark is removed from the
 	// letter, and the failure is recorded with its text. Otherwise the letter is taken again by TakeReplay, after wait.
@@ -47,4 +48,5 @@ type RequestedReplay struct {
 	Payload []byte
 
 	Tries int // how often it was taken for this request, with this time
+	Lost  int // how many of those who took it before have not returned it: their processes have ended, or they work longer than their lease
 }

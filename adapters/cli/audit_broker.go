@@ -103,16 +103,16 @@ func (a *app) auditMessages(ctx context.Context, db *Database, cfg audit.Config,
 	if f.tenantHeader != "" {
 		of.Tenant = func(m *consumer.Message) (string, error) { return m.Headers[f.tenantHeader], nil }
 	}
-	limited, cancel := a.limit(ctx)
-	status, err := db.Store.Operator().Status(limited)
-	cancel()
-	if err != nil {
-		return audit.Report{}, err
-	}
-	for _, c := range status.Consumers {
-		if c.Name == cfg.Consumer {
-			of.Since = c.Horizon
+	of.Horizon = func(ctx context.Context) (time.Time, error) {
+		limited, cancel := a.limit(ctx)
+		defer cancel()
+		status, err := db.Store.Operator().Status(limited)
+		for _, c := range status.Consumers {
+			if c.Name == cfg.Consumer {
+				return c.Horizon, err
+			}
 		}
+		return time.Time{}, err
 	}
 	source, done, err := s.Reread(ctx, address, f.group, f.topic)
 	if err != nil {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/migrations"
 )
 
 // Config configures New.
@@ -154,12 +157,41 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	if db.Close != nil {
 		defer db.Close()
 	}
+	if alone := cmd.Name() == "check" || cmd.Parent().Name() == "migrate"; !alone { // these look at the version themselves
+		if err := a.tooNew(ctx, db); err != nil {
+			return classify(ctx, a.timeout, err)
+		}
+	}
 	out := a.printer(cmd)
 	err = f(ctx, db, out, args)
 	if err == nil {
 		err = out.failed
 	}
 	return classify(ctx, a.timeout, err)
+}
+
+// tooNew refuses tables that a newer release has changed so that this program does not work with them: it would misread what they say.
+func (a *app) tooNew(ctx context.Context, db *Database) error {
+	if db.SQL == nil {
+		return nil
+	}
+	ctx, cancel := a.limit(ctx)
+	defer cancel()
+	var need int
+	err := db.SQL.QueryRowContext(ctx, `SELECT coalesce(max(works_with), 0) FROM `+a.table(db, "txonce_schema")).Scan(&need)
+	if known := migrations.Latest(db.Dialect); err == nil && need > known { // after an error the command says what is wrong
+		return fmt.Errorf("%w: the tables work with programs that know version %d or later, and this one knows %d", migrations.ErrNewer, need, known)
+	}
+	return nil
+}
+
+// table returns the name of a table of txonce.
+func (a *app) table(db *Database, name string) string {
+	quote := map[string]string{"postgres": `"`, "mysql": "`"}[db.Dialect]
+	if a.target.Schema == "" || quote == "" {
+		return name
+	}
+	return quote + strings.ReplaceAll(a.target.Schema, quote, quote+quote) + quote + "." + name
 }
 
 // secret returns what hides keys; without a secret it hides none.

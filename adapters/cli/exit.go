@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -56,6 +57,8 @@ func ExitCode(err error) int {
 		return ExitFine
 	case errors.As(err, &c):
 		return c.code
+	case errors.As(err, new(*fs.PathError)): // of writing the output
+		return ExitUnreachable
 	}
 	return ExitUsage
 }
@@ -97,5 +100,5 @@ func isRefusal(err error) bool {
 		SQLState() string
 	}
 	answer, ok := errors.AsType[postgres](err)
-	return ok && answer.SQLState() == "42501" // permission denied
+	return ok && (answer.SQLState() == "42501" || answer.SQLState() == "25006") // permission denied; read-only, as a standby is
 }

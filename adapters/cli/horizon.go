@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,18 +154,12 @@ func (a *app) moveHorizon(ctx context.Context, db *Database, forgotten time.Time
 	if err != nil {
 		return err
 	}
-	table, query := "txonce_sweep", ""
+	table, query := a.table(db, "txonce_sweep"), ""
 	arg := any(forgotten.UnixMicro())
 	switch db.Dialect {
 	case "postgres":
-		if a.target.Schema != "" {
-			table = `"` + strings.ReplaceAll(a.target.Schema, `"`, `""`) + `".` + table
-		}
 		query, arg = `UPDATE `+table+` SET forgotten_until = greatest(forgotten_until, $1::timestamptz)`, forgotten
 	case "mysql":
-		if a.target.Schema != "" {
-			table = "`" + strings.ReplaceAll(a.target.Schema, "`", "``") + "`." + table
-		}
 		query = `UPDATE ` + table + ` SET forgotten_until = GREATEST(COALESCE(forgotten_until, 0), ?)`
 	default:
 		query = `UPDATE txonce_sweep SET forgotten_until = max(coalesce(forgotten_until, 0), ?)`

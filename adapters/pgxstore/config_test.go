@@ -235,7 +235,7 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 		"Forget":         func(tx pgx.Tx) error { return s.Forget(t.Context(), tx, key) },
 		"SaveResult":     func(tx pgx.Tx) error { return s.SaveResult(t.Context(), tx, key, nil) },
 		"Park":           func(tx pgx.Tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) },
-		"TakeDeadLetter": func(tx pgx.Tx) error { return s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetterID{}) },
+		"TakeDeadLetter": func(tx pgx.Tx) error { return s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetter{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.InTx(t.Context(), []dedup.Record{{Key: key}}, func(tx pgx.Tx, _ []dedup.Claim) error {

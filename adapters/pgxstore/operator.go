@@ -103,17 +103,17 @@ func (s *Store) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, fa
 }
 
 // SettleReplay implements consumer.ReplayQueue.
-func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action consumer.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) error {
+func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	query, args := operator.Settlement(&s.operations, action, letter, outcome)
+	query, args := operator.Settlement(&s.operations, action, letter.ID, outcome)
 	tag, err := tx.Exec(ctx, query, args...)
 	if err != nil {
 		return s.stepError("settle replay", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter, action)
+		return fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter.ID, action)
 	}
 	return s.TakeDeadLetter(ctx, tx, letter)
 }
@@ -130,6 +130,6 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 		if _, err := tx.Exec(ctx, query, args...); err != nil {
 			return s.stepError("discard letter", err)
 		}
-		return s.TakeDeadLetter(ctx, tx, letter.ID)
+		return s.TakeDeadLetter(ctx, tx, letter)
 	})
 }

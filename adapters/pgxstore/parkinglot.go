@@ -34,16 +34,16 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
-func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, id consumer.DeadLetterID) error {
+func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(id))
+	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(letter.ID), string(letter.Reason))
 	if err != nil {
 		return s.stepError("take letter", err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+		return fmt.Errorf("%w: %v", consumer.ErrNotParked, letter.ID)
 	}
 	return nil
 }

@@ -107,12 +107,12 @@ func (l *Adapted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLet
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
-func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, id consumer.DeadLetterID) error {
-	return l.in(tx, func(tx *sql.Tx) error { return l.Store.TakeDeadLetter(ctx, tx, id) })
+func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
+	return l.in(tx, func(tx *sql.Tx) error { return l.Store.TakeDeadLetter(ctx, tx, letter) })
 }
 
 // SettleReplay implements consumer.ReplayQueue.
-func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action consumer.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) error {
+func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SettleReplay(ctx, tx, action, letter, outcome) })
 }
 

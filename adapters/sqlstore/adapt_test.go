@@ -230,7 +230,7 @@ func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 			"LockOrderingKey": func() error { return nothing.LockOrderingKey(ctx, none, "k") },
 			"LockKeys":        func() error { return nothing.LockKeys(ctx, none, record("k").Key) },
 			"Park":            func() error { return nothing.Park(ctx, none, consumer.DeadLetter{}) },
-			"TakeDeadLetter":  func() error { return nothing.TakeDeadLetter(ctx, none, consumer.DeadLetterID{}) },
+			"TakeDeadLetter":  func() error { return nothing.TakeDeadLetter(ctx, none, consumer.DeadLetter{}) },
 		} {
 			if err := do(); err == nil || !strings.Contains(err.Error(), "no *sql.Tx") {
 				t.Errorf("%s outside of a transaction: %v", name, err)

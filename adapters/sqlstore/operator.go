@@ -76,17 +76,17 @@ func (s *Store) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, fa
 }
 
 // SettleReplay implements consumer.ReplayQueue.
-func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action consumer.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) error {
+func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	query, args := operator.Settlement(&s.db.Tables.Statements().Operator, action, letter, outcome)
+	query, args := operator.Settlement(&s.db.Tables.Statements().Operator, action, letter.ID, outcome)
 	done, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return s.statementError(err)
 	}
 	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter, action), err)
+		return errors.Join(fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter.ID, action), err)
 	}
 	return s.TakeDeadLetter(ctx, tx, letter)
 }
@@ -103,6 +103,6 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return s.statementError(err)
 		}
-		return s.TakeDeadLetter(ctx, tx, letter.ID)
+		return s.TakeDeadLetter(ctx, tx, letter)
 	})
 }

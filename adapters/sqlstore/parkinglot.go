@@ -35,17 +35,17 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
-func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, id consumer.DeadLetterID) error {
+func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().TakeDeadLetter, s.db.Values.Key(id))
+	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().TakeDeadLetter, s.db.Values.Key(letter.ID), string(letter.Reason))
 	if err != nil {
 		return s.statementError(err)
 	}
 	n, err := done.RowsAffected()
 	if err == nil && n == 0 {
-		return fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+		return fmt.Errorf("%w: %v", consumer.ErrNotParked, letter.ID)
 	}
 	return s.statementError(err)
 }

@@ -151,10 +151,10 @@ func TestTake(t *testing.T) {
 		s := db.open(deduptest.Options{})
 		park(t, s, letter(1), letter(2))
 		within(t, s, func(ctx context.Context, tx *sql.Tx) error {
-			if err := s.TakeDeadLetter(ctx, tx, consumer.DeadLetterID{1}); err != nil {
+			if err := s.TakeDeadLetter(ctx, tx, letter(1)); err != nil {
 				t.Error(err)
 			}
-			if err := s.TakeDeadLetter(ctx, tx, consumer.DeadLetterID{1}); !errors.Is(err, consumer.ErrNotParked) || s.Retryable(err) {
+			if err := s.TakeDeadLetter(ctx, tx, letter(1)); !errors.Is(err, consumer.ErrNotParked) || s.Retryable(err) {
 				t.Errorf("taken twice: %v", err)
 			}
 			return nil
@@ -173,7 +173,7 @@ func TestTakeRaces(t *testing.T) {
 		holding, release, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		take := func(then func()) error {
 			return s.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-				err := s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetterID{1})
+				err := s.TakeDeadLetter(t.Context(), tx, letter(1))
 				then()
 				return err
 			})

@@ -145,7 +145,7 @@ func statement(sql string) consumer.Handler[pgx.Tx] {
 // forgetful is a store whose process ends before it takes back the letter of a trial.
 type forgetful struct{ *pgxstore.Store }
 
-func (forgetful) TakeDeadLetter(context.Context, pgx.Tx, consumer.DeadLetterID) error {
+func (forgetful) TakeDeadLetter(context.Context, pgx.Tx, consumer.DeadLetter) error {
 	return errProvoked
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -21,6 +23,8 @@ type reread struct {
 	topic      string
 	partitions []span
 	all        bool
+	silent     time.Duration    // how long no message may come before the rest of a run is left out
+	left       map[int32]string // by partition: what was left out last
 }
 
 // span is what a partition holds behind the committed offset.
@@ -32,11 +36,10 @@ type span struct {
 const (
 	runLength  = 1000    // offsets that are read at once
 	fewOffsets = 100_000 // so many are read in order
-	silent     = 5 * time.Second
 )
 
 func rereadKafka(ctx context.Context, address, group, topic string) (audit.Source, func(), error) {
-	s := &reread{topic: topic}
+	s := &reread{topic: topic, silent: 5 * time.Second, left: map[int32]string{}}
 	err := unlessEnded(ctx, func() (err error) {
 		if s.client, err = kafkaClient(address); err != nil {
 			return err
@@ -114,6 +117,9 @@ func (s *reread) Next(ctx context.Context) ([]*consumer.Message, error) {
 	return nil, nil
 }
 
+// Notes implements audit.Noter.
+func (s *reread) Notes() []string { return slices.Sorted(maps.Values(s.left)) }
+
 // run reads the messages from one offset up to another, which is excluded. Some offsets have no message: those of transactions and of
 // compacted topics.
 func (s *reread) run(ctx context.Context, partition int32, from, until int64) (msgs []*consumer.Message, err error) {
@@ -122,22 +128,28 @@ func (s *reread) run(ctx context.Context, partition int32, from, until int64) (m
 		return nil, fmt.Errorf("read topic %s: %w", s.topic, err)
 	}
 	defer part.Close()
-	silence := time.NewTimer(silent)
+	last := from - 1
+	silence := time.NewTimer(s.silent)
 	defer silence.Stop()
 	for {
 		select {
 		case raw, ok := <-part.Messages():
-			if !ok || raw.Offset >= until {
+			switch {
+			case !ok:
+				return nil, fmt.Errorf("read topic %s, partition %d: the broker refused to go on: messages may have been deleted while they were read; try again", s.topic, partition)
+			case raw.Offset >= until:
 				return msgs, nil
 			}
-			msgs = append(msgs, kafka.ToMessage(raw))
+			msgs, last = append(msgs, kafka.ToMessage(raw)), raw.Offset
 			if raw.Offset == until-1 {
 				return msgs, nil
 			}
-			silence.Reset(silent)
+			silence.Reset(s.silent)
 		case err := <-part.Errors():
 			return nil, fmt.Errorf("read topic %s: %w", s.topic, err)
-		case <-silence.C: // the last offsets have no message
+		case <-silence.C:
+			s.left[partition] = fmt.Sprintf("topic %s, partition %d: no message came for %v after offset %d, and up to offset %d nothing was compared: the broker is slow, "+
+				"or these offsets have no message, as after a transaction", s.topic, partition, s.silent, last, until-1)
 			return msgs, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()

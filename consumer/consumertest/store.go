@@ -49,11 +49,16 @@ func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.Dead
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.
-func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, id consumer.DeadLetterID) error {
+func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	found := false
-	err := tx.Update(ctx, letters+id.String(), func(old any) any { found = old != nil; return nil })
+	err := tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
+		if l, ok := old.(consumer.DeadLetter); ok && l.Reason == letter.Reason {
+			found, old = true, nil
+		}
+		return old
+	})
 	if err == nil && !found {
-		err = fmt.Errorf("%w: %v", consumer.ErrNotParked, id)
+		err = fmt.Errorf("%w: %v", consumer.ErrNotParked, letter.ID)
 	}
 	return err
 }
@@ -103,7 +108,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 			if after = l.Cursor(); !l.Settled {
 				continue
 			}
-			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.TakeDeadLetter(ctx, tx, l.ID) }); err != nil {
+			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.TakeDeadLetter(ctx, tx, l) }); err != nil {
 				return dedup.SweepResult{}, err
 			}
 		}

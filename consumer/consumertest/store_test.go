@@ -61,7 +61,7 @@ func TestParkingLot(t *testing.T) {
 		}
 		errBack := errors.New("roll back")
 		if err := in(t, s, func(tx tx) error {
-			return errors.Join(s.TakeDeadLetter(t.Context(), tx, again.ID), s.Park(t.Context(), tx, letter(2)), errBack)
+			return errors.Join(s.TakeDeadLetter(t.Context(), tx, again), s.Park(t.Context(), tx, letter(2)), errBack)
 		}); !errors.Is(err, errBack) || len(list(t, s, consumer.DeadLetterFilter{})) != 1 {
 			t.Errorf("rolled back: %v, %d letters", err, len(list(t, s, consumer.DeadLetterFilter{})))
 		}
@@ -79,14 +79,14 @@ func TestOfTwoThatTakeOneFails(t *testing.T) {
 		wg.Go(func() {
 			if err := in(t, s, func(tx tx) error {
 				defer func() { <-time.After(time.Minute) }()
-				return s.TakeDeadLetter(t.Context(), tx, letter(1).ID)
+				return s.TakeDeadLetter(t.Context(), tx, letter(1))
 			}); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		start := time.Now()
-		err := in(t, s, func(tx tx) error { return s.TakeDeadLetter(t.Context(), tx, letter(1).ID) })
+		err := in(t, s, func(tx tx) error { return s.TakeDeadLetter(t.Context(), tx, letter(1)) })
 		if !errors.Is(err, consumer.ErrNotParked) || time.Since(start) != time.Minute {
 			t.Errorf("after %v: %v; want ErrNotParked after a minute", time.Since(start), err)
 		}

@@ -95,7 +95,7 @@ func (r *Request) Validate() error {
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
 	}
 	if r.Key != "" {
-		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); r.Kind == Replay && err != nil {
+		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); (r.Kind == Replay || r.Kind == Repair) && err != nil {
 			return fmt.Errorf("ops: Request.Key: %w", err)
 		}
 	}

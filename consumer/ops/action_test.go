@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/txonce/txonce/consumer"
@@ -16,6 +17,19 @@ func TestRequestRates(t *testing.T) {
 		r := ops.Request{Kind: ops.Replay, Who: "ann", Reason: "test", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Rate: rate, Expect: -1}
 		if err := r.Validate(); (err == nil) != valid {
 			t.Errorf("rate %v: %v", rate, err)
+		}
+	}
+}
+
+// A key that no message can have is refused at once, and not when a worker uses it.
+func TestRequestKeys(t *testing.T) {
+	for _, kind := range []ops.Kind{ops.Replay, ops.Repair} {
+		for key, valid := range map[string]bool{"order-1b": true, "bad\xff": false, strings.Repeat("k", 2000): false} {
+			filter := consumer.DeadLetterFilter{ID: consumer.DeadLetterID{1}, Consumer: "billing"}
+			r := ops.Request{Kind: kind, Who: "ann", Reason: "test", Filter: filter, Key: key, Expect: -1}
+			if err := r.Validate(); (err == nil) != valid {
+				t.Errorf("%s, key %.10q: %v", kind, key, err)
+			}
 		}
 	}
 }

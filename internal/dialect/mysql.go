@@ -161,7 +161,7 @@ ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), re
 	attempts = VALUES(attempts), position = VALUES(position), headers = VALUES(headers), message_time = VALUES(message_time),
 	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint)`),
 
-		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?)`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?) AND reason = ?`),
 
 		// The letters are chosen in the index, which has the columns of the most used conditions.
 		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,

@@ -66,6 +66,10 @@ type functions struct {
 	numbered func(sql string) string     // replaces each ? by the database's parameter
 }
 
+// lost is what each worker that takes a letter adds to the letter's number, and subtracts when it returns it: 2 to the power of 32. So letters
+// whose workers ended are taken after the others, and their number tells how many workers ended.
+const lost = `4294967296`
+
 func newOperator(f functions) Operator {
 	q := func(sql string) string { return f.numbered(f.names(sql)) }
 	open := `NOT EXISTS (SELECT 1 FROM @operator_results o WHERE o.letter = d.id AND o.outcome = '')`
@@ -113,19 +117,19 @@ WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number D
 
 		OpenReplays: q(`SELECT ` + f.id("id") + `, new_key, CASE WHEN as_new THEN 1 ELSE 0 END, rate, max_failures,
 	CASE WHEN kind = 'repair' THEN 1 ELSE 0 END FROM @operator_actions
-WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_at IS NULL ORDER BY requested_at, id LIMIT 100`),
+WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_at IS NULL ORDER BY CASE WHEN next_at > ` + f.now + ` THEN 1 ELSE 0 END, requested_at, id LIMIT 100`),
 		RepairPayload: q(`SELECT note FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		LockAction:    q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:      q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
-		NextLetter: q(`SELECT ` + f.id("letter") + `, tries FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
+		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, number >> 32 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
 ORDER BY number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
-		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, number = number + ` + lost + `, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
 		Settle:     q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		Fail: q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, cause = ` + f.text("?") + `, error = ` + f.text("?") + `, at = ` + f.now + `
 WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		Release: q(`UPDATE @operator_results SET taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		Release: q(`UPDATE @operator_results SET number = number - ` + lost + `, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at, claim_key, claimed)
 VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `, ` + f.key + `, ` + f.number + ` <> 0)`),
 		Discards: q(`SELECT ` + f.id("r.action") + `, ` + f.id("r.letter") + `, a.who, a.reason, ` + f.time("r.at") + `, CASE WHEN r.claimed THEN 1 ELSE 0 END

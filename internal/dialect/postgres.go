@@ -190,7 +190,7 @@ ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestam
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
 
-		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid AND reason = $2::text`),
 
 		// The letters are chosen before they are joined, because the planner does not stop a sort below a join early. LIMIT 1 keeps it from
 		// hashing all claims.

@@ -89,7 +89,7 @@ ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_pa
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
 
-		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1`,
+		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND reason = ?2`,
 
 		DeadLetters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.cause,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,

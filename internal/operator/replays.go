@@ -60,7 +60,7 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			}
 			continue
 		}
-		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries}
+		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries, Lost: turn.lost}
 		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
 		if err != nil {
 			return r, false, 0, err
@@ -80,6 +80,7 @@ type turn struct {
 	letter  consumer.DeadLetterID
 	payload []byte // of a repair; nil: the letter's own
 	tries   int
+	lost    int
 	found   bool
 	wait    time.Duration // if not found; 0: the action has ended
 }
@@ -94,7 +95,12 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		if wait > 0 {
 			t.wait = time.Duration(wait) * time.Microsecond
-			return nil
+			left := 0
+			err := each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
+			if err == nil && left == 0 { // the turn of the next letter never comes
+				return end(ctx, q, st, a.id, "done")
+			}
+			return err
 		}
 		failures := 0
 		if a.maxFailures > 0 {
@@ -106,7 +112,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 			}
 		}
 		var digits string
-		if err := each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries) }); err != nil {
+		if err := each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
 			return err
 		}
 		if !t.found {

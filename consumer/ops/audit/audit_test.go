@@ -238,6 +238,32 @@ func (s *source) Next(context.Context) ([]*consumer.Message, error) {
 	return msgs, nil
 }
 
+func aMinuteAgo(context.Context) (time.Time, error) { return time.Now().Add(-time.Minute), nil }
+
+// A message whose claim expires and is deleted during the audit is not lost.
+func TestMessagesWhoseClaimsAreSwept(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		old := w.process(t, 3)
+		swept := time.Now()
+		horizons := []time.Time{{}, swept} // before and after the sweep
+		for _, m := range old {
+			m.Time = swept.Add(-time.Second)
+		}
+		w.exec(t, `DELETE FROM processed_messages`)
+		r, err := audit.Messages(t.Context(), w.config(), audit.MessagesConfig{
+			Source: &source{append(old, message("never"))}, Key: consumer.MessageID,
+			Horizon: func(context.Context) (at time.Time, err error) {
+				at, horizons = horizons[0], horizons[1:]
+				return at, nil
+			},
+		})
+		if err != nil || r.Checked != 1 || r.Skipped != 3 || r.Lost != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
 // A message that is neither claimed nor parked is lost.
 func TestMessages(t *testing.T) {
 	t.Parallel()
@@ -251,7 +277,7 @@ func TestMessages(t *testing.T) {
 		old := message("old")
 		old.Time = time.Now().Add(-time.Hour)
 		all := append(msgs, parked, message(""), old, message("never"))
-		r, err := audit.Messages(t.Context(), w.config(), audit.MessagesConfig{Source: &source{all}, Key: consumer.MessageID, Since: time.Now().Add(-time.Minute)})
+		r, err := audit.Messages(t.Context(), w.config(), audit.MessagesConfig{Source: &source{all}, Key: consumer.MessageID, Horizon: aMinuteAgo})
 		if err != nil || r.Checked != 1502 || r.Skipped != 2 || r.Lost != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}

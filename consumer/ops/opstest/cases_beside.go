@@ -40,7 +40,7 @@ func testSettlingKeepsNobody[TTx any](t *testing.T, e *env[TTx]) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error {
-		if err := one.SettleReplay(bounded(t), tx, a.ID, first.Letter.ID, observe.Processed); err != nil {
+		if err := one.SettleReplay(bounded(t), tx, a.ID, first.Letter, observe.Processed); err != nil {
 			return err
 		}
 		second, found, _, err := two.TakeReplay(ctx, name, time.Hour)

@@ -205,7 +205,7 @@ func testSettleOnce[TTx any](t *testing.T, e *env[TTx]) {
 	letter := e.letters(t, s)[0]
 	for i, want := range []error{nil, consumer.ErrNotParked} {
 		err := e.Tx(bounded(t), e.options(), func(tx TTx) error {
-			if err := s.SettleReplay(bounded(t), tx, a.ID, letter.ID, observe.Processed); err != nil {
+			if err := s.SettleReplay(bounded(t), tx, a.ID, letter, observe.Processed); err != nil {
 				return err
 			}
 			return s.Park(bounded(t), tx, letter) // it is parked again

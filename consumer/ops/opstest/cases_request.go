@@ -68,7 +68,7 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	err = e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.SettleReplay(bounded(t), tx, a.ID, taken.Letter.ID, observe.Processed) })
+	err = e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.SettleReplay(bounded(t), tx, a.ID, taken.Letter, observe.Processed) })
 	if !errors.Is(err, consumer.ErrNotParked) {
 		t.Errorf("settled after the end: %v", err)
 	}

@@ -32,7 +32,7 @@ type operator interface {
 // TestStore runs the suite. The stores of h must be a consumer.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
 // outbox.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
-	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
+	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(t, &env[TTx]{DB: h.New(t), oneWriter: h.OneWriter})

@@ -18,12 +18,6 @@ import (
 // Status is an ops.StatusReader with one of everything.
 type Status struct{}
 
-// Consumers implements ops.StatusReader.
-func (s Status) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
-	status, err := s.Status(ctx)
-	return status.Consumers, err
-}
-
 // Status returns a status with one of everything.
 func (Status) Status(context.Context) (ops.Status, error) {
 	now := time.Now()
