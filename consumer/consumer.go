@@ -30,8 +30,9 @@ type Consumer[TTx any] struct {
 	doubts      doubts
 	budget      *parkBudget
 	refusals    *refusalLimit
-	replayFault *hooks.Pause  // of RunReplays
-	trial       chan struct{} // contains one element while a suspect is tried
+	replayFault *hooks.Pause   // of RunReplays
+	pauses      []*hooks.Pause // those with hooks
+	trial       chan struct{}  // contains one element while a suspect is tried
 
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
@@ -77,6 +78,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		replayFault: &hooks.Pause{
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
+		pauses:   []*hooks.Pause{database, budget},
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])

@@ -141,7 +141,8 @@ func (c *Consumer[TTx]) allSources() []string {
 
 // Close releases Config.Name, if the Store is a dedup.Releaser, so that another Consumer with that name can be made on the
 // Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not for
-// messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in flight.
+// messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in flight. If the Consumer is
+// paused, Close calls Trace.Resumed.
 //
 // After Close, Process and ProcessBatch return a *RetryError that is ErrClosed, so that the source delivers the message
 // again. Start, Replay and Discard return ErrClosed. Close does not close the Store. It is safe for concurrent use, and a
@@ -154,6 +155,9 @@ func (c *Consumer[TTx]) Close() {
 	defer func() { <-c.starting }()
 	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.started.Load() {
 		releaser.Release(c.cfg.Name)
+	}
+	for _, p := range c.pauses { // a process with another Consumer is not paused
+		p.End(context.Background())
 	}
 }
 

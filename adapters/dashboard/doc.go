@@ -18,8 +18,9 @@
 // database one snapshot per two seconds, and nothing while there are none.
 //
 // Actions are POST requests with a reason. They go through ops.Requester, which records who did what and why; workers then run replays.
-// The page before a replay or a discard counts the letters that it chooses, up to 2,000, and the action is refused if it would choose another
-// number. On the outbox, an action changes the messages that are ticked, or all that the filter chooses at that moment.
+// Before a replay, a discard or an unpark of all that a filter chooses, a dry run counts the letters or messages, up to 1,000. Its form carries the
+// number and the time when the latest of them was parked. What arrives later is left out, and the action is refused if it would choose another
+// number. If there are more, only the time bounds a replay or an unpark, and a discard is refused.
 //
 // # Safety
 //

@@ -46,7 +46,7 @@ func TestServeActAs(t *testing.T) {
 	}
 	address, stop := serving(t, dsn, "--act-as", "ann")
 	defer stop()
-	form := url.Values{"do": {"unpark"}, "all": {"1"}, "topic": {"t"}, "why": {"x"}}
+	form := url.Values{"do": {"unpark"}, "all": {"1"}, "topic": {"t"}, "until": {"2100-01-01"}, "why": {"x"}}
 	if code, page := answer(t)(http.PostForm(address+"/outbox", form)); code != http.StatusConflict || !strings.Contains(page, "no parked message matches") {
 		t.Errorf("an action is answered by %d, want %d: it is allowed, and nothing is parked\n%s", code, http.StatusConflict, page)
 	}

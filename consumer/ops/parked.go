@@ -52,7 +52,7 @@ func ChooseParked(ctx context.Context, s Store, filter outbox.ParkedFilter, most
 // A message that was parked after an operator looked is not chosen if filter.Until is not later than the latest message that the operator saw:
 // see ParkedChoice.Newest.
 //
-// The action is recorded first, so that no change is without a record. The record does not say how many messages were changed, or that the
+// The action is recorded first, so that no change is without a record; if filter chooses nothing, nothing is recorded. The record does not say how many messages were changed, or that the
 // change failed: both are told to the caller only. After an error or a crash some messages are changed. Call it again for the others.
 func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter) (action Action, n int, err error) {
 	change := s.Outbox().Unpark
@@ -76,6 +76,9 @@ func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedF
 	}
 	if r.Expect >= 0 && len(chosen.Seqs) != r.Expect {
 		return Action{}, 0, fmt.Errorf("%w: %d parked messages match, %d are expected", ErrExpected, len(chosen.Seqs), r.Expect)
+	}
+	if len(chosen.Seqs) == 0 {
+		return Action{}, 0, nil
 	}
 	if r.Kind == DiscardOutbox {
 		slices.Reverse(chosen.Seqs) // a message may wait behind one with a lower number, whose deletion would make it pending

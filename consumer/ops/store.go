@@ -14,12 +14,10 @@ import (
 // needs no consumer, so a command line with a DSN has one too. It is safe for concurrent use, also while workers run.
 type Store interface {
 	StatusReader
+	ConsumerReader
 	LetterKeeper
 	Prober
 	Requester
-
-	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
-	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 
 	// Keys answers questions about natural keys.
 	Keys() Keys
@@ -32,6 +30,12 @@ type Store interface {
 type StatusReader interface {
 	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
 	Status(ctx context.Context) (Status, error)
+}
+
+// ConsumerReader lists consumers.
+type ConsumerReader interface {
+	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
+	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 }
 
 // Status is the state of a database at one moment. All times are by the database's clock.

@@ -42,7 +42,9 @@ func TestCanaries(t *testing.T) {
 				}
 				return err // a *pgconn.PgError whose Detail quotes the id
 			}
-			return s.writer.Enqueue(ctx, tx, message("charges", m.ID), message("refused", m.ID))
+			refused := message("refused", m.ID)
+			refused.ID = m.ID + "-refused" // an ID of the application's own may be a natural key
+			return s.writer.Enqueue(ctx, tx, message("charges", m.ID), refused)
 		},
 	})
 	if err != nil {

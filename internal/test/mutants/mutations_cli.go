@@ -76,7 +76,7 @@ var cliMutations = []mutation{
 	printing("a discard of parked messages deletes first what waits", "outbox_act.go", "TestOutboxChangesWhatItCounted", edit{`		slices.Reverse(seqs) //`, `		//`}),
 	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func() { n++; p.show(n, 0) }`, `func() { p.show(n, 0) }`}),
 	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`letters = letters[n:]`, `letters = letters[:len(letters)-n]`}),
-	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`if elsewhere[l.ID] {`, `if elsewhere == nil {`}),
+	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`bool { return elsewhere[l.ID] }`, `bool { return elsewhere == nil }`}),
 	scripted("a message that is not parked does not count", "adapters/cli/outbox_act.go", "choice", edit{`		case ok:`, `		case ok, seq > 0:`}),
 	scripted("a replay that ended early is not success", "adapters/cli/follow.go", "choice", edit{`if action.Note != replayDone {`, `if action.Note == "" {`}),
 	{

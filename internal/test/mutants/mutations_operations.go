@@ -34,8 +34,8 @@ var operationsMutations = []mutation{
 	operating("the rate of a request is that of all workers", "internal/operator/replays.go", "the_rate_is_that_of_all_workers", edit{
 		`a.rate <= 0 {`, `a.rate <= 1e6 {`,
 	}),
-	operating("a repair keeps its payload until it ends, and no longer", "internal/operator/actions.go", "a_letter_is_repaired", edit{
-		`a.Kind == ops.Repair && a.Ended.IsZero()`, `a.Kind == ops.Repair && a.Kind == ""`,
+	operating("a repair keeps its payload until it ends, and no longer", "internal/dialect/operator.go", "a_letter_is_repaired", edit{
+		`CASE WHEN a.kind = 'repair' AND a.ended_at IS NULL THEN '' ELSE a.note END`, `a.note`,
 	}),
 	operating("a repair is made with the new payload", "consumer/replayer.go", "a_letter_is_repaired", edit{
 		`		how.Repair = func(m *Message) error { m.Payload = bytes.Clone(r.Payload); return nil }`, `		how.Repair = func(m *Message) error { m.Payload = bytes.Clone(m.Payload); return nil }`,
@@ -44,7 +44,7 @@ var operationsMutations = []mutation{
 		`			expect = 1`, `			expect = -1`,
 	}),
 	operating("the payload of a repair reaches the worker", "internal/dialect/operator.go", "a_letter_is_repaired", edit{
-		"	CASE WHEN kind = 'repair' THEN note END FROM", "	CASE WHEN kind = 'replay' THEN note END FROM",
+		`CASE WHEN kind = 'repair' THEN 1 ELSE 0 END FROM`, `CASE WHEN kind = 'replay' THEN 1 ELSE 0 END FROM`,
 	}),
 	operating("explain derives the ids of outgoing messages as handlers do", "internal/operator/outgoing.go", "the_messages_that_a_handler_has_enqueued_are_counted", edit{
 		`outgoing.Seed(key.Hash(), key.ID)`, `outgoing.Seed(key.Hash(), key.Consumer)`,
@@ -64,7 +64,7 @@ var operationsMutations = []mutation{
 		`		letters = letters[n:]`, `		letters = letters[:r.Filter.Limit]`,
 	}),
 	operating("a plan leaves out letters that wait for another request", "consumer/ops/plan.go", "a_plan_leaves_out_letters_that_wait_for_another_request", edit{
-		`		if elsewhere[l.ID] {`, `		if elsewhere == nil {`,
+		`bool { return elsewhere[l.ID] }`, `bool { return elsewhere == nil }`,
 	}),
 	{
 		name: "sqlstore names the transaction that holds a key", file: "adapters/sqlstore/operator_probe.go", edits: []edit{{`		found <- &h`, `		_ = h
