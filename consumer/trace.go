@@ -14,6 +14,9 @@ import (
 // on the goroutine that processes the messages, never under a lock: they must be quick and safe for concurrent use. A panic of a hook is
 // logged, and has no effect on the message. New copies the Trace, so later changes of its fields have no effect.
 //
+// Claimed and Attempt are called while the consumer keeps other calls away from the keys of the messages: if they process a message with
+// such a key, they wait for themselves.
+//
 // Start and Done are called once for each pass. A call of ProcessBatch or Replay is one pass. Process makes one pass for each attempt; it
 // sleeps between them. A crash ends a pass without Done.
 type Trace struct {
