@@ -21,16 +21,16 @@ func (s limitedStore) Status(ctx context.Context) (ops.Status, error) {
 	return s.Store.Status(ctx)
 }
 
-func (s limitedStore) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
+func (s limitedKeys) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
-	return s.Store.Consumers(ctx)
+	return s.Keys.Consumers(ctx)
 }
 
-func (s limitedStore) Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error) {
+func (s limitedKeys) Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error) {
 	ctx, cancel := s.app.limit(ctx)
 	defer cancel()
-	return s.Store.Waiting(ctx, letters)
+	return s.Keys.Waiting(ctx, letters)
 }
 
 func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {

@@ -39,7 +39,7 @@ func (d *Dashboard) letters(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, http.StatusBadRequest, err)
 		return
 	}
-	since, err := d.cfg.Store.Reach(r.Context(), filter, maxSearched)
+	since, err := d.cfg.Store.Keys().Reach(r.Context(), filter, maxSearched)
 	if since.After(filter.Since) {
 		filter.Since, list.Searched = since, since
 	}
@@ -64,7 +64,7 @@ func (d *Dashboard) letters(w http.ResponseWriter, r *http.Request) {
 
 // names are the consumers for the fields of forms.
 func (d *Dashboard) names(r *http.Request) (names []string) {
-	consumers, err := d.cfg.Store.Consumers(r.Context())
+	consumers, err := d.cfg.Store.Keys().Consumers(r.Context())
 	if err != nil {
 		return nil
 	}

@@ -87,7 +87,7 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	limited := func(what string, f consumer.DeadLetterFilter) {
 		f.Limit = 51
 		list = append(list, read{what, 2*search + 100, func(ctx context.Context) (err error) { // in the index, and of the table
-			if f.Since, err = s.Reach(ctx, f, search); err == nil {
+			if f.Since, err = s.Keys().Reach(ctx, f, search); err == nil {
 				_, err = s.DeadLetters(ctx, f)
 			}
 			return err
@@ -102,7 +102,7 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 			err = errors.New("the plan does not say that it has not searched everything")
 		}
 		return err
-	}}, read{"consumers", 100, func(ctx context.Context) error { _, err := s.Consumers(ctx); return err }})
+	}}, read{"consumers", 100, func(ctx context.Context) error { _, err := s.Keys().Consumers(ctx); return err }})
 	ended, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000})
 	if err == nil {
 		_, err = s.End(t.Context(), ended.ID, "not yet")

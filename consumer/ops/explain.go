@@ -89,7 +89,7 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	if e.Claim.ExpiresAt.IsZero() {
 		return e, nil
 	}
-	consumers, err := s.Consumers(ctx)
+	consumers, err := s.Keys().Consumers(ctx)
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}

@@ -44,7 +44,7 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	if err != nil {
 		return plan, err
 	}
-	consumers, err := s.Consumers(ctx)
+	consumers, err := s.Keys().Consumers(ctx)
 	if err != nil {
 		return plan, err
 	}
@@ -93,7 +93,7 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 	filter.Limit = 0 // which chooses the oldest, and letters are listed newest first
 	if most > 0 {
 		filter.Limit = most + 1
-		since, err := s.Reach(ctx, filter, searched*most)
+		since, err := s.Keys().Reach(ctx, filter, searched*most)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 	for i := range letters {
 		ids[i] = letters[i].ID
 	}
-	elsewhere, err := s.Waiting(ctx, ids)
+	elsewhere, err := s.Keys().Waiting(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,11 @@ import (
 // needs no consumer, so a command line with a DSN has one too. It is safe for concurrent use, also while workers run.
 type Store interface {
 	StatusReader
-	ConsumerReader
 	LetterKeeper
 	Prober
 	Requester
 
-	// Keys answers questions about natural keys.
+	// Keys answers questions about natural keys, their consumers and their letters.
 	Keys() Keys
 
 	// Outbox has the operations on the outbox.
@@ -30,12 +29,6 @@ type Store interface {
 type StatusReader interface {
 	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
 	Status(ctx context.Context) (Status, error)
-}
-
-// ConsumerReader lists consumers.
-type ConsumerReader interface {
-	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
-	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 }
 
 // Status is the state of a database at one moment. All times are by the database's clock.
@@ -101,16 +94,8 @@ type SweepStatus struct {
 // LetterKeeper reads and discards dead letters.
 type LetterKeeper interface {
 	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot. It reads all letters that no index leaves out, until it has found
-	// filter.Limit: see Reach.
+	// filter.Limit: see Searcher.
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
-
-	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
-	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
-	// Zero: DeadLetters reads fewer than n, or an index finds the letters.
-	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
-
-	// Waiting returns which letters are marked by an open request to replay or repair them.
-	Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error)
 
 	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one transaction.
 	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error
@@ -142,8 +127,25 @@ type Holder struct {
 	Client string        // its address and the name of its application; empty: unknown
 }
 
+// Searcher has what limits a search for letters, and what a claim of one would meet.
+type Searcher interface {
+	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
+	Consumers(ctx context.Context) ([]ConsumerStatus, error)
+
+	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
+	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
+	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter chooses them by their consumer and reason only: these are compared
+	// fast enough, and so that their number is exact.
+	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
+
+	// Waiting returns which letters are marked by an open request to replay or repair them.
+	Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error)
+}
+
 // Keys finds natural keys, their claims, and what their handlers have enqueued.
 type Keys interface {
+	Searcher
+
 	// KeyOf returns the natural key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
 	// with Config.Compact does not tell its key.
 	KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error)

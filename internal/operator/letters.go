@@ -68,9 +68,9 @@ func ListLetters(ctx context.Context, db Database, statement string, f consumer.
 	return newest, nil
 }
 
-// Reach implements ops.LetterKeeper.
+// Reach implements ops.Searcher.
 func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int) (since time.Time, err error) {
-	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
+	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Reason: f.Reason, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
 		f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) { // an index finds the letters
 		return since, nil
 	}
@@ -105,7 +105,7 @@ func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int)
 	return since, err
 }
 
-// Waiting implements ops.LetterKeeper.
+// Waiting implements ops.Searcher.
 func (s *Service) Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ type Letters interface {
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 }
 
-// Service implements ops.StatusReader, ops.ConsumerReader, ops.Requester and a part of consumer.ReplayQueue.
+// Service implements ops.StatusReader, ops.Keys, ops.Requester and a part of consumer.ReplayQueue.
 type Service struct {
 	DB      Database
 	Letters Letters
@@ -74,7 +74,7 @@ func (s *Service) Status(ctx context.Context) (status ops.Status, err error) {
 	return status, err
 }
 
-// Consumers implements ops.ConsumerReader.
+// Consumers implements ops.Searcher.
 func (s *Service) Consumers(ctx context.Context) ([]ops.ConsumerStatus, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {

@@ -159,7 +159,7 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 		var found []consumer.DeadLetterID
 		searches := 0
 		for part := filter; ; searches++ {
-			since, err := s.Operator().Reach(bounded(t), part, 4)
+			since, err := s.Operator().Keys().Reach(bounded(t), part, 4)
 			if err != nil || searches > 20 {
 				t.Fatalf("%s: %d searches, %v", what, searches, err)
 			}
@@ -183,7 +183,7 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("%s: %d searches; they are not limited", what, searches)
 		}
 	}
-	since, err := s.Operator().Reach(bounded(t), consumer.DeadLetterFilter{Consumer: name}, 4)
+	since, err := s.Operator().Keys().Reach(bounded(t), consumer.DeadLetterFilter{Consumer: name}, 4)
 	if !since.IsZero() || err != nil {
 		t.Errorf("%v, %v; want no limit where each letter matches", since, err)
 	}

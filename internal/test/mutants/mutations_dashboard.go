@@ -120,7 +120,7 @@ var dashboardMutations = []mutation{
 	},
 	{
 		name: "a dry run without a match searches a part of the letters", file: "consumer/ops/plan.go", pkg: "adapters/dashboard",
-		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`s.Reach(ctx, filter, searched*most)`, `s.Reach(ctx, filter, 1000*searched*most)`}},
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`s.Keys().Reach(ctx, filter, searched*most)`, `s.Keys().Reach(ctx, filter, 1000*searched*most)`}},
 	},
 	operating("a limited search goes on where it stopped", "internal/operator/letters.go", "a_limited_search_finds_each_letter_once", edit{
 		`Since: f.Since, Until: f.Until, After: f.After})`, `Since: f.Since, Until: f.Until})`,
