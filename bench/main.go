@@ -71,6 +71,7 @@ var sections = []section{
 	{"transactions", (*bench).transactions, false},
 	{"drains", (*bench).drains, false},
 	{"latencies", (*bench).latencies, false},
+	{"path", (*bench).path, true},
 	{"idle", (*bench).idle, false},
 	{"held", (*bench).held, false},
 	{"stats", (*bench).stats, true},

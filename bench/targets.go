@@ -40,7 +40,7 @@ var gates = []gate{
 	{target: "P11", table: "drains", way: "txonce", base: "watermill-sql v3 forwarder", column: "Kafka", least: 15},
 	{target: "P11", table: "drains", way: "txonce", base: "watermill-sql v3 forwarder", column: "Kafka answers 2 ms later", least: 80},
 	{target: "P11", table: "held", way: "a transaction is held open", base: "no transaction is open", column: published, least: .9},
-	{target: "P12", table: "latencies", way: "txonce", column: p50, most: 1, known: "1.0 to 1.25 on 24 November 2026; the least is .35"},
+	{target: "P12", table: "latencies", way: "txonce", column: p50, most: 1, known: "1.0 to 1.25 on 24 November 2026; the least is .35; table path has its parts"},
 	{target: "P12", table: "latencies", way: "txonce, relay elsewhere", column: p50, most: 1.5},
 	{target: "P12", table: "latencies", way: "txonce, relay elsewhere", column: p99, most: 15},
 	{target: "P12", table: "idle", way: "1 relay", column: "together", most: 5},
