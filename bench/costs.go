@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,12 @@ func (b *bench) costs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			old, err := w.handled(ctx, c)
+			if err != nil {
+				return err
+			}
+			var next atomic.Int64
+			repeated := func() []*consumer.Message { return old[next.Add(1)%int64(len(old))] }
 			hs := w.number([]*handling{
 				{name: "bare", do: each(w.bare)},
 				{name: "by hand", do: each(w.byHand)},
@@ -35,6 +42,21 @@ func (b *bench) costs(ctx context.Context) error {
 				{name: "InTx", do: each(w.inTx)},
 				{name: "Process", do: each(w.process(c))},
 				{name: "Process, chained", do: hundred(c.chained)},
+				{name: "least for a batch", do: func(ctx context.Context, id func() string) (int, error) {
+					ids := make([]string, batchSize)
+					for i := range ids {
+						ids[i] = id()
+					}
+					return batchSize, w.leastBatch(ctx, ids)
+				}},
+				{name: "ProcessBatch, Queue", do: hundred(c.queue)},
+				{name: "ProcessBatch, set-based", do: hundred(c.set)},
+				{name: "least for duplicates", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
+					return batchSize, w.leastDuplicates(ctx, repeated())
+				}},
+				{name: "ProcessBatch, duplicates", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
+					return batch(ctx, c.plain, repeated())
+				}},
 			})
 			here, there, err := w.spend(ctx, hs, column.conns, b.size.slot, b.size.rounds)
 			if err != nil {
@@ -61,12 +83,16 @@ func (w *world) spend(ctx context.Context, hs []*handling, conns int, slot time.
 	for round := range n + 1 {
 		for _, i := range rand.Perm(len(hs)) {
 			h := hs[i]
-			handled := h.handled.Load()
+			var messages atomic.Int64
 			before, err := w.spent(ctx)
 			if err != nil {
 				return nil, nil, err
 			}
-			if _, err := rate(ctx, conns, slot, h.run); err != nil {
+			if _, err := rate(ctx, conns, slot, func(ctx context.Context) (int, error) {
+				n, err := h.run(ctx)
+				messages.Add(int64(n))
+				return n, err
+			}); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", h.name, err)
 			}
 			after, err := w.spent(ctx)
@@ -74,9 +100,9 @@ func (w *world) spend(ctx context.Context, hs []*handling, conns int, slot time.
 				return nil, nil, err
 			}
 			if round > 0 { // the first one prepares statements
-				messages := float64(h.handled.Load() - handled)
-				here[h.name] = append(here[h.name], float64((after.here-before.here).Microseconds())/messages)
-				there[h.name] = append(there[h.name], float64((after.there-before.there).Microseconds())/messages)
+				n := float64(messages.Load())
+				here[h.name] = append(here[h.name], float64((after.here-before.here).Nanoseconds())/1000/n)
+				there[h.name] = append(there[h.name], float64((after.there-before.there).Nanoseconds())/1000/n)
 			}
 		}
 	}
