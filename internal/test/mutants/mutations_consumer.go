@@ -36,11 +36,8 @@ var consumerMutations = []mutation{
 		`err = onOwnGoroutine("the handler", func() error {`, `err = onThisGoroutine(func() error {`,
 	}),
 	handling("a handler's panic is an error", "prepare.go", "TestPanicsAreReportedWithTheirStack", edit{
-		`	defer recoverPanic(&err)`, `	defer func() {
-			if recover() != nil {
-				err = nil
-			}
-		}()`,
+		"func onThisGoroutine(f func() error) (err error) {\n\tdefer recoverPanic(&err)",
+		"func onThisGoroutine(f func() error) (err error) {\n\tdefer func() {\n\t\tif recover() != nil {\n\t\t\terr = nil\n\t\t}\n\t}()",
 	}),
 	handling("no message is parked because of a database failure", "judge.go", "TestAttempts", edit{
 		`case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even`, `case false: // even`,
