@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -12,8 +13,8 @@ import (
 
 // singles compares ways to handle one message in one transaction.
 func (b *bench) singles(ctx context.Context) error {
-	return b.handle(ctx, "singles", b.size.slot/5, 4*b.size.rounds, func(w *world, c consumers, old []*consumer.Message) []*handling {
-		some := func() *consumer.Message { return old[rand.IntN(len(old))] }
+	return b.handle(ctx, "singles", b.size.slot/5, 4*b.size.rounds, func(w *world, c consumers, old [][]*consumer.Message) []*handling {
+		some := func() *consumer.Message { return old[rand.IntN(len(old))][rand.IntN(batchSize)] }
 		process := func(msg func(id string) *consumer.Message) func(context.Context, func() string) (int, error) {
 			return each(func(ctx context.Context, id string) error { return c.plain.Process(ctx, msg(id)) })
 		}
@@ -33,7 +34,8 @@ func (b *bench) singles(ctx context.Context) error {
 
 // batches compares ways to handle a hundred messages in one transaction.
 func (b *bench) batches(ctx context.Context) error {
-	return b.handle(ctx, "batches", b.size.slot, b.size.rounds, func(w *world, c consumers, old []*consumer.Message) []*handling {
+	return b.handle(ctx, "batches", b.size.slot, b.size.rounds, func(w *world, c consumers, old [][]*consumer.Message) []*handling {
+		var next atomic.Int64
 		return []*handling{
 			{name: "by hand", do: each(w.byHand)},
 			{name: "ProcessBatch, plain Handle", base: "by hand", do: hundred(c.plain)},
@@ -41,14 +43,17 @@ func (b *bench) batches(ctx context.Context) error {
 			{name: "ProcessBatch, Queue", base: "by hand", do: hundred(c.queue)},
 			{name: "ProcessBatch, set-based", base: "by hand", do: hundred(c.set)},
 			{name: "ProcessBatch, duplicates", base: "by hand", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
-				return batch(ctx, c.plain, old)
+				return batch(ctx, c.plain, old[next.Add(1)%int64(len(old))])
+			}},
+			{name: "least for duplicates", base: "by hand", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
+				return batchSize, w.leastDuplicates(ctx, old[next.Add(1)%int64(len(old))])
 			}},
 		}
 	})
 }
 
 // handle measures the same ways under each condition.
-func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n int, ways func(*world, consumers, []*consumer.Message) []*handling) error {
+func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n int, ways func(*world, consumers, [][]*consumer.Message) []*handling) error {
 	t := b.report.table(name, "messages/s")
 	for _, column := range conditions {
 		b.progress("%s, %s", name, column.name)
@@ -64,7 +69,7 @@ func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n i
 			if err := b.compare(ctx, w, t, column, slot, n, ways(w, c, old)); err != nil {
 				return err
 			}
-			return w.audit(ctx, "before it was repeated, ProcessBatch", oldPlace, batchSize)
+			return w.audit(ctx, "before it was repeated, ProcessBatch", oldPlace, int64(len(old)*batchSize))
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", column.name, err)
@@ -73,11 +78,17 @@ func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n i
 	return nil
 }
 
-// handled returns messages that c.plain has handled.
-func (w *world) handled(ctx context.Context, c consumers) ([]*consumer.Message, error) {
-	old := messages(func() string { return w.id(oldPlace) }, batchSize)
-	_, err := batch(ctx, c.plain, old)
-	return old, err
+// handled returns batches that c.plain has handled. There are more of them than connections, because calls that have the same messages wait for
+// each other.
+func (w *world) handled(ctx context.Context, c consumers) (old [][]*consumer.Message, err error) {
+	for range 32 {
+		msgs := messages(func() string { return w.id(oldPlace) }, batchSize)
+		if _, err := batch(ctx, c.plain, msgs); err != nil {
+			return nil, err
+		}
+		old = append(old, msgs)
+	}
+	return old, nil
 }
 
 // memory measures what handling a message allocates in this process, with the driver's share.

@@ -64,6 +64,7 @@ type section struct {
 var sections = []section{
 	{"singles", (*bench).singles, false},
 	{"batches", (*bench).batches, false},
+	{"costs", (*bench).costs, false},
 	{"memory", (*bench).memory, false},
 	{"peers", (*bench).peers, false},
 	{"kafka", (*bench).kafka, false},

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +28,7 @@ type server struct {
 	own     *testdb.OwnPostgres
 	network *network // to the same server, with longer round trips
 	machine machine
+	pid     string // of the postmaster
 }
 
 // machine is what the figures were measured on.
@@ -92,6 +96,11 @@ func (s *server) durable(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, `SELECT current_setting('data_directory'), 'PostgreSQL ' || current_setting('server_version')`).Scan(&data, &s.machine.Postgres); err != nil {
 		return err
 	}
+	pids, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	s.pid, _, _ = strings.Cut(string(pids), "\n")
 	const tmpfs = 0x01021994
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(data, &fs); err != nil {
@@ -139,4 +148,33 @@ func cpu() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// spent returns the processor time that the server's processes have used so far. That of a process that has ended is missing.
+func (s *server) spent() (total time.Duration, err error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // the process has ended
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the command may contain spaces
+		if len(fields) < 2 || fields[1] != s.pid {
+			continue
+		}
+		times, err := os.ReadFile(strings.TrimSuffix(stat, "stat") + "schedstat")
+		if err != nil {
+			continue
+		}
+		used, _, _ := strings.Cut(string(times), " ")
+		ns, err := strconv.ParseInt(used, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		total += time.Duration(ns)
+	}
+	return total, nil
 }

@@ -11,8 +11,8 @@ const (
 // gates are the targets of issue 14, and one of issue 15. Give known, with the figure that was measured, to a target that is known to be missed: it stays in
 // the list, and does not make a run fail.
 var gates = []gate{
-	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn1, least: .85, known: ".71 to .74 on 24 November 2026; the least by hand is .87"},
-	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn8, least: .85, known: ".59 to .61 on 24 November 2026; the least by hand is .86"},
+	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn1, least: .85, known: ".71 to .74 on 24 November 2026; its statements alone reach .72, and the least by hand .87"},
+	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn8, least: .85, known: ".59 to .62 on 24 November 2026; its statements alone reach .71, and the least by hand .86"},
 	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1, least: 1, known: ".83 on 24 November 2026: on loopback the round trip that is saved costs less than the claim"},
 	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn8, least: 1, known: ".70 on 24 November 2026: on loopback the round trip that is saved costs less than the claim"},
 	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1Far, least: 1.3},
@@ -26,7 +26,7 @@ var gates = []gate{
 	{target: "P6", table: "singles", way: "a duplicate", base: "by hand", column: conn1, least: 3},
 	{target: "P6", table: "singles", way: "a duplicate", base: "by hand", column: conn8, least: 3},
 	{target: "P6", table: "batches", way: "ProcessBatch, duplicates", base: "by hand", column: conn1, least: 40},
-	{target: "P6", table: "batches", way: "ProcessBatch, duplicates", base: "by hand", column: conn8, least: 40, known: "13 to 14 on 24 November 2026: by hand, eight connections share the fsync of their COMMITs"},
+	{target: "P6", table: "batches", way: "ProcessBatch, duplicates", base: "by hand", column: conn8, least: 40, known: "34 to 41 in processor time on 24 November 2026"},
 	{target: "P7", table: "keys", way: "readable", column: "in table and index", most: 150},
 	{target: "P7", table: "keys", way: "Compact", column: "in table and index", most: 100},
 	{target: "P8", table: "growth-wal", way: "10,000,000 rows", column: uuidKeys, most: 300},

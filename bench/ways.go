@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 )
 
 const batchSize = 100
@@ -189,9 +191,45 @@ func (w *world) least(ctx context.Context, id string) error {
 	})
 }
 
+// leastBatch is the least for a batch whose messages each have a statement of their own.
+func (w *world) leastBatch(ctx context.Context, ids []string) error {
+	return w.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		claim := &pgx.Batch{}
+		claim.BeginTx(pgx.TxOptions{})
+		claim.Queue(`INSERT INTO by_hand (consumer, id) SELECT 'hand', id FROM unnest($1::text[]) AS id ON CONFLICT DO NOTHING`, ids)
+		results := conn.SendBatch(ctx, claim)
+		tx := results.Tx()
+		if err := results.Close(); err != nil {
+			return err
+		}
+		effects := &pgx.Batch{}
+		for _, id := range ids {
+			effects.Queue(insertEffect, id)
+		}
+		effects.Queue(`commit`)
+		return tx.SendBatch(ctx, effects).Close()
+	})
+}
+
 // leastDuplicate is one SELECT: nothing that asks the database can be faster.
 func (w *world) leastDuplicate(ctx context.Context, _ string) error {
 	return w.pool.QueryRow(ctx, `SELECT count(*) FROM by_hand WHERE consumer = 'hand' AND id = $1`, prefix(1)).Scan(new(int))
+}
+
+// leastDuplicates is one SELECT that compares the keys and the contents of a batch: nothing that asks the database can be faster.
+func (w *world) leastDuplicates(ctx context.Context, msgs []*consumer.Message) error {
+	keys, fingerprints := make([][16]byte, len(msgs)), make([]int64, len(msgs))
+	for i, m := range msgs {
+		keys[i] = dedup.Key{Consumer: "plain", ID: m.ID}.Hash()
+		fingerprints[i] = dedup.FingerprintOf(m.Payload).Int64()
+	}
+	var found int
+	err := w.pool.QueryRow(ctx, `SELECT count(*) FROM unnest($1::uuid[], $2::bigint[]) AS r(key, fingerprint)
+		JOIN LATERAL (SELECT fingerprint FROM processed_messages WHERE key = r.key LIMIT 1) AS p ON p.fingerprint = r.fingerprint`, keys, fingerprints).Scan(&found)
+	if err == nil && found != len(msgs) {
+		err = fmt.Errorf("%d of %d duplicates were found", found, len(msgs))
+	}
+	return err
 }
 
 // redelivered is the message as a broker delivers it for the second time.

@@ -30,6 +30,7 @@ const insertEffect = `INSERT INTO ledger (id, amount) VALUES ($1, 1)`
 
 // world is a schema of its own, with the tables of txonce and those of the ways by hand.
 type world struct {
+	server *server
 	schema string
 	pool   *pgxpool.Pool
 	store  *pgxstore.Store
@@ -38,7 +39,7 @@ type world struct {
 
 // inWorld runs fn in a new schema, which it removes afterwards.
 func (s *server) inWorld(ctx context.Context, conns int, far bool, fn func(context.Context, *world) error) (err error) {
-	w := &world{schema: fmt.Sprintf("bench_%x", time.Now().UnixNano())}
+	w := &world{server: s, schema: fmt.Sprintf("bench_%x", time.Now().UnixNano())}
 	if w.pool, err = s.connect(ctx, w.schema, conns, far); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 			<-logged
 		}
 	}()
-	err := onThisGoroutine("the handler", func() error { return handle(ctx) })
+	err := onThisGoroutine(func() error { return handle(ctx) })
 	switch {
 	case cause == nil || context.Cause(ctx) != cause: //nolint:errorlint // this very error, or ctx ended for another reason
 		return err
@@ -43,10 +43,10 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// onOwnGoroutine is a caller that calls f on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
+// onOwnGoroutine calls f, which is called name in errors, on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
 // pass can still answer for its messages.
 func onOwnGoroutine(name string, f func() error) (err error) {
-	if !isolated.Call(func() { err = onThisGoroutine(name, f) }) {
+	if !isolated.Call(func() { err = onThisGoroutine(f) }) {
 		return fmt.Errorf("consumer: %s ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test", name)
 	}
 	return err

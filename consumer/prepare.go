@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/isolated"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -36,35 +37,50 @@ func (it *item) attrs() []any {
 // maxTime is the latest time that all databases can keep.
 var maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// caller calls f, which calls the user's function of that name, and turns a panic into an error.
-type caller func(name string, f func() error) error
+// called returns what the user's function f, which is called name in errors, returns for msg. It turns a panic into an error, and also
+// runtime.Goexit if apart is true: then f runs on a goroutine of its own.
+func called[R any](apart bool, name string, f func(*Message) (R, error), msg *Message) (R, error) {
+	if apart {
+		return calledApart(name, f, msg)
+	}
+	return calledHere(f, msg)
+}
+
+func calledHere[R any](f func(*Message) (R, error), msg *Message) (r R, err error) {
+	defer recoverPanic(&err)
+	return f(msg)
+}
+
+func calledApart[R any](name string, f func(*Message) (R, error), msg *Message) (r R, err error) {
+	err = onOwnGoroutine(name, func() (err error) { r, err = f(msg); return err })
+	return r, err
+}
 
 // prepareAll finds out what to claim for each of msgs. It does so on one goroutine, because one for each call of a user's function
 // would cost more than the calls. When a function ends that goroutine, the message that it was called for and the later ones are
 // prepared with a goroutine for each call.
 func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 	items, next := make([]item, len(msgs)), 0
-	prepare := func(call caller) error {
+	prepare := func(apart bool) {
 		for ; next < len(msgs); next++ {
-			items[next] = c.prepare(msgs[next], call)
+			items[next] = c.prepare(msgs[next], apart)
 		}
-		return nil
 	}
-	if err := onOwnGoroutine("", func() error { return prepare(onThisGoroutine) }); err != nil {
-		_ = prepare(onOwnGoroutine)
+	if !isolated.Call(func() { prepare(false) }) {
+		prepare(true)
 	}
 	return items
 }
 
 // prepare finds out what to claim for msg.
-func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
+func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 	it.msg = msg
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
 		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
 	}
-	key, err := c.key(msg, call)
+	key, err := c.key(msg, apart)
 	if err != nil {
 		if (dedup.Key{Consumer: c.cfg.Name, Tenant: key.Tenant, ID: "-"}).Validate() == nil {
 			it.rec.Key.Tenant = key.Tenant
@@ -73,7 +89,7 @@ func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
-	if it.rec.Fingerprint, err = c.fingerprint(msg, call); err != nil {
+	if it.rec.Fingerprint, err = c.fingerprint(msg, apart); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		it.refused = refuse(observe.CauseUndecodable, err)
@@ -99,29 +115,28 @@ func (c *Consumer[TTx]) prepare(msg *Message, call caller) (it item) {
 }
 
 // key finds the key of msg. Next to an error it returns the tenant if that is known.
-func (c *Consumer[TTx]) key(msg *Message, call caller) (key dedup.Key, err error) {
+func (c *Consumer[TTx]) key(msg *Message, apart bool) (key dedup.Key, err error) {
 	key = dedup.Key{Consumer: c.cfg.Name, Tenant: msg.Tenant}
 	if key.Tenant == "" && c.cfg.Tenant != nil {
-		if err := call("Config.Tenant", func() (err error) { key.Tenant, err = c.cfg.Tenant(msg); return err }); err != nil {
+		if key.Tenant, err = called(apart, "Config.Tenant", c.cfg.Tenant, msg); err != nil {
 			return key, fmt.Errorf("tenant: %w", err)
 		}
 	}
-	if err := call("Config.Key", func() (err error) { key.ID, err = c.cfg.Key(msg); return err }); err != nil {
+	if key.ID, err = called(apart, "Config.Key", c.cfg.Key, msg); err != nil {
 		return key, err
 	}
 	return key, key.Validate()
 }
 
-func (c *Consumer[TTx]) fingerprint(msg *Message, call caller) (f dedup.Fingerprint, err error) {
+func (c *Consumer[TTx]) fingerprint(msg *Message, apart bool) (dedup.Fingerprint, error) {
 	if msg.Fingerprint != nil {
 		return *msg.Fingerprint, nil
 	}
-	err = call("Config.Fingerprint", func() (err error) { f, err = c.cfg.Fingerprint(msg); return err })
-	return f, err
+	return called(apart, "Config.Fingerprint", c.cfg.Fingerprint, msg)
 }
 
-// onThisGoroutine is the caller that does no more than that.
-func onThisGoroutine(_ string, f func() error) (err error) {
+// onThisGoroutine calls f, and turns a panic into an error.
+func onThisGoroutine(f func() error) (err error) {
 	defer recoverPanic(&err)
 	return f()
 }

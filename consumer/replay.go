@@ -260,12 +260,12 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 	case opts.Key != "":
 		rec.Key.ID = opts.Key
 	case own.Key.ID == "":
-		if rec.Key, err = c.key(msg, onOwnGoroutine); err != nil {
+		if rec.Key, err = c.key(msg, true); err != nil {
 			return nil, fmt.Errorf("it has no usable key: set Replay.Key, or a Repair after which Config.Key finds one: %w", err)
 		}
 	}
 	if rec.Key != own.Key {
-		if rec.Fingerprint, err = c.fingerprint(msg, onOwnGoroutine); err != nil {
+		if rec.Fingerprint, err = c.fingerprint(msg, true); err != nil {
 			rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		}
 	}

@@ -136,14 +136,16 @@ func TestAPanicWhileATransactionBegins(t *testing.T) {
 func TestNothingIsAcknowledgedReadOnly(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	ctx := t.Context()
-	if err := db.store.InTx(ctx, ordinaryRecord("k"), doNothing); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.pool.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.store.InTx(ctx, redeliveredRecord("k"), doNothing); err == nil {
-		t.Error("a redelivered record is acknowledged")
+	for _, redelivered := range [][]dedup.Record{redeliveredRecord("k"), append(redeliveredRecord("k"), redeliveredRecord("l")...)} {
+		if err := db.store.InTx(ctx, append(ordinaryRecord("k"), ordinaryRecord("l")...), doNothing); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.pool.Exec(ctx, `SET default_transaction_read_only = on`); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.store.InTx(ctx, redelivered, doNothing); err == nil {
+			t.Errorf("%d redelivered records are acknowledged", len(redelivered))
+		}
 	}
 }
 

@@ -22,7 +22,8 @@ func TestRedeliveredOnAStandby(t *testing.T) {
 	}
 	primary := testdb.StartPostgres(t)
 	makeTables(t, testPool(t, primary.DSN, 1), `CREATE TABLE effects (name text NOT NULL)`)
-	if err := newStore(t, pgxstore.Config{Pool: testPool(t, primary.DSN, 2)}).InTx(t.Context(), ordinaryRecord("k"), doNothing); err != nil {
+	first := append(ordinaryRecord("k"), ordinaryRecord("l")...)
+	if err := newStore(t, pgxstore.Config{Pool: testPool(t, primary.DSN, 2)}).InTx(t.Context(), first, doNothing); err != nil {
 		t.Fatal(err)
 	}
 	standby := primary.StartStandby(t)
@@ -42,19 +43,24 @@ func TestRedeliveredOnAStandby(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	store := newStore(t, pgxstore.Config{Pool: pool})
-	claim := func() (verdict dedup.Verdict, err error) {
-		err = store.InTx(t.Context(), redeliveredRecord("k"), func(_ pgx.Tx, claims []dedup.Claim) error {
+	claim := func(recs []dedup.Record) (verdict dedup.Verdict, err error) {
+		err = store.InTx(t.Context(), recs, func(_ pgx.Tx, claims []dedup.Claim) error {
 			verdict = claims[0].Verdict
 			return nil
 		})
 		return verdict, err
 	}
-	if verdict, err := claim(); err != nil || verdict != dedup.Duplicate {
-		t.Fatalf("on the primary: %v, %v", verdict, err)
+	one, batch := redeliveredRecord("k"), append(redeliveredRecord("k"), redeliveredRecord("l")...)
+	for _, recs := range [][]dedup.Record{one, batch} {
+		if verdict, err := claim(recs); err != nil || verdict != dedup.Duplicate {
+			t.Fatalf("%d messages on the primary: %v, %v", len(recs), verdict, err)
+		}
 	}
 	to = standby.Port
 	pool.Reset()
-	if verdict, err := claim(); !store.Retryable(err) {
-		t.Errorf("on the standby: %v, %v; want a retryable error", verdict, err)
+	for _, recs := range [][]dedup.Record{one, batch} {
+		if verdict, err := claim(recs); !store.Retryable(err) {
+			t.Errorf("%d messages on the standby: %v, %v; want a retryable error", len(recs), verdict, err)
+		}
 	}
 }

@@ -102,6 +102,87 @@ func TestRoundTripsInARunOfDuplicates(t *testing.T) {
 	}
 }
 
+// A batch whose messages are all redelivered, or that follows a run of duplicates, takes one round trip if it has only duplicates, and no
+// more than another batch if it has some.
+func TestRoundTripsOfABatchOfDuplicates(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	store, trips := db.traced(t)
+	const (
+		claim  = `begin isolation level + with new as`
+		one    = `begin isolation level + insert into processed_messages`
+		look   = `select current_setting('synchronous_standby_names') <> + select p.key, p.fingerprint,`
+		lookIn = `select p.key, p.fingerprint, + commit`
+	)
+	batch := func(redelivered bool, ids ...string) (recs []dedup.Record) {
+		for _, id := range ids {
+			rec := ordinaryRecord(id)
+			rec[0].Redelivered = redelivered
+			recs = append(recs, rec...)
+		}
+		return recs
+	}
+	run := func(recs []dedup.Record) ([]dedup.Verdict, []string) {
+		var verdicts []dedup.Verdict
+		err := store.InTx(t.Context(), recs, func(_ pgx.Tx, claims []dedup.Claim) error {
+			for _, c := range claims {
+				verdicts = append(verdicts, c.Verdict)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdicts, trips.take()
+	}
+	oneRedelivered := append(batch(true, "a"), batch(false, "b")...)
+	for _, tt := range []struct {
+		name     string
+		recs     []dedup.Record
+		verdicts []dedup.Verdict
+		trips    []string
+	}{
+		{"not redelivered", batch(false, "a", "b"), []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{claim, lookIn}},
+		{"one is redelivered", oneRedelivered, []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{claim, lookIn}},
+		{"redelivered", batch(true, "a", "b"), []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{look}},
+		{"redelivered, and one is new", batch(true, "a", "new"), []dedup.Verdict{dedup.Duplicate, dedup.First}, []string{look, one, `commit`}},
+		{"redelivered, and all are new", batch(true, "newer", "newest"), []dedup.Verdict{dedup.First, dedup.First}, []string{look, claim, `commit`}},
+		{"no message", nil, nil, []string{`begin isolation level`, `commit`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var verdicts []dedup.Verdict
+			var trips []string
+			for range 2 { // statements are prepared the first time
+				db.exec(t, `DELETE FROM processed_messages`)
+				run(batch(false, "a", "b"))
+				verdicts, trips = run(tt.recs)
+			}
+			if diff := cmp.Diff(tt.verdicts, verdicts); diff != "" {
+				t.Errorf("verdicts (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.trips, trips); diff != "" {
+				t.Errorf("round trips (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// In a run of duplicates a batch is looked for first, too.
+func TestRoundTripsOfBatchesInARunOfDuplicates(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	store, trips := db.traced(t)
+	batch := append(ordinaryRecord("a"), ordinaryRecord("b")...)
+	var got []int
+	for range 8 {
+		if err := store.InTx(t.Context(), batch, doNothing); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, len(trips.take()))
+	}
+	if n := got[len(got)-1]; n != 1 {
+		t.Errorf("the last of %d batches of the same messages takes %d round trips, want 1: %v", len(got), n, got)
+	}
+}
+
 // The handler of a duplicate gets a transaction that works as any other.
 func TestTransactionOfADuplicate(t *testing.T) {
 	undo := errors.New("undo")

@@ -138,11 +138,12 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return dedup.Claim{}, false, err
 	}
-	var row claims.Stored
+	var row storedRow
 	rows, _ := s.cfg.Pool.Query(ctx, s.sql.Lookup, pgUUID(key.Hash()))
-	_, err = pgx.ForEachRow(rows, dest(&row), func() (err error) {
+	_, err = pgx.ForEachRow(rows, row.dest(), func() (err error) {
 		found = true
-		c, err = row.Claim(key)
+		stored := row.stored()
+		c, err = stored.Claim(key)
 		return err
 	})
 	return c, found, s.claimError(err)

@@ -2,15 +2,16 @@ package pgxstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Existing implements claims.Driver. If the claim has not read the state of the session yet, this query returns it too. If Insert has
-// inserted nothing, COMMIT travels along: most callers have nothing to do in the transaction of a duplicate, and guard.open begins
+// Existing implements claims.Driver. If the claim has not read the state of the session yet, it is read too. If Insert has inserted nothing, COMMIT travels along: most callers have nothing to do in the transaction of a duplicate, and guard.open begins
 // another one for the others.
 func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	keys := make([]dedup.KeyHash, len(rows))
@@ -19,9 +20,10 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		keys[i] = row.KeyHash
 		asked[row.KeyHash] = row.Record.Key
 	}
-	var row claims.Stored
+	var row storedRow
 	read := func() (err error) {
-		c.Found[row.Key], err = row.Claim(asked[row.Key])
+		stored := row.stored()
+		c.Found[stored.Key], err = stored.Claim(asked[stored.Key])
 		return err
 	}
 	sql := &c.store.sql
@@ -32,12 +34,13 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 			return err
 		})
 	}
-	if len(keys) > 1 && c.sessionState != "" {
-		queue(sql.Existing, pgUUIDs(keys), dest(&row))
+	if len(keys) == 1 {
+		queue(sql.ExistingOne, pgUUID(keys[0]), append(row.dest(), &c.standbys, &c.sessionState))
 	} else {
-		for _, key := range keys {
-			queue(sql.ExistingOne, pgUUID(key), append(dest(&row), &c.standbys, &c.sessionState))
+		if c.sessionState == "" {
+			b.Queue(sql.State).QueryRow(func(row pgx.Row) error { return row.Scan(&c.standbys, &c.sessionState) })
 		}
+		queue(sql.Existing, pgUUIDs(keys), row.dest())
 	}
 	ends := c.tx != nil && c.conn != nil && len(c.Inserted) == 0 && !c.standbys
 	switch {
@@ -59,7 +62,33 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	return err
 }
 
-// dest returns the destinations for scanning a row of processed_messages.
-func dest(r *claims.Stored) []any {
-	return []any{&r.Key, &r.Fingerprint, &r.ExpiresAt, &r.Result, &r.Consumer, &r.Tenant, &r.ID}
+// storedRow is a row of processed_messages in types that pgx scans without reflection.
+type storedRow struct {
+	key                  [16]byte
+	fingerprint          pgtype.Int8
+	expiresAt            time.Time
+	result               []byte
+	consumer, tenant, id pgtype.Text
+}
+
+// dest returns the destinations for scanning.
+func (r *storedRow) dest() []any {
+	return []any{&r.key, &r.fingerprint, &r.expiresAt, &r.result, &r.consumer, &r.tenant, &r.id}
+}
+
+// stored returns the row. It refers to r, so it is valid until the next row is scanned.
+func (r *storedRow) stored() claims.Stored {
+	s := claims.Stored{Key: r.key, ExpiresAt: r.expiresAt, Result: r.result}
+	if r.fingerprint.Valid {
+		s.Fingerprint = &r.fingerprint.Int64
+	}
+	for _, text := range []struct {
+		from *pgtype.Text
+		to   **string
+	}{{&r.consumer, &s.Consumer}, {&r.tenant, &s.Tenant}, {&r.id, &s.ID}} {
+		if text.from.Valid {
+			*text.to = &text.from.String
+		}
+	}
+	return s
 }

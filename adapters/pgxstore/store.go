@@ -210,7 +210,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, q *sequence, fn fun
 	}
 	q.use(ctx, conn)
 	c := s.newClaim(plan)
-	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) == 1 && (plan.Rows[0].Record.Redelivered || s.repeats.likely())
+	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
 	return s.onConn(ctx, c, conn, q, fn)
 }
 

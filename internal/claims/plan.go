@@ -73,6 +73,11 @@ func (p *Plan) Windows() []Window {
 	return ws
 }
 
+// Redelivered reports whether all rows have probably been claimed before.
+func (p *Plan) Redelivered() bool {
+	return !slices.ContainsFunc(p.Rows, func(row Row) bool { return !row.Record.Redelivered })
+}
+
 // Answers returns the answer for each record. found[i] is the answer for Rows[i]: its Verdict, and the row as it is in the
 // table now, even if this claim inserted it. When a key occurs several times in the call, only its first record can be First.
 // Later ones get the answer that a later call would get. If the first record is Unprovable, so are the others, because nothing

@@ -9,7 +9,8 @@ type Postgres struct {
 	Insert, InsertOne, InsertOneShort               string
 	Claim, ClaimOne                                 string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
-	ExistingOne, Open, Forget, SaveResult, Lookup   string
+	ExistingOne, State, Open, Forget                string
+	SaveResult, Lookup                              string
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
@@ -104,11 +105,15 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		// One index lookup per key. With key = ANY($1), a session that first runs this on a small table would plan a scan of the
 		// whole table and keep that plan while the table grows: 33 ms instead of 1.5 ms at 100,000 rows.
 		Existing: q(`SELECT p.key, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id
-FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p`),
+FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT * FROM @processed_messages WHERE key = r.key LIMIT 1) AS p
+WHERE current_setting('transaction_read_only') = 'off'`),
 
 		// Nothing is found where a claim must fail: a standby, and a former primary that was made read-only, may lack what the primary has.
 		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
 FROM @processed_messages WHERE key = $1::uuid AND current_setting('transaction_read_only') = 'off'`),
+
+		// Before Existing, where no claim has been sent yet.
+		State: `SELECT ` + standbys + `, ` + session,
 
 		// For a transaction that begins after its claim has found that all keys have rows.
 		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),

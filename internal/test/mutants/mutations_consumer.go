@@ -30,17 +30,14 @@ var consumerMutations = []mutation{
 				ans.refused`,
 	}),
 	handling("a function of Config that ends its goroutine parks its message", "prepare.go", "TestWhatIsParkedAndWhy", edit{
-		`if err := onOwnGoroutine("", func() error { return prepare(onThisGoroutine) }); err != nil {`, `if err := prepare(onThisGoroutine); err != nil {`,
+		`if !isolated.Call(func() { prepare(false) }) {`, `if prepare(false); !isolated.Call(func() {}) {`,
 	}),
 	handling("a handler that ends its goroutine has failed, and the pass goes on", "attempt.go", "TestAHandlerThatEndsItsGoroutine", edit{
-		`err = onOwnGoroutine("the handler", func() error {`, `err = onThisGoroutine("the handler", func() error {`,
+		`err = onOwnGoroutine("the handler", func() error {`, `err = onThisGoroutine(func() error {`,
 	}),
 	handling("a handler's panic is an error", "prepare.go", "TestPanicsAreReportedWithTheirStack", edit{
-		`	defer recoverPanic(&err)`, `	defer func() {
-			if recover() != nil {
-				err = nil
-			}
-		}()`,
+		"func onThisGoroutine(f func() error) (err error) {\n\tdefer recoverPanic(&err)",
+		"func onThisGoroutine(f func() error) (err error) {\n\tdefer func() {\n\t\tif recover() != nil {\n\t\t\terr = nil\n\t\t}\n\t}()",
 	}),
 	handling("no message is parked because of a database failure", "judge.go", "TestAttempts", edit{
 		`case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even`, `case false: // even`,

@@ -30,7 +30,23 @@ var pgxstoreMutations = []mutation{
 		`g.results = g.results[len(results):]`, `g.results = nil`,
 	}),
 	single("a read-only session acknowledges nothing", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
-		`current_setting('transaction_read_only') = 'off'`, `NOT pg_is_in_recovery()`,
+		` AND current_setting('transaction_read_only') = 'off'`, ` AND NOT pg_is_in_recovery()`,
+	}),
+	single("a standby does not decide that a batch has only duplicates", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
+		"\nWHERE current_setting('transaction_read_only') = 'off'", ``,
+	}),
+	single("a read-only session acknowledges no batch", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
+		"\nWHERE current_setting('transaction_read_only') = 'off'", "\nWHERE NOT pg_is_in_recovery()",
+	}),
+	single("a batch is looked for first only if all of its messages are redelivered", "internal/claims/plan.go", "TestRoundTripsOfABatchOfDuplicates", edit{
+		`return !slices.ContainsFunc(p.Rows, func(row Row) bool { return !row.Record.Redelivered })`,
+		`return slices.ContainsFunc(p.Rows, func(row Row) bool { return row.Record.Redelivered })`,
+	}),
+	single("a duplicate that is found in a batch waits for the standbys too", pgx+"/row.go", "TestABatchOfDuplicatesWaitsForAStandby", edit{
+		`return row.Scan(&c.standbys, &c.sessionState)`, `return row.Scan(new(bool), &c.sessionState)`,
+	}),
+	single("a batch of duplicates is not acknowledged in a session that was changed", pgx+"/row.go", "TestABatchOfDuplicatesInAChangedSession", edit{
+		`return row.Scan(&c.standbys, &c.sessionState)`, `return row.Scan(&c.standbys, new(string))`,
 	}),
 	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guard.go", "TestATransactionThatHasNotBegun", edit{
 		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}",
