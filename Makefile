@@ -18,7 +18,7 @@ export GOWORK := off
 
 # The race detector does not watch SQLite's own C, which was translated to Go, because that takes five times as long, and the memory
 # is not Go's; nor the arithmetic of Go's cryptography, which shares nothing. What calls them is watched.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false \
+RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false \
 	-gcflags=crypto/internal/fips140/...=-race=false
 
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.

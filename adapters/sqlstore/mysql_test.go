@@ -14,7 +14,6 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"
-	"github.com/txonce/txonce/migrations"
 )
 
 // askingInnoDB is locked while a test queries information_schema.innodb_trx.
@@ -127,14 +126,8 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 }
 
 func openMySQL(t testing.TB) *mysqlDB {
-	d := &mysqlDB{dsn: testdb.MySQL(t)}
-	d.db = openDB(t, "mysql", d.dsn)
-	if err := migrations.Apply(t.Context(), d.db, "mysql", ""); err != nil {
-		t.Fatal(err)
-	}
-	exec(t, d.db, `CREATE TABLE effects (name VARCHAR(255) NOT NULL)`)
-	exec(t, d.db, `CREATE TABLE locks (name VARCHAR(255) PRIMARY KEY)`)
-	return d
+	dsn := testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL); CREATE TABLE locks (name VARCHAR(255) PRIMARY KEY)`)
+	return &mysqlDB{dsn: dsn, db: openDB(t, "mysql", dsn)}
 }
 
 func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {

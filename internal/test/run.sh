@@ -26,7 +26,7 @@ test_module() {
 	[ -n "$packages" ] || return 0
 	# shellcheck disable=SC2086 # words: one word per flag or package
 	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/tests-${module//\//-}" -- \
-		${RACE:--race} -ldflags=-w -count=1 -p "$n" -parallel 4 -vet=off -timeout=30m $packages) || echo "$module" >>"$log/failed"
+		${RACE:--race} -ldflags=-s -count=1 -p "$n" -parallel 4 -vet=off -timeout=30m $packages) || echo "$module" >>"$log/failed"
 }
 
 $gotestsum --version >/dev/null # builds it once

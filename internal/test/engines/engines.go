@@ -40,16 +40,18 @@ var (
 	MariaDB = Engine{
 		Name: "mariadb", Driver: "mysql", Faulty: wireproxy.MySQL, Chaos: wireproxy.MySQLEach, Insert: `INSERT INTO effects VALUES (?, ?)`,
 		Create: func(t testing.TB) string {
-			dsn := testdb.MySQL(t)
-			apply(t, open(t, "mysql", dsn), "mysql", `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
-			return dsn
+			return testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
 		},
 	}
 	SQLite = Engine{
 		Name: "sqlite", Driver: "sqlite", Insert: `INSERT INTO effects VALUES (?, ?)`,
 		Create: func(t testing.TB) string {
 			dsn := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)"
-			apply(t, open(t, "sqlite", dsn), "sqlite", `CREATE TABLE effects (name TEXT NOT NULL, token TEXT NOT NULL)`)
+			db := open(t, "sqlite", dsn)
+			if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
+				t.Fatal(err)
+			}
+			exec(t, db, `CREATE TABLE effects (name TEXT NOT NULL, token TEXT NOT NULL)`)
 			return dsn
 		},
 	}
@@ -70,12 +72,4 @@ func exec(t testing.TB, db *sql.DB, query string) {
 	if _, err := db.ExecContext(t.Context(), query); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func apply(t testing.TB, db *sql.DB, dialect, more string) {
-	t.Helper()
-	if err := migrations.Apply(t.Context(), db, dialect, ""); err != nil {
-		t.Fatal(err)
-	}
-	exec(t, db, more)
 }

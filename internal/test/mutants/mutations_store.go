@@ -336,7 +336,7 @@ RETURNING`, `RETURNING`,
 		`s.db.Tables.Name(schema)`, ``,
 	}),
 	sqlstore("sqlite: statements name the schema of their tables", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
-		`"$1 main.$2"`, `"$1 $2"`,
+		`word+"main."+table`, `word+table`,
 	}),
 	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresCommitsStayDurable", edit{
 		`t.Changed && d.synchronous(settings) != sync`, `false`,

@@ -64,7 +64,7 @@ func (k kafka) Prepare(ctx context.Context, dir string) (process, error) {
 	if err := os.WriteFile(properties, []byte(text), 0o644); err != nil {
 		return failed(err)
 	}
-	java := []string{"java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", filepath.Join(jars, "*")}
+	java := []string{"java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*")}
 	format := append(java[1:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", kafkaCluster, "-c", properties)
 	if out, err := exec.CommandContext(ctx, java[0], format...).CombinedOutput(); err != nil {
 		return failed(fmt.Errorf("kafka.tools.StorageTool format: %w\n%s", err, out))

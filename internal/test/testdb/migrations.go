@@ -13,16 +13,23 @@ import (
 // migrations.Apply does the same, but under a lock: tests that run side by side would wait for each other.
 func PostgresTables(t testing.TB, more string) (sql string) {
 	t.Helper()
-	all, err := postgresMigrations()
+	all, err := allMigrations("postgres")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return "BEGIN; SET LOCAL synchronous_commit = off;" + all + more + "; COMMIT"
 }
 
-// postgresMigrations is all files one after the other.
-var postgresMigrations = sync.OnceValues(func() (string, error) {
-	files, err := migrations.FS("postgres")
+// allMigrations returns all files for a database one after the other. It reads the files once.
+func allMigrations(database string) (string, error) { return readMigrations[database]() }
+
+var readMigrations = map[string]func() (string, error){
+	"postgres": sync.OnceValues(func() (string, error) { return joinedMigrations("postgres") }),
+	"mysql":    sync.OnceValues(func() (string, error) { return joinedMigrations("mysql") }),
+}
+
+func joinedMigrations(database string) (string, error) {
+	files, err := migrations.FS(database)
 	if err != nil {
 		return "", err
 	}
@@ -39,4 +46,4 @@ var postgresMigrations = sync.OnceValues(func() (string, error) {
 		all.Write(text)
 	}
 	return all.String(), nil
-})
+}

@@ -41,8 +41,14 @@ func postgres(t testing.TB, env, title string) string {
 // test ends. The test fails if a transaction on its tables is still open then.
 func Schema(t testing.TB, dsn string) string {
 	t.Helper()
+	return schema(t, dsn, func(name string) string { return "CREATE SCHEMA " + name })
+}
+
+// schema makes a schema with the statements that create returns for its name.
+func schema(t testing.TB, dsn string, create func(name string) string) string {
+	t.Helper()
 	name := randomName(t) // needs no quotes, see randomName
-	if err := execute(t, dsn, "CREATE SCHEMA "+name); err != nil {
+	if err := execute(t, dsn, create(name)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
