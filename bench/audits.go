@@ -11,7 +11,7 @@ import (
 
 // audits measures messages on eight connections, alone and beside an audit of the claims in the same table, at the rate of txonce audit.
 func (b *bench) audits(ctx context.Context) error {
-	const conns, before, perSecond = 8, 100_000, 20_000
+	const conns, before, perSecond = 8, 100_000, 5_000
 	slot, n := 5*b.size.slot, b.size.rounds/2+1
 	b.progress("audits")
 	return b.server.inWorld(ctx, conns+2, false, func(ctx context.Context, w *world) error {

@@ -35,7 +35,7 @@ func (a *app) audit() *cobra.Command {
 	flags.BoolVar(&f.ledger, "ledger", false, "report keys with two or more rows in audit_ledger: several transactions with the key were committed; needs Config.AuditEvery of the consumer")
 	flags.IntVar(&f.cfg.Sample, "sample", 100_000, "how many to compare; 0: all")
 	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "stop comparing after this time; 0: no limit")
-	flags.Float64Var(&f.cfg.Rate, "rate", 20_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
+	flags.Float64Var(&f.cfg.Rate, "rate", 5_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
 	for i, s := range a.cfg.Sources {
 		if s.Reread != nil || s.Published != nil {
 			flags.StringVar(&f.addresses[i], s.Flag, "", "the address as for check; needs --published, or --group, --topic and --key")

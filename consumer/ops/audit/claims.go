@@ -174,7 +174,8 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 		key = "`key`"
 	}
 	column, _, _ := strings.Cut(key, "::")
-	query := fmt.Sprintf(`SELECT %s, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
+	// The first column has a name of its own: PostgreSQL would take "ORDER BY key" for key::text, and sort the whole table for each page.
+	query := fmt.Sprintf(`SELECT %s AS hash, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
 		key, c.micros("expires_at"), c.table("processed_messages"), column, param, column, page)
 	rows, err := tx.QueryContext(ctx, query, c.hash(after))
 	if err != nil {

@@ -37,6 +37,10 @@ func printing(name, file, test string, edits ...edit) mutation {
 }
 
 var cliMutations = []mutation{
+	{
+		name: "an audit reads each claim once", file: "consumer/ops/audit/claims.go", pkg: "consumer/ops/audit", run: "^TestRowsRead$/^postgres$",
+		fails: "TestRowsRead/postgres", edits: []edit{{`SELECT %s AS hash, consumer`, `SELECT %s, consumer`}},
+	},
 	printing("the command line changes nothing without a confirmation", "confirm.go", "TestConfirm", edit{`	if yes {`, `	if yes || p.asks {`}),
 	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{`	if !p.asks {`, `	if p.json {`}),
 	printing("text of messages cannot control a terminal", "print.go", "TestTextIsHarmless", edit{`case !unicode.IsPrint(r):`, `case !unicode.IsPrint(r) && r == 0:`}),
