@@ -98,6 +98,9 @@ func (d *Dashboard) compareRepair(w http.ResponseWriter, r *http.Request) {
 	if err == nil && bytes.Equal(payload, letter.Message.Payload) {
 		err = errors.New("the payload is not changed: request a replay on the page of the letter")
 	}
+	if err == nil && len(payload) > maxRepair {
+		err = fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair))
+	}
 	q := repairOf(letter, payload, "plan", "plan")
 	if err == nil {
 		err = q.Validate()
