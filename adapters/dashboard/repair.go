@@ -20,6 +20,10 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
+// maxRepair is how many bytes a payload may have that a form repairs. With maxForm, a form has room for it in each encoding. The command line
+// takes up to ops.MaxRepair.
+const maxRepair = 48_000
+
 // repairPage is a dead letter whose payload is edited, and then the difference that a repair would make.
 type repairPage struct {
 	Letter  consumer.DeadLetter
@@ -59,11 +63,11 @@ func (d *Dashboard) editRepair(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	payload := letter.Message.Payload
-	if len(payload) > ops.MaxRepair {
-		d.fail(w, r, http.StatusBadRequest, fmt.Errorf("the payload has %s bytes, more than %s: repair it with consumer.Replay in a program of your own", number(len(payload)), number(ops.MaxRepair)))
+	if len(payload) > maxRepair {
+		d.fail(w, r, http.StatusBadRequest, fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair)))
 		return
 	}
-	p := repairPage{Letter: letter, Limit: ops.MaxRepair, Encoded: newlineOf(payload) == ""}
+	p := repairPage{Letter: letter, Limit: maxRepair, Encoded: newlineOf(payload) == ""}
 	if p.Text = string(payload); p.Encoded {
 		p.Text = base64.StdEncoding.EncodeToString(payload)
 	}
@@ -93,6 +97,9 @@ func (d *Dashboard) compareRepair(w http.ResponseWriter, r *http.Request) {
 	payload, err := edited(r, letter.Message.Payload)
 	if err == nil && bytes.Equal(payload, letter.Message.Payload) {
 		err = errors.New("the payload is not changed: request a replay on the page of the letter")
+	}
+	if err == nil && len(payload) > maxRepair {
+		err = fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair))
 	}
 	q := repairOf(letter, payload, "plan", "plan")
 	if err == nil {

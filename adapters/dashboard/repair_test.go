@@ -95,7 +95,7 @@ func TestRepairKeepsBytes(t *testing.T) {
 		}
 	}
 	id := letters(t, db, consumer.DeadLetterFilter{MessageID: "lf"})[0].ID.String()
-	for what, payload := range map[string]string{"not changed": "\r\n a\r\nb", "more than": strings.Repeat("x", ops.MaxRepair+1)} {
+	for what, payload := range map[string]string{"not changed": "\r\n a\r\nb", "more than": strings.Repeat("x", 48_001)} {
 		status, body := s.post("repair", "id", id, "payload", payload)
 		wantBody(t, what, status, body, 400, what)
 	}
