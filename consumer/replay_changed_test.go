@@ -38,7 +38,9 @@ func TestALetterThatChangedAfterItWasRead(t *testing.T) {
 			_, err := c.Replay(t.Context(), l, consumer.Replay{Key: "new"})
 			return err
 		},
-		"discard": func(t *testing.T, c *consumer.Consumer[tx], l consumer.DeadLetter) error { return c.Discard(t.Context(), l) },
+		"discard": func(t *testing.T, c *consumer.Consumer[tx], l consumer.DeadLetter) error {
+			return c.Discard(t.Context(), l)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := consumertest.NewStore()

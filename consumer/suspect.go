@@ -92,7 +92,9 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
 	defer cancel()
-	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Reason: observe.CauseCrashed}) })
+	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
+		return b.c.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Reason: observe.CauseCrashed})
+	})
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}

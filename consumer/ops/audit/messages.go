@@ -84,7 +84,9 @@ func (of *MessagesConfig) horizon(ctx context.Context) (time.Time, error) {
 }
 
 // expired reports whether the claim of a message may have expired.
-func expired(m *consumer.Message, horizon time.Time) bool { return !horizon.IsZero() && !m.Time.After(horizon) }
+func expired(m *consumer.Message, horizon time.Time) bool {
+	return !horizon.IsZero() && !m.Time.After(horizon)
+}
 
 func (c *Config) messages(ctx context.Context, of MessagesConfig, horizon time.Time, msgs []*consumer.Message, r *Report) error {
 	var keys []dedup.Key
