@@ -140,7 +140,10 @@ func (f *followed) add(took map[string][]time.Duration, committed time.Time) {
 		name     string
 		from, to time.Time
 	}{
-		{pathWoken, committed, f.polls}, {pathPolled, f.polls, f.polled}, {pathHanded, f.polled, f.publishes}, {pathSent, f.publishes, f.publishedAt},
+		{pathWoken, committed, f.polls},
+		{pathPolled, f.polls, f.polled},
+		{pathHanded, f.polled, f.publishes},
+		{pathSent, f.publishes, f.publishedAt},
 		{pathAll, committed, f.publishedAt},
 	} {
 		took[part.name] = append(took[part.name], part.to.Sub(part.from))
