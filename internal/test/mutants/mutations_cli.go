@@ -42,7 +42,11 @@ var cliMutations = []mutation{
 		fails: "TestRowsRead/postgres", edits: []edit{{`SELECT %s AS hash, consumer`, `SELECT %s, consumer`}},
 	},
 	printing("the command line changes nothing without a confirmation", "confirm.go", "TestConfirm", edit{`	if yes {`, `	if yes || p.asks {`}),
-	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{`	if !p.asks {`, `	if p.json {`}),
+	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{
+		`	if !p.asks {
+		return refused("nothing was changed: the input is no terminal; confirm with --yes")`, `	if p.json {
+		return refused("nothing was changed: the input is no terminal; confirm with --yes")`,
+	}),
 	printing("text of messages cannot control a terminal", "print.go", "TestTextIsHarmless", edit{`case !unicode.IsPrint(r):`, `case !unicode.IsPrint(r) && r == 0:`}),
 	printing("an interrupted command exits with 5", "exit.go", "TestExitCodes", edit{`		code = ExitInterrupted`, `		code = ExitFine`}),
 	scripted("--yes needs --expect", "adapters/cli/act.go", "usage", edit{`case f.yes && f.expect < 0:`, `case f.yes && f.expect < -9:`}),

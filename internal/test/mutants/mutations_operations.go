@@ -25,8 +25,7 @@ var operationsMutations = []mutation{
 		"AND o.outcome = '')`", "AND false)`",
 	}),
 	operating("the end of a request releases its letters", "internal/operator/actions.go", "the_end_of_a_request_releases_its_letters", edit{
-		`	_, err = q.ExecContext(ctx, st.Unmark, string(observe.Held), id(action))
-	return err`, `	return nil`,
+		`st.Unmark, string(observe.Held), id(action))`, `st.Unmark, string(observe.Held), id(ops.ActionID{1}))`,
 	}),
 	operating("an unexpected number of letters is refused", "internal/operator/actions.go", "an_unexpected_number_is_refused_and_leaves_nothing", edit{
 		`n != int64(expect)`, `n < 0`,
