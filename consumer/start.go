@@ -157,7 +157,7 @@ func (c *Consumer[TTx]) Close() {
 		releaser.Release(c.cfg.Name)
 	}
 	for _, p := range c.pauses { // a process with another Consumer is not paused
-		p.End(context.Background())
+		p.End(context.Background()) //nolint:forbidigo // Close has no ctx, and tells a hook only
 	}
 }
 

@@ -42,11 +42,9 @@ var cliMutations = []mutation{
 		fails: "TestRowsRead/postgres", edits: []edit{{`SELECT %s AS hash, consumer`, `SELECT %s, consumer`}},
 	},
 	printing("the command line changes nothing without a confirmation", "confirm.go", "TestConfirm", edit{`	if yes {`, `	if yes || p.asks {`}),
-	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{
-		`	if !p.asks {
-		return refused("nothing was changed: the input is no terminal; confirm with --yes")`, `	if p.json {
-		return refused("nothing was changed: the input is no terminal; confirm with --yes")`,
-	}),
+	printing("a script that is no terminal is refused without --yes", "confirm.go", "TestConfirm", edit{"\tif !p.asks {\n\t\treturn refused(\"nothing was changed: the input is no terminal; confirm with --yes\")", "\tif p.json {\n\t\treturn nil"}),
+	printing("a table shows the end of an error", "print.go", "TestTableShowsErrors", edit{`width = lastWidth`, `width = cellWidth`}),
+	printing("a script without --yes learns the number for --expect", "confirm.go", "TestConfirmNamesExpect", edit{`confirm with --yes --expect %d", n)`, `confirm with --yes")`}),
 	printing("text of messages cannot control a terminal", "print.go", "TestTextIsHarmless", edit{`case !unicode.IsPrint(r):`, `case !unicode.IsPrint(r) && r == 0:`}),
 	printing("an interrupted command exits with 5", "exit.go", "TestExitCodes", edit{`		code = ExitInterrupted`, `		code = ExitFine`}),
 	scripted("--yes needs --expect", "adapters/cli/act.go", "usage", edit{`case f.yes && f.expect < 0:`, `case f.yes && f.expect < -9:`}),
