@@ -99,7 +99,7 @@ func (d *Dashboard) explainRecord(ctx context.Context, rec dedup.Record) (*expla
 	if err != nil {
 		return nil, d.withoutKey(err, rec.Key)
 	}
-	return &explanation{Explanation: e, Means: means[e.Verdict], Events: events(e)}, nil
+	return &explanation{Explanation: e, Means: meaning(e), Events: events(e)}, nil
 }
 
 // withoutKey returns an error whose text hides a key where keys are hidden.
@@ -165,6 +165,20 @@ var means = map[ops.Verdict]string{
 	ops.InFlight:   "A transaction that is open now holds the key: a redelivery would wait for it.",
 }
 
+// meaning says what a redelivery would meet, and why.
+func meaning(e ops.Explanation) string {
+	if e.Verdict != ops.Duplicate {
+		return means[e.Verdict]
+	}
+	if slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool { return !l.Settled }) {
+		return "The key has a claim: a redelivery would be acknowledged, and its handler would not run. A letter has other content, or its outcome is unknown: see the letter."
+	}
+	if d, ok := e.ClaimedByDiscard(); ok {
+		return "The message was not processed: " + d.Who + " has discarded its letter. A redelivery would be acknowledged, and its handler would not run."
+	}
+	return means[e.Verdict]
+}
+
 // events is the timeline, oldest first.
 func events(e ops.Explanation) (events []event) {
 	if !e.Claim.ExpiresAt.IsZero() {
@@ -175,6 +189,9 @@ func events(e ops.Explanation) (events []event) {
 	}
 	for _, l := range e.Letters {
 		events = append(events, event{At: l.First, Kind: "parked", What: "parked: " + string(l.Reason) + ", fingerprint " + fingerprint(l.Record.Fingerprint), Letter: &l})
+	}
+	for _, d := range e.Discarded {
+		events = append(events, event{At: d.At, Kind: "discarded", What: "letter " + d.Letter.String() + " discarded by " + d.Who + ": " + d.Reason})
 	}
 	if h := e.Holder; h != nil {
 		events = append(events, event{At: h.Since, Kind: "held", What: holder(h)})

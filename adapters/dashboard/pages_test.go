@@ -113,6 +113,19 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// A message whose letter was discarded is a duplicate, and was not processed.
+func TestExplainDiscarded(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		status, body := s.post("discard", "consumer", "billing", "cause", "panic", "expect", "1", "why", "a test order")
+		wantBody(t, "discard", status, body, 200, "a test order")
+		body = s.want("explain?consumer=billing&key=order-54%3Apaid", 200, "A redelivery: duplicate", "The message was not processed", "discarded by", ": a test order")
+		if strings.Contains(body, "The message was processed") {
+			t.Error("a discarded message is called processed")
+		}
+	})
+}
+
 func TestLetter(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
