@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
 )
 
 func (a *app) status() *cobra.Command {
@@ -22,6 +23,10 @@ func (a *app) status() *cobra.Command {
 		for {
 			once, cancel := a.limit(ctx)
 			s, err := db.Store.Operator().Status(once)
+			var paused map[string]observe.Cause
+			if err == nil {
+				paused, err = db.paused(once, s.Now)
+			}
 			cancel()
 			if err != nil {
 				return err
@@ -29,7 +34,7 @@ func (a *app) status() *cobra.Command {
 			if watch > 0 && out.screen && !out.json {
 				out.printf("\x1b[H\x1b[2J") // a fresh screen
 			}
-			if err := out.object(statusJSON(db, s), func() { printStatus(out, db, s) }); err != nil {
+			if err := out.object(statusJSON(db, s, paused), func() { printStatus(out, db, s, paused) }); err != nil {
 				return err
 			}
 			if watch == 0 {
@@ -59,7 +64,17 @@ func (a *app) hasRun(ctx context.Context, db *Database, name string) error {
 	return refused("no consumer %s has run on this database", quote(name))
 }
 
-func printStatus(out *printer, db *Database, s ops.Status) {
+// paused returns why consumers are paused. Only workers with an ops.Recorder tell it.
+func (db *Database) paused(ctx context.Context, now time.Time) (map[string]observe.Cause, error) {
+	s, ok := db.Store.(interface{ Activity() ops.ActivityKeeper })
+	if !ok {
+		return nil, nil
+	}
+	rows, err := s.Activity().Activity(ctx, now.Add(-2*ops.ActivityFresh))
+	return ops.Paused(rows, now), err
+}
+
+func printStatus(out *printer, db *Database, s ops.Status, paused map[string]observe.Cause) {
 	out.printf("%s, schema %d, %s\n\n", db.Dialect, s.Schema, instant(s.Now))
 	rows := [][]string{{"CONSUMER", "LETTERS", "WAITING", "WINDOW", "HORIZON", "SOURCES"}}
 	for _, c := range s.Consumers {
@@ -69,6 +84,9 @@ func printStatus(out *printer, db *Database, s ops.Status) {
 		out.table(rows)
 	} else {
 		out.printf("no consumer has run yet\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(paused)) {
+		out.printf("%s is paused: %s\n", oneLine(name), paused[name])
 	}
 	o := s.Outbox
 	about := ""

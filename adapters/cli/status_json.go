@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
 )
 
 type statusObject struct {
@@ -18,6 +19,7 @@ type statusObject struct {
 
 type consumerObject struct {
 	Name    string         `json:"name"`
+	Paused  string         `json:"paused,omitempty"` // the cause
 	Letters map[string]int `json:"letters"` // by reason
 	Capped  bool           `json:"letters_capped"`
 	Waiting int            `json:"letters_waiting"`
@@ -67,7 +69,7 @@ type sweepObject struct {
 	Keys       int64      `json:"keys"` // negative: unknown
 }
 
-func statusJSON(db *Database, s ops.Status) statusObject {
+func statusJSON(db *Database, s ops.Status, paused map[string]observe.Cause) statusObject {
 	o := statusObject{
 		version: v1(), Database: db.Dialect, Schema: s.Schema, Now: s.Now.UTC(), Consumers: []consumerObject{},
 		Sweep: sweepObject{jsonTime(s.Sweep.LastPass), s.Sweep.Lag.Seconds(), s.Sweep.LeaseUntil.After(s.Now), jsonTime(s.Sweep.Forgotten), s.Sweep.Keys},
@@ -77,7 +79,7 @@ func statusJSON(db *Database, s ops.Status) statusObject {
 		},
 	}
 	for _, c := range s.Consumers {
-		co := consumerObject{Name: c.Name, Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
+		co := consumerObject{Name: c.Name, Paused: string(paused[c.Name]), Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
 		for _, l := range c.Letters {
 			co.Letters[string(l.Reason)], co.Capped = l.Count, co.Capped || l.Capped
 		}

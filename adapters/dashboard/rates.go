@@ -20,9 +20,6 @@ type rates struct {
 	Silent    time.Duration // since the last report, if that is long ago; 0: it is not
 }
 
-// silentAfter is how long a worker may report nothing.
-const silentAfter = 2 * time.Minute
-
 // rates sums up what the workers have reported lately. now is the database's clock; those of the workers may differ a little.
 func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates, error) {
 	if d.cfg.Activity == nil {
@@ -55,21 +52,19 @@ func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates,
 		s.retried += row.Messages[observe.Retried]
 		s.latest[row.Node] = row // rows are sorted by minute
 	}
+	paused := ops.Paused(rows, now)
 	found := map[string]rates{}
 	for name, s := range sums {
 		s.Latest = s.PerMinute[len(s.PerMinute)-1]
 		if s.total > 0 {
 			s.Duplicate, s.Retried = 100*float64(s.duplicates)/float64(s.total), 100*float64(s.retried)/float64(s.total)
 		}
+		s.Paused = string(paused[name])
 		silent := activityShown
 		for _, row := range s.latest {
-			age := max(0, minute.Sub(row.Minute))
-			silent = min(silent, age)
-			if row.Paused != "" && age < silentAfter {
-				s.Paused = string(row.Paused)
-			}
+			silent = min(silent, max(0, minute.Sub(row.Minute)))
 		}
-		if silent >= silentAfter {
+		if silent >= ops.ActivityFresh {
 			s.Silent = silent
 		}
 		found[name] = s.rates

@@ -100,7 +100,7 @@ func runScript(t *testing.T, s server, script string) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "exits": exits, "query": query,
 			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID, "after": after, "expire": expire,
-			"ledger": ledger, "pay": pay, "audited": auditedMessage, "sql": statement,
+			"ledger": ledger, "pay": pay, "paused": paused, "audited": auditedMessage, "sql": statement,
 			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey, "release": releaseKey, "inflight": inFlight, "handled": handled,
 		},
 	})

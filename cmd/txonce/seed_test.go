@@ -16,6 +16,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -154,6 +156,16 @@ func query(ts *testscript.TestScript, _ bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("%s: %s, want %s", args[1:], got, args[0])
 	}
+}
+
+// paused CONSUMER CAUSE: a worker reports a pause.
+func paused(ts *testscript.TestScript, _ bool, args []string) {
+	s := seedsOf(ts)
+	store, err := s.store()
+	ts.Check(err)
+	ts.Check(store.Activity().RecordActivity(s.t.Context(), []ops.Activity{{
+		Minute: time.Now().Truncate(time.Minute), Consumer: args[0], Node: "worker", Paused: observe.Cause(args[1]),
+	}}))
 }
 
 // letterid CONSUMER ID: $LETTER becomes the id of the newest dead letter with this natural key.

@@ -36,6 +36,27 @@ type Activity struct {
 	Paused   observe.Cause // why the consumer is paused; empty: it is not. Of several causes, the one that began first.
 }
 
+// ActivityFresh is how long a process may write nothing before its rows say nothing about its state: it has ended, or it does not reach the
+// database.
+const ActivityFresh = 2 * time.Minute
+
+// Paused returns why consumers are paused. A consumer that is not paused in any process has no entry. rows are those of
+// ActivityKeeper.Activity, and now is the database's clock. Of several processes it takes the cause of any.
+func Paused(rows []Activity, now time.Time) map[string]observe.Cause {
+	type process struct{ consumer, node string }
+	latest := map[process]Activity{}
+	for _, row := range rows { // sorted by minute
+		latest[process{row.Consumer, row.Node}] = row
+	}
+	paused := map[string]observe.Cause{}
+	for _, row := range latest {
+		if row.Paused != "" && now.Truncate(time.Minute).Sub(row.Minute) < ActivityFresh {
+			paused[row.Consumer] = row.Paused
+		}
+	}
+	return paused
+}
+
 // Recorder counts what the consumers of this process do, and writes it to the database every ten seconds, so that a dashboard shows rates
 // without a metrics system. A message costs it a lock and an addition. After a crash, up to ten seconds of the rates are missing. It is
 // safe for concurrent use.

@@ -3,6 +3,7 @@ package ops_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -171,4 +172,23 @@ func TestRecorderOfTwoPauses(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A consumer is paused while the latest report of any of its processes says so, and processes that report nothing do not count.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 24, 10, 30, 20, 0, time.UTC)
+	row := func(minutesAgo int, consumer, node string, paused observe.Cause) ops.Activity {
+		return ops.Activity{Minute: now.Truncate(time.Minute).Add(-time.Duration(minutesAgo) * time.Minute), Consumer: consumer, Node: node, Paused: paused}
+	}
+	got := ops.Paused([]ops.Activity{
+		row(3, "dead", "a", observe.CauseBudget),
+		row(1, "resumed", "a", observe.CauseBudget),
+		row(1, "billing", "a", observe.CauseDatabase),
+		row(0, "resumed", "a", ""),
+		row(0, "billing", "b", ""),
+	}, now)
+	if want := map[string]observe.Cause{"billing": observe.CauseDatabase}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }

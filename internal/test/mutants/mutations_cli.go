@@ -38,6 +38,13 @@ func printing(name, file, test string, edits ...edit) mutation {
 
 var cliMutations = []mutation{
 	{
+		name: "a process that reports nothing any more is not paused", file: "consumer/ops/activity.go", pkg: "consumer/ops", run: "^TestPaused$", fails: "TestPaused",
+		short: true, edits: []edit{{`Sub(row.Minute) < ActivityFresh {`, `Sub(row.Minute) < 100*ActivityFresh {`}},
+	},
+	scripted("status names the consumers that are paused", "adapters/cli/status.go", "status", edit{
+		`	for _, name := range slices.Sorted(maps.Keys(paused)) {`, `	for _, name := range slices.Sorted(maps.Keys(paused))[:0] {`,
+	}),
+	{
 		name: "an audit reads each claim once", file: "consumer/ops/audit/claims.go", pkg: "consumer/ops/audit", run: "^TestRowsRead$/^postgres$",
 		fails: "TestRowsRead/postgres", edits: []edit{{`SELECT %s AS hash, consumer`, `SELECT %s, consumer`}},
 	},
