@@ -310,6 +310,9 @@ func (w *watermarkWorld) finish(t *testing.T) {
 	for len(w.txs) > 0 {
 		w.end(t, 0, true)
 	}
+	if len(w.sessions) == 0 { // the last step has closed the last one
+		w.open(t)
+	}
 	w.ending = true
 	for range 100 {
 		w.timePasses(t)
