@@ -20,7 +20,7 @@ type statusObject struct {
 type consumerObject struct {
 	Name    string         `json:"name"`
 	Paused  string         `json:"paused,omitempty"` // the cause
-	Letters map[string]int `json:"letters"` // by reason
+	Letters map[string]int `json:"letters"`          // by reason
 	Capped  bool           `json:"letters_capped"`
 	Waiting int            `json:"letters_waiting"`
 	Horizon *time.Time     `json:"horizon"`
