@@ -26,8 +26,8 @@ const (
 	pathProduce = "least: sarama's SyncProducer"
 )
 
-// path measures these parts for messages of the relay in this process, at a hundred transactions a second. A message is followed by what
-// the least of its parts take, so that all have the same conditions.
+// path measures these parts for messages of the relay in this process, at a hundred transactions a second. After each message it
+// measures the least of two parts, so that all have the same conditions.
 func (b *bench) path(ctx context.Context) error {
 	b.progress("path")
 	names := []string{pathWoken, pathPolled, pathHanded, pathSent, pathAll, pathTrip, pathProduce}

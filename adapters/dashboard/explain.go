@@ -31,7 +31,7 @@ type explanation struct {
 	ops.Explanation
 	Means  string
 	Events []event
-	Outbox string // what has become of its outbox messages; empty: nobody has asked
+	Outbox string // what has become of its outbox messages; empty: the form did not ask for them
 }
 
 // event is a line of the timeline.

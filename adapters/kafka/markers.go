@@ -18,7 +18,7 @@ type markers struct {
 	before    int64 // next at the last tick; while it moves nothing is searched
 	searched  int64 // the end of the log at the last search that found nothing to pass over
 	searching bool
-	found     chan undeliveredRange // buffered for one result, so that a search ends although nobody receives it
+	found     chan undeliveredRange // buffered for one result: a search ends even if its result is not received
 }
 
 // undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows at once.

@@ -129,7 +129,7 @@ func major(version string) int {
 	return n
 }
 
-// danger is a way in which a queue can lose messages, or park them, although no handler failed.
+// danger is a setting of a queue that can lose or park messages although no handler failed.
 type danger struct {
 	risk Risk // accepts it
 	text string

@@ -43,8 +43,8 @@ type Explanation struct {
 	Discarded []Discarded           // letters with the key that operators have discarded, latest first
 }
 
-// ClaimedByDiscard returns the discard that made the claim, because of which the message is a duplicate although it was never processed. ok is
-// false if there is none.
+// ClaimedByDiscard returns the discard that made the claim: the message is a duplicate, but it was never processed. ok is false if no discard
+// made it.
 func (e *Explanation) ClaimedByDiscard() (d Discarded, ok bool) {
 	for _, d := range e.Discarded {
 		// A claim that is younger was made after the key had been forgotten.
