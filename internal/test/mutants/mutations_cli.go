@@ -55,6 +55,8 @@ var cliMutations = []mutation{
 	printing("text of messages cannot control a terminal", "print.go", "TestTextIsHarmless", edit{`case !unicode.IsPrint(r):`, `case !unicode.IsPrint(r) && r == 0:`}),
 	printing("an interrupted command exits with 5", "exit.go", "TestExitCodes", edit{`		code = ExitInterrupted`, `		code = ExitFine`}),
 	scripted("--yes needs --expect", "adapters/cli/act.go", "usage", edit{`case f.yes && f.expect < 0:`, `case f.yes && f.expect < -9:`}),
+	scripted("an audit that compares nothing is no success", "adapters/cli/audit.go", "audit", edit{`case len(idle) > 0:`, `case len(idle) > 9:`}),
+	scripted("errors about a flag name it", "adapters/cli/exit.go", "usage", edit{`return withFlags(e.err.Error())`, `return e.err.Error()`}),
 	scripted("--hide-keys hides keys", "adapters/cli/print.go", "explain", edit{`return p.keys.Key(key)`, `return key`}),
 	scripted("--hide-keys hides the IDs of messages", "adapters/cli/outbox.go", "outbox", edit{`out.key(m.Key), out.key(m.ID), fmt`, `out.key(m.Key), m.ID, fmt`}),
 	scripted("--hide-keys hides the IDs of messages in JSON, too", "adapters/cli/outbox.go", "outbox", edit{`ID: out.key(m.ID), Topic`, `ID: m.ID, Topic`}),

@@ -96,8 +96,9 @@ var dashboardMutations = []mutation{
 	showing("all viewers share one snapshot", "snapshot.go", "TestViewersShareASnapshot", edit{`time.Since(s.taken) < snapshotAge`, `false`}),
 	showing("a hundred viewers are live at once, not more", "live.go", "TestViewersShareASnapshot", edit{`maxViewers = 100 `, `maxViewers = 1000 `}),
 	showing("an old state is shown as old", "overview.go", "TestDatabaseAway", edit{
-		`add(true, "Blind", "", "The database has not answered for %s: %v. What follows is older.", span(o.Stale), s.Err)`, `_ = o.Stale`,
+		`add(true, "Blind", "", "The state of the database could not be read for %s: %v. What follows is older.", span(o.Stale), s.Err)`, `_ = o.Stale`,
 	}),
+	showing("a dry run proposes to end after failures", "plan.go", "TestReplay", edit{`if !r.Form.Has("max_failures") {`, `if r.Form == nil {`}),
 	showing("Loopback grants nothing but View", "authorize.go", "TestLoopback", edit{`	if p != View {`, `	if false {`}),
 	showing("Loopback refuses pages of other sites whose name resolves to this machine", "authorize.go", "TestLoopback", edit{
 		` || !loopbackHost(r.Host)`, ``,
