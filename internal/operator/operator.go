@@ -15,12 +15,13 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Queryer is a *sql.DB or a *sql.Tx.
 type Queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	sqlrows.Queryer
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
@@ -114,7 +115,7 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
 	var now, forgotten, until, passed int64
 	sweep := &status.Sweep
-	if err := each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
 		return rows.Scan(&now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys)
 	}); err != nil {
 		return err
@@ -130,7 +131,7 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 		}
 		return byName[name]
 	}
-	if err := each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
 		var name []byte
 		var seconds, first, last int64
 		err := rows.Scan(&name, &seconds, &first, &last)
@@ -140,7 +141,7 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 	}); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.Sources, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.Sources, nil, func(rows *sql.Rows) error {
 		var name, source []byte
 		var first int64
 		err := rows.Scan(&name, &source, &first)
@@ -176,7 +177,7 @@ func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.S
 	if st.OldTransactions == "" {
 		return nil
 	}
-	return each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
+	return sqlrows.Each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
 		var h ops.Holder
 		var since int64
 		err := rows.Scan(&h.PID, &since, &h.State, &h.Client)
@@ -190,7 +191,7 @@ func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.S
 // readWaiting counts the letters that wait for each consumer's RunReplays, up to ops.MaxCount+1.
 func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(name string) *ops.ConsumerStatus) error {
 	waiting := map[string][]string{} // consumer to actions
-	if err := each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
 		var action string
 		var name []byte
 		err := rows.Scan(&action, &name)
@@ -202,7 +203,7 @@ func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(n
 	for name, actions := range waiting {
 		c := of(name)
 		for _, action := range actions {
-			if err := each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
+			if err := sqlrows.Each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
 				n := 0
 				err := rows.Scan(&n)
 				c.Waiting += n
@@ -217,7 +218,7 @@ func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(n
 
 func readLetters(ctx context.Context, q Queryer, st *dialect.Operator, c *ops.ConsumerStatus) error {
 	total := 0
-	err := each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
+	err := sqlrows.Each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
 		var l ops.LetterCount
 		var oldest, latest int64
 		err := rows.Scan(&l.Reason, &l.Count, &oldest, &latest)
@@ -240,19 +241,17 @@ func horizon(forgotten time.Time, windows []ops.Window) time.Time {
 	return storekit.Horizon(forgotten, uses)
 }
 
-// each calls f for each row of a query.
-func each(ctx context.Context, q Queryer, query string, args []any, f func(rows *sql.Rows) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows); err != nil {
+// readRows reads the rows of a query, which may run again.
+func readRows[T any](ctx context.Context, db Database, what, query string, args []any, scan func(rows *sql.Rows) (T, error)) (found []T, err error) {
+	err = db.Read(ctx, what, func(ctx context.Context, q Queryer) error {
+		found = nil
+		return sqlrows.Each(ctx, q, query, args, func(rows *sql.Rows) error {
+			row, err := scan(rows)
+			found = append(found, row)
 			return err
-		}
-	}
-	return rows.Err()
+		})
+	})
+	return found, err
 }
 
 // instant returns the time of micros since 1970; 0: no time.

@@ -165,7 +165,7 @@ func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *
 	return own, nil
 }
 
-func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) ([]claim, error) {
+func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) (found []claim, err error) {
 	key, param := "key", "?"
 	switch c.Dialect {
 	case "postgres":
@@ -177,29 +177,19 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 	// The first column has a name of its own: PostgreSQL would take "ORDER BY key" for key::text, and sort the whole table for each page.
 	query := fmt.Sprintf(`SELECT %s AS hash, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
 		key, c.micros("expires_at"), c.table("processed_messages"), column, param, column, page)
-	rows, err := tx.QueryContext(ctx, query, c.hash(after))
-	if err != nil {
-		return nil, fmt.Errorf("audit: read claims: %w", err)
-	}
-	defer rows.Close()
-	var found []claim
-	for rows.Next() {
+	err = each(ctx, tx, "claims", query, []any{c.hash(after)}, func(rows *sql.Rows) error {
 		var raw []byte
 		var name, tenant, id sql.NullString
 		var expires int64
 		if err := rows.Scan(&raw, &name, &tenant, &id, &expires); err != nil {
-			return nil, fmt.Errorf("audit: read claims: %w", err)
+			return err
 		}
 		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, expires: time.UnixMicro(expires), compact: !id.Valid}
-		if claim.hash, err = c.readHash(raw); err != nil {
-			return nil, fmt.Errorf("audit: read claims: %w", err)
-		}
+		claim.hash, err = c.readHash(raw)
 		found = append(found, claim)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("audit: read claims: %w", err)
-	}
-	return found, nil
+		return err
+	})
+	return found, err
 }
 
 // compare counts the effects of claims.

@@ -84,8 +84,11 @@ var cliMutations = []mutation{
 	printing("Ctrl-C at a question changes nothing", "confirm.go", "TestConfirmIsInterrupted", edit{`return interrupted("nothing was changed")`, `return nil`}),
 	printing("JSON cannot control a terminal", "print.go", "TestJSONIsHarmless", edit{`if r == '\n' || unicode.IsPrint(r) {`, `if r != 0 {`}),
 	printing("output that cannot be written is an error", "print.go", "TestOutputIsNotComplete", edit{`err != nil && p.failed == nil {`, `err != nil && p.out == nil {`}),
-	printing("a discard of parked messages deletes first what waits", "outbox_act.go", "TestOutboxChangesWhatItCounted", edit{`		slices.Reverse(seqs) //`, `		//`}),
-	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func() { n++; p.show(n, 0) }`, `func() { p.show(n, 0) }`}),
+	{
+		name: "a discard of parked messages deletes first what waits", file: "consumer/ops/parked.go", pkg: "adapters/cli", run: exactly("TestOutboxChangesWhatItCounted"),
+		fails: "TestOutboxChangesWhatItCounted", short: true, edits: []edit{{`		slices.Reverse(seqs) //`, `		//`}},
+	},
+	printing("an interrupted discard says what it has done", "letters_discard.go", "TestDiscardSaysWhatIsDone", edit{`func(int) { n++; p.show(n, 0) }`, `func(int) { p.show(n, 0) }`}),
 	scripted("a dry run chooses the oldest letters, as the replay does", "consumer/ops/plan.go", "choice", edit{`letters = letters[n:]`, `letters = letters[:len(letters)-n]`}),
 	scripted("a dry run leaves out letters that wait for another replay", "consumer/ops/plan.go", "choice", edit{`bool { return elsewhere[l.ID] }`, `bool { return elsewhere == nil }`}),
 	scripted("a message that is not parked does not count", "adapters/cli/outbox_act.go", "choice", edit{`		case ok:`, `		case ok, seq > 0:`}),
