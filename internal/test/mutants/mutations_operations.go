@@ -120,7 +120,7 @@ var operationsMutations = []mutation{
 		`observe.CauseInFlight && r.Tries < replayTriesMost`, `observe.CauseInFlight`,
 	}),
 	{
-		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
+		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator_dialects.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
 		edits: []edit{{`, set_config('idle_in_transaction_session_timeout', '10s', true)`, ``}},
 	},
 	{
@@ -138,7 +138,7 @@ var operationsMutations = []mutation{
 		`l.Record.Key == key {`, `true {`,
 	}),
 	{
-		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
+		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator_dialects.go", pkg: "adapters/sqlstore",
 		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
 		edits: []edit{{"return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)`", "return col + ` = ?`"}},
 	},
