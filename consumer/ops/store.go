@@ -101,7 +101,7 @@ type LetterKeeper interface {
 	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error
 }
 
-// Prober finds out what a claim would be told.
+// Prober finds out how the database would answer a claim.
 type Prober interface {
 	// Probe claims rec in a transaction of its own and rolls back. It waits for another transaction that holds the key for about a second.
 	// It leaves nothing in the database: it does not register a window either.
@@ -127,7 +127,7 @@ type Holder struct {
 	Client string        // its address and the name of its application; empty: unknown
 }
 
-// Searcher has what limits a search for letters, and what a claim of one would meet.
+// Searcher answers what a search for dead letters and a dry run of their replay need to know.
 type Searcher interface {
 	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
 	Consumers(ctx context.Context) ([]ConsumerStatus, error)
