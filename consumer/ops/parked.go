@@ -14,7 +14,7 @@ import (
 type ParkedChoice struct {
 	Seqs   []int64   // ascending
 	Newest time.Time // when the last of them was parked: what is parked later is in no choice until Newest plus a microsecond
-	More   bool      // there are more messages than ChooseParked was to read
+	More   bool      // there are more messages than most allowed
 }
 
 // ChooseParked chooses parked messages, and changes nothing. most limits how many messages it reads; 0: no limit.
@@ -53,7 +53,7 @@ func ChooseParked(ctx context.Context, s Store, filter outbox.ParkedFilter, most
 // see ParkedChoice.Newest.
 //
 // The action is recorded first, so that no change is without a record; if filter chooses nothing, nothing is recorded. The record does not say how many messages were changed, or that the
-// change failed: both are told to the caller only. After an error or a crash some messages are changed. Call it again for the others.
+// change failed: only the caller learns that. After an error or a crash some messages are changed. Call it again for the others.
 func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter) (action Action, n int, err error) {
 	change := s.Outbox().Unpark
 	switch r.Kind {
