@@ -20,7 +20,7 @@ type ReplayPlan struct {
 	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
-	More      bool // there are more letters than most allowed
+	More      bool // there are more letters than PlanReplay's limit
 
 	// Searched is where the search stopped because of its limit, when it is not zero: letters that were parked before this time were not
 	// searched and may match, too. Then More is true.
@@ -32,7 +32,7 @@ type ReplayPlan struct {
 }
 
 // PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
-// It stops after most letters that match, or after it has searched five times as many letters; 0: no limit. r.Expect is not compared.
+// most is the limit of letters that match, and at most five times as many letters are searched; 0: no limit. r.Expect is not compared.
 //
 // The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. It knows
 // nothing of the consumer's Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key
