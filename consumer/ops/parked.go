@@ -14,7 +14,7 @@ import (
 type ParkedChoice struct {
 	Seqs   []int64   // ascending
 	Newest time.Time // when the latest of them was parked: a filter whose Until is a microsecond later leaves out what is parked afterwards
-	More   bool      // there are more messages than ChooseParked was to read
+	More   bool      // there are more messages than ChooseParked's limit
 }
 
 // ChooseParked chooses parked messages, and changes nothing. most limits how many messages it reads; 0: no limit.

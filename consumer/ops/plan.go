@@ -20,10 +20,10 @@ type ReplayPlan struct {
 	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
-	More      bool // there are, or may be, more letters than the plan has read
+	More      bool // there are more letters than PlanReplay's limit
 
-	// Searched is set if the plan stopped searching before it had read its limit of letters: it has searched the letters that were parked at this time
-	// or later. Earlier ones may match, too, so More is true.
+	// Searched is where the search stopped because of its limit, when it is not zero: letters that were parked before this time were not
+	// searched and may match, too. Then More is true.
 	Searched time.Time
 
 	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request whose Filter.Until is a
