@@ -49,7 +49,7 @@ var _ dedup.ResultClassifier = (*Store)(nil)
 func (s *Store) Result(err error) observe.Result {
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case answered && (pg.Code == "40P01" || pg.Code == "40001"):
+	case answered && dialect.CollidedPostgres(pg.Code):
 		return observe.Deadlock
 	case errors.Is(err, errCommitUnknown), errors.As(err, new(*dedup.InDoubtError)):
 		return observe.CommitUnknown
@@ -207,5 +207,5 @@ func isDivisionByZero(err error) bool {
 // isUndefined reports whether a table or column is missing.
 func isUndefined(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "3F000")
+	return errors.As(err, &pg) && dialect.UndefinedPostgres(pg.Code)
 }

@@ -41,12 +41,6 @@ func Inspect(sql string) (c Control) {
 	return c
 }
 
-// Several reports whether sql may be more than one statement.
-func Several(sql string) bool {
-	c := Inspect(sql)
-	return c.Several || c.Unclear
-}
-
 // statement parses one statement, which begins with token t, and returns the kind of token that ends it.
 func (s *scanner) statement(t token, c *Control) tokenKind {
 	var (

@@ -22,9 +22,9 @@ type PostgresOutbox struct {
 	Parked                                            string
 	// Upkeep. Chores reads whether there is something to do.
 	Chores, Below, DropHolds, DropDead, Forget string
-	// Stats. Look and First read a bounded number of rows.
-	Look, First, Few, Blocks, Living string
-	Sample                           [3]string // of messages, delayed messages, parked messages
+	// Stats. Clock, First and Living read a bounded number of rows.
+	Clock, First, Few, Blocks, Living string
+	Sample                            [3]string // of messages, delayed messages, parked messages
 }
 
 // held tells whether the message c waits for its own retry or behind another message of its key. It uses the statement's time:
@@ -71,11 +71,7 @@ func relaySettings(local string) string {
 
 // NewPostgresOutbox returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutbox(schema string) PostgresOutbox {
-	prefix := ""
-	if schema != "" {
-		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
-	}
-	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	q := postgresNames(schema)
 	return PostgresOutbox{
 		Settings:    relaySettings("true"),
 		OwnSettings: relaySettings("false") + `, set_config('default_transaction_isolation', 'read committed', false)`,
@@ -320,7 +316,7 @@ WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::byte
 	AND ($7::timestamptz IS NULL OR p.parked_at < $7::timestamptz)
 ORDER BY p.seq LIMIT $4::bigint`),
 
-		Look: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
+		Clock: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
 
 		// The first message of each shard. They are among the first that are due.
 		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s
@@ -351,6 +347,7 @@ SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 			q(`SELECT topic, waiting, count(*), min(` + dueSince + `), 0, '' FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
 		},
 
+		// The sessions whose holds are valid, and how many shards each one has.
 		Living: q(`SELECT r.name, r.until, (SELECT count(*) FROM @txonce_shards s WHERE s.owner = r.owner)
 FROM @txonce_relays r WHERE r.until > clock_timestamp() ORDER BY r.name, r.until`),
 

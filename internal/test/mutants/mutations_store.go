@@ -109,8 +109,8 @@ var storeMutations = []mutation{
 	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
 		`if n.taken[name] {`, `if false {`,
 	}),
-	store("a database that may lose commits in a crash is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
-		`case sync == "off",`, `case sync == "never",`,
+	store("a database that may lose commits in a crash is refused", "internal/claims/postgres.go", "Register_refuses_a_database_that_forgets_commits", edit{
+		`synchronousCommit == "off" ||`, `synchronousCommit == "never" ||`,
 	}),
 	store("the error about a schema of another version names it", "internal/claims/register.go", "Register_refuses_another_version_of_the_schema", edit{
 		`case worksWith > s.Known:`, `case worksWith > s.Known+100:`,
@@ -302,8 +302,8 @@ RETURNING`, `RETURNING`,
 		pkg:   pgx, run: "TestStalePlan", fails: "TestStalePlan",
 	},
 	{
-		name: "a database with an encoding other than UTF8 is refused", file: pgx + "/register.go",
-		edits: []edit{{`	case encoding != "UTF8":`, `	case encoding == "":`}},
+		name: "a database with an encoding other than UTF8 is refused", file: "internal/claims/postgres.go",
+		edits: []edit{{`	case s.encoding != "UTF8":`, `	case s.encoding == "":`}},
 		pkg:   pgx, run: "TestRegisterRefusesOtherEncodings", fails: "TestRegisterRefusesOtherEncodings",
 	},
 

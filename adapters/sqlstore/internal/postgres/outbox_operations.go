@@ -96,9 +96,8 @@ func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedF
 }
 
 func (d *DB) StatsStatements(context.Context, engine.Queryer) (*engine.StatsStatements, error) {
-	look := &d.box.look
 	return &engine.StatsStatements{
-		Clock: look.Clock, Count: look.Count, Relays: look.Relays, CountArgs: []any{engine.CountedPerShard},
+		Clock: d.box.relay.Clock, Count: d.box.look.Count, Relays: d.box.relay.Living, CountArgs: []any{engine.CountedPerShard},
 	}, nil
 }
 

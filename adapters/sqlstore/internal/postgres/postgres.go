@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -50,7 +51,10 @@ func New(cfg engine.Config) (engine.Engine, error) {
 }
 
 func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
-	err = q.QueryRowContext(ctx, d.plain.Locate).Scan(&schema)
+	err = q.QueryRowContext(ctx, d.plain.Schema).Scan(&schema)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
 	return schema, err
 }
 
@@ -106,8 +110,8 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 		return err
 	}
 	c.Snapshot = isolation != "read committed" && isolation != "read uncommitted"
-	if sync := d.synchronous(c.Settings); !d.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && c.Standbys) {
-		return errAsync(sync)
+	if err := claims.PostgresDurable(d.synchronous(c.Settings), c.Standbys); !d.cfg.AllowAsyncCommit {
+		return err
 	}
 	return nil
 }
@@ -192,7 +196,7 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	}
 	t.Changed = settings != t.Claim.Settings
 	if sync := d.synchronous(t.Claim.Settings); t.Changed && d.synchronous(settings) != sync {
-		_, err = t.Tx.ExecContext(ctx, d.SQL.Synchronous, sync)
+		_, err = t.Tx.ExecContext(ctx, d.SQL.Sync, sync)
 	}
 	return err
 }
