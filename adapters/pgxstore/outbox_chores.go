@@ -48,7 +48,7 @@ func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chor
 	s.choresAt = time.Now()
 	var numbers []int
 	if maintain {
-		numbers = s.numbers()
+		numbers = s.held.Numbers()
 	}
 	some := []int16{} // not nil, which would be NULL
 	for range min(followShards, len(numbers)) {

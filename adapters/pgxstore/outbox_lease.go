@@ -50,11 +50,7 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 	defer s.mu.Unlock()
 	s.marks.Leased(len(found.messages))
 	s.lastFound = len(found.messages)
-	for i := range found.messages {
-		if sh := s.held[found.messages[i].Shard]; sh != nil { // otherwise the shard was lost meanwhile, which Settle will report
-			sh.leased[found.messages[i].Seq] = struct{}{}
-		}
-	}
+	s.held.Lease(found.messages)
 	return found.messages, nil
 }
 
@@ -120,10 +116,7 @@ func (s *outboxSession) columns(shards []int, most int) polled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range p.numbers {
-		p.scans[i] = scanFirst
-		if sh := s.held[int(n)]; sh != nil {
-			p.scans[i] = max(sh.scan, int64(most)+1)
-		}
+		p.scans[i] = max(scanFirst, s.scans[shardHold{int(n), p.tokens[i]}].rows, int64(most)+1)
 	}
 	return p
 }
@@ -257,18 +250,26 @@ func (f *found) trim(want outbox.Want) {
 func (s *outboxSession) adaptScan(f *found, shards []int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	for _, n := range shards {
 		sh := s.held[n]
+		if sh == nil {
+			continue
+		}
+		hold := shardHold{n, sh.Token}
+		scan := s.scans[hold]
+		rows := max(scan.rows, scanFirst)
 		switch {
-		case sh == nil:
-		case !slices.Contains(f.deeper, n):
-			sh.scan = max(scanFirst, sh.scan/2)
-		default:
-			if sh.scan >= scanCooldown {
-				sh.cooldown, f.overscanned = now.Add(4*took), true
+		case slices.Contains(f.deeper, n):
+			if rows >= scanCooldown {
+				scan.cooldown, f.overscanned = time.Now().Add(4*took), true
 			}
-			sh.scan = min(4*sh.scan, scanMost)
+			scan.rows = min(4*rows, scanMost)
+			s.scans[hold] = scan
+		case rows/2 > scanFirst:
+			scan.rows = rows / 2
+			s.scans[hold] = scan
+		default:
+			delete(s.scans, hold)
 		}
 	}
 }

@@ -45,7 +45,7 @@ var outboxMutations = []mutation{
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
 	}),
 	relayed("a notification about a leased shard is kept", pgx+"/outbox_session.go", "a_poll_after_a_notification_misses_no_message", edit{
-		"	return shards, func() { s.free(shards) }", "	clear(s.notified)\n	return shards, func() { s.free(shards) }",
+		"	return shards, func() { s.free(borrowed) }", "	clear(s.notified)\n	return shards, func() { s.free(borrowed) }",
 	}),
 	relayed("a shard that others wait for is released once its messages are settled", pgx+"/outbox_settle.go", "a_session_that_joins_a_busy_one_has_its_share_after_three_Renews", edit{
 		"\ts.giveBackLeaving(ctx)\n", "",
@@ -119,7 +119,7 @@ var outboxMutations = []mutation{
 	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
 	}),
-	enqueuing("the Discard of a session that crashed is finished", pgx+"/outbox_maintain.go", "TestOutboxTidyFinishesADeadDiscard", edit{
+	enqueuing("the Discard of a session that crashed is finished", "internal/pgrelay/repair.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
 	}),
 	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
@@ -140,7 +140,7 @@ var outboxMutations = []mutation{
 	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
 		`row.n == int64(limit) || `, ``,
 	}),
-	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_session.go", "TestOutboxRelayRoundTrips", edit{
+	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_tx.go", "TestOutboxRelayRoundTrips", edit{
 		`if b.Len() > 1 {`, `if true {`,
 	}),
 	committing("the relay's settings do not outlast a transaction on the application's connection", lease, "TestOutboxRelayHasConnectionsOfItsOwn", edit{
@@ -175,9 +175,9 @@ var outboxMutations = []mutation{
 		`	case all && s.chores.TryLock():`, `	case all && func() bool { s.chores.Lock(); return true }():`,
 	}),
 	committing("Renew does not wait for the connections of other calls", pgx+"/outbox_renew.go", "TestOutboxRenewDoesNotWaitForSettle", edit{
-		`s.holdTx(ctx, "renew"`, `s.tx(ctx, "renew"`,
+		`pgrelay.Renew(ctx, inBatch(s.holdTx)`, `pgrelay.Renew(ctx, inBatch(s.tx)`,
 	}),
-	committing("Renew meets one lost connection after a failover", pgx+"/outbox_session.go", "TestOutboxRenewMeetsOneLostConnection", edit{
+	committing("Renew meets one lost connection after a failover", pgx+"/outbox_tx.go", "TestOutboxRenewMeetsOneLostConnection", edit{
 		`		pool.Reset() //`, `		//`,
 	}),
 	committing("Close ends with its context", pgx+"/outbox_conns.go", "TestOutboxCloseDoesNotOutlastItsContext", edit{

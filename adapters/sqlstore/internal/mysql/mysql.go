@@ -211,7 +211,7 @@ func (d *DB) readClaimed(ctx context.Context, c *engine.Claim, mine engine.Token
 		}
 		query, arg = d.sql.Claimed, d.Keys(keys)
 	}
-	return engine.Query(ctx, c.Tx, query, arg).Each(func(found *sql.Rows) error {
+	return engine.Query(ctx, c.Tx, query, arg).Each(func(found engine.Row) error {
 		var k engine.KeyHash
 		var whose []byte
 		var clock engine.Instant
@@ -342,7 +342,7 @@ func (d *DB) HeldKeys(ctx context.Context, _ engine.Run, keys []dedup.KeyHash) (
 	defer tx.Rollback()
 	read := func(query string) (found map[dedup.KeyHash]bool, err error) {
 		found = map[dedup.KeyHash]bool{}
-		return found, engine.Query(ctx, tx, query, d.Keys(keys)).Each(func(rows *sql.Rows) error {
+		return found, engine.Query(ctx, tx, query, d.Keys(keys)).Each(func(rows engine.Row) error {
 			var k engine.KeyHash
 			err := rows.Scan(&k)
 			found[dedup.KeyHash(k)] = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -161,7 +161,7 @@ func (d *DB) applySettings(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shares.State, err error) {
 	query, args := d.box.Begin, []any{by.Hex(), []byte(by.Name), engine.CeilMicros(by.TTL)}
 	if by.Begun {
 		query, args = d.box.Extend, []any{engine.CeilMicros(by.TTL), by.Hex()}
@@ -175,7 +175,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	if err := d.alive(ctx, tx, by); err != nil {
 		return share, err
 	}
-	share = engine.NewShare()
+	share = shares.NewState()
 	if err := engine.Query(ctx, tx, d.box.Survey, []byte(by.Name), by.Hex()).Each(share.ScanRelay); err != nil {
 		return share, err
 	}
@@ -203,7 +203,7 @@ func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int)
 	if err := d.dropExpired(ctx, tx, 0); err != nil {
 		return nil, err
 	}
-	free, err := engine.ReadShards(engine.Query(ctx, tx, d.box.Free))
+	free, err := engine.Column[int](engine.Query(ctx, tx, d.box.Free))
 	if err != nil || len(free) == 0 {
 		return nil, err
 	}
@@ -220,15 +220,9 @@ func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int)
 
 // dropExpired deletes the rows of relays whose hold expired at least margin microseconds ago.
 func (d *DB) dropExpired(ctx context.Context, tx *sql.Tx, margin int64) error {
-	var owners []string
-	err := engine.Query(ctx, tx, d.box.Expired, margin).Each(func(rows *sql.Rows) error {
-		var owner engine.KeyHash
-		err := rows.Scan(&owner)
-		owners = append(owners, hex.EncodeToString(owner[:]))
-		return err
-	})
+	owners, err := engine.Column[engine.KeyHash](engine.Query(ctx, tx, d.box.Expired, margin))
 	if err == nil && len(owners) > 0 {
-		_, err = tx.ExecContext(ctx, d.box.Bury, engine.JSON(owners))
+		_, err = tx.ExecContext(ctx, d.box.Bury, engine.KeyList(owners))
 	}
 	return err
 }
@@ -245,12 +239,7 @@ func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return err
 	}
-	for _, query := range [...]string{d.box.Leave, d.box.End} {
-		if _, err := tx.ExecContext(ctx, query, by.Hex()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return engine.Exec(ctx, tx, []string{d.box.Leave, d.box.End}, by.Hex())
 }
 
 // shardList returns shards as JSON.
