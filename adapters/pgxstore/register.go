@@ -65,7 +65,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return err
 	}
-	var version, worksWith *int
+	var version, worksWith int
 	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version, &worksWith)
 	switch {
 	case isUndefined(err):
@@ -73,12 +73,12 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return database.Errorf("pgxstore: read the schema's version: %w", err)
 	}
-	if err := s.schema().Check(deref(version), deref(worksWith)); err != nil {
+	if err := s.schema().Check(version, worksWith); err != nil {
 		return err
 	}
 	switch _, err := s.cfg.Pool.Exec(ctx, s.sql.SchemaTables); {
 	case isUndefined(err):
-		return s.schema().Dropped(err, *version)
+		return s.schema().Dropped(err, version)
 	case err != nil:
 		return database.Errorf("pgxstore: read the schema's tables: %w", err)
 	}
@@ -133,11 +133,4 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return err
 	})
 	return c, found, s.claimError(err)
-}
-
-func deref(n *int) int {
-	if n == nil {
-		return 0
-	}
-	return *n
 }

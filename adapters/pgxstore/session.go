@@ -118,8 +118,11 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 // blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
 // permission, transactions are read-only, or a statement was prepared before a migration or is not prepared any more.
 func blamesSession(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "42501" || pg.Code == "25006" || pg.Code == "26000" || isStalePlan(pg))
+	switch sqlState(err) {
+	case "42501", "25006", "26000":
+		return true
+	}
+	return isStalePlan(err)
 }
 
 // settings records what a statement changes in the session.

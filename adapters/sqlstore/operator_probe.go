@@ -47,10 +47,7 @@ func (s *Store) probe(entering, ctx context.Context, plan *claims.Plan) (p ops.P
 	defer t.close() // rolls back
 	c := s.newClaim(plan, t.Tx)
 	c.Own, c.IdleInTxTimeout = true, s.idleLimit
-	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
-	for _, w := range plan.Windows() {
-		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
+	c.AssumeRegistered()
 	t.Claim = c
 	holder := s.watch(ctx, t.Tx)
 	answers, err := s.runClaim(dedup.WithClaimWait(ctx, probeWait), c)

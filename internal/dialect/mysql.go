@@ -131,7 +131,7 @@ ON DUPLICATE KEY UPDATE first_run = first_run`),
 ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
 
-		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		// The names differ between servers and versions. SHOW leaves out the ones that the server does not know.

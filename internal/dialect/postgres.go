@@ -185,7 +185,7 @@ WHERE c.oid = to_regclass('txonce_schema')`,
 		// The state of the session, which Register remembers.
 		Session: `SELECT ` + session,
 
-		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
