@@ -78,8 +78,8 @@ func (l *listener) leave(ctx context.Context) {
 	}
 }
 
-// listenUntilDone reconnects until ctx ends. Through a pooler, LISTEN would subscribe a session that the next client uses. So
-// without Config.Direct, relays behind a pooler only poll.
+// listenUntilDone listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session that the
+// next client uses. So without Config.Direct, relays behind a pooler only poll.
 func (s *Store) listenUntilDone(ctx context.Context) {
 	if s.pooled.Load() && s.cfg.Direct == nil {
 		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+

@@ -28,7 +28,7 @@ func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		err = s.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended, and the next Renew reads who has the shards
+		return outbox.Hold{}, err // the hold is extended, and the next Renew reads which shards it has
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,8 +47,8 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	return session, nil
 }
 
-// outboxSession is one relay's hold on its shards. The database decides who holds a shard. This struct only remembers where to
-// look, and may be out of date.
+// outboxSession is one relay's hold on its shards. The database decides which session holds a shard. This struct remembers the last answer,
+// and may be out of date.
 type outboxSession struct {
 	store    *Store
 	owner    pgtype.UUID

@@ -80,8 +80,8 @@ func (s *Store) probeWriter(ctx context.Context, plan *claims.Plan, rec dedup.Re
 	return ops.Probe{InFlight: true, WholeDatabase: true}, nil
 }
 
-// watch looks for the transaction that tx waits for, until the caller calls what it returns. That gives nil if tx waits for none, or if the
-// server does not tell.
+// watch looks for the transaction that tx waits for. stop ends the search and returns what was found; nil: tx waits for none, or the server
+// does not say.
 func (s *Store) watch(ctx context.Context, tx *sql.Tx) (stop func() *ops.Holder) {
 	if s.db.Holders == nil {
 		return func() *ops.Holder { return nil }

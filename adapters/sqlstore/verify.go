@@ -32,8 +32,8 @@ type handlerError struct{ error }
 
 func (e handlerError) Unwrap() error { return e.error }
 
-// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On
-// PostgreSQL and MariaDB that costs one round trip, on MySQL two. On SQLite it stays in the process. Once it has failed, InTx fails with the same error, whatever fn
+// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
+// MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
 // returns.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	t := s.running.of(tx)

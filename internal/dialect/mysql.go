@@ -181,7 +181,7 @@ WHERE ` + settled),
 		DropLetters: q(`DELETE d ` + mysqlByID),
 
 		// The row stays locked until COMMIT, so there is never a second sweep. SweepWait is for the owner of the lease: it waits
-		// for other sweepers, which lock the row only to see who has the lease.
+		// for other sweepers, which lock the row only to read the lease.
 		SweepLease: q(mysqlSweep + ` FOR UPDATE SKIP LOCKED`),
 		SweepLook:  q(mysqlSweep),
 		SweepWait:  q(mysqlSweep + ` FOR UPDATE`),

@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// Operator holds the statements for operators: status, actions and their results. They are the same on all databases but for a few
-// functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
+// Operator holds the statements for operators: status, actions and their results. They are the same on all databases except for the
+// expressions in functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
 type Operator struct {
 	// Status.
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string
@@ -33,8 +33,8 @@ type Operator struct {
 	letters letters
 }
 
-// lost is what each worker that takes a letter adds to the letter's number, and subtracts when it returns it: 2 to the power of 32. So letters
-// whose workers ended are taken after the others, and their number tells how many workers ended.
+// lost, 2 to the power of 32, is added to a letter's number when a worker takes it, and subtracted when the worker returns it. So letters
+// whose workers ended without returning them are taken after the others, and the number tells how many workers that were.
 const lost = `4294967296`
 
 func newOperator(f functions) Operator {

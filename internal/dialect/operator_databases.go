@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// functions are what the databases call by different names.
+// functions has the expressions that differ between the databases.
 type functions struct {
 	now      string                  // the clock, in the type of a time column
 	time     func(col string) string // the column of a time as microseconds, 0 for NULL

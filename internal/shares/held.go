@@ -18,8 +18,8 @@ type Shard struct {
 // Idle reports whether the shard has no leased messages and is not busy.
 func (s *Shard) Idle() bool { return !s.Busy && len(s.Leased) == 0 }
 
-// Held has the shards that a session holds, by number. The database decides who holds a shard; Held only remembers it, and may be out of
-// date. Held is not safe for concurrent use.
+// Held has the shards that a session holds, by number. The database decides which session holds a shard; Held is its last answer, and may be
+// out of date. Held is not safe for concurrent use.
 type Held map[int]*Shard
 
 // Numbers returns the numbers of the shards in order.

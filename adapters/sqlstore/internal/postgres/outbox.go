@@ -225,7 +225,7 @@ const (
 	notifyLimit = 10 * time.Second     // limit for one NOTIFY, which waits for the disk like COMMIT; after it the connection is closed
 )
 
-// Notify wakes relays of adapters/pgxstore in other processes. It sends NOTIFY in the background, and holds a connection of the
+// Notify wakes the relays of other processes that listen. It sends NOTIFY in the background, and holds a connection of the
 // pool only for that statement, so callers need not wait for it.
 func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
 
