@@ -67,11 +67,11 @@ var cliMutations = []mutation{
 		fails: "TestOperatorMariaDB/a_repair_is_for_one_letter", edits: []edit{{`note MEDIUMTEXT`, `note TEXT`}},
 	},
 	{
-		name: "a discard is recorded with its key", file: "internal/operator/replays.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
+		name: "a discard is recorded with its key", file: "internal/operator/discards.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
 		fails: "TestOperatorSQLite/a_discard_is_explained", short: true, edits: []edit{{`key = id(letter.Record.Key.Hash())`, `key = nil`}},
 	},
 	{
-		name: "the claim of a discarded mismatch is not the discard's", file: "internal/operator/replays.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
+		name: "the claim of a discarded mismatch is not the discard's", file: "internal/operator/discards.go", pkg: "adapters/sqlstore", run: "^TestOperatorSQLite$/^a_discard_is_explained$",
 		fails: "TestOperatorSQLite/a_discard_is_explained", short: true, edits: []edit{{`claims[0].Verdict == dedup.First`, `claims[0].Verdict != 0`}},
 	},
 	scripted("a command that reads creates no database", "cmd/txonce/open.go", "usage", edit{`err != nil && !t.Create:`, `err != nil && t.Schema != "":`}),

@@ -132,7 +132,7 @@ var dashboardMutations = []mutation{
 	operating("the letters of all consumers are listed newest first, page by page", "internal/operator/letters.go", "dead_letters_of_several_consumers_are_merged", edit{
 		`if c := b.First.Compare(a.First); c != 0 {`, `if c := b.First.Compare(a.First); c > 5 {`,
 	}),
-	operating("activity of the same minute and process is replaced", "internal/dialect/operator.go", "activity_is_replaced,_listed_and_forgotten", edit{
+	operating("activity of the same minute and process is replaced", "internal/dialect/operator_databases.go", "activity_is_replaced,_listed_and_forgotten", edit{
 		"replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`", "replaced: `ON CONFLICT (minute, consumer, node) DO NOTHING`",
 	}),
 	operating("activity is kept for 48 hours", "internal/operator/activity.go", "activity_is_replaced,_listed_and_forgotten", edit{`Add(-ops.ActivityKept)`, `Add(-10 * ops.ActivityKept)`}),

@@ -27,7 +27,7 @@ var operationsMutations = []mutation{
 	operating("the end of a request releases its letters", "internal/operator/actions.go", "the_end_of_a_request_releases_its_letters", edit{
 		`st.Unmark, string(observe.Held), id(action))`, `st.Unmark, string(observe.Held), id(ops.ActionID{1}))`,
 	}),
-	operating("an unexpected number of letters is refused", "internal/operator/actions.go", "an_unexpected_number_is_refused_and_leaves_nothing", edit{
+	operating("an unexpected number of letters is refused", "internal/operator/requests.go", "an_unexpected_number_is_refused_and_leaves_nothing", edit{
 		`n != int64(expect)`, `n < 0`,
 	}),
 	operating("the rate of a request is that of all workers", "internal/operator/replays.go", "the_rate_is_that_of_all_workers", edit{
@@ -39,7 +39,7 @@ var operationsMutations = []mutation{
 	operating("a repair is made with the new payload", "consumer/replayer.go", "a_letter_is_repaired", edit{
 		`		how.Repair = func(m *Message) error { m.Payload = bytes.Clone(r.Payload); return nil }`, `		how.Repair = func(m *Message) error { m.Payload = bytes.Clone(m.Payload); return nil }`,
 	}),
-	operating("a repair is for exactly one letter", "internal/operator/actions.go", "a_repair_is_for_one_letter", edit{
+	operating("a repair is for exactly one letter", "internal/operator/requests.go", "a_repair_is_for_one_letter", edit{
 		`			expect = 1`, `			expect = -1`,
 	}),
 	operating("the payload of a repair reaches the worker", "internal/dialect/operator.go", "a_letter_is_repaired", edit{
@@ -114,7 +114,7 @@ var operationsMutations = []mutation{
 		`observe.CauseInFlight && r.Tries < replayTriesMost`, `observe.CauseInFlight`,
 	}),
 	{
-		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
+		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator_databases.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
 		edits: []edit{{`, set_config('idle_in_transaction_session_timeout', '10s', true)`, ``}},
 	},
 	{
@@ -122,7 +122,7 @@ var operationsMutations = []mutation{
 		edits: []edit{{`'2s', true),
 	set_config('idle_in_transaction_session_timeout', $1::text, true)`, `'2s', true)`}},
 	},
-	operating("a discard uses no window that is given up", "internal/operator/replays.go", "a_discard_uses_no_window_that_is_given_up", edit{
+	operating("a discard uses no window that is given up", "internal/operator/discards.go", "a_discard_uses_no_window_that_is_given_up", edit{
 		`rec.Window, latest =`, `_, latest =`,
 	}),
 	operating("a plan knows what is unprovable by now", "consumer/ops/plan.go", "a_plan_knows_what_is_unprovable_by_now", edit{
@@ -132,7 +132,7 @@ var operationsMutations = []mutation{
 		`l.Record.Key == key {`, `true {`,
 	}),
 	{
-		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
+		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator_databases.go", pkg: "adapters/sqlstore",
 		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
 		edits: []edit{{"return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)`", "return col + ` = ?`"}},
 	},

@@ -59,13 +59,13 @@ var outboxMutations = []mutation{
 	relayed("a message with a not-before time counts as due since that time", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
 		"const dueSince = `coalesce(not_before, enqueued_at)`", "const dueSince = `enqueued_at`",
 	}),
-	relayed("a due message that no relay has leased yet counts as pending", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
+	relayed("a due message that no relay has leased yet counts as pending", "internal/dialect/postgres_outbox_operations.go", "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
 		"SELECT 1, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM (", "SELECT 1, topic, false, count(*), min(not_before), 0, '' FROM (",
 	}),
 	relayed("Discard deletes the messages that wait behind a message before that message", "outbox/operations_filter.go", "DiscardAll_of_a_key_deletes_what_waits_with_it", edit{
 		`	slices.Reverse(seqs) //`, `	//`,
 	}),
-	relayed("a filter by cause selects only matching messages", lease, "UnparkAll_and_DiscardAll_by_filter", edit{
+	relayed("a filter by cause selects only matching messages", "internal/dialect/postgres_outbox_operations.go", "UnparkAll_and_DiscardAll_by_filter", edit{
 		`strpos(p.cause, $5::text) > 0`, `strpos(p.cause, $5::text) >= 0`,
 	}),
 	enqueuing("no NOTIFY is sent when no relay listens", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
@@ -116,13 +116,13 @@ var outboxMutations = []mutation{
 	passing("the low-water mark passes published messages without Maintain too", sqlLease, "adapters/sqlstore", "TestOutboxPostgresPassesWhatWasPublished", edit{
 		`if by.Marks.Due() {`, `if false {`,
 	}),
-	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
+	enqueuing("unparked messages are found again", "internal/dialect/postgres_outbox_operations.go", "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
 	}),
 	enqueuing("the Discard of a session that crashed is finished", "internal/pgrelay/repair.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
 	}),
-	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
+	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guarded.go", "TestOutboxWriterAndSavepoints", edit{
 		`t.g.drop()`, ``,
 	}),
 	committing("a failed INSERT of enqueued messages is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
@@ -134,10 +134,10 @@ var outboxMutations = []mutation{
 	enqueuing("messages of one Enqueue call keep their order", "internal/dialect/postgres_outbox_write.go", "TestOutboxWriterOrderOfMany", edit{
 		"payload, headers, n)\nORDER BY m.n", "payload, headers, n)\nORDER BY m.id",
 	}),
-	enqueuing("a message that is too large for a poll after a notification keeps its payload", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+	enqueuing("a message that is too large for a poll after a notification keeps its payload", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
 		` || m.Payload == nil`, ``,
 	}),
-	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
 		`row.n == int64(limit) || `, ``,
 	}),
 	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_tx.go", "TestOutboxRelayRoundTrips", edit{
