@@ -69,6 +69,15 @@ func each(ctx context.Context, q Queryer, query string, args []any, f func(rows 
 	return rows.Err()
 }
 
+// one scans the only row of a query into dest, and reports whether there is one.
+func one(ctx context.Context, q Queryer, query string, args []any, dest ...any) (found bool, err error) {
+	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(dest...)
+	})
+	return found, err
+}
+
 // instant returns the time of micros since 1970; 0: no time.
 func instant(micros int64) time.Time {
 	if micros == 0 {

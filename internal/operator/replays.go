@@ -86,16 +86,16 @@ type turn struct {
 
 // takeLetter takes the next letter of an action. The row of the action is locked, so that workers take turns at its rate.
 func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openReplay, lease time.Duration) (t turn, err error) {
-	err = s.DB.Write(ctx, "take a requested replay", func(ctx context.Context, q Queryer) error {
+	err = s.DB.Write(ctx, "take a requested replay", func(ctx context.Context, q Queryer) (err error) {
 		t = turn{}
-		open, wait := false, int64(0)
-		if err := each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
+		wait := int64(0)
+		if open, err := one(ctx, q, st.LockAction, []any{id(a.id)}, &wait); err != nil || !open {
 			return err
 		}
 		if wait > 0 {
 			t.wait = time.Duration(wait) * time.Microsecond
 			left := 0
-			err := each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
+			_, err := one(ctx, q, st.Waiting, []any{id(a.id), 1}, &left)
 			if err == nil && left == 0 { // the turn of the next letter never comes
 				return end(ctx, q, st, a.id, "done")
 			}
@@ -103,7 +103,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		failures := 0
 		if a.maxFailures > 0 {
-			if err := each(ctx, q, st.Failures, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
+			if _, err := one(ctx, q, st.Failures, []any{id(a.id)}, &failures); err != nil {
 				return err
 			}
 			if failures >= a.maxFailures {
@@ -111,7 +111,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 			}
 		}
 		var digits string
-		if err := each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
+		if t.found, err = one(ctx, q, st.NextLetter, []any{id(a.id)}, &digits, &t.tries, &t.lost); err != nil {
 			return err
 		}
 		if !t.found {
@@ -123,7 +123,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		if a.repair { // read once it is this worker's: many open repairs may have large payloads
 			var encoded []byte
-			err := each(ctx, q, st.RepairPayload, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&encoded) })
+			_, err := one(ctx, q, st.RepairPayload, []any{id(a.id)}, &encoded)
 			if err == nil {
 				t.payload, err = base64.StdEncoding.DecodeString(string(encoded))
 			}
@@ -144,7 +144,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 // none ends an action without letters, or finds out when the next one may be taken.
 func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID) error {
 	left, free := 0, int64(0)
-	if err := each(ctx, q, st.FreeAt, []any{id(action)}, func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
+	if _, err := one(ctx, q, st.FreeAt, []any{id(action)}, &left, &free); err != nil {
 		return err
 	}
 	if left == 0 {

@@ -69,9 +69,7 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
 	var now, forgotten, until, passed int64
 	sweep := &status.Sweep
-	if err := each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
-		return rows.Scan(&now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys)
-	}); err != nil {
+	if _, err := one(ctx, q, st.State, nil, &now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys); err != nil {
 		return err
 	}
 	status.Now, sweep.Forgotten, sweep.LeaseUntil, sweep.LastPass = instant(now), instant(forgotten), instant(until), instant(passed)
@@ -157,14 +155,11 @@ func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(n
 	for name, actions := range waiting {
 		c := of(name)
 		for _, action := range actions {
-			if err := each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
-				n := 0
-				err := rows.Scan(&n)
-				c.Waiting += n
-				return err
-			}); err != nil {
+			n := 0
+			if _, err := one(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, &n); err != nil {
 				return err
 			}
+			c.Waiting += n
 		}
 	}
 	return nil
