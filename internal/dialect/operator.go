@@ -33,9 +33,10 @@ type Operator struct {
 	letters letters
 }
 
-// lost, 2 to the power of 32, is added to a letter's number when a worker takes it, and subtracted when the worker returns it. So letters
-// whose workers ended without returning them are taken after the others, and the number tells how many workers that were.
-const lost = `4294967296`
+// early is how many microseconds before its turn the letter of a request with a rate may be taken, when earlier letters were taken late: a worker
+// comes some milliseconds after the turn begins, and these must not add up. So all workers together take at most rate × (t + 0.1 s) + 1 letters
+// in any time t, also after a time without a worker.
+const early = `100000`
 
 func newOperator(f functions) Operator {
 	q := func(sql string) string { return f.numbered(f.names(sql)) }
@@ -78,7 +79,7 @@ ORDER BY a.requested_at DESC, a.id DESC LIMIT ` + f.limit),
 WHERE action = ` + f.key + ` ORDER BY at DESC, number DESC LIMIT ` + f.limit),
 		// The results with one outcome, in the order of an index: there may be very many.
 		ResultsOf: q(`SELECT ` + f.id("letter") + `, outcome, cause, error, ` + f.time("at") + `, tries FROM @operator_results
-WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY number DESC LIMIT ` + f.limit),
+WHERE action = ` + f.key + ` AND outcome = ` + f.text("?") + ` ORDER BY lost DESC, number DESC LIMIT ` + f.limit),
 		EndAction: q(`UPDATE @operator_actions SET ended_at = ` + f.now + `, note = ` + f.text("?") + ` WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		Unmark:    q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND outcome = ''`),
 
@@ -88,15 +89,15 @@ WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_
 		RepairPayload: q(`SELECT note FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		LockAction:    q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:      q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
-		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, number >> 32 FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
-ORDER BY number LIMIT 1` + f.free),
+		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, lost FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
+ORDER BY lost, number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
-		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, number = number + ` + lost + `, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
+		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, lost = lost + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.after("-"+early) + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
 		Settle:     q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		Fail: q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, cause = ` + f.text("?") + `, error = ` + f.text("?") + `, at = ` + f.now + `
 WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		Release: q(`UPDATE @operator_results SET number = number - ` + lost + `, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		Release: q(`UPDATE @operator_results SET lost = lost - 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at, claim_key, claimed)
 VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `, ` + f.key + `, ` + f.number + ` <> 0)`),
 		Discards: q(`SELECT ` + f.id("r.action") + `, ` + f.id("r.letter") + `, a.who, a.reason, ` + f.time("r.at") + `, CASE WHEN r.claimed THEN 1 ELSE 0 END

@@ -12,12 +12,13 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Queryer is a *sql.DB or a *sql.Tx.
 type Queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	sqlrows.Queryer
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
@@ -54,26 +55,15 @@ func (s *Service) DeadLetters(ctx context.Context, filter consumer.DeadLetterFil
 	return s.Letters.DeadLetters(ctx, filter)
 }
 
-// each calls f for each row of a query.
-func each(ctx context.Context, q Queryer, query string, args []any, f func(rows *sql.Rows) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows); err != nil {
+// readRows reads the rows of a query, which may run again.
+func readRows[T any](ctx context.Context, db Database, what, query string, args []any, scan func(rows *sql.Rows) (T, error)) (found []T, err error) {
+	err = db.Read(ctx, what, func(ctx context.Context, q Queryer) error {
+		found = nil
+		return sqlrows.Each(ctx, q, query, args, func(rows *sql.Rows) error {
+			row, err := scan(rows)
+			found = append(found, row)
 			return err
-		}
-	}
-	return rows.Err()
-}
-
-// one scans the only row of a query into dest, and reports whether there is one.
-func one(ctx context.Context, q Queryer, query string, args []any, dest ...any) (found bool, err error) {
-	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
-		found = true
-		return rows.Scan(dest...)
+		})
 	})
 	return found, err
 }

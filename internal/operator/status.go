@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup/storekit"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // Status implements ops.StatusReader.
@@ -69,7 +70,9 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.Status) error {
 	var now, forgotten, until, passed int64
 	sweep := &status.Sweep
-	if _, err := one(ctx, q, st.State, nil, &now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys); err != nil {
+	if err := sqlrows.Each(ctx, q, st.State, nil, func(rows *sql.Rows) error {
+		return rows.Scan(&now, &forgotten, &sweep.Owner, &until, &passed, &status.Schema, &sweep.Keys)
+	}); err != nil {
 		return err
 	}
 	status.Now, sweep.Forgotten, sweep.LeaseUntil, sweep.LastPass = instant(now), instant(forgotten), instant(until), instant(passed)
@@ -83,7 +86,7 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 		}
 		return byName[name]
 	}
-	if err := each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
 		var name []byte
 		var seconds, first, last int64
 		err := rows.Scan(&name, &seconds, &first, &last)
@@ -93,7 +96,7 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 	}); err != nil {
 		return err
 	}
-	if err := each(ctx, q, st.Sources, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.Sources, nil, func(rows *sql.Rows) error {
 		var name, source []byte
 		var first int64
 		err := rows.Scan(&name, &source, &first)
@@ -129,7 +132,7 @@ func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.S
 	if st.OldTransactions == "" {
 		return nil
 	}
-	return each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
+	return sqlrows.Each(ctx, q, st.OldTransactions, []any{ops.OldTransaction.Microseconds()}, func(rows *sql.Rows) error {
 		var h ops.Holder
 		var since int64
 		err := rows.Scan(&h.PID, &since, &h.State, &h.Client)
@@ -143,7 +146,7 @@ func readOld(ctx context.Context, q Queryer, st *dialect.Operator, status *ops.S
 // readWaiting counts the letters that wait for each consumer's RunReplays, up to ops.MaxCount+1.
 func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(name string) *ops.ConsumerStatus) error {
 	waiting := map[string][]string{} // consumer to actions
-	if err := each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
+	if err := sqlrows.Each(ctx, q, st.WaitingActions, nil, func(rows *sql.Rows) error {
 		var action string
 		var name []byte
 		err := rows.Scan(&action, &name)
@@ -155,11 +158,14 @@ func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(n
 	for name, actions := range waiting {
 		c := of(name)
 		for _, action := range actions {
-			n := 0
-			if _, err := one(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, &n); err != nil {
+			if err := sqlrows.Each(ctx, q, st.Waiting, []any{action, ops.MaxCount + 1 - c.Waiting}, func(rows *sql.Rows) error {
+				n := 0
+				err := rows.Scan(&n)
+				c.Waiting += n
+				return err
+			}); err != nil {
 				return err
 			}
-			c.Waiting += n
 		}
 	}
 	return nil
@@ -167,7 +173,7 @@ func readWaiting(ctx context.Context, q Queryer, st *dialect.Operator, of func(n
 
 func readLetters(ctx context.Context, q Queryer, st *dialect.Operator, c *ops.ConsumerStatus) error {
 	total := 0
-	err := each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
+	err := sqlrows.Each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
 		var l ops.LetterCount
 		var oldest, latest int64
 		err := rows.Scan(&l.Reason, &l.Count, &oldest, &latest)
