@@ -20,7 +20,8 @@ var _ dedup.Sequencer[pgx.Tx] = (*Store)(nil)
 //
 // COMMIT travels without the next claim behind a pooler, above READ COMMITTED, when it waits for standbys, and when the pool has another pgx
 // mode than the default or a hook that runs between two uses of a connection. The same applies after a handler that used the connection
-// itself, changed its session, enqueued messages or saved results.
+// itself, changed its session, enqueued messages or saved results, and before a message that is probably a duplicate or that is older than
+// half an hour, because its claim reads the horizon.
 func (s *Store) Sequence() dedup.Sequence[pgx.Tx] { return &sequence{store: s} }
 
 // sequence runs transactions one after the other. A nil sequence runs one.
