@@ -1,5 +1,5 @@
-// Package operator implements most of ops.Store and consumer.ReplayQueue for all databases: status, actions, requested replays, keys. A store
-// supplies the transactions, and package dialect the statements.
+// Package operator implements most of ops.Store and consumer.ReplayQueue for all stores: status, actions and requested replays. A store adds
+// its connections (Database), its dead letters (Letters) and its outbox.
 package operator
 
 import (
