@@ -39,6 +39,10 @@ type guard struct {
 	latest     time.Time                   // when the latest statement began
 	idle       time.Duration               // the longest time between two statements
 
+	using  int           // calls of the handler that use the transaction
+	over   bool          // the handler has returned
+	unused chan struct{} // closed when using gets 0 after that
+
 	moved     bool       // since the last verification the handler may have set a savepoint, or rolled back to one
 	separated bool       // the Store's own savepoint is set, see savepoint.go
 	within    int        // how many of nested were open then
@@ -195,6 +199,10 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 }
 
 func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
+	if err := t.g.enter(); err != nil {
+		return nil, err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -213,6 +221,10 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
+	if err := t.g.enter(); err != nil {
+		return err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
@@ -228,6 +240,10 @@ func (t *guarded) Commit(ctx context.Context) error {
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
+	if err := t.g.enter(); err != nil {
+		return err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
@@ -244,6 +260,10 @@ func (t *guarded) Rollback(ctx context.Context) error {
 }
 
 func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.g.enter(); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, true); err != nil {
 		return pgconn.CommandTag{}, err
 	}
@@ -253,6 +273,10 @@ func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.g.enter(); err != nil {
+		return failedRows{err: err}, err
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}, err
 	}
@@ -261,6 +285,10 @@ func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 }
 
 func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := t.g.enter(); err != nil {
+		return failedRows{err: err}
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}
 	}
@@ -268,6 +296,10 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if err := t.g.enter(); err != nil {
+		return nil, err
+	}
+	defer t.g.exit()
 	c, err := t.g.check(ctx, sql)
 	if err != nil {
 		return nil, err
@@ -287,6 +319,10 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 }
 
 func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if err := t.g.enter(); err != nil {
+		return 0, err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return 0, err
 	}
@@ -295,6 +331,10 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if err := t.g.enter(); err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	defer t.g.exit()
 	for i, q := range b.QueuedQueries {
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
 			return pgx.FailedBatchResults(b, &unsentError{err, i})
@@ -309,8 +349,11 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
 // extra round trip, that the transaction of the claim is still open.
 func (t *guarded) Conn() *pgx.Conn {
-	_ = t.g.ready(t.g.ctx)
-	t.g.expose()
+	if t.g.enter() == nil {
+		defer t.g.exit()
+		_ = t.g.ready(t.g.ctx)
+		t.g.expose()
+	}
 	if t.Tx == nil { // InTx has returned, or the connection is closed because the transaction could not begin
 		return t.g.conn
 	}
@@ -320,6 +363,10 @@ func (t *guarded) Conn() *pgx.Conn {
 // LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
 // the waiting messages, so that pgx's Commit is called, which closes them.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
+	if err := t.g.enter(); err != nil {
+		return pgx.LargeObjects{}
+	}
+	defer t.g.exit()
 	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
@@ -358,6 +405,7 @@ func (g *guard) finish(ctx context.Context) error {
 // leave ends the handler's use of the transaction. If the connection must not be reused, leave closes it. After a handler ended
 // its transaction, the state of the connection is unknown.
 func (g *guard) leave(ctx context.Context) {
+	g.returned() // after a panic
 	g.shut()
 	g.mu.Lock()
 	changed, ended := g.changed, errors.Is(g.ended, dedup.ErrTxEnded)
