@@ -82,8 +82,8 @@ func (g *guard) beginOnce(ctx context.Context) {
 	g.latest = time.Now()
 }
 
-// unused reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.
-func (g *guard) unused() bool {
+// notBegun reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.
+func (g *guard) notBegun() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.begin != nil && g.ended == nil

@@ -39,6 +39,10 @@ type guard struct {
 	latest     time.Time                   // when the latest statement began
 	idle       time.Duration               // the longest time between two statements
 
+	using  int           // calls of the handler that use the transaction
+	over   bool          // the handler has returned
+	unused chan struct{} // closed when using gets 0 after that
+
 	moved     bool       // since the last verification the handler may have set a savepoint, or rolled back to one
 	separated bool       // the Store's own savepoint is set, see savepoint.go
 	within    int        // how many of nested were open then
@@ -184,6 +188,7 @@ func (g *guard) finish(ctx context.Context) error {
 // leave ends the handler's use of the transaction. If the connection must not be reused, leave closes it. After a handler ended
 // its transaction, the state of the connection is unknown.
 func (g *guard) leave(ctx context.Context) {
+	g.returned() // after a panic
 	g.shut()
 	g.mu.Lock()
 	changed, ended := g.changed, errors.Is(g.ended, dedup.ErrTxEnded)

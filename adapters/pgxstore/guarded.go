@@ -47,6 +47,10 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 }
 
 func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
+	if err := t.g.enter(); err != nil {
+		return nil, err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -65,6 +69,10 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
+	if err := t.g.enter(); err != nil {
+		return err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
@@ -80,6 +88,10 @@ func (t *guarded) Commit(ctx context.Context) error {
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
+	if err := t.g.enter(); err != nil {
+		return err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return err
 	}
@@ -96,6 +108,10 @@ func (t *guarded) Rollback(ctx context.Context) error {
 }
 
 func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.g.enter(); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, true); err != nil {
 		return pgconn.CommandTag{}, err
 	}
@@ -105,6 +121,10 @@ func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 }
 
 func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.g.enter(); err != nil {
+		return failedRows{err: err}, err
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}, err
 	}
@@ -113,6 +133,10 @@ func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 }
 
 func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := t.g.enter(); err != nil {
+		return failedRows{err: err}
+	}
+	defer t.g.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}
 	}
@@ -120,6 +144,10 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if err := t.g.enter(); err != nil {
+		return nil, err
+	}
+	defer t.g.exit()
 	c, err := t.g.check(ctx, sql)
 	if err != nil {
 		return nil, err
@@ -139,6 +167,10 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 }
 
 func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if err := t.g.enter(); err != nil {
+		return 0, err
+	}
+	defer t.g.exit()
 	if err := t.g.ready(ctx); err != nil {
 		return 0, err
 	}
@@ -147,6 +179,10 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if err := t.g.enter(); err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	defer t.g.exit()
 	for i, q := range b.QueuedQueries {
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
 			return pgx.FailedBatchResults(b, &unsentError{err, i})
@@ -161,8 +197,11 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
 // extra round trip, that the transaction of the claim is still open.
 func (t *guarded) Conn() *pgx.Conn {
-	_ = t.g.ready(t.g.ctx)
-	t.g.expose()
+	if t.g.enter() == nil {
+		defer t.g.exit()
+		_ = t.g.ready(t.g.ctx)
+		t.g.expose()
+	}
 	if t.Tx == nil { // InTx has returned, or the connection is closed because the transaction could not begin
 		return t.g.conn
 	}
@@ -172,6 +211,10 @@ func (t *guarded) Conn() *pgx.Conn {
 // LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
 // the waiting messages, so that pgx's Commit is called, which closes them.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
+	if err := t.g.enter(); err != nil {
+		return pgx.LargeObjects{}
+	}
+	defer t.g.exit()
 	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated

@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,10 @@ func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []ded
 	if c.tx == nil {
 		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
 	}
-	if err := fn(tx, answers); err != nil {
+	switch err := fn(tx, answers); {
+	case g.returned():
+		return g.lookBack(ctx, cmp.Or(err, errInUse))
+	case err != nil:
 		return g.lookBack(ctx, g.blame(err))
 	}
 	if err := g.finish(ctx); err != nil {
@@ -163,10 +167,13 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	defer func() { // pgx panics when a goroutine of the handler still uses the connection
-		if recover() != nil {
-			_ = tx.Conn().PgConn().Conn().Close()
-		}
-	}()
+	defer cutInUse(tx.Conn())
 	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
+}
+
+// cutInUse is deferred. pgx panics when a goroutine of the handler still uses the connection, which the handler may have got from Conn.
+func cutInUse(conn *pgx.Conn) {
+	if recover() != nil {
+		_ = conn.PgConn().Conn().Close()
+	}
 }

@@ -27,6 +27,10 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 
 func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 	g := t.g
+	if err := g.enter(); err != nil {
+		return err
+	}
+	defer g.exit()
 	if err := g.ready(ctx); err != nil {
 		return err
 	}

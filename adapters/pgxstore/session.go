@@ -163,6 +163,7 @@ func (g *guard) resyncs(ctx context.Context) error {
 func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
+	defer cutInUse(conn)
 	if pg := conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
 		undo := `ROLLBACK`
 		if s.pooled.Load() {

@@ -39,7 +39,10 @@ var (
 // verifyForCommit checks, after a handler returned nil, that COMMIT may be sent. If another handler may run before COMMIT, it
 // also ends the savepoints that are still set.
 func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
-	if g.unused() {
+	if g.inUse() {
+		return errInUse
+	}
+	if g.notBegun() {
 		return nil
 	}
 	if err := g.refused(); err != nil {

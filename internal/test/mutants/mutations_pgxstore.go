@@ -35,6 +35,15 @@ var pgxstoreMutations = []mutation{
 	single("a standby does not decide that a batch has only duplicates", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", ``,
 	}),
+	single("a statement that a goroutine of the handler has begun does not run after the handler has returned", pgx+"/guard_use.go", "TestHandlerLeavesACallInProgress", edit{
+		`before, inUse := g.over, g.using > 0`, `before, inUse := g.over, false`,
+	}),
+	single("the handler of a batch is named that leaves a call in progress", pgx+"/verify.go", "TestVerifyTxFindsACallInProgress", edit{
+		`if g.inUse() {`, `if false {`,
+	}),
+	single("the watermark waits for prepared transactions", "internal/dialect/postgres_outbox.go", "TestOutboxLeaseFindsWhatWasPrepared", edit{
+		`pid IS DISTINCT FROM pg_backend_pid()`, `pid <> pg_backend_pid()`,
+	}),
 	single("a read-only session acknowledges no batch", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", "\nWHERE NOT pg_is_in_recovery()",
 	}),
