@@ -20,7 +20,8 @@ var _ dedup.Sequencer[pgx.Tx] = (*Store)(nil)
 //
 // COMMIT travels alone behind a pooler, above READ COMMITTED, where COMMIT waits for standbys, and if a pgx mode other than the default or
 // a hook of the pool that runs between two uses of a connection is set. It also does after a handler that used the connection itself or
-// changed its session, and together with outbox messages and saved results.
+// changed its session, together with outbox messages and saved results, and before a message that is older than half an hour, because its
+// claim reads the horizon, or that is probably a duplicate.
 func (s *Store) Sequence() dedup.Sequence[pgx.Tx] { return &sequence{store: s} }
 
 // sequence runs transactions one after the other. A nil sequence runs one.

@@ -14,7 +14,7 @@ import (
 type ParkedChoice struct {
 	Seqs   []int64   // ascending
 	Newest time.Time // when the last of them was parked: what is parked later is in no choice until Newest plus a microsecond
-	More   bool      // there are more messages than ChooseParked was to read
+	More   bool      // there are more messages than ChooseParked's limit
 }
 
 // ChooseParked chooses parked messages, and changes nothing. most limits how many messages it reads; 0: no limit.
