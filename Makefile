@@ -143,9 +143,12 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 		echo "$$file $${func#func }"; \
 		go test -short -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; done
 
+# Further flags for mutants, such as MUTANTS="-package adapters/kafka", or MUTANTS="-from 118" after an interruption.
+MUTANTS ?=
+
 .PHONY: mutants
 mutants: services-up ## Break each guarantee on purpose and name the test that notices
-	@$(ENV); go run ./internal/test/mutants
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; go run ./internal/test/mutants $(MUTANTS)
 
 .PHONY: services-up
 services-up: ## Start every database and broker, or those in S="…"

@@ -25,13 +25,22 @@ func TestRelayResumesWithANewSession(t *testing.T) {
 			Paused:  func(context.Context, observe.Pause) { paused.Add(1) },
 			Resumed: func(context.Context, observe.Pause) { paused.Add(-1) },
 		}})
-		q.failing(errors.New("the answer is lost"), "settled")
+		lost := errors.New("the answer is lost")
+		q.failing(lost, "settled")
 		enqueueIDs(t, memory, "a1")
 		<-time.After(time.Minute)
 		if n := paused.Load(); n != 1 {
 			t.Fatalf("%d pauses while no answer arrives, want one", n)
 		}
-		q.failing(outbox.ErrLeaseLost, "renew")
+		q.set(func(op string) error {
+			switch op {
+			case "renew":
+				return outbox.ErrLeaseLost
+			case "settled": // otherwise a Settle before the end of the lease ends the outage
+				return lost
+			}
+			return nil
+		})
 		<-time.After(10 * time.Second)
 		q.failing(nil)
 		<-time.After(time.Hour)

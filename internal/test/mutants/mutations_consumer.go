@@ -132,7 +132,7 @@ var consumerMutations = []mutation{
 	}),
 	handling("failed parking is retried and counts no attempt", "park.go", "TestParkingThatFailsIsRetriedWithoutBlame", edit{
 		`b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))`, `_ = epoch
-		b.fail(i, err)`,
+		b.fail(i, err, reason)`,
 	}),
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
 		`; wait > 0 {`, `; wait > 0 && false {`,

@@ -113,7 +113,7 @@ var dashboardMutations = []mutation{
 	},
 	{
 		name: "the failures of an action are read in the order of an index", file: "internal/operator/results.go", pkg: "adapters/dashboard",
-		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == observe.Rejected {`}},
+		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == "rejected" {`}},
 	},
 	{
 		name: "a page without a match searches a part of the letters", file: "internal/operator/letters.go", pkg: "adapters/dashboard",
