@@ -10,7 +10,7 @@ import (
 // concurrent use.
 type Purger interface {
 	// Purge deletes expired keys in the next part of the table, and records the horizon in the same transaction. A crash
-	// before COMMIT deletes nothing.
+	// before COMMIT deletes nothing. Tables that are older than this program, or that need a newer one, are left alone: ErrSchema.
 	Purge(ctx context.Context, by Sweep) (SweepResult, error)
 }
 

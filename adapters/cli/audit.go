@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,7 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	}
 	all := result{version: v1()}
 	faults := 0
+	var idle []string // parts that compared nothing
 	if err := a.hasRun(ctx, db, cfg.Consumer); err != nil {
 		return err
 	}
@@ -99,6 +101,12 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 			return err
 		}
 		faults += r.Faults()
+		if r.Checked == 0 {
+			idle = append(idle, part.name)
+		}
+		for i := range r.Notes {
+			r.Notes[i] = withFlags(r.Notes[i])
+		}
 		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.Whole, r.Bound(), r.Notes, []findingObject{}}
 		for _, found := range r.Findings {
 			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), out.key(found.ID), found.Count, out.keys.Position(found.Where, found.Key.ID, found.ID)})
@@ -112,8 +120,11 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	}); err != nil {
 		return err
 	}
-	if faults > 0 {
+	switch {
+	case faults > 0:
 		return finding("%s; txonce explain shows what is known about a key", count(faults, "fault"))
+	case len(idle) > 0: // a cron job would take it for a proof
+		return finding("nothing was compared: %s", strings.Join(idle, ", "))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // serverCheck is a query whose rows are problems: two columns for text's verbs.
@@ -48,19 +50,14 @@ func (a *app) checkServer(ctx context.Context, db *Database, c *checks, lim limi
 }
 
 func (s *serverCheck) run(ctx context.Context, db *sql.DB, c *checks) error {
-	rows, err := db.QueryContext(ctx, s.query, s.args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return sqlrows.Each(ctx, db, s.query, s.args, func(rows *sql.Rows) error {
 		var one, two sql.NullString
 		if err := rows.Scan(&one, &two); err != nil {
 			return err
 		}
 		c.add(s.level, s.name, fmt.Sprintf(s.text, one.String, two.String), s.remedy)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // ownTables are the relations of the schema that has txonce_schema. An empty schema is the one that search_path finds.

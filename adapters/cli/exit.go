@@ -16,7 +16,7 @@ import (
 // The exit codes.
 const (
 	ExitFine        = 0
-	ExitFinding     = 1 // check or audit has found something, or letters failed
+	ExitFinding     = 1 // check or audit has found something, an audit had nothing to compare, or letters failed
 	ExitUsage       = 2
 	ExitUnreachable = 3 // the database or a broker cannot be reached or does not answer as it should, or the output cannot be written
 	ExitRefused     = 4 // nothing was done: the request needs a decision, a confirmation or another schema
@@ -29,7 +29,7 @@ type coded struct {
 	err  error
 }
 
-func (e *coded) Error() string { return e.err.Error() }
+func (e *coded) Error() string { return withFlags(e.err.Error()) }
 func (e *coded) Unwrap() error { return e.err }
 
 // Usage marks an error of Config.Open as one of how the command was called.

@@ -47,29 +47,8 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		}
 		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, oneLine(d.Who), instant(d.At), d.Action, oneLine(d.Reason))
 	}
-	out.printf("outbox   %s\n", outgoingText(e, sent))
+	out.printf("outbox   %s\n", sent.Describe(e))
 	out.printf("verdict  %s\n", verdictText(e))
-}
-
-// outgoingText describes the state of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is
-// certain when none is left.
-func outgoingText(e ops.Explanation, sent ops.Outgoing) string {
-	text := fmt.Sprintf("%d pending, %d parked", sent.Pending, sent.Parked)
-	if sent.Delayed > 0 {
-		text += fmt.Sprintf(", %d delayed", sent.Delayed)
-	}
-	gone := "confirmed"
-	if sent.Discards > 0 {
-		gone = "confirmed or discarded (operators have discarded messages since: txonce actions list --kind discard_outbox)"
-	}
-	switch {
-	case sent.Pending+sent.Parked+sent.Delayed > 0 && sent.Confirmed > 0:
-		text += fmt.Sprintf(", at least %d %s", sent.Confirmed, gone)
-	case sent.Pending+sent.Parked+sent.Delayed > 0:
-	case !e.Claim.ExpiresAt.IsZero() || sent.Confirmed > 0:
-		text += ": all with IDs derived from this key are " + gone
-	}
-	return text
 }
 
 func verdictText(e ops.Explanation) string {

@@ -53,7 +53,7 @@ func (a *app) discardLetters() *cobra.Command {
 func (a *app) discard(ctx context.Context, db *Database, out *printer, r ops.Request) error {
 	p := newProgress(out, "discarded", max(r.Expect, 0))
 	n := 0
-	store := limitedStore{db.Store.Operator(), a, func() { n++; p.show(n, 0) }}
+	store := limitedStore{db.Store.Operator(), a, func(int) { n++; p.show(n, 0) }}
 	action, err := ops.DiscardLetters(ctx, store, r)
 	p.end()
 	switch {

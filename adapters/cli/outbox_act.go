@@ -38,7 +38,9 @@ func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 		note := "messages " + numbers(seqs)
 		if len(seqs) == 0 {
 			note = ops.DescribeParked(filter)
-			seqs, err = a.chooseParked(ctx, db, filter)
+			var chosen ops.ParkedChoice
+			chosen, err = ops.ChooseParked(ctx, limitedStore{db.Store.Operator(), a, nil}, filter, 0)
+			seqs = chosen.Seqs
 		} else {
 			seqs, err = a.stillParked(ctx, db, out, seqs)
 		}
@@ -75,57 +77,22 @@ func (a *app) stillParked(ctx context.Context, db *Database, out *printer, seqs 
 	return parked, nil
 }
 
-// chooseParked returns the numbers of the messages that filter chooses, the lowest first.
-func (a *app) chooseParked(ctx context.Context, db *Database, filter outbox.ParkedFilter) (seqs []int64, err error) {
-	limit := filter.Limit
-	for {
-		filter.Limit = pageSize
-		if limit > 0 {
-			filter.Limit = min(pageSize, limit-len(seqs))
-		}
-		limited, cancel := a.limit(ctx)
-		page, err := db.Store.Operator().Outbox().Parked(limited, filter)
-		cancel()
-		if err != nil {
-			return nil, err
-		}
-		for i := range page {
-			seqs = append(seqs, page[i].Seq)
-		}
-		if len(page) < filter.Limit || len(seqs) == limit {
-			return seqs, nil
-		}
-		filter.After = seqs[len(seqs)-1]
-	}
-}
-
 // change records the action and then changes the messages, some at a time.
 func (a *app) change(ctx context.Context, db *Database, out *printer, r ops.Request, seqs []int64) error {
-	s := limitedStore{db.Store.Operator(), a, nil}
-	done, part := "unparked", s.Outbox().Unpark
+	done := "unparked"
 	if r.Kind == ops.DiscardOutbox {
-		done, part = "discarded", s.Outbox().Discard
-		slices.Reverse(seqs) // a message may wait behind one with a lower number, whose deletion would make it pending
+		done = "discarded"
 	}
-	matched := len(seqs)
-	action, err := s.Request(ctx, r)
-	if err != nil {
+	p, changing := newProgress(out, done, len(seqs)), 0
+	action, n, err := ops.ChangeMessages(ctx, limitedStore{db.Store.Operator(), a, func(n int) { changing += n; p.show(changing, 0) }}, r, seqs)
+	p.end()
+	switch {
+	case err == nil:
+		return out.object(changed{version: v1(), Match: len(seqs), Changed: n, Action: action.ID.String()}, func() {
+			out.printf("%s %s (action %s)\n", counted(n, "message"), done, action.ID)
+		})
+	case action.ID == ops.ActionID{}: // nothing was changed
 		return err
 	}
-	p := newProgress(out, done, matched)
-	n := 0
-	for some := range slices.Chunk(seqs, pageSize) {
-		limited, cancel := a.limit(ctx)
-		in, err := part(limited, some...)
-		cancel()
-		if n += in; err != nil {
-			p.end()
-			return fmt.Errorf("%s %s (action %s), and then: %w", counted(n, "message"), done, action.ID, err)
-		}
-		p.show(n, 0)
-	}
-	p.end()
-	return out.object(changed{version: v1(), Match: matched, Changed: n, Action: action.ID.String()}, func() {
-		out.printf("%s %s (action %s)\n", counted(n, "message"), done, action.ID)
-	})
+	return fmt.Errorf("%s %s (action %s), and then: %w", counted(n, "message"), done, action.ID, err)
 }

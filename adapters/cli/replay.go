@@ -35,7 +35,7 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	flags.StringVar(&f.repair, "repair", "", "process one letter with the content of this `file` as its payload, under its own key or --new-key")
 	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, suspected_replay and outcome_unknown letters: you have looked for their effects and found none")
 	flags.Float64Var(&f.rate, "rate", 0, "letters a second, by all workers together; 0: no limit")
-	flags.IntVar(&f.maxFailures, "max-failures", 10, "end the replay when this number of letters has failed; 0: never")
+	flags.IntVar(&f.maxFailures, "max-failures", ops.DefaultMaxFailures, "end the replay when this number of letters has failed; 0: never")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
 	if mayRunHere {
 		flags.BoolVar(&f.here, "here", false, "carry it out in this process, as a worker does: also other requests for the consumer that are open; other workers take part")

@@ -136,12 +136,11 @@ func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who strin
 	if q.Reason == "" {
 		return ops.Action{}, errBadForm{errors.New("a reason is required: the next operator will want to know why")}
 	}
-	var change func(ctx context.Context, seqs ...int64) (int, error)
 	switch r.PostFormValue("do") {
 	case "unpark":
-		q.Kind, change = ops.Unpark, d.cfg.Store.Outbox().Unpark
+		q.Kind = ops.Unpark
 	case "discard":
-		q.Kind, change = ops.DiscardOutbox, d.cfg.Store.Outbox().Discard
+		q.Kind = ops.DiscardOutbox
 	default:
 		return ops.Action{}, errBadForm{fmt.Errorf("do is %q: want unpark or discard", r.PostFormValue("do"))}
 	}
@@ -153,11 +152,7 @@ func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who strin
 		return ops.Action{}, errBadForm{err}
 	}
 	q.Note = "messages of the outbox " + strings.Join(r.PostForm["seq"], ", ")
-	action, err := d.cfg.Store.Request(ctx, q)
-	if err != nil {
-		return ops.Action{}, err
-	}
-	n, err := change(ctx, seqs...)
+	action, n, err := ops.ChangeMessages(ctx, d.cfg.Store, q, seqs)
 	if err == nil && n < len(seqs) {
 		err = fmt.Errorf("%w: %d of the %d chosen messages were changed; the others are not parked any more", errStale, n, len(seqs))
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ import (
 func TestReplay(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match", `name="expect" value="3"`)
+		s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match", `name="expect" value="3"`, `name="max_failures" inputmode="numeric" value="`+strconv.Itoa(ops.DefaultMaxFailures)+`"`)
+		s.want("plan?consumer=billing&cause=exhausted&max_failures=", 200, `name="max_failures" inputmode="numeric" value=""`)
 		db.Fixed.Store(true)
 		status, body := s.post("replay", "consumer", "billing", "cause", "exhausted", "expect", "3", "why", "INC-17 is over")
 		wantBody(t, "replay", status, body, 200, "INC-17 is over", "ann", "0 of 3")

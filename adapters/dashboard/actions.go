@@ -40,7 +40,7 @@ type actionPage struct {
 	Outcomes []outcomeCount
 	Results  []ops.Result  // those that failed
 	Idle     bool          // no worker has taken a letter for a while
-	Stale    time.Duration // how old this is when the database does not answer; 0: it answers
+	Stale    time.Duration // for how long nothing could be read, so that this is older; 0: it is new
 }
 
 type outcomeCount struct {

@@ -133,28 +133,7 @@ func (d *Dashboard) explainOutbox(ctx context.Context, e ops.Explanation) (strin
 	if err != nil {
 		return "", d.withoutKey(err, e.Key)
 	}
-	return outgoing(e, sent), nil
-}
-
-// outgoing says what has become of the messages with derived IDs. Nothing tells how many a handler has enqueued, so that only "all" is certain
-// when none is left.
-func outgoing(e ops.Explanation, sent ops.Outgoing) string {
-	text := number(sent.Pending) + " pending, " + number(sent.Parked) + " parked"
-	if sent.Delayed > 0 {
-		text += ", " + number(sent.Delayed) + " delayed"
-	}
-	gone := "confirmed"
-	if sent.Discards > 0 {
-		gone = "confirmed or discarded (operators have discarded messages since: see Actions)"
-	}
-	switch left := sent.Pending + sent.Parked + sent.Delayed; {
-	case left > 0 && sent.Confirmed > 0:
-		text += ", at least " + number(sent.Confirmed) + " " + gone
-	case left > 0:
-	case sent.Confirmed > 0 || !e.Claim.ExpiresAt.IsZero():
-		text += ": all with IDs derived from this key are " + gone
-	}
-	return text
+	return sent.Describe(e), nil
 }
 
 var means = map[ops.Verdict]string{

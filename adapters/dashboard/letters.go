@@ -82,7 +82,7 @@ type letterPage struct {
 	Form        string
 	Size        int
 	Explanation *explanation // nil: it has no usable key
-	Suggested   string       // a new key for a mismatch
+	Suggested   string       // another key, for a mismatch
 	Other       *consumer.DeadLetter
 	Diff        []diffLine
 }

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -152,7 +153,7 @@ func TestDatabaseAwayOnEachPage(t *testing.T) {
 	s := newSite(t, dashboard.Config{Store: db})
 	s.want("", 200, "billing: 8 dead letters")
 	db.away.Store(true)
-	const notice = "The database has not answered for"
+	const notice = "The state of the database could not be read for"
 	for _, page := range []string{"outbox", "action&id=" + a.ID.String()} {
 		_, lines := watch(t, s.URL+"/txonce/", page)
 		waitLine(t, lines, notice)
@@ -167,6 +168,25 @@ func TestDatabaseAwayOnEachPage(t *testing.T) {
 	if body := s.want("windows", 200, "billing"); strings.Contains(body, notice) {
 		t.Error("the notice stays")
 	}
+}
+
+// The log and the page name a table that is missing, and what makes it.
+func TestMissingTable(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		if _, err := db.SQL.ExecContext(t.Context(), `DROP TABLE operator_actions`); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		s := newSite(t, dashboard.Config{Store: db.Operator(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s.want("", http.StatusServiceUnavailable, "operator_actions", "txonce migrate up")
+		s.Close() // nothing is logged any more
+		line, _, _ := strings.Cut(log.String(), "\n")
+		for _, text := range []string{"the state of the database cannot be read", "operator_actions", "txonce migrate up"} {
+			if !strings.Contains(line, text) {
+				t.Errorf("%q is missing in %s", text, line)
+			}
+		}
+	})
 }
 
 // failingTopic is a database whose outbox has a topic that failed with this error.

@@ -16,7 +16,7 @@ import (
 // overview is the state of everything, and what needs attention first.
 type overview struct {
 	Snapshot  snapshot
-	Stale     time.Duration // how old the data is when the database does not answer; 0: it answers
+	Stale     time.Duration // for how long nothing could be read, so that the data is older; 0: it is new
 	Attention []attention
 	Consumers []consumerRow
 	Topics    []topicRow
@@ -63,7 +63,7 @@ func (d *Dashboard) windows(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// withSnapshot calls f, unless the database has not answered yet.
+// withSnapshot calls f, unless nothing was read yet.
 func (d *Dashboard) withSnapshot(w http.ResponseWriter, r *http.Request, f func(snapshot)) {
 	s, err := d.snapshots.get(r.Context())
 	if err == nil && !s.Known {
@@ -125,7 +125,7 @@ func (o overview) LatestLetter() *time.Time {
 	return &latest
 }
 
-// reach is how old a message may be and still be told from a repeat: until the horizon, or as long as keys are kept.
+// reach is how old a redelivery may be and still be recognized: as old as the horizon, or as long as keys are kept.
 func reach(now time.Time, c ops.ConsumerStatus) time.Duration {
 	if !c.Horizon.IsZero() {
 		return now.Sub(c.Horizon)
@@ -151,7 +151,7 @@ func attend(s snapshot, o overview) (list []attention) {
 		list = append(list, attention{Urgent: urgent, Alert: alert, Href: href, What: fmt.Sprintf(format, args...)})
 	}
 	if s.Err != nil {
-		add(true, "Blind", "", "The database has not answered for %s: %v. What follows is older.", span(o.Stale), s.Err)
+		add(true, "Blind", "", "The state of the database could not be read for %s: %v. What follows is older.", span(o.Stale), s.Err)
 	}
 	queue := s.Status.Outbox
 	if age := queue.PendingAge; age > outboxSlow {

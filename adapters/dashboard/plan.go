@@ -39,6 +39,9 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		q, err = replayFields(r, q)
 	}
+	if !r.Form.Has("max_failures") {
+		q.MaxFailures = ops.DefaultMaxFailures
+	}
 	if err != nil {
 		d.fail(w, r, http.StatusBadRequest, err)
 		return

@@ -24,6 +24,14 @@ import (
 // takes up to ops.MaxRepair.
 const maxRepair = 48_000
 
+// tooLong returns an error if a form cannot repair payload.
+func tooLong(payload []byte) error {
+	if len(payload) <= maxRepair {
+		return nil
+	}
+	return fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair))
+}
+
 // repairPage is a dead letter whose payload is edited, and then the difference that a repair would make.
 type repairPage struct {
 	Letter  consumer.DeadLetter
@@ -63,8 +71,8 @@ func (d *Dashboard) editRepair(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	payload := letter.Message.Payload
-	if len(payload) > maxRepair {
-		d.fail(w, r, http.StatusBadRequest, fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair)))
+	if err := tooLong(payload); err != nil {
+		d.fail(w, r, http.StatusBadRequest, err)
 		return
 	}
 	p := repairPage{Letter: letter, Limit: maxRepair, Encoded: newlineOf(payload) == ""}
@@ -98,8 +106,8 @@ func (d *Dashboard) compareRepair(w http.ResponseWriter, r *http.Request) {
 	if err == nil && bytes.Equal(payload, letter.Message.Payload) {
 		err = errors.New("the payload is not changed: request a replay on the page of the letter")
 	}
-	if err == nil && len(payload) > maxRepair {
-		err = fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair))
+	if err == nil {
+		err = tooLong(payload)
 	}
 	q := repairOf(letter, payload, "plan", "plan")
 	if err == nil {

@@ -25,7 +25,7 @@ type snapshot struct {
 	Failing time.Time // since when Err occurs
 }
 
-// stale returns how long the database has not answered, so that the snapshot is older; 0: it answers.
+// stale returns for how long nothing could be read, so that the snapshot is older; 0: it is new.
 func (s *snapshot) stale() time.Duration {
 	if s.Err == nil {
 		return 0
@@ -100,7 +100,7 @@ func (d *Dashboard) takeSnapshot(ctx context.Context, last snapshot) snapshot {
 	}
 	if last.Err == nil {
 		last.Failing = time.Now()
-		d.cfg.Logger.WarnContext(ctx, "dashboard: the database does not answer", "err", err)
+		d.cfg.Logger.WarnContext(ctx, "dashboard: the state of the database cannot be read", "err", err)
 	}
 	last.Err = err
 	return last

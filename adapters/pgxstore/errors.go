@@ -121,7 +121,7 @@ func (s *Store) stepError(step string, err error) error {
 	return fmt.Errorf("pgxstore: %s: %w", step, err)
 }
 
-const howToMigrate = "apply txonce's migrations: pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
+const howToMigrate = "apply txonce's migrations: txonce migrate up, pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
 
 // blame adds to a handler's error what the handler cannot know: an earlier statement aborted the transaction, or the connection
 // was lost.

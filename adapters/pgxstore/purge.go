@@ -19,7 +19,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
-	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+	if err := s.checkSchema(ctx); err != nil { // each time: a newer release may have changed the tables since
 		return swept, err
 	}
 	conn, err := s.cfg.Pool.Acquire(ctx)

@@ -148,6 +148,7 @@ func (d *mysqlDB) age(t *testing.T, by time.Duration) {
 		`UPDATE txonce_windows SET first_run = first_run - ?, used_until = used_until - ?`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?, lease_until = lease_until - ?`,
 		`UPDATE audit_ledger SET expires_at = expires_at - ?`,
+		`UPDATE operator_actions SET next_at = next_at - ?`,
 	} {
 		args := []any{by.Microseconds(), by.Microseconds()}
 		exec(t, d.db, q, args[:strings.Count(q, "?")]...)

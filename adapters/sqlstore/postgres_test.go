@@ -170,6 +170,7 @@ func (d *postgresDB) age(t *testing.T, by time.Duration) {
 		`UPDATE txonce_windows SET first_run = first_run - $1::interval, used_until = used_until - $1::interval`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - $1::interval, lease_until = lease_until - $1::interval`,
 		`UPDATE audit_ledger SET expires_at = expires_at - $1::interval`,
+		`UPDATE operator_actions SET next_at = next_at - $1::interval`,
 	} {
 		exec(t, d.db, q, fmt.Sprintf("%d microseconds", by.Microseconds()))
 	}

@@ -15,6 +15,9 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return dedup.SweepResult{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
+	if err := s.checkSchema(ctx); err != nil { // each time: a newer release may have changed the tables since
+		return dedup.SweepResult{}, err
+	}
 	t, err := s.begin(ctx, sql.LevelReadCommitted) // at a higher level a sweep would fail on every row that another transaction changed
 	if err != nil {
 		return dedup.SweepResult{}, err

@@ -148,6 +148,7 @@ func (d *sqliteDB) age(t *testing.T, by time.Duration) {
 		`UPDATE txonce_windows SET first_run = first_run - ?1, used_until = used_until - ?1`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?1, lease_until = lease_until - ?1`,
 		`UPDATE audit_ledger SET expires_at = expires_at - ?1`,
+		`UPDATE operator_actions SET next_at = next_at - ?1`,
 	} {
 		exec(t, d.db, q, by.Microseconds())
 	}

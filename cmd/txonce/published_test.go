@@ -179,7 +179,7 @@ func TestAuditPublished(t *testing.T) {
 			}
 		}
 	}
-	if a, code := c.audit(t, "--since", "1ns"); code != cli.ExitFine || a.Checked != 0 {
+	if a, code := c.audit(t, "--since", "1ns"); code != cli.ExitFinding || a.Checked != 0 {
 		t.Errorf("exit code %d, %+v", code, a)
 	}
 }
@@ -207,7 +207,7 @@ func TestAuditPublishedUnderLoad(t *testing.T) {
 		if pass%2 == 1 {
 			args = []string{"--consumer", "charging", "--per-claim", "1"}
 		}
-		if a, code := c.audit(t, args...); code != cli.ExitFine || a.Lost+a.Repeated > 0 {
+		if a, code := c.audit(t, args...); code != cli.ExitFine && a.Checked > 0 || a.Lost+a.Repeated > 0 {
 			t.Errorf("pass %d: exit code %d, %+v", pass, code, a)
 		}
 	}

@@ -56,14 +56,21 @@ type Request struct {
 	// MaxRepair bytes.
 	Payload []byte
 
-	Rate        float64 // of Replay: letters a second, by all workers together, at least MinRate; 0: no limit
-	MaxFailures int     // of Replay: the action ends after so many failures; 0: it does not
+	// Rate is how many letters of a Replay all workers together take in a second, at least MinRate. In any time t they take at most
+	// Rate × (t + 0.1 s) + 1: when letters were taken late, the next ones follow up to 0.1 s early. 0: no limit.
+	Rate float64
+
+	// MaxFailures ends a Replay after so many failures. 0: it does not end early. Operators are offered DefaultMaxFailures.
+	MaxFailures int
 
 	// Expect refuses the action unless the filter chooses exactly so many letters, or parked messages. Negative: any number.
 	Expect int
 
 	Note string // of other kinds than Replay: what was chosen, in words
 }
+
+// DefaultMaxFailures is the MaxFailures that the command line and the dashboard propose.
+const DefaultMaxFailures = 10
 
 // MinRate is the lowest Request.Rate that limits anything: about one letter in a month.
 const MinRate = 4e-7

@@ -119,5 +119,26 @@ func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, e
 	return out, nil
 }
 
+// Describe says in words what has become of the messages that the handler of e has enqueued. Nothing tells how many it has enqueued, so when none
+// is left, all that can be said is that all are gone.
+func (o Outgoing) Describe(e Explanation) string {
+	text := fmt.Sprintf("%d pending, %d parked", o.Pending, o.Parked)
+	if o.Delayed > 0 {
+		text += fmt.Sprintf(", %d delayed", o.Delayed)
+	}
+	gone := "confirmed"
+	if o.Discards > 0 {
+		gone = "confirmed or discarded (operators have discarded messages since: see the actions of kind discard_outbox)"
+	}
+	switch left := o.Pending + o.Parked + o.Delayed; {
+	case left > 0 && o.Confirmed > 0:
+		text += fmt.Sprintf(", at least %d %s", o.Confirmed, gone)
+	case left > 0:
+	case o.Confirmed > 0 || !e.Claim.ExpiresAt.IsZero():
+		text += ": all with IDs derived from this key are " + gone
+	}
+	return text
+}
+
 // discardsMost is up to where discards are counted.
 const discardsMost = 1000

@@ -3,11 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,14 +14,21 @@ import (
 // Health knows whether a process is ready. It learns that from the hooks of consumers, subscribers and relays. Make one with NewHealth. It
 // is safe for concurrent use.
 type Health struct {
-	mu      sync.Mutex
-	sources map[source]*Reason // nil value: subscribed
-	pauses  map[paused]*pausing
+	mu       sync.Mutex
+	traces   int                 // calls of SourceTrace
+	expected map[source][]Reason // calls of Expect that no subscriber has answered; their source has no trace
+	sources  map[source]*Reason  // nil value: subscribed
+	pauses   map[pauseKey]*pausing
 }
 
-type source struct{ system, name string }
+// source is a subscriber. Two of one queue differ in trace, the number of their SourceTrace.
+type source struct {
+	trace        int
+	system, name string
+}
 
-type paused struct {
+type pauseKey struct {
+	trace       int // 0: of a consumer or a relay
 	name, topic string
 	cause       observe.Cause
 }
@@ -36,44 +39,18 @@ type pausing struct {
 	pauses int
 }
 
-// Reason is why a process is not ready.
-type Reason struct {
-	Name  string        `json:"name"`            // of the consumer or relay, or the queue, topic or group of the subscriber
-	Topic string        `json:"topic,omitempty"` // of a relay: the topic that is at fault
-	Cause observe.Cause `json:"cause,omitempty"` // empty: the subscriber is not subscribed
-	Since time.Time     `json:"since"`
-	Error string        `json:"error,omitempty"`
-}
-
-// String returns the reason as one line of text.
-func (r Reason) String() string {
-	what := "not subscribed"
-	if r.Cause != "" {
-		what = "paused (" + string(r.Cause) + ")"
-	}
-	if r.Topic != "" {
-		what += ", topic " + r.Topic
-	}
-	text := fmt.Sprintf("%s: %s since %s", r.Name, what, r.Since.UTC().Format(time.RFC3339))
-	if r.Error != "" {
-		text += ": " + strings.ReplaceAll(r.Error, "\n", " ")
-	}
-	return text
-}
-
 // NewHealth returns a Health. The process is ready at once unless it has to Expect a subscriber.
 func NewHealth() *Health {
-	return &Health{sources: map[source]*Reason{}, pauses: map[paused]*pausing{}}
+	return &Health{expected: map[source][]Reason{}, sources: map[source]*Reason{}, pauses: map[pauseKey]*pausing{}}
 }
 
-// Expect makes the process ready only after a subscriber has subscribed to name: a queue, or the consumer group of Kafka. system is
-// "kafka", "aws_sqs" or "rabbitmq".
+// Expect makes the process ready only after one more subscriber has subscribed to name: a queue, or the consumer group of Kafka. Call it once for
+// each Subscriber. system is "kafka", "aws_sqs" or "rabbitmq".
 func (h *Health) Expect(system, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, known := h.sources[source{system, name}]; !known {
-		h.sources[source{system, name}] = &Reason{Name: name, Since: time.Now()}
-	}
+	of := source{system: system, name: name}
+	h.expected[of] = append(h.expected[of], Reason{Name: name, Since: time.Now()})
 }
 
 // Trace returns the hooks for consumer.Config.Trace. Join it with your own: h.Trace().Then(own).
@@ -81,47 +58,62 @@ func (h *Health) Trace() *consumer.Trace {
 	return &consumer.Trace{Paused: h.Paused, Resumed: h.Resumed}
 }
 
-// SourceTrace returns the hooks for the SubscriberConfig of an adapter. Join it with your own: h.SourceTrace().Then(own).
+// SourceTrace returns the hooks for the SubscriberConfig of an adapter. Join it with your own: h.SourceTrace().Then(own). Call it for each
+// Subscriber: two Subscribers of one queue that share a SourceTrace count as one, which is ready as soon as one of them is.
 func (h *Health) SourceTrace() *consumer.SourceTrace {
+	h.mu.Lock()
+	h.traces++
+	trace := h.traces
+	h.mu.Unlock()
 	return &consumer.SourceTrace{
-		Paused: h.Paused, Resumed: h.Resumed,
-		Subscribed: func(_ context.Context, e consumer.SourceEvent) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.sources[source{e.System, e.Source}] = nil
-		},
+		Paused:     func(_ context.Context, p observe.Pause) { h.paused(trace, p) },
+		Resumed:    func(_ context.Context, p observe.Pause) { h.resumed(trace, p) },
+		Subscribed: func(_ context.Context, e consumer.SourceEvent) { h.set(trace, e, nil) },
 		Unsubscribed: func(_ context.Context, e consumer.SourceEvent) {
 			r := &Reason{Name: e.Source, Since: time.Now()}
 			if e.Err != nil {
 				r.Error = e.Err.Error()
 			}
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.sources[source{e.System, e.Source}] = r
+			h.set(trace, e, r)
 		},
 	}
 }
 
+// set records the state of a subscriber. Its first event answers one call of Expect.
+func (h *Health) set(trace int, e consumer.SourceEvent, r *Reason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, of := source{trace, e.System, e.Source}, source{system: e.System, name: e.Source}
+	if _, known := h.sources[at]; !known && len(h.expected[of]) > 0 {
+		h.expected[of] = h.expected[of][1:]
+	}
+	h.sources[at] = r
+}
+
 // Paused is a hook for relay.Trace.
-func (h *Health) Paused(_ context.Context, p observe.Pause) {
+func (h *Health) Paused(_ context.Context, p observe.Pause) { h.paused(0, p) }
+
+// Resumed is a hook for relay.Trace.
+func (h *Health) Resumed(_ context.Context, p observe.Pause) { h.resumed(0, p) }
+
+func (h *Health) paused(trace int, p observe.Pause) {
 	r := Reason{Name: p.Name, Topic: p.Topic, Cause: p.Cause, Since: p.Since}
 	if p.Err != nil {
 		r.Error = p.Err.Error()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := paused{p.Name, p.Topic, p.Cause}
+	key := pauseKey{trace, p.Name, p.Topic, p.Cause}
 	if h.pauses[key] == nil {
 		h.pauses[key] = &pausing{Reason: r}
 	}
 	h.pauses[key].pauses++
 }
 
-// Resumed is a hook for relay.Trace.
-func (h *Health) Resumed(_ context.Context, p observe.Pause) {
+func (h *Health) resumed(trace int, p observe.Pause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := paused{p.Name, p.Topic, p.Cause}
+	key := pauseKey{trace, p.Name, p.Topic, p.Cause}
 	if p := h.pauses[key]; p != nil {
 		if p.pauses--; p.pauses == 0 {
 			delete(h.pauses, key)
@@ -133,69 +125,38 @@ func (h *Health) Resumed(_ context.Context, p observe.Pause) {
 func (h *Health) Reasons() []Reason {
 	reasons := []Reason{}
 	h.mu.Lock()
-	for _, r := range h.sources {
+	for _, expected := range h.expected {
+		reasons = append(reasons, expected...)
+	}
+	for at, r := range h.sources {
 		if r != nil {
-			reasons = append(reasons, *r)
+			reasons = append(reasons, h.numbered(*r, at.trace))
 		}
 	}
-	for _, p := range h.pauses {
-		reasons = append(reasons, p.Reason)
+	for at, p := range h.pauses {
+		reasons = append(reasons, h.numbered(p.Reason, at.trace))
 	}
 	h.mu.Unlock()
 	slices.SortFunc(reasons, func(a, b Reason) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Cause, b.Cause))
 	})
 	return reasons
 }
 
-// Livez returns a handler that always answers 200. It never asks the database, so an orchestrator does not restart all workers because
-// the database is away.
-func (h *Health) Livez() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		plain(w, http.StatusOK, "alive\n")
-	})
-}
-
-// Readyz returns a handler that answers 200 if the process is ready: its subscribers are subscribed, and nothing is paused. Otherwise it
-// answers 503 with the reasons, as text or, if the request accepts application/json, as JSON. It never asks the database. Errors in the
-// reasons may name hosts: do not serve it to strangers.
-//
-// A pause ends when a message is tried and works. So a load balancer that sends messages, such as webhooks, must not follow Readyz: after a
-// pause it would send none, and the process would never be ready again. Let it follow Livez.
-func (h *Health) Readyz() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reasons := h.Reasons()
-		status := http.StatusOK
-		if len(reasons) > 0 {
-			status = http.StatusServiceUnavailable
+// numbered sets r.Subscriber if several subscribers have that name. h.mu is held.
+func (h *Health) numbered(r Reason, trace int) Reason {
+	before, after := 0, 0
+	for s := range h.sources {
+		switch {
+		case s.name != r.Name || trace == 0:
+		case s.trace < trace:
+			before++
+		case s.trace > trace:
+			after++
 		}
-		if strings.Contains(r.Header.Get("Accept"), "application/json") {
-			w.Header().Set("Cache-Control", "no-store")
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(struct {
-				Ready   bool     `json:"ready"`
-				Reasons []Reason `json:"reasons"`
-			}{len(reasons) == 0, reasons})
-			return
-		}
-		if len(reasons) == 0 {
-			plain(w, status, "ready\n")
-			return
-		}
-		var text strings.Builder
-		text.WriteString("not ready\n")
-		for _, reason := range reasons {
-			text.WriteString(reason.String() + "\n")
-		}
-		plain(w, status, text.String())
-	})
-}
-
-func plain(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text))
+	}
+	if before+after > 0 {
+		r.Subscriber = before + 1
+	}
+	return r
 }

@@ -76,6 +76,41 @@ func TestHealth(t *testing.T) {
 	want("unsubscribed", http.StatusServiceUnavailable, "not subscribed", "refuses this member")
 }
 
+// One of two subscribers of a queue does not answer for the other.
+func TestHealthOfTwoSubscribers(t *testing.T) {
+	h, ctx, at := ops.NewHealth(), context.Background(), consumer.SourceEvent{System: "aws_sqs", Source: "orders"}
+	want := func(what string, reasons ...string) {
+		t.Helper()
+		got := h.Reasons()
+		if len(got) != len(reasons) {
+			t.Fatalf("%s: %v, want %d reasons", what, got, len(reasons))
+		}
+		for i, r := range got {
+			if !strings.HasPrefix(r.String(), reasons[i]+" since ") {
+				t.Errorf("%s: reason %d is %q, want %s", what, i, r, reasons[i])
+			}
+		}
+	}
+	h.Expect(at.System, at.Source)
+	h.Expect(at.System, at.Source)
+	one, two := h.SourceTrace(), h.SourceTrace()
+	one.Subscribed(ctx, at)
+	one.Subscribed(ctx, at) // it has connected again
+	want("one of two", "orders: not subscribed")
+	two.Subscribed(ctx, at)
+	want("both")
+	one.Unsubscribed(ctx, at)
+	two.Subscribed(ctx, at)
+	want("the first one has ended", "orders (subscriber 1): not subscribed")
+	one.Subscribed(ctx, at)
+	two.Paused(ctx, observe.Pause{Name: at.Source, Cause: observe.CauseBroker})
+	want("the second one is paused", "orders (subscriber 2): paused (broker)")
+	one.Resumed(ctx, observe.Pause{Name: at.Source, Cause: observe.CauseBroker})
+	want("the first one resumes", "orders (subscriber 2): paused (broker)")
+	two.Resumed(ctx, observe.Pause{Name: at.Source, Cause: observe.CauseBroker})
+	want("the second one resumes")
+}
+
 func TestHideKeys(t *testing.T) {
 	if got := (ops.HideKeys{}).Key("ann@example.com"); got != "ann@example.com" {
 		t.Error(got)

@@ -45,26 +45,15 @@ func ChooseParked(ctx context.Context, s Store, filter outbox.ParkedFilter, most
 	}
 }
 
-// ChangeParked unparks or discards the parked messages that filter chooses, and records it. r.Kind is Unpark or DiscardOutbox. If r.Expect is not
-// negative and filter chooses another number of messages, it changes nothing and fails with ErrExpected. It returns how many messages it
-// changed: those that are not parked any more when their turn comes are left out.
+// ChangeParked unparks or discards the parked messages that filter chooses, and records it: see ChangeMessages. If r.Expect is not negative and
+// filter chooses another number of messages, it changes nothing and fails with ErrExpected. If filter chooses nothing, nothing is recorded.
 //
 // A message that was parked after an operator looked is not chosen if filter.Until is not later than the latest message that the operator saw:
 // see ParkedChoice.Newest.
-//
-// The action is recorded first, so that no change is without a record; if filter chooses nothing, nothing is recorded. The record does not say how many messages were changed, or that the
-// change failed: both are told to the caller only. After an error or a crash some messages are changed. Call it again for the others.
 func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter) (action Action, n int, err error) {
-	change := s.Outbox().Unpark
-	switch r.Kind {
-	case Unpark:
-	case DiscardOutbox:
-		if bare := (outbox.ParkedFilter{Until: filter.Until, After: filter.After, Limit: filter.Limit}); filter == bare {
-			return Action{}, 0, errors.New("ops: discard: the filter has no condition but a time and would delete all parked messages: set Topic, Key, Cause or Since")
-		}
-		change = s.Outbox().Discard
-	default:
-		return Action{}, 0, fmt.Errorf("ops: Request.Kind is %q, want unpark or discard_outbox", r.Kind)
+	bare := filter == outbox.ParkedFilter{Until: filter.Until, After: filter.After, Limit: filter.Limit}
+	if r.Kind == DiscardOutbox && bare {
+		return Action{}, 0, errors.New("ops: discard: the filter has no condition but a time and would delete all parked messages: set Topic, Key, Cause or Since")
 	}
 	r.Note = DescribeParked(filter)
 	if err := r.Validate(); err != nil {
@@ -80,13 +69,28 @@ func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedF
 	if len(chosen.Seqs) == 0 {
 		return Action{}, 0, nil
 	}
-	if r.Kind == DiscardOutbox {
-		slices.Reverse(chosen.Seqs) // a message may wait behind one with a lower number, whose deletion would make it pending
+	return ChangeMessages(ctx, s, r, chosen.Seqs)
+}
+
+// ChangeMessages unparks or discards the parked messages with these numbers, and records it. r.Kind is Unpark or DiscardOutbox; r.Note says which
+// messages were chosen. It returns how many messages it changed: those that are not parked any more when their turn comes are left out.
+//
+// The action is recorded first, so that no change is without a record. The record does not say how many messages were changed, or that the change
+// failed: both are told to the caller only. After an error or a crash some messages are changed. Call it again for the others.
+func ChangeMessages(ctx context.Context, s Store, r Request, seqs []int64) (action Action, n int, err error) {
+	change := s.Outbox().Unpark
+	switch r.Kind {
+	case Unpark:
+	case DiscardOutbox:
+		change, seqs = s.Outbox().Discard, slices.Sorted(slices.Values(seqs))
+		slices.Reverse(seqs) // a message may wait behind one with a lower number, whose deletion would make it pending
+	default:
+		return Action{}, 0, fmt.Errorf("ops: Request.Kind is %q, want unpark or discard_outbox", r.Kind)
 	}
 	if action, err = s.Request(ctx, r); err != nil {
 		return Action{}, 0, err
 	}
-	for some := range slices.Chunk(chosen.Seqs, pageSize) {
+	for some := range slices.Chunk(seqs, pageSize) {
 		in, err := change(ctx, some...)
 		if n += in; err != nil {
 			return action, n, err

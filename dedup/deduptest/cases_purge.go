@@ -22,6 +22,7 @@ func purgeCases[TTx any]() []testCase[TTx] {
 		{name: "of sweepers at once one works", run: sweepersAtOnce[TTx]},
 		{name: "purge spares a row that a transaction is forgetting", run: purgeBesideForget[TTx]},
 		{name: "a purge under a clock that is ahead forgets nothing", run: purgeClockAhead[TTx]},
+		{name: "a purge of tables that need a newer program forgets nothing", run: purgeOldProgram[TTx]},
 		{name: "a purge that is cut short forgets nothing without saying so", run: purgeCut[TTx]},
 	}
 }
@@ -92,6 +93,21 @@ func purgeSpares[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("default", now, 0), dedup.Duplicate)
 	e.must(t, s, recordAt("ahead", now, 2*time.Hour), dedup.Duplicate)
 	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // a message without a time is never Unprovable, so First shows that the row is gone
+}
+
+// A newer release may keep keys for another reason than their age.
+func purgeOldProgram[TTx any](t *testing.T, e *env[TTx]) {
+	hook(t, "OldSchema", e.OldSchema == nil)
+	r, s := recordAt("k", time.Now(), 2*time.Hour), e.node(t)
+	e.must(t, s, r, dedup.First)
+	const age = 3 * time.Hour
+	e.Age(t, age)
+	swept, err := purger(t, e.OldSchema(t)).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
+	if !errors.Is(err, dedup.ErrSchema) || swept.Keys != 0 {
+		t.Errorf("%+v, %v; want ErrSchema", swept, err)
+	}
+	r.Time = r.Time.Add(-age)
+	e.must(t, s, r, dedup.Duplicate)
 }
 
 func expiredCounts[TTx any](t *testing.T, e *env[TTx]) {

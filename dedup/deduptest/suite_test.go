@@ -23,6 +23,7 @@ func TestStoreInMemory(t *testing.T) {
 			"Register refuses a missing schema and names the fix":              "a map has no schema",
 			"Register refuses another version of the schema and names the fix": "a map has no schema",
 			"Register accepts a newer schema that works with this program":     "a map has no schema",
+			"a purge of tables that need a newer program forgets nothing":      "a map has no schema",
 			"Register refuses a database that forgets commits":                 "it does not survive its process, and does not pretend to",
 			"a missing table is the database's fault":                          "a map has no tables",
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -166,7 +167,7 @@ func (s *Service) Actions(ctx context.Context, f ops.ActionFilter) (actions []op
 	}
 	err = s.DB.Read(ctx, "actions", func(ctx context.Context, q Queryer) error {
 		actions = nil
-		if err := each(ctx, q, st.Actions, args, func(rows *sql.Rows) error {
+		if err := sqlrows.Each(ctx, q, st.Actions, args, func(rows *sql.Rows) error {
 			a, err := scanAction(rows)
 			actions = append(actions, a)
 			return err
@@ -210,7 +211,7 @@ func scanAction(rows *sql.Rows) (a ops.Action, err error) {
 
 func count(ctx context.Context, q Queryer, st *dialect.Operator, a *ops.Action) error {
 	a.Results = map[observe.Outcome]int{}
-	return each(ctx, q, st.Counts, []any{id(a.ID)}, func(rows *sql.Rows) error {
+	return sqlrows.Each(ctx, q, st.Counts, []any{id(a.ID)}, func(rows *sql.Rows) error {
 		var outcome string
 		var n int
 		if err := rows.Scan(&outcome, &n); err != nil {
@@ -224,35 +225,4 @@ func count(ctx context.Context, q Queryer, st *dialect.Operator, a *ops.Action) 
 		}
 		return nil
 	})
-}
-
-// Results implements ops.Requester.
-func (s *Service) Results(ctx context.Context, f ops.ResultFilter) (results []ops.Result, err error) {
-	st, err := s.DB.Statements(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if f.Limit <= 0 {
-		f.Limit = 100
-	}
-	query, args := st.Results, []any{id(f.Action), f.Limit}
-	if f.Outcome != "" {
-		query, args = st.ResultsOf, []any{id(f.Action), string(f.Outcome), f.Limit}
-	}
-	err = s.DB.Read(ctx, "results", func(ctx context.Context, q Queryer) error {
-		results = nil
-		return each(ctx, q, query, args, func(rows *sql.Rows) error {
-			r := ops.Result{Action: f.Action}
-			var digits string
-			var at int64
-			if err := rows.Scan(&digits, &r.Outcome, &r.Cause, &r.Error, &at, &r.Tries); err != nil {
-				return err
-			}
-			letter, err := parseID(digits)
-			r.Letter, r.At = letter, instant(at)
-			results = append(results, r)
-			return err
-		})
-	})
-	return results, err
 }

@@ -55,28 +55,23 @@ func (s *Service) RecordActivity(ctx context.Context, rows []ops.Activity) error
 }
 
 // Activity implements ops.ActivityKeeper.
-func (s *Service) Activity(ctx context.Context, since time.Time) (rows []ops.Activity, err error) {
+func (s *Service) Activity(ctx context.Context, since time.Time) ([]ops.Activity, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = s.DB.Read(ctx, "activity", func(ctx context.Context, q Queryer) error {
-		rows = nil
-		return each(ctx, q, st.Activity, []any{minuteOf(since)}, func(r *sql.Rows) error {
-			var minute int64
-			var name, node, text []byte
-			if err := r.Scan(&minute, &name, &node, &text); err != nil {
-				return err
-			}
-			var c counts
-			if err := json.Unmarshal(text, &c); err != nil {
-				return fmt.Errorf("ops: counts of consumer_activity: %w", err)
-			}
-			rows = append(rows, ops.Activity{Minute: time.Unix(60*minute, 0).UTC(), Consumer: string(name), Node: string(node), Messages: c.Messages, Paused: c.Paused})
-			return nil
-		})
+	return readRows(ctx, s.DB, "activity", st.Activity, []any{minuteOf(since)}, func(rows *sql.Rows) (a ops.Activity, err error) {
+		var minute int64
+		var name, node, text []byte
+		if err := rows.Scan(&minute, &name, &node, &text); err != nil {
+			return a, err
+		}
+		var c counts
+		if err := json.Unmarshal(text, &c); err != nil {
+			return a, fmt.Errorf("ops: counts of consumer_activity: %w", err)
+		}
+		return ops.Activity{Minute: time.Unix(60*minute, 0).UTC(), Consumer: string(name), Node: string(node), Messages: c.Messages, Paused: c.Paused}, nil
 	})
-	return rows, err
 }
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 const (
@@ -24,7 +25,7 @@ func (s *Service) KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key,
 	err = s.DB.Read(ctx, "find a key", func(ctx context.Context, q Queryer) error {
 		found = false
 		for _, query := range []string{st.KeyOfClaim, st.KeyOfLetter} {
-			if err := each(ctx, q, query, []any{id(hash)}, func(rows *sql.Rows) error {
+			if err := sqlrows.Each(ctx, q, query, []any{id(hash)}, func(rows *sql.Rows) error {
 				k, named, err := scanKey(rows)
 				if named {
 					key, found = k, true
@@ -48,7 +49,7 @@ func (s *Service) EachKey(ctx context.Context, f func(key dedup.Key) (more bool)
 	var keys []dedup.Key
 	if err := s.DB.Read(ctx, "read keys", func(ctx context.Context, q Queryer) error {
 		keys = nil
-		return each(ctx, q, st.LetterKeys, nil, func(rows *sql.Rows) error {
+		return sqlrows.Each(ctx, q, st.LetterKeys, nil, func(rows *sql.Rows) error {
 			key, named, err := scanKey(rows)
 			if named {
 				keys = append(keys, key)
@@ -73,7 +74,7 @@ func (s *Service) keysAfter(ctx context.Context, st *dialect.Operator, after *de
 	last := *after
 	err = s.DB.Read(ctx, "read keys", func(ctx context.Context, q Queryer) error {
 		keys, n = nil, 0
-		return each(ctx, q, st.ClaimsAfter, []any{hex.EncodeToString(after[:]), keysAtOnce}, func(rows *sql.Rows) error {
+		return sqlrows.Each(ctx, q, st.ClaimsAfter, []any{hex.EncodeToString(after[:]), keysAtOnce}, func(rows *sql.Rows) error {
 			var digits string
 			key, named, err := scanKey(rows, &digits)
 			if err == nil {
@@ -102,7 +103,7 @@ func (s *Service) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]
 			args[i], byHash[key.Hash()] = id(key.Hash()), key
 		}
 		if err := s.DB.Read(ctx, "read claims", func(ctx context.Context, q Queryer) error {
-			return each(ctx, q, st.ClaimedKeys(len(part)), args, func(rows *sql.Rows) error {
+			return sqlrows.Each(ctx, q, st.ClaimedKeys(len(part)), args, func(rows *sql.Rows) error {
 				var digits string
 				var fingerprint sql.NullInt64
 				if err := rows.Scan(&digits, &fingerprint); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // defaultLimit is how many letters are listed if a filter has no limit.
@@ -89,7 +90,7 @@ func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int)
 		all := letterFilter(consumer.DeadLetterFilter{Since: f.Since, Until: f.Until, After: f.After})
 		for _, all.Owner = range owners {
 			query, args := st.Choose(st.LetterTime, all)
-			if err := each(ctx, q, query, append(args, max(n/len(owners), 1)), func(rows *sql.Rows) error {
+			if err := sqlrows.Each(ctx, q, query, append(args, max(n/len(owners), 1)), func(rows *sql.Rows) error {
 				var first int64
 				err := rows.Scan(&first)
 				if t := instant(first); t.After(since) {
@@ -118,7 +119,7 @@ func (s *Service) Waiting(ctx context.Context, letters []consumer.DeadLetterID) 
 			args[i] = id(part[i])
 		}
 		if err := s.DB.Read(ctx, "waiting letters", func(ctx context.Context, q Queryer) error {
-			return each(ctx, q, st.WaitingLetters(len(part)), args, func(rows *sql.Rows) error {
+			return sqlrows.Each(ctx, q, st.WaitingLetters(len(part)), args, func(rows *sql.Rows) error {
 				var digits string
 				if err := rows.Scan(&digits); err != nil {
 					return err
@@ -138,7 +139,7 @@ func (s *Service) Waiting(ctx context.Context, letters []consumer.DeadLetterID) 
 func letterOwners(ctx context.Context, q Queryer, st *dialect.Operator) (owners []string, err error) {
 	for last, more := "", true; more && err == nil; {
 		more = false
-		err = each(ctx, q, st.NextOwner, []any{last}, func(rows *sql.Rows) error {
+		err = sqlrows.Each(ctx, q, st.NextOwner, []any{last}, func(rows *sql.Rows) error {
 			more = true
 			err := rows.Scan(&last)
 			owners = append(owners, last)

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/outgoing"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // idsAtOnce is how many IDs of a topic are looked for with one statement.
@@ -21,16 +22,12 @@ func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing
 	if err != nil {
 		return out, err
 	}
-	var topics []string
-	if err := s.DB.Read(ctx, "topics of the outbox", func(ctx context.Context, q Queryer) error {
-		topics = nil
-		return each(ctx, q, st.OutboxTopics, nil, func(rows *sql.Rows) error {
-			var topic []byte
-			err := rows.Scan(&topic)
-			topics = append(topics, string(topic))
-			return err
-		})
-	}); err != nil {
+	topics, err := readRows(ctx, s.DB, "topics of the outbox", st.OutboxTopics, nil, func(rows *sql.Rows) (topic string, err error) {
+		var text []byte
+		err = rows.Scan(&text)
+		return string(text), err
+	})
+	if err != nil {
 		return out, err
 	}
 	seed := outgoing.Seed(key.Hash(), key.ID)
@@ -71,13 +68,13 @@ func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topi
 		ids[i] = outgoing.ID(seed, topic, from+i)
 		ordinals[ids[i]] = from + i
 	}
-	list, err := json.Marshal(ids)
+	encoded, err := json.Marshal(ids)
 	if err != nil {
 		return nil, fmt.Errorf("operator: %w", err)
 	}
 	err = s.DB.Read(ctx, "find messages of the outbox", func(ctx context.Context, q Queryer) error {
 		found = map[int]string{}
-		return each(ctx, q, st.OutboxIDs, []any{topic, string(list), topic, string(list), topic, string(list), topic, string(list)}, func(rows *sql.Rows) error {
+		return sqlrows.Each(ctx, q, st.OutboxIDs, []any{topic, string(encoded), topic, string(encoded), topic, string(encoded), topic, string(encoded)}, func(rows *sql.Rows) error {
 			var state string
 			var id []byte
 			if err := rows.Scan(&state, &id); err != nil {

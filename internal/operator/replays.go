@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/sqlrows"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -30,28 +31,22 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 	if err != nil {
 		return r, false, 0, err
 	}
-	var open []openReplay
-	err = s.DB.Read(ctx, "requested replays", func(ctx context.Context, q Queryer) error {
-		open = nil
-		return each(ctx, q, st.OpenReplays, []any{name}, func(rows *sql.Rows) error {
-			var a openReplay
-			var digits string
-			var asNew, repair int
-			err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures, &repair)
-			if err == nil {
-				a.id, err = parseID(digits)
-			}
-			a.asNew, a.repair = asNew != 0, repair != 0
-			open = append(open, a)
-			return err
-		})
-	})
-	for _, a := range open {
-		if err != nil {
-			return r, false, 0, err
+	open, err := readRows(ctx, s.DB, "requested replays", st.OpenReplays, []any{name}, func(rows *sql.Rows) (a openReplay, err error) {
+		var digits string
+		var asNew, repair int
+		if err := rows.Scan(&digits, &a.key, &asNew, &a.rate, &a.maxFailures, &repair); err != nil {
+			return a, err
 		}
-		var turn turn
-		if turn, err = s.takeLetter(ctx, st, a, lease); err != nil {
+		a.asNew, a.repair = asNew != 0, repair != 0
+		a.id, err = parseID(digits)
+		return a, err
+	})
+	if err != nil {
+		return r, false, 0, err
+	}
+	for _, a := range open {
+		turn, err := s.takeLetter(ctx, st, a, lease)
+		if err != nil {
 			return r, false, 0, err
 		}
 		if !turn.found {
@@ -72,7 +67,7 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 		r.Letter = letters[0]
 		return r, true, 0, nil
 	}
-	return r, false, wait, err
+	return r, false, wait, nil
 }
 
 // turn is the answer to a worker that wants a letter of one action.
@@ -90,13 +85,13 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 	err = s.DB.Write(ctx, "take a requested replay", func(ctx context.Context, q Queryer) error {
 		t = turn{}
 		open, wait := false, int64(0)
-		if err := each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
+		if err := sqlrows.Each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
 			return err
 		}
 		if wait > 0 {
 			t.wait = time.Duration(wait) * time.Microsecond
 			left := 0
-			err := each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
+			err := sqlrows.Each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
 			if err == nil && left == 0 { // the turn of the next letter never comes
 				return end(ctx, q, st, a.id, "done")
 			}
@@ -104,7 +99,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		failures := 0
 		if a.maxFailures > 0 {
-			if err := each(ctx, q, st.Failures, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
+			if err := sqlrows.Each(ctx, q, st.Failures, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
 				return err
 			}
 			if failures >= a.maxFailures {
@@ -112,7 +107,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 			}
 		}
 		var digits string
-		if err := each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
+		if err := sqlrows.Each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
 			return err
 		}
 		if !t.found {
@@ -124,7 +119,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		if a.repair { // read once it is this worker's: many open repairs may have large payloads
 			var encoded []byte
-			err := each(ctx, q, st.RepairPayload, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&encoded) })
+			err := sqlrows.Each(ctx, q, st.RepairPayload, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&encoded) })
 			if err == nil {
 				t.payload, err = base64.StdEncoding.DecodeString(string(encoded))
 			}
@@ -145,7 +140,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 // none ends an action without letters, or finds out when the next one may be taken.
 func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID) error {
 	left, free := 0, int64(0)
-	if err := each(ctx, q, st.FreeAt, []any{id(action)}, func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
+	if err := sqlrows.Each(ctx, q, st.FreeAt, []any{id(action)}, func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
 		return err
 	}
 	if left == 0 {
@@ -202,31 +197,25 @@ func Discarded(st *dialect.Operator, action ops.ActionID, letter *consumer.DeadL
 const discardsMost = 100
 
 // Discards implements ops.Keys.
-func (s *Service) Discards(ctx context.Context, key dedup.Key) (found []ops.Discarded, err error) {
+func (s *Service) Discards(ctx context.Context, key dedup.Key) ([]ops.Discarded, error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = s.DB.Read(ctx, "discards of a key", func(ctx context.Context, q Queryer) error {
-		found = nil
-		return each(ctx, q, st.Discards, []any{id(key.Hash()), discardsMost}, func(rows *sql.Rows) error {
-			var d ops.Discarded
-			var action, letter string
-			var at int64
-			var claimed int
-			err := rows.Scan(&action, &letter, &d.Who, &d.Reason, &at, &claimed)
-			if err == nil {
-				d.Action, err = parseID(action)
-			}
-			if err == nil {
-				d.Letter, err = parseID(letter)
-			}
-			d.At, d.Claimed = instant(at), claimed != 0
-			found = append(found, d)
-			return err
-		})
+	return readRows(ctx, s.DB, "discards of a key", st.Discards, []any{id(key.Hash()), discardsMost}, func(rows *sql.Rows) (d ops.Discarded, err error) {
+		var action, letter string
+		var at int64
+		var claimed int
+		err = rows.Scan(&action, &letter, &d.Who, &d.Reason, &at, &claimed)
+		if err == nil {
+			d.Action, err = parseID(action)
+		}
+		if err == nil {
+			d.Letter, err = parseID(letter)
+		}
+		d.At, d.Claimed = instant(at), claimed != 0
+		return d, err
 	})
-	return found, err
 }
 
 // DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate. It uses the window that
@@ -242,7 +231,7 @@ func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter
 	rec, latest := letter.Record, int64(0)
 	rec.Time = time.Time{} // without a time it is never Unprovable
 	err = s.DB.Read(ctx, "windows", func(ctx context.Context, q Queryer) error {
-		return each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
+		return sqlrows.Each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
 			var name []byte
 			var seconds, first, last int64
 			err := rows.Scan(&name, &seconds, &first, &last)

@@ -1,4 +1,7 @@
 DROP INDEX operator_results_claim;
+DROP INDEX operator_results_number;
 ALTER TABLE operator_results DROP COLUMN claim_key;
 ALTER TABLE operator_results DROP COLUMN claimed;
+ALTER TABLE operator_results DROP COLUMN lost;
+CREATE INDEX operator_results_number ON operator_results (action, outcome, number);
 DELETE FROM txonce_schema WHERE version = 8;

@@ -3,12 +3,9 @@ package audit
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"strings"
 	"time"
 
@@ -85,39 +82,6 @@ func (c *Config) few(ctx context.Context) (bool, error) {
 	return n <= c.Sample, nil
 }
 
-// walk is the way through the claims. A walk over all begins at the first one. A sample begins at a random one, and jumps to another now and
-// then.
-type walk struct {
-	all     bool
-	whole   bool          // it has seen all claims
-	after   dedup.KeyHash // the last claim of the page before
-	began   dedup.KeyHash // where the walk began, or has jumped to
-	wrapped bool
-	inARow  int // pages since the last jump
-	pages   int
-}
-
-// pagesInARow is how many pages a sample reads one after the other.
-const pagesInARow = 10
-
-func (w *walk) next() {
-	w.pages++
-	if w.all || w.pages > 1 && w.inARow < pagesInARow {
-		w.inARow++
-		return
-	}
-	w.wrapped, w.inARow = false, 1
-	rand.Read(w.began[:]) // never fails
-	if mathrand.IntN(2) == 0 {
-		// Keys with a time begin with it, so that a random key would nearly always meet the first of them. See dedup.Key.Hash.
-		at := time.Now().Add(-time.Duration(mathrand.Int64N(int64(2 * dedup.DefaultWindow)))).UnixMilli()
-		var ms [8]byte
-		binary.BigEndian.PutUint64(ms[:], uint64(at))
-		copy(w.began[:6], ms[2:])
-	}
-	w.after = w.began
-}
-
 // claim is a row of processed_messages.
 type claim struct {
 	hash    dedup.KeyHash
@@ -165,7 +129,7 @@ func (c *Config) claims(ctx context.Context, tx *sql.Tx, w *walk, limit int, r *
 	return own, nil
 }
 
-func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) ([]claim, error) {
+func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash) (found []claim, err error) {
 	key, param := "key", "?"
 	switch c.Dialect {
 	case "postgres":
@@ -177,29 +141,19 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 	// The first column has a name of its own: PostgreSQL would take "ORDER BY key" for key::text, and sort the whole table for each page.
 	query := fmt.Sprintf(`SELECT %s AS hash, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
 		key, c.micros("expires_at"), c.table("processed_messages"), column, param, column, page)
-	rows, err := tx.QueryContext(ctx, query, c.hash(after))
-	if err != nil {
-		return nil, fmt.Errorf("audit: read claims: %w", err)
-	}
-	defer rows.Close()
-	var found []claim
-	for rows.Next() {
+	err = each(ctx, tx, "claims", query, []any{c.hash(after)}, func(rows *sql.Rows) error {
 		var raw []byte
 		var name, tenant, id sql.NullString
 		var expires int64
 		if err := rows.Scan(&raw, &name, &tenant, &id, &expires); err != nil {
-			return nil, fmt.Errorf("audit: read claims: %w", err)
+			return err
 		}
 		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, expires: time.UnixMicro(expires), compact: !id.Valid}
-		if claim.hash, err = c.readHash(raw); err != nil {
-			return nil, fmt.Errorf("audit: read claims: %w", err)
-		}
+		claim.hash, err = c.readHash(raw)
 		found = append(found, claim)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("audit: read claims: %w", err)
-	}
-	return found, nil
+		return err
+	})
+	return found, err
 }
 
 // compare counts the effects of claims.

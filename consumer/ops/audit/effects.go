@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // Effects looks for effects without a claim: they were made outside of the transaction of their claim. It reads Config.Reverse and the claims
@@ -53,44 +54,44 @@ func Effects(ctx context.Context, cfg Config) (r Report, err error) {
 
 // reverse reads the keys of effects. whole says that there are no more.
 func (c *Config) reverse(ctx context.Context, tx *sql.Tx) (ids []string, whole bool, err error) {
-	rows, err := tx.QueryContext(ctx, c.Reverse)
-	if err != nil {
-		return nil, false, fmt.Errorf("audit: read effects: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	err = each(ctx, tx, "effects", c.Reverse, nil, func(rows *sql.Rows) error {
 		if c.Sample > 0 && len(ids) == c.Sample {
-			return ids, false, nil
+			return errEnough
 		}
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, false, fmt.Errorf("audit: read effects: %w", err)
-		}
+		err := rows.Scan(&id)
 		ids = append(ids, id)
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		return ids, false, nil
 	}
-	if err := rows.Err(); err != nil {
-		return nil, false, fmt.Errorf("audit: read effects: %w", err)
-	}
-	return ids, true, nil
+	return ids, err == nil, err
 }
 
-// queryer is a *sql.DB or a *sql.Tx.
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+// errEnough ends the reading of rows.
+var errEnough = errors.New("the sample is complete")
+
+// each calls f for each row of a query. what names the rows for errors.
+func each(ctx context.Context, q sqlrows.Queryer, what, query string, args []any, f func(rows *sql.Rows) error) error {
+	if err := sqlrows.Each(ctx, q, query, args, f); err != nil {
+		return fmt.Errorf("audit: read %s: %w", what, err)
+	}
+	return nil
 }
 
 // claimed returns which of keys have a claim.
-func (c *Config) claimed(ctx context.Context, q queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+func (c *Config) claimed(ctx context.Context, q sqlrows.Queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
 	return c.have(ctx, q, "processed_messages", keys)
 }
 
 // parked returns which of keys have a dead letter.
-func (c *Config) parked(ctx context.Context, q queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+func (c *Config) parked(ctx context.Context, q sqlrows.Queryer, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
 	return c.have(ctx, q, "dead_letters", keys)
 }
 
 // have returns which of keys have a row in a table.
-func (c *Config) have(ctx context.Context, q queryer, table string, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+func (c *Config) have(ctx context.Context, q sqlrows.Queryer, table string, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
 	found := make(map[dedup.KeyHash]bool, len(keys))
 	if len(keys) == 0 {
 		return found, nil
@@ -106,24 +107,15 @@ func (c *Config) have(ctx context.Context, q queryer, table string, keys []dedup
 	case "mysql":
 		column, text = "`key`", "`key`"
 	}
-	rows, err := q.QueryContext(ctx, `SELECT `+text+` FROM `+c.table(table)+` WHERE `+column+` IN (`+c.list(1, len(keys))+`)`, hashes...)
-	if err != nil {
-		return nil, fmt.Errorf("audit: read %s: %w", table, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := `SELECT ` + text + ` FROM ` + c.table(table) + ` WHERE ` + column + ` IN (` + c.list(1, len(keys)) + `)`
+	err := each(ctx, q, table, query, hashes, func(rows *sql.Rows) error {
 		var raw []byte
 		if err := rows.Scan(&raw); err != nil {
-			return nil, fmt.Errorf("audit: read %s: %w", table, err)
+			return err
 		}
 		hash, err := c.readHash(raw)
-		if err != nil {
-			return nil, fmt.Errorf("audit: read %s: %w", table, err)
-		}
 		found[hash] = true
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("audit: read %s: %w", table, err)
-	}
-	return found, nil
+		return err
+	})
+	return found, err
 }

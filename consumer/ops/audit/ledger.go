@@ -54,31 +54,23 @@ func (c *Config) handledTwice(ctx context.Context, tx *sql.Tx) (found []handled,
 	if c.Dialect == "postgres" {
 		text = "claim_key::text"
 	}
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s, count(*), min(position), max(position) FROM %s WHERE consumer = %s
-GROUP BY claim_key HAVING count(*) > 1 ORDER BY claim_key`, text, c.table("audit_ledger"), c.param(1)), c.Consumer)
-	if err != nil {
-		return nil, fmt.Errorf("audit: read audit_ledger: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := fmt.Sprintf(`SELECT %s, count(*), min(position), max(position) FROM %s WHERE consumer = %s
+GROUP BY claim_key HAVING count(*) > 1 ORDER BY claim_key`, text, c.table("audit_ledger"), c.param(1))
+	err = each(ctx, tx, "audit_ledger", query, []any{c.Consumer}, func(rows *sql.Rows) error {
 		var raw []byte
 		var first, last string
 		var h handled
 		if err := rows.Scan(&raw, &h.times, &first, &last); err != nil {
-			return nil, fmt.Errorf("audit: read audit_ledger: %w", err)
-		}
-		if h.hash, err = c.readHash(raw); err != nil {
-			return nil, fmt.Errorf("audit: read audit_ledger: %w", err)
+			return err
 		}
 		if h.where = first; last != first {
 			h.where += " and " + last
 		}
+		h.hash, err = c.readHash(raw)
 		found = append(found, h)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("audit: read audit_ledger: %w", err)
-	}
-	return found, nil
+		return err
+	})
+	return found, err
 }
 
 // keyOf looks up the natural key of a claim. Without one the ID is the hash.
@@ -92,23 +84,15 @@ func (c *Config) keyOf(ctx context.Context, tx *sql.Tx, hash dedup.KeyHash) (ded
 	}
 	key := dedup.Key{Consumer: c.Consumer, ID: hex.EncodeToString(hash[:])}
 	var tenant, id sql.NullString
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT tenant, id FROM %s WHERE %s = %s`, c.table("processed_messages"), column, param), c.hash(hash))
-	if err != nil {
-		return key, fmt.Errorf("audit: read claims: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := rows.Scan(&tenant, &id); err != nil {
-			return key, fmt.Errorf("audit: read claims: %w", err)
-		}
+	query := fmt.Sprintf(`SELECT tenant, id FROM %s WHERE %s = %s`, c.table("processed_messages"), column, param)
+	err := each(ctx, tx, "claims", query, []any{c.hash(hash)}, func(rows *sql.Rows) error {
+		err := rows.Scan(&tenant, &id)
 		if id.Valid {
 			key.Tenant, key.ID = tenant.String, id.String
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return key, fmt.Errorf("audit: read claims: %w", err)
-	}
-	return key, nil
+		return err
+	})
+	return key, err
 }
 
 // readHash reads a column with the hash of a key, which is a text on PostgreSQL.

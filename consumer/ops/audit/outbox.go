@@ -156,7 +156,7 @@ func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, so
 			return err
 		}
 		if len(msgs) == 0 && read > 0 && identified == 0 {
-			return fmt.Errorf("audit: none of %d messages of topic %s has an ID: they are of other producers, or OutboxConfig.ID must look elsewhere", read, of.Topic)
+			return fmt.Errorf("audit: none of %d messages of topic %s has an ID: they are of other producers, or OutboxConfig.ID looks in the wrong place", read, of.Topic)
 		}
 		if len(msgs) == 0 {
 			return nil
@@ -187,7 +187,7 @@ func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, so
 		case !goOn && list.known:
 			r.Skipped += len(list.byID)
 			return fmt.Errorf("audit: topic %s was not read to its end within %v, so nothing can be called lost: %d messages were read; "+
-				"raise MaxTime and Rate, or compare fewer messages with Sample and Since", of.Topic, c.MaxTime, read)
+				"raise Config.MaxTime and Config.Rate, or compare fewer messages with Config.Sample and OutboxConfig.Since", of.Topic, c.MaxTime, read)
 		case !goOn:
 			list.whole = false
 			return nil

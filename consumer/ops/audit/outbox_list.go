@@ -23,7 +23,7 @@ func (c *Config) confirmed(ctx context.Context, of OutboxConfig, r *Report) (*li
 	if list.known = len(list.byID) > 0; !list.known {
 		list.whole = true
 		r.Notes = append(r.Notes, "outbox_sent has no such message, so that only repeats were looked for: "+
-			"set the store's Outbox.KeepSent to keep what was sent, or PerClaim if each claim enqueues the same number of messages")
+			"set the store's Outbox.KeepSent to keep what was sent, or OutboxConfig.PerClaim if each claim enqueues the same number of messages")
 	}
 	return list, nil
 }
@@ -105,24 +105,16 @@ func (c *Config) readSent(ctx context.Context, of OutboxConfig, at sent, forward
 WHERE topic = %[4]s AND enqueued_at >= %[5]s AND sent_at %[6]s= %[7]s AND (sent_at %[6]s %[8]s OR seq %[6]s %[9]s)
 ORDER BY sent_at %[10]s, seq %[10]s LIMIT %[11]d`,
 		c.micros("sent_at"), c.micros("enqueued_at"), c.table("outbox_sent"), c.param(1), c.instant(2), than, c.instant(3), c.instant(4), c.param(5), order, limit)
-	rows, err := c.DB.QueryContext(ctx, query, of.Topic, of.sinceMicros(), at.at, at.at, at.seq)
-	if err != nil {
-		return nil, fmt.Errorf("audit: read outbox_sent: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	args := []any{of.Topic, of.sinceMicros(), at.at, at.at, at.seq}
+	err = each(ctx, c.DB, "outbox_sent", query, args, func(rows *sql.Rows) error {
 		var row sent
 		var enqueued int64
-		if err := rows.Scan(&row.at, &row.seq, &row.id, &enqueued); err != nil {
-			return nil, fmt.Errorf("audit: read outbox_sent: %w", err)
-		}
+		err := rows.Scan(&row.at, &row.seq, &row.id, &enqueued)
 		row.enqueued = time.UnixMicro(enqueued)
 		found = append(found, row)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("audit: read outbox_sent: %w", err)
-	}
-	return found, nil
+		return err
+	})
+	return found, err
 }
 
 // listDerived derives the IDs of the messages that claims have enqueued, and leaves out those that are still in the outbox. A claim and its
@@ -190,26 +182,16 @@ func (c *Config) leaveOut(ctx context.Context, tx *sql.Tx, derived map[string]*p
 		part := ids[:min(page, len(ids))]
 		ids = ids[len(part):]
 		for _, table := range []string{"outbox_messages", "outbox_delayed", "outbox_parked"} {
-			if err := c.leaveOutOf(ctx, tx, table, part, derived); err != nil {
-				return fmt.Errorf("audit: read %s: %w", table, err)
+			query := fmt.Sprintf(`SELECT id FROM %s WHERE id IN (%s)`, c.table(table), c.list(1, len(part)))
+			if err := each(ctx, tx, table, query, part, func(rows *sql.Rows) error {
+				var id string
+				err := rows.Scan(&id)
+				delete(derived, id)
+				return err
+			}); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (c *Config) leaveOutOf(ctx context.Context, tx *sql.Tx, table string, ids []any, derived map[string]*published) error {
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT id FROM %s WHERE id IN (%s)`, c.table(table), c.list(1, len(ids))), ids...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		delete(derived, id)
-	}
-	return rows.Err()
 }

@@ -21,6 +21,8 @@ func replayCases[TTx any]() []testCase[TTx] {
 		{"a worker that ends leaves its letter to others", testReplayKilled[TTx]},
 		{"a taken letter is nobody else's", testReplayTaken[TTx]},
 		{"the rate is that of all workers", testReplayRate[TTx]},
+		{"a rate lets one letter go after an idle time", testRateAfterIdle[TTx]},
+		{"letters that are late do not delay the next ones", testRateOfLateLetters[TTx]},
 		{"too many failures end the request", testReplayMaxFailures[TTx]},
 		{"a settlement happens once", testSettleOnce[TTx]},
 	}
@@ -180,6 +182,34 @@ func testReplayRate[TTx any](t *testing.T, e *env[TTx]) {
 	a := replay(t, one.Operator(), request(t, one.Operator(), r).ID, e.consumer(t, one, nil), e.consumer(t, two, nil))
 	if took := time.Since(began); took < 500*time.Millisecond || a.Results[observe.Processed] != 6 {
 		t.Errorf("6 letters at 10/s took %v: %+v", took, a)
+	}
+}
+
+// Two days without a worker are no reason to take all letters at once.
+func testRateAfterIdle[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, messages(3)...)
+	r := replayRequest()
+	r.Rate = .001 // a letter in 1000 s
+	request(t, s.Operator(), r)
+	e.Age(t, 48*time.Hour)
+	lose(t, s)
+	if _, found, wait, err := s.TakeReplay(bounded(t), name, time.Hour); found || err != nil || wait < 800*time.Second || wait > 1000*time.Second {
+		t.Errorf("the second letter: found %v, wait %v, %v; want a wait of 1000 s", found, wait, err)
+	}
+}
+
+// A worker takes a letter some milliseconds after its turn began. The next turn begins as if it had not been late.
+func testRateOfLateLetters[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, messages(2)...)
+	r := replayRequest()
+	r.Rate = 10.5 // a letter in 95 ms
+	request(t, s.Operator(), r)
+	e.Age(t, time.Hour)
+	lose(t, s)
+	if _, found, wait, err := s.TakeReplay(bounded(t), name, time.Hour); !found || err != nil {
+		t.Errorf("the second letter: found %v, wait %v, %v; want it at once, because the first one was late", found, wait, err)
 	}
 }
 

@@ -96,8 +96,9 @@ var dashboardMutations = []mutation{
 	showing("all viewers share one snapshot", "snapshot.go", "TestViewersShareASnapshot", edit{`time.Since(s.taken) < snapshotAge`, `false`}),
 	showing("a hundred viewers are live at once, not more", "live.go", "TestViewersShareASnapshot", edit{`maxViewers = 100 `, `maxViewers = 1000 `}),
 	showing("an old state is shown as old", "overview.go", "TestDatabaseAway", edit{
-		`add(true, "Blind", "", "The database has not answered for %s: %v. What follows is older.", span(o.Stale), s.Err)`, `_ = o.Stale`,
+		`add(true, "Blind", "", "The state of the database could not be read for %s: %v. What follows is older.", span(o.Stale), s.Err)`, `_ = o.Stale`,
 	}),
+	showing("a dry run proposes to end after failures", "plan.go", "TestReplay", edit{`if !r.Form.Has("max_failures") {`, `if r.Form == nil {`}),
 	showing("Loopback grants nothing but View", "authorize.go", "TestLoopback", edit{`	if p != View {`, `	if false {`}),
 	showing("Loopback refuses pages of other sites whose name resolves to this machine", "authorize.go", "TestLoopback", edit{
 		` || !loopbackHost(r.Host)`, ``,
@@ -111,7 +112,7 @@ var dashboardMutations = []mutation{
 		edits: []edit{{`chosen.Owner = owner`, `_ = owner`}},
 	},
 	{
-		name: "the failures of an action are read in the order of an index", file: "internal/operator/actions.go", pkg: "adapters/dashboard",
+		name: "the failures of an action are read in the order of an index", file: "internal/operator/results.go", pkg: "adapters/dashboard",
 		run: "^TestRowsRead$/^postgres$", fails: "TestRowsRead", edits: []edit{{`	if f.Outcome != "" {`, `	if f.Outcome == observe.Rejected {`}},
 	},
 	{
@@ -132,7 +133,7 @@ var dashboardMutations = []mutation{
 	operating("the letters of all consumers are listed newest first, page by page", "internal/operator/letters.go", "dead_letters_of_several_consumers_are_merged", edit{
 		`if c := b.First.Compare(a.First); c != 0 {`, `if c := b.First.Compare(a.First); c > 5 {`,
 	}),
-	operating("activity of the same minute and process is replaced", "internal/dialect/operator.go", "activity_is_replaced,_listed_and_forgotten", edit{
+	operating("activity of the same minute and process is replaced", "internal/dialect/operator_dialects.go", "activity_is_replaced,_listed_and_forgotten", edit{
 		"replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`", "replaced: `ON CONFLICT (minute, consumer, node) DO NOTHING`",
 	}),
 	operating("activity is kept for 48 hours", "internal/operator/activity.go", "activity_is_replaced,_listed_and_forgotten", edit{`Add(-ops.ActivityKept)`, `Add(-10 * ops.ActivityKept)`}),

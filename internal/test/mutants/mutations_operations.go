@@ -33,6 +33,12 @@ var operationsMutations = []mutation{
 	operating("the rate of a request is that of all workers", "internal/operator/replays.go", "the_rate_is_that_of_all_workers", edit{
 		`a.rate <= 0 {`, `a.rate <= 1e6 {`,
 	}),
+	operating("a rate lets few letters go at once after an idle time", "internal/dialect/operator.go", "a_rate_lets_one_letter_go_after_an_idle_time", edit{
+		"f.greatest + `(next_at, ` + f.after(\"-\"+early) + `)", "f.greatest + `(next_at, next_at)",
+	}),
+	operating("letters that are taken late do not lower the rate", "internal/dialect/operator.go", "letters_that_are_late_do_not_delay_the_next_ones", edit{
+		"f.after(\"-\"+early)", "f.now",
+	}),
 	operating("a repair keeps its payload until it ends, and no longer", "internal/dialect/operator.go", "a_letter_is_repaired", edit{
 		`CASE WHEN a.kind = 'repair' AND a.ended_at IS NULL THEN '' ELSE a.note END`, `a.note`,
 	}),
@@ -108,13 +114,13 @@ var operationsMutations = []mutation{
 		err := onOwn`,
 	}),
 	operating("a letter that is being settled keeps no worker waiting", "internal/dialect/operator.go", "a_letter_that_is_being_settled_keeps_no_worker_waiting", edit{
-		"ORDER BY number LIMIT 1` + f.free", "ORDER BY number LIMIT 1` + f.lock",
+		"ORDER BY lost, number LIMIT 1` + f.free", "ORDER BY lost, number LIMIT 1` + f.lock",
 	}),
 	operating("a replay that fails says why", "consumer/replayer.go", "a_letter_that_stays_in_flight_fails_for_that", edit{
 		`observe.CauseInFlight && r.Tries < replayTriesMost`, `observe.CauseInFlight`,
 	}),
 	{
-		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
+		name: "the transaction of a frozen process that takes a letter ends", file: "internal/dialect/operator_dialects.go", pkg: pgx, run: "^TestIdleTransactionsEnd$", fails: "TestIdleTransactionsEnd",
 		edits: []edit{{`, set_config('idle_in_transaction_session_timeout', '10s', true)`, ``}},
 	},
 	{
@@ -132,7 +138,7 @@ var operationsMutations = []mutation{
 		`l.Record.Key == key {`, `true {`,
 	}),
 	{
-		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
+		name: "on MySQL a request chooses no letter that the listing does not show", file: "internal/dialect/operator_dialects.go", pkg: "adapters/sqlstore",
 		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
 		edits: []edit{{"return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)`", "return col + ` = ?`"}},
 	},
@@ -149,7 +155,7 @@ var operationsMutations = []mutation{
 		"id = $1::uuid AND reason = $2::text", "id = $1::uuid AND $2::text <> ''",
 	}),
 	operating("a letter whose worker ended keeps no others waiting", "internal/dialect/operator.go", "a_letter_whose_worker_ended_comes_after_the_others", edit{
-		"ORDER BY number LIMIT 1", "ORDER BY number % ` + lost + ` LIMIT 1",
+		"ORDER BY lost, number LIMIT 1", "ORDER BY number LIMIT 1",
 	}),
 	operating("a letter that ends its workers fails", "consumer/replayer.go", "a_letter_that_ends_its_workers_fails", edit{
 		`r.Lost >= replayLostMost`, `r.Lost > 1000*replayLostMost`,
@@ -182,6 +188,10 @@ var operationsMutations = []mutation{
 	{
 		name: "a closed consumer does not keep its process from being ready", file: "consumer/start.go", pkg: "consumer/ops", run: "^TestHealthOfAClosedConsumer$",
 		fails: "TestHealthOfAClosedConsumer", short: true, edits: []edit{{`		p.End(context.Background())`, `		_ = p`}},
+	},
+	{
+		name: "a process is not ready because another subscriber of the queue is", file: "consumer/ops/health.go", pkg: "consumer/ops", run: "^TestHealthOfTwoSubscribers$",
+		fails: "TestHealthOfTwoSubscribers", short: true, edits: []edit{{`at, of := source{trace, e.System, e.Source}`, `at, of := source{0, e.System, e.Source}`}},
 	},
 	handling("a replay that was held up is not parked", "replay.go", "TestOutcomesOfReplays", edit{`		o.Outcome = observe.Held
 `, ``}),

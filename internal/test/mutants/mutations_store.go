@@ -116,6 +116,9 @@ var storeMutations = []mutation{
 		`case worksWith > s.Known:`, `case worksWith > s.Known+100:`,
 	}),
 
+	store("a sweeper deletes nothing from tables that need a newer program", pgx+"/purge.go", "a_purge_of_tables_that_need_a_newer_program_forgets_nothing", edit{
+		`s.checkSchema(ctx); err != nil { // each time`, `s.resolve(ctx, s.cfg.Pool); err != nil { // each time`,
+	}),
 	store("a newer schema that still works with this program is accepted", "internal/claims/register.go", "Register_accepts_a_newer_schema_that_works_with_this_program", edit{
 		`case worksWith > s.Known:`, `case version > s.Known:`,
 	}),

@@ -15,7 +15,7 @@ import (
 const AnswerWithin = 10 * time.Second
 
 // HowToMigrate is the end of each error about a wrong schema.
-const HowToMigrate = "apply txonce's migrations: migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"
+const HowToMigrate = "apply txonce's migrations: txonce migrate up, migrations.Apply(ctx, db, dialect, schema), or the files of package migrations"
 
 // Database marks the errors of sqlstore that the database caused.
 const Database = claims.Owner("sqlstore")
