@@ -17,14 +17,24 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// TestServerFaults is about faults of a real server. It has its own server, because other tests use the shared one.
+// TestServerFaults is about faults and settings of a real server that would disturb other tests on the shared one.
 func TestServerFaults(t *testing.T) {
 	t.Parallel()
-	own := testdb.StartRabbitMQ(t)
+	own := testdb.StartRabbitMQ(t, "max_message_size = 2097152")
+	t.Run("large messages are refused", func(t *testing.T) { refusesLarge(t, own) })
 	t.Run("a queue does not confirm", func(t *testing.T) { queueDoesNotConfirm(t, own) })
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, own) })
+	t.Run("a subscription is refused", func(t *testing.T) { subscriptionRefused(t, own) })
+	t.Run("a subscription ends", func(t *testing.T) { subscriptionEnds(t, own) })
+}
+
+// refusesLarge runs the suite with a server whose size limit is below the Publisher's: the server closes channels.
+func refusesLarge(t *testing.T, own *testdb.OwnRabbitMQ) {
+	at := func(t *testing.T) *site { return realSite(t, own.URL) }
+	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
 }
 
 // queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another queue. Few
@@ -36,7 +46,7 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 		send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "first"})
 	}
 	leader := func(do string) {
-		own.Ctl(t, "eval", fmt.Sprintf("sys:%s(whereis('%%2F_%s')).", do, stuck))
+		own.Eval(t, fmt.Sprintf("ok = sys:%s(whereis('%%2F_%s'))", do, stuck))
 	}
 	leader("suspend")
 	p := newPublisher(t, rabbitmq.PublisherConfig{Dial: dialer(own.URL)})
@@ -147,11 +157,11 @@ func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
 		msgs = append(msgs, amqp.Publishing{MessageId: fmt.Sprint(i), Body: make([]byte, size)})
 	}
 	send(t, dialer(own.URL), queue, msgs...)
-	own.Ctl(t, "set_vm_memory_high_watermark", "0")
+	own.Eval(t, "vm_memory_monitor:set_vm_memory_high_watermark(0)")
 	alarm := true
 	calm := func() {
 		if alarm {
-			own.Ctl(t, "set_vm_memory_high_watermark", "0.8")
+			own.Eval(t, "vm_memory_monitor:set_vm_memory_high_watermark(0.8)")
 			alarm = false
 		}
 	}

@@ -238,15 +238,6 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// TestPublisherServerRefusesLarge runs the suite with a server whose size limit is below the Publisher's: the server closes
-// channels.
-func TestPublisherServerRefusesLarge(t *testing.T) {
-	t.Parallel()
-	own := testdb.StartRabbitMQ(t, "max_message_size = 2097152")
-	at := func(t *testing.T) *site { return realSite(t, own.URL) }
-	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
-}
-
 // TestPublisherRefusesRecovery is about amqp091-go's own report that a connection recovers by itself.
 func TestPublisherRefusesRecovery(t *testing.T) {
 	url := testdb.RabbitMQ(t)

@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,28 +15,29 @@ import (
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
-// TestOwnServer is about answers of a real server that would disturb other tests on a shared one.
-func TestOwnServer(t *testing.T) {
-	t.Parallel()
-	const timeout = 3 * time.Second
-	own := testdb.StartRabbitMQ(t, "consumer_timeout = 3000")
-	own.Ctl(t, "eval", "application:set_env(rabbit, channel_tick_interval, 500).") // it looks once a minute otherwise
-	t.Run("says no", func(t *testing.T) {
-		own.Ctl(t, "add_user", "poor", "secret")
-		own.Ctl(t, "set_permissions", "poor", "^$", "^$", "^$")
-		queue := testdb.Queue(t, own.URL, nil)
-		for name, test := range map[string]struct{ url, queue, want string }{
-			"permission": {strings.Replace(own.URL, "guest:guest", "poor:secret", 1), queue, "grant this user"},
-			"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
-			"queue":      {own.URL, "nowhere", "set Declare, or create it"},
-			"vhost":      {own.URL + "nowhere", queue, "virtual host"},
-		} {
-			s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}})
-			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s: Run = %v; want %q", name, err, test.want)
-			}
+// subscriptionRefused: errors of Run name the reason.
+func subscriptionRefused(t *testing.T, own *testdb.OwnRabbitMQ) {
+	own.Eval(t, `ok = rabbit_auth_backend_internal:add_user(<<"poor">>, <<"secret">>, <<"test">>)`)
+	own.Eval(t, `ok = rabbit_auth_backend_internal:set_permissions(<<"poor">>, <<"/">>, <<"^$">>, <<"^$">>, <<"^$">>, <<"test">>)`)
+	queue := testdb.Queue(t, own.URL, nil)
+	for name, test := range map[string]struct{ url, queue, want string }{
+		"permission": {strings.Replace(own.URL, "guest:guest", "poor:secret", 1), queue, "grant this user"},
+		"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
+		"queue":      {own.URL, "nowhere", "set Declare, or create it"},
+		"vhost":      {own.URL + "nowhere", queue, "virtual host"},
+	} {
+		s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}})
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Run = %v; want %q", name, err, test.want)
 		}
-	})
+	}
+}
+
+// subscriptionEnds: a queue is deleted, and the server's consumer_timeout runs out.
+func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
+	const timeout = 3 * time.Second
+	own.Eval(t, fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %d)", timeout.Milliseconds()))
+	own.Eval(t, "application:set_env(rabbit, channel_tick_interval, 500)") // it looks once a minute otherwise
 	for kind, args := range map[string]amqp.Table{"classic": nil, "quorum": {"x-queue-type": "quorum"}} {
 		t.Run("a "+kind+" queue is deleted", func(t *testing.T) {
 			queue := testdb.Queue(t, own.URL, args)

@@ -27,15 +27,21 @@ var lettersFlag = flag.Int("replay.letters", 100, "how many dead letters TestRep
 
 // Processes of these tests: workers and command lines.
 const (
-	envRole = "TXONCE_TEST_ROLE" // worker, billing or txonce
+	envRole = "TXONCE_TEST_ROLE" // worker, billing, shell or txonce
 	envDB   = "TXONCE_TEST_DB"   // dialect, driver and DSN, in lines; of billing: DSN, brokers, topics of orders and of charges
 )
 
-// childMain is what a process of TestReplaySurvivesKills does.
+// childMain is what a process that a test starts does.
 func childMain() {
 	switch os.Getenv(envRole) {
 	case "txonce":
 		os.Exit(run())
+	case "shell":
+		if err := serveScript(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "worker":
 		fmt.Fprintln(os.Stderr, replayForEver(context.Background()))
 		os.Exit(1)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	childMain()
-	testscript.Main(m, map[string]func(){"txonce": main, "mounted": mounted})
+	os.Exit(m.Run())
 }
 
 // server is a kind of database.
@@ -95,10 +96,11 @@ func runScript(t *testing.T, s server, script string) {
 				env.Setenv(name, t.UTC().Format(time.RFC3339))
 			}
 			env.Values[seedKey{}] = &seeds{t: t, db: db, dialect: s.dialect}
-			return nil
+			return startShell(env, t.Errorf)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "exits": exits, "query": query,
+			"txonce": inShell("txonce"), "mounted": inShell("mounted"), "exits": exits,
+			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "query": query,
 			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID, "after": after, "expire": expire,
 			"ledger": ledger, "pay": pay, "paused": paused, "audited": auditedMessage, "sql": statement,
 			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey, "release": releaseKey, "inflight": inFlight, "handled": handled,
@@ -137,12 +139,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE ARG...")
 	}
-	err := ts.Exec("txonce", args[1:]...)
-	got := "0"
-	if err != nil {
-		got = strings.TrimPrefix(err.Error(), "exit status ")
-	}
-	if got != args[0] {
+	if got := strconv.Itoa(runInShell(ts, "txonce", args[1:])); got != args[0] {
 		ts.Fatalf("txonce exits with %s, want %s", got, args[0])
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // mounted is a program of a user's own with the same commands. Its consumer billing fails for the message order-bad.
-func mounted() {
+func mounted(ctx context.Context) int {
 	root := cli.New(cli.Config{Open: open, Replayer: func(_ context.Context, db *cli.Database, name string) (cli.Replayer, error) {
 		if name != "billing" {
 			return nil, fmt.Errorf("this program has no consumer %s", name)
@@ -31,18 +31,18 @@ func mounted() {
 		if err != nil {
 			return nil, err
 		}
-		return consumer.New(consumer.Config[*sql.Tx]{Name: name, Store: store, Key: consumer.MessageID, Handle: func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
+		return consumer.New(consumer.Config[*sql.Tx]{Name: name, Store: store, Key: consumer.MessageID, Logger: quiet(), Handle: func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
 			if m.ID == "order-bad" {
 				return consumer.Permanent(errors.New("still broken"))
 			}
 			return nil
 		}})
 	}})
-	err := root.ExecuteContext(context.Background())
+	err := root.ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mounted:", err)
 	}
-	os.Exit(cli.ExitCode(err))
+	return cli.ExitCode(err)
 }
 
 // enqueue CONSUMER ID TOPIC N: a message whose handler enqueues N messages without an ID, with the payloads TOPIC-0, TOPIC-1 and so on.

@@ -11,13 +11,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is silent for longer than the time
-// between Left's two counts.
-func TestLeftInASilentQueue(t *testing.T) {
-	if why := testdb.NoOwnRabbitMQ(); why != "" {
-		t.Fatal(why)
-	}
-	server := testdb.StartRabbitMQ(t)
+// leftInASilentQueue: Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is silent for longer
+// than the time between Left's two counts.
+func leftInASilentQueue(t *testing.T, server *testdb.OwnRabbitMQ) {
 	b := newRabbitMQ(server.URL, "orders")
 	if err := b.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -34,7 +30,7 @@ func TestLeftInASilentQueue(t *testing.T) {
 	if err := b.onChannel(func(ch *amqp.Channel) error { return putOffForLong(ch, b.orders, retries) }); err != nil {
 		t.Fatal(err)
 	}
-	server.Ctl(t, "eval", fmt.Sprintf(`P = whereis('%%2F_%s'), sys:suspend(P), spawn(fun() -> timer:sleep(8000), sys:resume(P) end).`, retries))
+	server.Eval(t, fmt.Sprintf(`P = whereis('%%2F_%s'), ok = sys:suspend(P), spawn(fun() -> timer:sleep(8000), sys:resume(P) end)`, retries))
 	if left, err := b.Left(t.Context()); err != nil || left != 1 {
 		t.Errorf("%d are left (%v); want the one that is put off", left, err)
 	}

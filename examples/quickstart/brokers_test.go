@@ -68,6 +68,7 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 			t.Fatal(why)
 		}
 		server := testdb.StartRabbitMQ(t)
+		t.Run("left in a silent queue", func(t *testing.T) { leftInASilentQueue(t, server) })
 		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "800"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Restart(t.Context()); err != nil {

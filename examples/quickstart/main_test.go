@@ -114,12 +114,12 @@ func (r result) check(t *testing.T, messages int) {
 func TestDemo(t *testing.T) {
 	for _, rebalance := range []string{"eager", "cooperative"} {
 		t.Run(rebalance, func(t *testing.T) {
-			runDemo(t, "-messages", "800", "-rebalance", rebalance).check(t, 800)
+			runDemo(t, "-messages", "400", "-rebalance", rebalance).check(t, 400)
 		})
 	}
 	t.Run("kills go on", func(t *testing.T) {
-		r := runDemo(t, "-messages", "2000", "-kill-every", "700ms")
-		r.check(t, 2000)
+		r := runDemo(t, "-messages", "1200", "-kill-every", "500ms")
+		r.check(t, 1200)
 		if r.Kills < 3 || r.Redelivered == 0 {
 			t.Errorf("%d kills, %d redelivered: is it tested at all?", r.Kills, r.Redelivered)
 		}
@@ -130,7 +130,7 @@ func TestDemo(t *testing.T) {
 func TestDemoOnServers(t *testing.T) {
 	t.Parallel()
 	brokers := testdb.Kafka(t)
-	messages := 1000
+	messages := 500
 	if matrix.All() {
 		messages = 2000
 	}
@@ -222,7 +222,7 @@ func TestBrokenIsFound(t *testing.T) {
 
 // Ctrl-C removes the run's tables and topics.
 func TestInterrupted(t *testing.T) {
-	cmd, tmp := command(t, "-messages", "10000")
+	cmd, tmp := command(t, "-messages", "3000")
 	out := startDemo(t, cmd)
 	out.await(t, "is killed (SIGKILL)")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

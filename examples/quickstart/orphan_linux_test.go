@@ -10,7 +10,7 @@ import (
 
 // Workers end with their parent, however it ends.
 func TestWorkersDieWithTheirParent(t *testing.T) {
-	cmd, _ := command(t, "-messages", "10000")
+	cmd, _ := command(t, "-messages", "3000")
 	out := startDemo(t, cmd)
 	out.await(t, "is killed (SIGKILL)")
 	workers := children(t, cmd.Process.Pid)

@@ -5,8 +5,8 @@ import "testing"
 // The counters that Prometheus scrapes are those of the audit, although workers are killed. What a worker has committed and not yet reported
 // when it is killed is missing: at most what its other partitions commit at that moment.
 func TestTelemetry(t *testing.T) {
-	r := runDemo(t, "-messages", "800", "-telemetry", "127.0.0.1:0")
-	r.check(t, 800)
+	r := runDemo(t, "-messages", "400", "-telemetry", "127.0.0.1:0")
+	r.check(t, 400)
 	if missing := r.Effects - r.Scraped.Processed; missing < 0 || missing > r.Kills*partitions {
 		t.Errorf("%d processed, %d effects, %d kills", r.Scraped.Processed, r.Effects, r.Kills)
 	}

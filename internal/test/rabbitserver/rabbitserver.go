@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -20,7 +21,7 @@ type Server struct {
 	Programs string // the folder of the programs, see Programs
 	Dir      string // an existing folder for the cookie, data and settings
 	Port     int    // the port for AMQP
-	Dist     int    // the port for rabbitmqctl
+	Dist     int    // the port for other nodes, and for Eval
 	Epmd     int    // the port of the name server
 
 	// Settings are additional lines of rabbitmq.conf.
@@ -60,9 +61,21 @@ func (s Server) Prepare() (args []string, err error) {
 	return s.command("sh", "-c", script, "sh", filepath.Join(s.Programs, "rabbitmq-server")), err
 }
 
-// Ctl returns a command that runs rabbitmqctl on the node.
-func (s Server) Ctl(words ...string) []string {
-	return s.command(append([]string{filepath.Join(s.Programs, "rabbitmqctl")}, words...)...)
+// Eval returns a command that evaluates what it reads, an expression of Erlang, on the node. It speaks the protocol of nodes, and needs a
+// hundredth of the time of rabbitmqctl, which is a node too.
+func (s Server) Eval() ([]string, error) {
+	erl, err := exec.LookPath("erl")
+	if err != nil {
+		return nil, err
+	}
+	if erl, err = filepath.EvalSymlinks(erl); err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(erl), "../erts-*/bin/erl_call"))
+	if err != nil || len(found) == 0 {
+		return nil, fmt.Errorf("there is no erl_call beside %s: %w", erl, err)
+	}
+	return s.command(found[len(found)-1], "-address", fmt.Sprint("127.0.0.1:", s.Dist), "-timeout", "60", "-e"), nil
 }
 
 // command returns a command with the node's environment.

@@ -194,13 +194,19 @@ func inFiles(text string, patterns ...string) bool {
 	return false
 }
 
-// Ctl runs rabbitmqctl on the node, which takes a second or two, and returns its output.
-func (r *OwnRabbitMQ) Ctl(t testing.TB, words ...string) string {
+// Eval evaluates an expression of Erlang on the node, and returns its value.
+func (r *OwnRabbitMQ) Eval(t testing.TB, expression string) string {
 	t.Helper()
-	args := r.server.Ctl(words...)
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+	args, err := r.server.Eval()
 	if err != nil {
-		t.Fatalf("rabbitmqctl %v: %v\n%s", words, err, out)
+		t.Fatal(err)
 	}
-	return string(out)
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Stdin = strings.NewReader(expression + ".\n")
+	out, err := cmd.CombinedOutput()
+	value, ok := strings.CutPrefix(string(out), "{ok, ")
+	if err != nil || !ok {
+		t.Fatalf("%s: %v\n%s", expression, err, out)
+	}
+	return strings.TrimSuffix(strings.TrimSpace(value), "}")
 }

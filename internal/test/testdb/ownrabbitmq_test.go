@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Confirmed messages survive a crash, and rabbitmqctl reaches the node.
+// Confirmed messages survive a crash, and Eval reaches the node.
 func TestOwnRabbitMQ(t *testing.T) {
 	own := testdb.StartRabbitMQ(t, "consumer_timeout = 12345000")
 	queue := testdb.Queue(t, own.URL, amqp.Table{"x-queue-type": "quorum"})
@@ -30,7 +30,7 @@ func TestOwnRabbitMQ(t *testing.T) {
 	if n != 1 {
 		t.Errorf("after a crash there are %d messages, want 1", n)
 	}
-	if got := own.Ctl(t, "eval", "application:get_env(rabbit, consumer_timeout)."); !strings.Contains(got, "12345000") {
+	if got := own.Eval(t, "application:get_env(rabbit, consumer_timeout)"); !strings.Contains(got, "12345000") {
 		t.Errorf("the node does not know its settings: %s", got)
 	}
 }

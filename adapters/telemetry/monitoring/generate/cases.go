@@ -273,11 +273,13 @@ func (test unitTest) ofJobs() map[string]string {
 	return all
 }
 
+const everyMinute = "evaluation_interval: 1m"
+
 // testsYAML returns the file for promtool test rules.
 func testsYAML(alerts []alert, tests []unitTest) string {
 	var b strings.Builder
 	b.WriteString(generated)
-	b.WriteString("rule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n")
+	b.WriteString("rule_files: [rules.yml]\n" + everyMinute + "\ntests:\n")
 	for _, test := range tests {
 		a := alerts[test.rule]
 		step := test.step
