@@ -28,7 +28,7 @@ type Config[TTx any] struct {
 	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that fill in Message.ID, or any
 	// other function. It must return the same key for every delivery of an event, and different keys for different
 	// events. An ID that the producer makes anew for each publish breaks the first rule, and the payload's bytes may break
-	// either. Required.
+	// either. Every message counts as new after Key was changed. Required.
 	Key KeyFunc
 
 	// Tenant finds the tenant that a key belongs to, for sources where two tenants may use the same key. Message.Tenant
@@ -68,7 +68,8 @@ type Config[TTx any] struct {
 	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
 	// its own: a failure costs no other message a repetition, and locks are held for the time of one handler. The messages are then
 	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of each travels with the COMMIT
-	// of the one before.
+	// of the one before; pgxstore.Store.Sequence says when it does not. Do not confuse it with MaxBatch of a Subscriber, which is how many
+	// messages one call gets: with 1 there is no next message.
 	//
 	// Defaults to 0: no limit.
 	MaxBatch int
@@ -77,7 +78,7 @@ type Config[TTx any] struct {
 	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a dedup.Forker,
 	// such as pgxstore, and Handle.
 	//
-	// Set it only if messages with different Message.Keys, or without one, do not depend on each other's rows. In transactions of
+	// Set it only if messages that differ in Message.Key, or have none, do not depend on each other's rows. In transactions of
 	// their own, row locks keep two handlers apart. In one transaction they do not, because a transaction does not wait for itself:
 	//
 	//	UPDATE accounts SET version = version + 1 WHERE id = $1 RETURNING balance   -- handler 1 gets 100, and then handler 2 also gets 100

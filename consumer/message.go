@@ -38,7 +38,10 @@ type Handler[TTx any] func(ctx context.Context, tx TTx, msg *Message) error
 
 // BatchHandler does the work of several messages in tx: of all or of none. All of them are new, and they are in the
 // order of their delivery. After an error it is called with smaller batches, down to single messages. After a *MessageError it
-// is called with the message that failed alone, and with the others.
+// is called with the message that failed alone, and with the others. A crash before COMMIT leaves nothing of the batch.
+//
+// One statement for the whole batch must be right when several messages concern one row. UPDATE … FROM unnest(…) changes a row only
+// once, so the effects of the other messages are lost without an error: add them up first, with GROUP BY.
 type BatchHandler[TTx any] func(ctx context.Context, tx TTx, msgs []*Message) error
 
 // Processor is the part of a Consumer that subscribers call. Its answer says what to do with the delivery:
@@ -54,8 +57,8 @@ type Processor interface {
 }
 
 // BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the error
-// of Process does.
-// When a message fails, the later messages with the same Key get an uncounted *RetryError: deliver them again after the
+// of Process does; errs has one element for each message, also if all are nil.
+// When a message fails, the later messages with the same Message.Key get an uncounted *RetryError: deliver them again after the
 // failed message has succeeded or is parked. It is safe for concurrent use.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*Message) (errs []error)

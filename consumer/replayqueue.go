@@ -48,5 +48,5 @@ type RequestedReplay struct {
 	Payload []byte
 
 	Tries int // how often it was taken for this request, with this time
-	Lost  int // how many of those who took it before have not returned it: their processes have ended, or they work longer than their lease
+	Lost  int // how often it was taken before and not returned: the worker has ended, or works longer than its lease
 }

@@ -64,7 +64,7 @@ type MessageOutcome struct {
 	Letter  DeadLetterID  // of Parked
 }
 
-// Attempt is one transaction.
+// Attempt is the argument of Trace.Attempt: one transaction, of one message or of several.
 type Attempt struct {
 	Messages int // whose keys were claimed
 	Ran      int // whose handlers were called

@@ -63,6 +63,9 @@ func plain(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "
 // and none when tx is rolled back. Messages of one key are published in the order of Enqueue; for transactions that
 // must not overtake each other see LockOrderingKey of the stores.
 //
+// The error is an [ErrBadMessage] for a message that cannot be enqueued, and an [ErrNoID] for one without ID outside of a handler. After an
+// error nothing is enqueued: roll tx back.
+//
 // Implementations begin with [Prepare], so that a call that is refused enqueues nothing. They keep no reference to msgs.
 type Writer[TTx any] interface {
 	Enqueue(ctx context.Context, tx TTx, msgs ...Message) error

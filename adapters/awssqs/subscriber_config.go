@@ -43,6 +43,7 @@ type SubscriberConfig struct {
 
 	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. SQS returns at most ten per request; larger batches form
 	// while earlier messages are being handled. A batch should be done well within Grace.
+	// consumer.Config.MaxBatch limits how many of them share a transaction.
 	//
 	// Defaults to 100.
 	MaxBatch int

@@ -34,9 +34,9 @@ func (f *actFlags) check() error {
 	case f.dry:
 		return nil
 	case f.reason == "":
-		return usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
+		return Usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
 	case f.yes && f.expect < 0:
-		return usage(fmt.Errorf("--yes needs --expect N, so that a script does not act on more than it has looked at; see --dry-run"))
+		return Usage(fmt.Errorf("--yes needs --expect N, so that a script does not act on more than it has looked at; see --dry-run"))
 	}
 	return nil
 }
@@ -50,7 +50,8 @@ type changed struct {
 	Action  string `json:"action,omitempty"`
 }
 
-// agree decides whether the command goes on when match things match. It compares --expect, ends a dry run, and asks for word after warning.
+// agree decides whether the command goes on; match is how many things it would change. It compares --expect, ends a dry run, prints warning, and
+// asks the user to type word.
 func (f *actFlags) agree(ctx context.Context, out *printer, match int, warning, word string) (goOn bool, err error) {
 	switch {
 	case f.expect >= 0 && match != f.expect:

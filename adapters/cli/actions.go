@@ -68,10 +68,10 @@ func (a *app) listActions() *cobra.Command {
 	var kind string
 	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if f.Kind = ops.Kind(kind); kind != "" && !slices.Contains(kinds, f.Kind) {
-			return usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox or horizon", kind))
+			return Usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox or horizon", kind))
 		}
 		if f.Limit < 1 {
-			return usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))
+			return Usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))
 		}
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
@@ -125,7 +125,7 @@ func (a *app) showAction() *cobra.Command {
 	c := a.command("show ID", "Show an action and the letters that failed", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
 		id, err := ops.ParseActionID(args[0])
 		if err != nil {
-			return usage(err)
+			return Usage(err)
 		}
 		limited, cancel := a.limit(ctx)
 		defer cancel()
@@ -178,10 +178,10 @@ func (a *app) endAction() *cobra.Command {
 	c := a.command("end ID", "End a replay: letters that have not run yet stay dead letters", cobra.ExactArgs(1), func(ctx context.Context, db *Database, out *printer, args []string) error {
 		id, err := ops.ParseActionID(args[0])
 		if err != nil {
-			return usage(err)
+			return Usage(err)
 		}
 		if reason == "" {
-			return usage(fmt.Errorf("--reason is required"))
+			return Usage(fmt.Errorf("--reason is required"))
 		}
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
@@ -191,7 +191,7 @@ func (a *app) endAction() *cobra.Command {
 			return err
 		}
 		if len(found) > 0 && !found[0].Ended.IsZero() {
-			return refused("nothing was changed: action %s has ended already: %s", id, oneLine(found[0].Note))
+			return refused("nothing was changed: action %s has ended already: %s", id, Harmless(found[0].Note))
 		}
 		action, err := s.End(ctx, id, who+": "+reason)
 		if err != nil {

@@ -157,11 +157,11 @@ func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts [
 	parts = append(parts, brokers...)
 	switch err := check.Validate(); {
 	case check.Consumer == "":
-		return nil, usage(errors.New("--consumer is required"))
+		return nil, Usage(errors.New("--consumer is required"))
 	case err != nil:
-		return nil, usage(err)
+		return nil, Usage(err)
 	case len(parts) == 0:
-		return nil, usage(errors.New("nothing to compare: give --effects, --reverse, --ledger, or the address of a broker"))
+		return nil, Usage(errors.New("nothing to compare: give --effects, --reverse, --ledger, or the address of a broker"))
 	}
 	return parts, nil
 }
@@ -169,7 +169,7 @@ func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts [
 func printAudit(out *printer, o auditObject) {
 	out.printf("%s: %d checked, %d lost, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, o.Lost, o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
 	for _, f := range o.Findings {
-		out.printf("  %-8s %s\n", f.Kind, oneLine(f.text()))
+		out.printf("  %-8s %s\n", f.Kind, Harmless(f.text()))
 	}
 	if n := o.Lost + o.Doubled + o.Orphaned + o.Repeated - len(o.Findings); n > 0 {
 		out.printf("  and %d more\n", n)

@@ -43,7 +43,7 @@ func (a *app) brokerParts(db *Database, cfg *audit.Config, f auditFlags) (parts 
 		published, messages := f.published.topic != "" && s.Published != nil, f.group != "" || f.topic != ""
 		if messages || !published {
 			if f.group == "" || f.topic == "" || s.Reread == nil {
-				return nil, usage(fmt.Errorf("--%s needs --published, or --group and --topic", s.Flag))
+				return nil, Usage(fmt.Errorf("--%s needs --published, or --group and --topic", s.Flag))
 			}
 			key, err := keyFunc(f.key)
 			if err != nil {
@@ -59,7 +59,7 @@ func (a *app) brokerParts(db *Database, cfg *audit.Config, f auditFlags) (parts 
 				return nil, err
 			}
 			if f.published.perClaim < 0 {
-				return nil, usage(fmt.Errorf("--per-claim %d is negative", f.published.perClaim))
+				return nil, Usage(fmt.Errorf("--per-claim %d is negative", f.published.perClaim))
 			}
 			parts = append(parts, auditPart{"outbox", func(ctx context.Context) (audit.Report, error) {
 				return auditPublished(ctx, *cfg, s, address, f.published, since)
@@ -67,7 +67,7 @@ func (a *app) brokerParts(db *Database, cfg *audit.Config, f auditFlags) (parts 
 		}
 	}
 	if f.published.topic != "" && len(parts) == 0 {
-		return nil, usage(errors.New("--published needs the address of a broker, such as --kafka"))
+		return nil, Usage(errors.New("--published needs the address of a broker, such as --kafka"))
 	}
 	return parts, nil
 }
@@ -95,7 +95,7 @@ func keyFunc(text string) (consumer.KeyFunc, error) {
 	case text == "id":
 		return consumer.MessageID, nil
 	}
-	return nil, usage(fmt.Errorf("--key %q: want header:NAME, json:FIELD or id", text))
+	return nil, Usage(fmt.Errorf("--key %q: want header:NAME, json:FIELD or id", text))
 }
 
 func (a *app) auditMessages(ctx context.Context, db *Database, cfg audit.Config, s Source, address string, f auditFlags, key consumer.KeyFunc) (audit.Report, error) {

@@ -63,7 +63,7 @@ func (c *checks) add(l level, check, text, remedy string) {
 	c.problems = append(c.problems, problem{l, check, text, remedy})
 }
 
-// limits are from when on something is a problem.
+// limits are the values from which on something is a problem.
 type limits struct {
 	transaction, sweep, outbox, waiting time.Duration
 	slot                                int64 // bytes
@@ -115,9 +115,9 @@ func (c *checks) print(out *printer, strict bool) error {
 	}
 	if err := out.object(r, func() {
 		for _, p := range c.problems {
-			out.printf("%-8s %s: %s\n", p.Level, p.Check, oneLine(p.Text))
+			out.printf("%-8s %s: %s\n", p.Level, p.Check, Harmless(p.Text))
 			if p.Remedy != "" {
-				out.printf("%-8s %s\n", "", oneLine(p.Remedy))
+				out.printf("%-8s %s\n", "", Harmless(p.Remedy))
 			}
 		}
 		out.printf("checked: %s\n", strings.Join(r.Checked, ", "))

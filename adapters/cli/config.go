@@ -95,7 +95,7 @@ func New(cfg Config) *cobra.Command {
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long one request to the database or a broker may take; migrate up and down have no limit")
 	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys and IDs of messages by hashes; the secret is in TXONCE_KEY_SECRET")
 	flags.Lookup("dsn").DefValue = "" // it may have a password
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	return root
 }
 
@@ -113,7 +113,7 @@ type app struct {
 func group(name, short string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage(errors.New("unknown command " + quote(args[0]) + " for " + quote(cmd.CommandPath())))
+			return Usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
 		}
 		return nil
 	}, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -130,7 +130,7 @@ func (a *app) command(use, short string, args cobra.PositionalArgs, f work) *cob
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if err := args(cmd, given); err != nil {
-				return usage(err)
+				return Usage(err)
 			}
 			return nil
 		},
@@ -141,11 +141,11 @@ func (a *app) command(use, short string, args cobra.PositionalArgs, f work) *cob
 func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	if a.hide {
 		if a.keys = a.secret(); len(a.keys.Secret) == 0 {
-			return usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, because short keys can be guessed from hashes without a secret"))
+			return Usage(errors.New("--hide-keys needs a secret in TXONCE_KEY_SECRET, because short keys can be guessed from hashes without a secret"))
 		}
 	}
 	if a.timeout <= 0 {
-		return usage(errors.New("--timeout must be positive"))
+		return Usage(errors.New("--timeout must be positive"))
 	}
 	ctx := cmd.Context()
 	opening, cancel := context.WithTimeout(ctx, a.timeout)

@@ -35,8 +35,6 @@ func (e *coded) Unwrap() error { return e.err }
 // Usage marks an error of Config.Open as one of how the command was called.
 func Usage(err error) error { return &coded{ExitUsage, err} }
 
-func usage(err error) error { return Usage(err) }
-
 func refused(format string, args ...any) error {
 	return &coded{ExitRefused, fmt.Errorf(format, args...)}
 }

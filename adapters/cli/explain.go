@@ -54,7 +54,7 @@ func (a *app) explain() *cobra.Command {
 			}
 			return out.object(explainJSON(out, e, sent), func() {
 				if f.hash != "" || f.position != "" {
-					out.printf("key      %s of consumer %s\n", oneLine(keyText(out, key)), oneLine(key.Consumer))
+					out.printf("key      %s of consumer %s\n", Harmless(keyText(out, key)), Harmless(key.Consumer))
 				}
 				printExplanation(out, e, sent)
 			})
@@ -79,7 +79,7 @@ func (f *explainFlags) options(opts *ops.ExplainOptions) (err error) {
 	}
 	if f.fingerprint != "" {
 		if n, err := hex.Decode(opts.Fingerprint[:], []byte(f.fingerprint)); err != nil || n != len(opts.Fingerprint) {
-			return usage(fmt.Errorf("--fingerprint %q: want 16 hexadecimal digits", f.fingerprint))
+			return Usage(fmt.Errorf("--fingerprint %q: want 16 hexadecimal digits", f.fingerprint))
 		}
 	}
 	return nil

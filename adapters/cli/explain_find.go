@@ -30,7 +30,7 @@ func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explai
 		return key, err
 	}
 	if err := key.Validate(); err != nil {
-		return key, usage(err)
+		return key, Usage(err)
 	}
 	return key, nil
 }
@@ -66,7 +66,7 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 	}
 	switch {
 	case err != nil || len(b) != len(dedup.KeyHash{}) && len(b) != hiddenBytes:
-		return key, usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key", f.hash))
+		return key, Usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key", f.hash))
 	case len(b) == len(dedup.KeyHash{}):
 		limited, cancel := a.limit(ctx)
 		defer cancel()
@@ -75,7 +75,7 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 	default:
 		hide := a.secret()
 		if len(hide.Secret) == 0 {
-			return key, usage(fmt.Errorf("--hash needs the secret that has hidden the key, in TXONCE_KEY_SECRET"))
+			return key, Usage(fmt.Errorf("--hash needs the secret that has hidden the key, in TXONCE_KEY_SECRET"))
 		}
 		p, n := newProgress(out, "keys compared", 0), 0
 		err = db.Store.Operator().Keys().EachKey(ctx, func(k dedup.Key) bool {

@@ -21,7 +21,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		out.printf("\n")
 	}
 	if h := e.Holder; h != nil {
-		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), oneLine(h.State), oneLine(h.Client))
+		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), Harmless(h.State), Harmless(h.Client))
 	}
 	if len(e.Letters) == 0 {
 		out.printf("letters  none\n")
@@ -31,7 +31,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		if i > 0 {
 			head = ""
 		}
-		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), oneLine(out.position(&l)))
+		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), Harmless(out.position(&l)))
 		if f := fingerprintText(l.Record.Fingerprint); f != "" {
 			out.printf(", fingerprint %s", f)
 		}
@@ -45,7 +45,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		if i > 0 {
 			head = ""
 		}
-		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, oneLine(d.Who), instant(d.At), d.Action, oneLine(d.Reason))
+		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, Harmless(d.Who), instant(d.At), d.Action, Harmless(d.Reason))
 	}
 	out.printf("outbox   %s\n", sent.Describe(e))
 	out.printf("verdict  %s\n", verdictText(e))
@@ -65,7 +65,7 @@ func verdictText(e ops.Explanation) string {
 			}
 		}
 		if d, ok := e.ClaimedByDiscard(); ok {
-			return fmt.Sprintf("duplicate: it was discarded by %s, not processed; a redelivery would not run", oneLine(d.Who))
+			return fmt.Sprintf("duplicate: it was discarded by %s, not processed; a redelivery would not run", Harmless(d.Who))
 		}
 		return "duplicate: it was processed; a redelivery would not run"
 	case ops.Mismatch:

@@ -33,9 +33,9 @@ func (f *filterFlags) check() (since, until time.Time, err error) {
 	}
 	switch {
 	case !since.IsZero() && !until.IsZero() && !since.Before(until):
-		return since, until, usage(fmt.Errorf("--since %s is not before --until %s: nothing can match", f.since, f.until))
+		return since, until, Usage(fmt.Errorf("--since %s is not before --until %s: nothing can match", f.since, f.until))
 	case f.limit < 0:
-		return since, until, usage(fmt.Errorf("--limit %d is negative", f.limit))
+		return since, until, Usage(fmt.Errorf("--limit %d is negative", f.limit))
 	}
 	return since, until, nil
 }
@@ -55,10 +55,10 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		}
 	}
 	if now.IsZero() {
-		return time.Time{}, usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z", flag, text))
+		return time.Time{}, Usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z", flag, text))
 	}
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z, or a duration such as 2h", flag, text))
+	return time.Time{}, Usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z, or a duration such as 2h", flag, text))
 }

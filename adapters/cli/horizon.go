@@ -47,7 +47,7 @@ func (a *app) showHorizon() *cobra.Command {
 				}
 			}
 			if len(args) > 0 && len(o.Horizons) == 0 {
-				return refused("no consumer %s has run on this database", quote(args[0]))
+				return noConsumer(args[0])
 			}
 			return out.object(o, func() { out.table(rows) })
 		})
@@ -63,10 +63,10 @@ func (a *app) setHorizon() *cobra.Command {
 				return err
 			}
 			if to.IsZero() {
-				return usage(errors.New("TIME is empty: want a time such as 2026-11-24T10:07:00Z"))
+				return Usage(errors.New("TIME is empty: want a time such as 2026-11-24T10:07:00Z"))
 			}
 			if reason == "" && !dry {
-				return usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
+				return Usage(fmt.Errorf("--reason is required: the next operator will want to know why"))
 			}
 			reading, cancel := a.limit(ctx)
 			s, err := db.Store.Operator().Status(reading)
@@ -84,7 +84,7 @@ func (a *app) setHorizon() *cobra.Command {
 				h := horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
 				o.Horizons = append(o.Horizons, h)
 				if h.Horizon != nil {
-					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", oneLine(c.Name), instant(*h.Horizon))
+					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", Harmless(c.Name), instant(*h.Horizon))
 					if c.Name == args[0] {
 						own = instant(*h.Horizon)
 					}
@@ -106,7 +106,7 @@ func (a *app) setHorizon() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return out.object(o, func() { out.printf("the horizon of %s is %s\n", oneLine(args[0]), own) })
+			return out.object(o, func() { out.printf("the horizon of %s is %s\n", Harmless(args[0]), own) })
 		})
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
 	addWho(c, &who)
@@ -145,7 +145,7 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 		}
 		return time.Time{}, refused("%s made no claims around %s", name, instant(to))
 	}
-	return time.Time{}, refused("no consumer %s has run on this database", quote(name))
+	return time.Time{}, noConsumer(name)
 }
 
 // moveHorizon records the action and then writes the expiry.

@@ -53,11 +53,11 @@ func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 	}
 	if f.id != "" {
 		if filter.ID, err = consumer.ParseDeadLetterID(f.id); err != nil {
-			return filter, usage(err)
+			return filter, Usage(err)
 		}
 	}
 	if f.cause != "" && !slices.Contains(causes(), f.cause) {
-		return filter, usage(fmt.Errorf("--cause %q: want one of %s", f.cause, strings.Join(causes(), ", ")))
+		return filter, Usage(fmt.Errorf("--cause %q: want one of %s", f.cause, strings.Join(causes(), ", ")))
 	}
 	if filter.Since, filter.Until, err = f.both.check(); err != nil {
 		return filter, err
@@ -69,7 +69,7 @@ func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 			filter.After.ID, err = consumer.ParseDeadLetterID(id)
 		}
 		if err != nil {
-			return filter, usage(fmt.Errorf("--after %q: want the value that the page before has printed: %w", f.after, err))
+			return filter, Usage(fmt.Errorf("--after %q: want the value that the page before has printed: %w", f.after, err))
 		}
 	}
 	return filter, nil

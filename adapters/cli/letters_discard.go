@@ -24,7 +24,7 @@ func (a *app) discardLetters() *cobra.Command {
 			word = f.id
 		}
 		if word == "" {
-			return usage(errors.New("--consumer or --id is required"))
+			return Usage(errors.New("--consumer or --id is required"))
 		}
 		if err := act.check(); err != nil {
 			return err

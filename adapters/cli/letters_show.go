@@ -20,7 +20,7 @@ import (
 func (a *app) letter(ctx context.Context, db *Database, text string) (consumer.DeadLetter, error) {
 	id, err := consumer.ParseDeadLetterID(text)
 	if err != nil {
-		return consumer.DeadLetter{}, usage(err)
+		return consumer.DeadLetter{}, Usage(err)
 	}
 	ctx, cancel := a.limit(ctx)
 	defer cancel()
@@ -122,7 +122,7 @@ func printLetter(out *printer, l consumer.DeadLetter, payload bool) {
 func contentText(headers map[string]string, payload []byte) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		fmt.Fprintf(&b, "%s: %s\n", oneLine(name), oneLine(headers[name]))
+		fmt.Fprintf(&b, "%s: %s\n", Harmless(name), Harmless(headers[name]))
 	}
 	if len(headers) > 0 {
 		b.WriteString("\n")
@@ -148,7 +148,7 @@ func payloadText(payload []byte) string {
 	}
 	lines := strings.Split(string(payload), "\n")
 	for i := range lines {
-		lines[i] = strings.Repeat(" ", len(lines[i])-len(strings.TrimLeft(lines[i], " "))) + oneLine(lines[i])
+		lines[i] = strings.Repeat(" ", len(lines[i])-len(strings.TrimLeft(lines[i], " "))) + Harmless(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -23,7 +23,7 @@ func (a *app) migrateUp() *cobra.Command {
 			to = latest
 		}
 		if to < 1 || to > latest {
-			return usage(fmt.Errorf("--to %d: want 1 to %d", to, latest))
+			return Usage(fmt.Errorf("--to %d: want 1 to %d", to, latest))
 		}
 		return a.move(ctx, db, out, to, dry, func(ctx context.Context) error {
 			if to == latest {
@@ -44,12 +44,12 @@ func (a *app) migrateDown() *cobra.Command {
 	var dry, yes bool
 	c := a.command("down", "Remove tables with everything that is in them", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if to < 0 || to > migrations.Latest(db.Dialect) {
-			return usage(fmt.Errorf("--to %d: want 0 to %d", to, migrations.Latest(db.Dialect)))
+			return Usage(fmt.Errorf("--to %d: want 0 to %d", to, migrations.Latest(db.Dialect)))
 		}
 		if !dry {
 			where := ""
 			if db.Name != "" {
-				where = " of " + oneLine(db.Name)
+				where = " of " + Harmless(db.Name)
 			}
 			question := fmt.Sprintf("This drops tables%s: claims, dead letters and messages of the outbox that are in them are lost.\nType %q to go on: ", where, "drop")
 			if err := out.confirm(ctx, question, "drop", yes); err != nil {
@@ -169,7 +169,7 @@ func (a *app) migrateDump() *cobra.Command {
 	c := &cobra.Command{Use: "dump", Short: "Print the statements, without a database", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		all, err := migrations.Steps(dialect)
 		if err != nil {
-			return usage(errors.New("--dialect: want postgres, mysql or sqlite"))
+			return Usage(errors.New("--dialect: want postgres, mysql or sqlite"))
 		}
 		out := a.printer(cmd)
 		type dump struct {

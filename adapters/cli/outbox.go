@@ -180,7 +180,7 @@ func parseSeqs(args []string) (seqs []int64, err error) {
 	for _, arg := range args {
 		seq, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || seq <= 0 {
-			return nil, usage(fmt.Errorf("%q is not the SEQ of a message: want a number from outbox list", arg))
+			return nil, Usage(fmt.Errorf("%q is not the SEQ of a message: want a number from outbox list", arg))
 		}
 		seqs = append(seqs, seq)
 	}

@@ -28,9 +28,9 @@ func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 		bare := filter == outbox.ParkedFilter{Limit: filter.Limit}
 		switch {
 		case len(seqs) == 0 && bare:
-			return usage(errors.New("name the messages by SEQ, or choose them with --topic, --key, --error, --since or --until"))
+			return Usage(errors.New("name the messages by SEQ, or choose them with --topic, --key, --error, --since or --until"))
 		case len(seqs) > 0 && (!bare || filter.Limit > 0):
-			return usage(errors.New("name the messages by SEQ or by conditions, not both"))
+			return Usage(errors.New("name the messages by SEQ or by conditions, not both"))
 		}
 		if err := act.check(); err != nil {
 			return err

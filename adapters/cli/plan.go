@@ -22,11 +22,11 @@ func (a *app) plan() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !(rate > 0) || rate > 1e9: // NaN is neither
-				return usage(fmt.Errorf("--rate %v: want new messages a second, more than 0 and at most a billion", rate))
+				return Usage(fmt.Errorf("--rate %v: want new messages a second, more than 0 and at most a billion", rate))
 			case window < dedup.MinWindow:
-				return usage(fmt.Errorf("--window %v is shorter than %v", window, dedup.MinWindow))
+				return Usage(fmt.Errorf("--window %v is shorter than %v", window, dedup.MinWindow))
 			case keyBytes < 0 || keyBytes > dedup.MaxID:
-				return usage(fmt.Errorf("--key-bytes %d: want 0 to %d", keyBytes, dedup.MaxID))
+				return Usage(fmt.Errorf("--key-bytes %d: want 0 to %d", keyBytes, dedup.MaxID))
 			}
 			type plan struct {
 				version

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -83,7 +82,7 @@ func (p *printer) printf(format string, args ...any) {
 
 // field prints a name and its value in a line.
 func (p *printer) field(name, format string, args ...any) {
-	p.printf("%-12s %s\n", name, oneLine(fmt.Sprintf(format, args...)))
+	p.printf("%-12s %s\n", name, Harmless(fmt.Sprintf(format, args...)))
 }
 
 // notef writes to the other stream, for progress and questions.
@@ -124,10 +123,7 @@ func (p *printer) position(l *consumer.DeadLetter) string {
 }
 
 // Harmless makes text harmless for a terminal: text that other programs have chosen must not move the cursor or look like another line.
-func Harmless(text string) string { return oneLine(text) }
-
-// oneLine is Harmless.
-func oneLine(text string) string {
+func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t', r == '\r':
@@ -139,11 +135,9 @@ func oneLine(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-func quote(s string) string { return strconv.Quote(s) }
-
 // shorten cuts a text after n runes.
 func shorten(text string, n int) string {
-	r := []rune(oneLine(text))
+	r := []rune(Harmless(text))
 	if len(r) <= n {
 		return string(r)
 	}

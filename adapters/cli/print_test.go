@@ -89,7 +89,7 @@ func TestTextIsHarmless(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\nb\tc": "a b c", "\x1b[2Jgone": "\uFFFD[2Jgone", "  padded ": "padded", "überweisung": "überweisung", "\u202Eback": "\uFFFDback",
 	} {
-		if got := oneLine(text); got != want {
+		if got := Harmless(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -178,7 +178,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{t.Context(), nil, ExitFine},
 		{t.Context(), finding("x"), ExitFinding},
-		{t.Context(), usage(errors.New("x")), ExitUsage},
+		{t.Context(), Usage(errors.New("x")), ExitUsage},
 		{t.Context(), errors.New("connection refused"), ExitUnreachable},
 		{t.Context(), context.DeadlineExceeded, ExitUnreachable},
 		{t.Context(), fmt.Errorf("x: %w", ops.ErrExpected), ExitRefused},

@@ -57,11 +57,11 @@ func (f *replayFlags) request() (r ops.Request, err error) {
 	}
 	if f.repair != "" {
 		if f.letters.id == "" {
-			return r, usage(errors.New("--repair is for one letter: choose it with --id"))
+			return r, Usage(errors.New("--repair is for one letter: choose it with --id"))
 		}
 		r.Kind = ops.Repair
 		if r.Payload, err = os.ReadFile(f.repair); err != nil {
-			return r, usage(fmt.Errorf("--repair: %w", err))
+			return r, Usage(fmt.Errorf("--repair: %w", err))
 		}
 	}
 	checked := r
@@ -69,7 +69,7 @@ func (f *replayFlags) request() (r ops.Request, err error) {
 		checked.Reason = "dry run"
 	}
 	if err := checked.Validate(); err != nil {
-		return r, usage(err)
+		return r, Usage(err)
 	}
 	return r, nil
 }

@@ -15,11 +15,11 @@ func (a *app) serve() *cobra.Command {
 	c = a.command("serve", "Serve the dashboard of the database to this machine only, read-only without --act-as", cobra.NoArgs,
 		func(ctx context.Context, db *Database, out *printer, _ []string) error {
 			if actor == "" && c.Flags().Changed("act-as") {
-				return usage(errors.New("--act-as is empty: name who acts, for the record"))
+				return Usage(errors.New("--act-as is empty: name who acts, for the record"))
 			}
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 			if err != nil {
-				return usage(fmt.Errorf("--listen: %w", err))
+				return Usage(fmt.Errorf("--listen: %w", err))
 			}
 			out.notef("the dashboard is at http://%v; interrupt to end\n", l.Addr())
 			return a.cfg.Serve(ctx, db, a.keys, actor, l)

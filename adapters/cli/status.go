@@ -18,7 +18,7 @@ func (a *app) status() *cobra.Command {
 	var watch time.Duration
 	c := a.command("status", "Show consumers, dead letters, the outbox and the sweeper", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if watch < 0 {
-			return usage(fmt.Errorf("--watch %v is negative", watch))
+			return Usage(fmt.Errorf("--watch %v is negative", watch))
 		}
 		for {
 			once, cancel := a.limit(ctx)
@@ -61,7 +61,11 @@ func (a *app) hasRun(ctx context.Context, db *Database, name string) error {
 	if err != nil || name == "" || slices.ContainsFunc(s.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == name }) {
 		return err
 	}
-	return refused("no consumer %s has run on this database", quote(name))
+	return noConsumer(name)
+}
+
+func noConsumer(name string) error {
+	return refused("no consumer %q has run on this database", name)
 }
 
 // paused returns why consumers are paused. Only workers with an ops.Recorder tell it.
@@ -86,7 +90,7 @@ func printStatus(out *printer, db *Database, s ops.Status, paused map[string]obs
 		out.printf("no consumer has run yet\n")
 	}
 	for _, name := range slices.Sorted(maps.Keys(paused)) {
-		out.printf("%s is paused: %s\n", oneLine(name), paused[name])
+		out.printf("%s is paused: %s\n", Harmless(name), paused[name])
 	}
 	o := s.Outbox
 	about := ""
@@ -109,7 +113,7 @@ func printStatus(out *printer, db *Database, s ops.Status, paused map[string]obs
 	} else {
 		names := make([]string, len(o.Relays))
 		for i, r := range o.Relays {
-			names[i] = fmt.Sprintf("%s (%d shards)", oneLine(r.Name), r.Shards)
+			names[i] = fmt.Sprintf("%s (%d shards)", Harmless(r.Name), r.Shards)
 		}
 		out.printf("relays: %s\n", strings.Join(names, ", "))
 	}

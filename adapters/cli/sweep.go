@@ -20,7 +20,7 @@ func (a *app) sweep() *cobra.Command {
 	var limit int
 	c := a.command("sweep", "Delete expired keys until interrupted, as the Sweeper of a worker does; with --once in one pass", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if limit < 1 {
-			return usage(fmt.Errorf("--limit %d: want 1 or more", limit))
+			return Usage(fmt.Errorf("--limit %d: want 1 or more", limit))
 		}
 		if once {
 			return a.sweepOnce(ctx, db, out, limit)
@@ -65,7 +65,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 			break
 		}
 		if part.Done {
-			// Another Purge gives the lease back: the next sweeper need not wait until it ends. That it may delete a key more does no harm.
+			// Another Purge shortens the lease, so that the next sweeper need not wait for its end. It may delete one more key.
 			limited, cancel := a.limit(ctx)
 			by.Lease, by.Limit = time.Millisecond, 1
 			part, err := db.Store.Purge(limited, by)

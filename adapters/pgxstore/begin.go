@@ -38,7 +38,7 @@ func (c *claim) open(ctx context.Context) error {
 	return c.read(results, nil, err)
 }
 
-// errNotBegun stays if a tracer or logger of the user panics while the transaction begins.
+// errNotBegun is the error of the transaction's methods while it begins, and for good if a tracer or logger of the user panics meanwhile.
 var errNotBegun = errors.New("pgxstore: the transaction has not begun")
 
 // open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that

@@ -23,8 +23,8 @@ type sentClaim struct {
 	abandon  context.CancelFunc // makes pgx cancel the claim on the server and close the connection
 }
 
-// chainable reports whether the pool allows a claim to travel with COMMIT. Its hooks prepare each session for its next user, who may be
-// another one.
+// chainable reports whether the pool allows a claim to travel with COMMIT. A hook that runs between two uses of a connection, for example to
+// set a tenant, must not be left out.
 func chainable(pool *pgxpool.Config) bool {
 	return pool.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
 		pool.PrepareConn == nil && pool.BeforeAcquire == nil && pool.AfterRelease == nil //nolint:staticcheck // deprecated, but it still runs

@@ -27,8 +27,7 @@ func (s *Store) Retryable(err error) bool {
 	if database.Caused(err) {
 		return true
 	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (dialect.RetryablePostgres(pg.Code) || isStalePlan(pg))
+	return dialect.RetryablePostgres(sqlState(err)) || isStalePlan(err)
 }
 
 var _ dedup.FaultClassifier = (*Store)(nil)
@@ -39,17 +38,15 @@ func (s *Store) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || database.Caused(err) {
 		return false
 	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && dialect.AmbiguousPostgres(pg.Code)
+	return dialect.AmbiguousPostgres(sqlState(err))
 }
 
 var _ dedup.ResultClassifier = (*Store)(nil)
 
 // Result implements dedup.ResultClassifier.
 func (s *Store) Result(err error) observe.Result {
-	pg, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case answered && (pg.Code == "40P01" || pg.Code == "40001"):
+	case dialect.CollidedPostgres(sqlState(err)):
 		return observe.Deadlock
 	case errors.Is(err, errCommitUnknown), errors.As(err, new(*dedup.InDoubtError)):
 		return observe.CommitUnknown
@@ -67,19 +64,19 @@ func (e foreignError) Unwrap() error { return e.error }
 
 // isStalePlan reports whether a statement failed because it was prepared before a migration that changed the type of its
 // result. The code has other causes too. The message's text cannot tell them apart, because it is in the server's language.
-func isStalePlan(pg *pgconn.PgError) bool {
-	return pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+func isStalePlan(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
 // claimError classifies an error of a claim. The handler has not run yet, so the message is not to blame.
 func (s *Store) claimError(err error) error {
-	var pg *pgconn.PgError
-	switch {
+	switch code := sqlState(err); {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), database.Caused(err):
 		return err
-	case errors.As(err, &pg) && pg.Code == "55P03": // a shorter wait, or the session's own lock_timeout; %w would make this error Retryable
+	case code == "55P03": // a shorter wait, or the session's own lock_timeout; %w would make this error Retryable
 		return fmt.Errorf("%w: %v", dedup.ErrInFlight, err) //nolint:errorlint // see above
-	case errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "25P04"):
+	case code == "57014", code == "25P04":
 		return fmt.Errorf("%w, or the database is slow: the session's statement_timeout or transaction_timeout ended the wait: %v", dedup.ErrInFlight, err) //nolint:errorlint // as above
 	case isUndefined(err):
 		return database.Errorf("%w: %w; %s", dedup.ErrSchema, err, howToMigrate)
@@ -178,10 +175,7 @@ func (g *guard) lost(what string, err error) error {
 }
 
 // isIdle reports whether the server ended the session because its transaction was idle too long.
-func isIdle(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "25P03"
-}
+func isIdle(err error) bool { return sqlState(err) == "25P03" }
 
 // idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process was suspended.
 func idleError(limit time.Duration, err error) error {
@@ -199,13 +193,13 @@ func isDefinite(err error) bool {
 	return !slices.Contains([]string{"08", "40", "57", "58", "XX"}, pg.Code[:min(2, len(pg.Code))])
 }
 
-func isDivisionByZero(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "22012"
-}
+// isUndefined reports whether a table, a column or the schema is missing.
+func isUndefined(err error) bool { return dialect.UndefinedPostgres(sqlState(err)) }
 
-// isUndefined reports whether a table or column is missing.
-func isUndefined(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "42703" || pg.Code == "3F000")
+// sqlState returns the code of the server's error; empty: there is none.
+func sqlState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
 }

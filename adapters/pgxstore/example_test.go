@@ -164,6 +164,41 @@ func ExampleQueue_postgres() {
 	// parked: order-3: the balance of alice would be 3
 }
 
+// One statement for all messages of a batch. It adds up the messages for one account first: an UPDATE changes a row only once, so without
+// GROUP BY it would lose two of the three charges.
+func ExampleStore_setBased_postgres() {
+	ctx := context.Background()
+	pool, cleanUp := examplePool(ctx)
+	defer cleanUp()
+
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := pool.Exec(ctx, `CREATE TABLE accounts AS SELECT text 'alice' AS id, bigint '0' AS balance`); err != nil {
+		log.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Config[pgx.Tx]{
+		Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
+			var accounts []string
+			for _, m := range msgs {
+				accounts = append(accounts, m.Key)
+			}
+			_, err := tx.Exec(ctx, `UPDATE accounts a SET balance = a.balance + n.charges
+				FROM (SELECT id, count(*) AS charges FROM unnest($1::text[]) AS m(id) GROUP BY id) n WHERE n.id = a.id`, accounts)
+			return err
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.ProcessBatch(ctx, []*consumer.Message{{ID: "1", Key: "alice"}, {ID: "2", Key: "alice"}, {ID: "3", Key: "alice"}})
+	var balance int
+	fmt.Println(pool.QueryRow(ctx, `SELECT balance FROM accounts`).Scan(&balance), balance)
+	// Output: <nil> 3
+}
+
 // examplePool connects to its own schema on the server that make services-up starts.
 func examplePool(ctx context.Context) (pool *pgxpool.Pool, cleanUp func()) {
 	tb := &exampleTB{}

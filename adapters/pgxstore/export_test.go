@@ -76,7 +76,7 @@ func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 func LowWatermark(o outbox.Session) int64 {
 	s := o.(*outboxSession)
 	s.mu.Lock()
-	numbers := s.numbers()
+	numbers := s.held.Numbers()
 	s.mu.Unlock()
 	return slices.Min(s.marks.Begin(s.tokens(numbers)).Lows)
 }

@@ -2,12 +2,10 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -44,9 +42,8 @@ func (s *Store) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) erro
 	for _, l := range locks {
 		wait := max((time.Until(until) + time.Millisecond - 1).Milliseconds(), 1) // rounded up, because 0 would mean no limit
 		_, err := tx.Exec(ctx, s.plain.Lock, l.Number, fmt.Sprintf("%dms", wait))
-		var pg *pgconn.PgError
 		switch {
-		case errors.As(err, &pg) && pg.Code == "55P03":
+		case sqlState(err) == "55P03":
 			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.ClaimTimeout, err)
 		case err != nil:
 			return s.stepError(fmt.Sprintf("lock %v", l.Key), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -43,10 +44,7 @@ func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err 
 	defer conn.Release()
 	c := s.newClaim(plan)
 	c.conn, c.idleLimit = conn.Conn(), s.idle
-	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
-	for _, w := range plan.Windows() {
-		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
+	c.AssumeRegistered()
 	defer func() {
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -69,15 +67,8 @@ func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err 
 
 // holder finds the transaction that the session of conn waits for. nil: it waits for none, or that cannot be found out.
 func (s *Store) holder(ctx context.Context, conn *pgconn.PgConn) *ops.Holder {
-	pid := conn.PID() // read before the connection is busy
-	timer := time.NewTimer(holderWait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-timer.C:
-	}
-	if s.pooled.Load() { // the pooler's number
+	pid := conn.PID()                                           // read before the connection is busy
+	if s.pooled.Load() || await.Sleep(ctx, holderWait) != nil { // behind a pooler it is the pooler's number
 		return nil
 	}
 	h, now := ops.Holder{}, time.Time{}

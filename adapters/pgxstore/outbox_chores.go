@@ -11,14 +11,14 @@ import (
 )
 
 // Chores are work that polls depend on: moving delayed messages that are due, and moving the watermark. Maintain does them about once
-// a second, so that a poll is one statement. Lease does them only in the cases that these limits describe, and moves more delayed messages when
-// very many are due.
+// a second, so that a poll is one statement. For a caller that has not called Maintain for maintainGone, a Lease that polls all shards does them,
+// at most once in choresEvery. Lease also moves the watermark after many messages, and more delayed messages when very many are due.
 const (
-	choresEvery  = 200 * time.Millisecond // between two scans of all shards that do the chores, for a caller that does not call Maintain
-	maintainGone = 10 * time.Second       // such a caller has not called Maintain for this long
+	choresEvery  = 200 * time.Millisecond
+	maintainGone = 10 * time.Second
 )
 
-// chores is what doChores has found besides.
+// chores is work for Maintain that doChores has found.
 type chores struct {
 	expired bool  // there are rows to delete for DropHolds or DropDead
 	behind  []int // shards with keys that are held back for a parked message
@@ -48,7 +48,7 @@ func (s *outboxSession) doChores(ctx context.Context, maintain bool) (found chor
 	s.choresAt = time.Now()
 	var numbers []int
 	if maintain {
-		numbers = s.numbers()
+		numbers = s.held.Numbers()
 	}
 	some := []int16{} // not nil, which would be NULL
 	for range min(followShards, len(numbers)) {

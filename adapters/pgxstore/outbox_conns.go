@@ -27,7 +27,7 @@ type relayPool struct {
 }
 
 const (
-	relayWorkMost  = 4 // one to lease and three to settle, say
+	relayWorkMost  = 4 // for example one to lease and three to settle
 	relayConnsMost = relayWorkMost + 1
 )
 

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
@@ -28,10 +29,10 @@ func (s *Store) listen(ctx context.Context) (sub *subscription, stop func(contex
 }
 
 const (
-	listenPing    = time.Minute // after this long without a notification, the connection is tested
-	listenLimit   = 10 * time.Second
-	listenBackoff = 100 * time.Millisecond // after the first failure; doubles with each further one
-	listenRest    = 30 * time.Second       // the longest pause
+	listenPing     = time.Minute            // after this long without a notification, the connection is tested
+	listenLimit    = 10 * time.Second       // for LISTEN, and for the answer to a test
+	listenPause    = 100 * time.Millisecond // after the first failure; doubles with each further one
+	maxListenPause = 30 * time.Second
 )
 
 // listener waits for NOTIFY while there are subscriptions, on one connection for all of them. The connection is not taken from
@@ -77,26 +78,19 @@ func (l *listener) leave(ctx context.Context) {
 	}
 }
 
-// listenUntilDone reconnects until ctx ends. Through a pooler, LISTEN would subscribe a session that the next client uses. So
-// without Config.Direct, relays behind a pooler only poll.
+// listenUntilDone listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session that the
+// next client uses. So without Config.Direct, relays behind a pooler only poll.
 func (s *Store) listenUntilDone(ctx context.Context) {
 	if s.pooled.Load() && s.cfg.Direct == nil {
 		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
 			"by polling; set Config.Direct to connect without the pooler")
 		return
 	}
-	rest := listenBackoff
-	for ctx.Err() == nil {
+	for failures := 1; ctx.Err() == nil; failures++ {
 		if s.listenOnce(ctx) {
-			rest = listenBackoff
+			failures = 1
 		}
-		timer := time.NewTimer(rest/2 + rand.N(rest/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		rest = min(2*rest, listenRest)
+		_ = await.Sleep(ctx, backoff.HalfJitter(listenPause, maxListenPause, failures)) // the loop looks at ctx
 	}
 }
 

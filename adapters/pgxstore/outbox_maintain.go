@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/pgrelay"
 )
 
 const (
@@ -77,27 +79,14 @@ func (s *outboxSession) followSome(ctx context.Context, behind []int) error {
 		return nil
 	}
 	for range maintainSteps {
-		shards, done := s.markBusy(behind)
+		shards, done := s.borrow(behind)
 		n, err := s.follow(ctx, shards)
 		done()
-		if err != nil || n < maintainRows {
+		if err != nil || n < pgrelay.FollowMost {
 			return err
 		}
 	}
 	return nil
-}
-
-// markBusy marks as busy, and returns, those of shards that are idle and have no leased messages. done ends the marking.
-func (s *outboxSession) markBusy(shards []int) (borrowed []int, done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range shards {
-		if sh := s.held[n]; sh != nil && !sh.busy && len(sh.leased) == 0 {
-			sh.busy = true
-			borrowed = append(borrowed, n)
-		}
-	}
-	return borrowed, func() { s.free(borrowed) }
 }
 
 // follow parks messages that wait behind parked ones, among the first rows of each shard. The shards must have no
@@ -107,41 +96,25 @@ func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err 
 		return 0, nil
 	}
 	numbers, tokens := s.tokens(shards)
-	err = s.tx(ctx, "park followers", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.Check, s.owner, numbers, tokens)
-		b.Queue(s.store.outbox.Follow, numbers, scanFirst, maintainRows).Exec(affected(&n))
-	})
-	return n, err
+	follow := pgrelay.Follow(&s.store.outbox, shards)
+	follow.Changed = func(rows int64) { n = rows }
+	return n, inBatch(s.tx)(ctx, "park followers", pgrelay.Step{SQL: s.store.outbox.Check, Args: []any{s.owner, numbers, tokens}}, follow)
 }
 
 // rescue finishes an Unpark or Discard that crashed midway: it returns the messages that no longer wait behind a parked one.
 func (s *outboxSession) rescue(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()
-	due := now.After(s.rescueAt)
-	var numbers []int16
-	if due {
-		for _, n := range s.numbers() {
-			numbers = append(numbers, int16(n))
-		}
+	var shards []int
+	if now.After(s.rescueAt) {
+		shards = s.held.Numbers()
 	}
 	s.mu.Unlock()
-	if len(numbers) == 0 {
+	if len(shards) == 0 {
 		return nil
 	}
-	type key struct {
-		Shard int16
-		Key   []byte
-	}
-	rows, _ := s.store.cfg.Pool.Query(ctx, s.store.outbox.Stranded, numbers, maintainRows)
-	stranded, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
-	if err != nil {
-		return s.store.outboxError("maintain", err)
-	}
-	for _, k := range stranded {
-		if err := s.store.release(ctx, k.Shard, [][]byte{k.Key}, nil); err != nil {
-			return err
-		}
+	if err := pgrelay.Rescue(ctx, inBatch(s.store.outboxTx), s.store.outboxRead, &s.store.outbox, shards); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,18 +2,15 @@ package pgxstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/outbox"
 )
-
-// releaseAtOnce is how many messages of each key one transaction returns to the queue.
-const releaseAtOnce = 1000
 
 // Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
 // parked. Dead letters of consumers are not in the outbox: see DeadLetters.
@@ -63,109 +60,21 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 // Unpark implements outbox.Operations. A message behind another parked message of its key stays parked. If Unpark fails midway,
 // some messages are unparked, and the relay's Maintain later releases the messages that waited behind them.
 func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
-	s := o.store
-	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
-		return 0, err
-	}
-	n, err := s.unpark(ctx, seqs, s.outbox.Unpark)
-	if n > 0 {
-		s.Wake(ctx)
-	}
-	return n, err
+	return o.store.repair(ctx, seqs, func(q *dialect.PostgresOutbox) string { return q.Unpark })
 }
 
 // Discard implements outbox.Operations. If it fails midway, some messages are deleted.
 func (o operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	s := o.store
+	return o.store.repair(ctx, seqs, func(q *dialect.PostgresOutbox) string { return q.Discard })
+}
+
+func (s *Store) repair(ctx context.Context, seqs []int64, statement func(*dialect.PostgresOutbox) string) (int, error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return 0, err
 	}
-	n, err := s.unpark(ctx, seqs, s.outbox.Discard)
+	n, err := pgrelay.Repair(ctx, inBatch(s.outboxTx), s.outboxRead, &s.outbox, statement(&s.outbox), seqs)
 	if n > 0 {
 		s.Wake(ctx)
 	}
 	return n, err
-}
-
-// parkedGroup holds parked messages of one shard.
-type parkedGroup struct {
-	shard int16
-	seqs  []int64
-	keys  [][]byte
-}
-
-// unpark sends statement for the parked messages among seqs, shard by shard, and releases the messages that waited behind them.
-func (s *Store) unpark(ctx context.Context, seqs []int64, statement string) (n int, err error) {
-	for len(seqs) > 0 {
-		now := seqs[:min(len(seqs), releaseAtOnce)]
-		seqs = seqs[len(now):]
-		of, err := s.findParked(ctx, now)
-		if err != nil {
-			return n, err
-		}
-		for _, p := range of {
-			err := s.release(ctx, p.shard, p.keys, func(b *pgx.Batch) {
-				b.Queue(statement, p.shard, p.seqs)
-			})
-			if err != nil {
-				return n, err
-			}
-			n += len(p.seqs)
-		}
-	}
-	return n, nil
-}
-
-func (s *Store) findParked(ctx context.Context, seqs []int64) ([]*parkedGroup, error) {
-	var all []*parkedGroup
-	by := map[int16]*parkedGroup{}
-	seen := map[string]bool{}
-	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Find, seqs)
-	var seq int64
-	var shard int16
-	var key []byte
-	_, err := pgx.ForEachRow(rows, []any{&seq, &shard, &key}, func() error {
-		p := by[shard]
-		if p == nil {
-			p = &parkedGroup{shard: shard}
-			by[shard], all = p, append(all, p)
-		}
-		if n := len(p.seqs); n > 0 && p.seqs[n-1] == seq {
-			return nil // the caller listed it twice
-		}
-		p.seqs = append(p.seqs, seq)
-		if id := fmt.Sprint(shard, " ", string(key)); key != nil && !seen[id] {
-			seen[id] = true
-			p.keys = append(p.keys, append([]byte(nil), key...))
-		}
-		return nil
-	})
-	return all, s.outboxError("find parked messages", err)
-}
-
-// release runs first, and then returns the messages that no longer wait behind a parked one. It uses as many transactions as it
-// needs. Each transaction leaves a hold that begins at the first message that has not returned yet, so that the order survives
-// a crash.
-func (s *Store) release(ctx context.Context, shard int16, keys [][]byte, first func(*pgx.Batch)) error {
-	for {
-		var moved int64
-		err := s.outboxTx(ctx, "release", func(b *pgx.Batch) {
-			b.Queue(s.outbox.LockShard, shard)
-			if first != nil {
-				first(b)
-			}
-			if len(keys) == 0 {
-				return
-			}
-			b.Queue(s.outbox.Release, shard, keys, releaseAtOnce).Exec(func(tag pgconn.CommandTag) error {
-				moved = tag.RowsAffected()
-				return nil
-			})
-			b.Queue(s.outbox.Rehold, shard, keys)
-		})
-		if err != nil || moved < releaseAtOnce {
-			return err
-		}
-		first = nil
-	}
 }

@@ -3,19 +3,15 @@ package pgxstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
@@ -39,7 +35,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: map[int]*heldShard{}, notified: map[int]bool{}}
+	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: shares.Held{}, scans: map[shardHold]shardScan{}, notified: map[int]bool{}}
 	session.marks.Warn = s.warnOfAnOlderState
 	conns, leave, err := s.relayConns.enter(ctx, s)
 	if err != nil {
@@ -51,8 +47,8 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	return session, nil
 }
 
-// outboxSession is one relay's hold on its shards. The database decides who holds a shard. This struct only remembers where to
-// look, and may be out of date.
+// outboxSession is one relay's hold on its shards. The database decides which session holds a shard. This struct remembers the last answer,
+// and may be out of date.
 type outboxSession struct {
 	store    *Store
 	owner    pgtype.UUID
@@ -69,11 +65,12 @@ type outboxSession struct {
 
 	mu        sync.Mutex
 	begun     bool
-	closed    bool               // Close was called, or the hold expired
-	until     time.Time          // the end of the hold
-	held      map[int]*heldShard // by number
-	notified  map[int]bool       // held shards that got messages since they were last polled
-	nextGroup int                // the group of shards that the next Lease with Want.Groups polls
+	closed    bool      // Close was called, or the hold expired
+	until     time.Time // the end of the hold
+	held      shares.Held
+	scans     map[shardHold]shardScan // of shards where a Lease scanned more rows than scanFirst
+	notified  map[int]bool            // held shards that got messages since they were last polled
+	nextGroup int                     // the group of shards that the next Lease with Want.Groups polls
 
 	lastFound int // messages that the last Lease has returned
 
@@ -101,18 +98,17 @@ func newOwner() pgtype.UUID {
 	return pgUUID(n)
 }
 
-// heldShard is a shard that the session holds, as far as it knows.
-type heldShard struct {
-	token    int64
-	busy     bool               // a poll or Maintain works on it, so that no other Lease may
-	leaving  bool               // another session waits for it, so Lease ignores it
-	leased   map[int64]struct{} // by seq
-	scan     int64              // how many of its rows the next Lease scans
-	cooldown time.Time          // Lease ignores the shard until then, because the last poll scanned very many rows
+// shardHold is one hold of a shard: when another session takes the shard, its token changes.
+type shardHold struct {
+	shard int
+	token int64
 }
 
-// idle reports whether nothing of the shard is leased or being read.
-func (sh *heldShard) idle() bool { return !sh.busy && len(sh.leased) == 0 }
+// shardScan is how the next Lease reads a shard.
+type shardScan struct {
+	rows     int64     // how many rows it scans
+	cooldown time.Time // it ignores the shard until then, because the last poll scanned very many rows
+}
 
 // Wake implements outbox.Waker.
 func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
@@ -135,10 +131,7 @@ func (s *outboxSession) Close(ctx context.Context) error {
 	if !begun {
 		return nil
 	}
-	return s.holdTx(ctx, "close", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.End, s.owner)
-		b.Queue(s.store.outbox.GiveBackAll, s.owner)
-	})
+	return pgrelay.End(ctx, inBatch(s.holdTx), &s.store.outbox, s.owner)
 }
 
 // leasable marks as busy, and returns, the shards that the next Lease may poll: those of the current group that are not busy
@@ -151,39 +144,34 @@ func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	group := s.nextGroup % parts
 	s.nextGroup = group + 1
 	now := time.Now()
-	for i, n := range s.numbers() {
-		if sh := s.held[n]; i%parts == group && (everywhere || s.notified[n]) && !sh.leaving && sh.idle() && !now.Before(sh.cooldown) {
-			sh.busy = true
+	for i, n := range s.held.Numbers() {
+		sh := s.held[n]
+		if cooldown := s.scans[shardHold{n, sh.Token}].cooldown; i%parts == group && (everywhere || s.notified[n]) && !sh.Leaving && sh.Idle() && !now.Before(cooldown) {
 			delete(s.notified, n)
 			shards = append(shards, n)
 		}
 	}
-	return shards, func() { s.free(shards) }
+	borrowed := s.held.Borrow(shards)
+	return shards, func() { s.free(borrowed) }
 }
 
-func (s *outboxSession) free(shards []int) {
+// borrow marks as busy, and returns, those of shards that are idle. done ends the marking.
+func (s *outboxSession) borrow(shards []int) (borrowed []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range shards {
-		if sh := s.held[n]; sh != nil {
-			sh.busy = false
-		}
-	}
+	held := s.held.Borrow(shards)
+	return held.Numbers(), func() { s.free(held) }
+}
+
+func (s *outboxSession) free(borrowed shares.Held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	borrowed.Free()
 }
 
 func (s *Store) warnOfAnOlderState(ctx context.Context, args ...any) {
 	s.cfg.Logger.WarnContext(ctx, "pgxstore: outbox: new messages have sequence numbers below those of earlier ones: the database was set back to an older state, "+
 		"for example by an asynchronous failover; the new messages are published, messages whose commits were lost are not", args...)
-}
-
-// numbers returns the numbers of the held shards in order. The caller holds mu.
-func (s *outboxSession) numbers() []int {
-	numbers := make([]int, 0, len(s.held))
-	for n := range s.held {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	return numbers
 }
 
 // tokens returns the numbers and tokens of shards as arrays for a statement. The tokens may be out of date.
@@ -192,82 +180,8 @@ func (s *outboxSession) tokens(shards []int) (numbers []int16, tokens []int64) {
 	defer s.mu.Unlock()
 	for _, n := range shards {
 		if sh := s.held[n]; sh != nil {
-			numbers, tokens = append(numbers, int16(n)), append(tokens, sh.token)
+			numbers, tokens = append(numbers, int16(n)), append(tokens, sh.Token)
 		}
 	}
 	return numbers, tokens
-}
-
-// tx sends the statements that queue adds to the database, as outboxTx does, on a connection of the relay where there is one.
-func (s *outboxSession) tx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	if conns := s.conns.Load(); conns != nil {
-		done, err := conns.work(ctx)
-		if err != nil {
-			return database.Errorf("pgxstore: outbox: %s: wait for a connection: %w", operation, err)
-		}
-		defer done()
-	}
-	return s.holdTx(ctx, operation, queue)
-}
-
-// holdTx is tx for statements that take, keep or give back shards. They do not wait for those that lease and settle messages.
-func (s *outboxSession) holdTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	conns := s.conns.Load()
-	if conns == nil {
-		return s.store.outboxTx(ctx, operation, queue)
-	}
-	b := &pgx.Batch{}
-	queue(b)
-	if b.Len() > 1 { // a statement alone is a transaction
-		all := &pgx.Batch{}
-		all.Queue(beginOutbox)
-		all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
-		all.Queue(`COMMIT`)
-		b = all
-	}
-	return s.store.sendOutbox(ctx, conns.pool, operation, b)
-}
-
-const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
-
-// outboxTx sends the statements that queue adds, as one transaction in one round trip, so that a process that freezes leaves no
-// transaction open. It uses a connection of the application, so the relay's settings last for this transaction only.
-func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	b := &pgx.Batch{}
-	b.Queue(beginOutbox)
-	b.Queue(s.outbox.Settings)
-	queue(b)
-	b.Queue(`COMMIT`)
-	return s.sendOutbox(ctx, s.cfg.Pool, operation, b)
-}
-
-func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation string, b *pgx.Batch) error {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return database.Errorf("pgxstore: outbox: %s: connect: %w", operation, err)
-	}
-	defer conn.Release()
-	err = conn.SendBatch(ctx, b).Close()
-	if conn.Conn().IsClosed() && pool != s.cfg.Pool {
-		pool.Reset() // after a failover the others are lost too, and each could take as long to fail as a Renew may last
-	}
-	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		defer cancel()
-		_, _ = conn.Exec(ctx, `ROLLBACK`) // otherwise the pool would close the connection
-	}
-	return s.outboxError(operation, err)
-}
-
-// outboxError classifies an error of the relay's statements, which no message can cause.
-func (s *Store) outboxError(operation string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, outbox.ErrLeaseLost):
-		return err
-	case isUndefined(err):
-		return database.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
-	}
-	return database.Errorf("pgxstore: outbox: %s: %w", operation, err)
 }

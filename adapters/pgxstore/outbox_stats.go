@@ -37,7 +37,7 @@ func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 	var blocks []int64
 	first := map[string]time.Time{}
 	err := s.outboxTx(ctx, "stats", func(b *pgx.Batch) {
-		b.Queue(s.outbox.Look).QueryRow(func(row pgx.Row) error { return row.Scan(&st.Now, &st.HeldKeys) })
+		b.Queue(s.outbox.Clock).QueryRow(func(row pgx.Row) error { return row.Scan(&st.Now, &st.HeldKeys) })
 		b.Queue(s.outbox.First).Query(func(r pgx.Rows) error {
 			var topic string
 			var due time.Time

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/internal/debounce"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/shares"
 )
 
 // Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store are
@@ -70,7 +71,7 @@ func (b *broadcaster) wake(shards []int16) {
 }
 
 // take adds to shards the held shards with notifications since the last call.
-func (sub *subscription) take(shards map[int]bool, held map[int]*heldShard) {
+func (sub *subscription) take(shards map[int]bool, held shares.Held) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	for n := range held {

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -122,8 +121,7 @@ func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
 
 // missingStatement returns err if it says that a prepared statement does not exist, and nil otherwise.
 func missingStatement(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "26000" {
+	if sqlState(err) == "26000" {
 		return err
 	}
 	return nil

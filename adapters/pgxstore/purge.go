@@ -41,13 +41,24 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if err != nil {
 		return swept, s.purgeError(err)
 	}
+	if err := s.sweep(ctx, tx, by, page, pages, &swept); err != nil {
+		return swept, s.purgeError(err)
+	}
+	if err := s.commit(ctx, tx, lateWrites{}, false); err != nil {
+		return dedup.SweepResult{}, err
+	}
+	return swept, nil
+}
+
+// sweep deletes the expired rows in the next pages of the table.
+func (s *Store) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64, swept *dedup.SweepResult) error {
 	if page >= pages {
 		page = 0 // the table was truncated or rewritten since the last Purge
 	}
 	var latest *time.Time
 	var lag float64
 	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock).Scan(&swept.Keys, &latest, &lag); err != nil {
-		return swept, s.purgeError(err)
+		return err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
 	if swept.Keys < by.Limit { // otherwise these pages may hold more expired rows
@@ -56,22 +67,17 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if swept.Done = page >= pages; swept.Done {
 		page = 0
 		if _, err := tx.Exec(ctx, s.sql.DropSettled, by.Limit); err != nil {
-			return swept, s.purgeError(err)
+			return err
 		}
 		if _, err := tx.Exec(ctx, s.operations.PassEnded); err != nil {
-			return swept, s.purgeError(err)
+			return err
 		}
 	}
 	if _, err := tx.Exec(ctx, s.operations.ForgetAudit, by.Limit); err != nil {
-		return swept, s.purgeError(err)
+		return err
 	}
-	if _, err := tx.Exec(ctx, s.sql.SweepDone, page, latest); err != nil {
-		return swept, s.purgeError(err)
-	}
-	if err := s.commit(ctx, tx, lateWrites{}, false); err != nil {
-		return dedup.SweepResult{}, err
-	}
-	return swept, nil
+	_, err := tx.Exec(ctx, s.sql.SweepDone, page, latest)
+	return err
 }
 
 // sweepLease begins a transaction, limits its duration, reads the clock and takes the lease. It returns pgx.ErrNoRows when

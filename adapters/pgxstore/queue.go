@@ -81,7 +81,7 @@ type queue struct {
 	current *consumer.Message // the message whose code runs or whose result is read; after an error: the one that caused it; nil: unknown
 }
 
-// owner is whose statement it is, and what reads its result.
+// owner says which message has queued a statement, and how its result is read.
 type owner struct {
 	msg  *consumer.Message
 	read func(pgx.BatchResults) error // nil: nothing

@@ -80,7 +80,7 @@ func (r *queuedResult) Close() error {
 
 func (r *queuedResult) Tx() pgx.Tx { return nil }
 
-// firstRow is a pgx.Row that leaves its rows to queuedResult.
+// firstRow is the first row of a result as pgx.Row. After an error it leaves the rows open, for the result to close.
 type firstRow struct{ rows pgx.Rows }
 
 func (r firstRow) Scan(dest ...any) error {

@@ -51,35 +51,21 @@ func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {
-	var sync, fsync, readOnly, standbys string
-	var recovering bool
-	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
+	var settings claims.PostgresSettings
+	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
 		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
-	encoding, err := s.learn(ctx)
-	switch {
-	case err != nil:
+	if err := s.learn(ctx); err != nil {
 		return err
-	case encoding != "UTF8":
-		return fmt.Errorf("pgxstore: the database's encoding is %s, which does not hold every text that a message may have: create it with ENCODING 'UTF8'", encoding)
-	case recovering:
-		return database.Errorf("pgxstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
-	case readOnly == "on":
-		return database.Errorf("pgxstore: transactions are read-only here: set default_transaction_read_only to off")
-	case s.cfg.AllowAsyncCommit:
-	case fsync == "off":
-		return fmt.Errorf("%w: fsync is off; turn it on, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
-	case sync == "off", sync == "local" && standbys != "":
-		return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
 	}
-	return nil
+	return settings.Check(database, s.cfg.AllowAsyncCommit)
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return err
 	}
-	var version, worksWith *int
+	var version, worksWith int
 	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version, &worksWith)
 	switch {
 	case isUndefined(err):
@@ -87,12 +73,12 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return database.Errorf("pgxstore: read the schema's version: %w", err)
 	}
-	if err := s.schema().Check(deref(version), deref(worksWith)); err != nil {
+	if err := s.schema().Check(version, worksWith); err != nil {
 		return err
 	}
 	switch _, err := s.cfg.Pool.Exec(ctx, s.sql.SchemaTables); {
 	case isUndefined(err):
-		return s.schema().Dropped(err, *version)
+		return s.schema().Dropped(err, version)
 	case err != nil:
 		return database.Errorf("pgxstore: read the schema's tables: %w", err)
 	}
@@ -125,7 +111,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	case err != nil:
 		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
 	case s.sessionState.Load() == nil: // a program may claim without calling Register
-		_, err = s.learn(ctx)
+		err = s.learn(ctx)
 	}
 	return until, err
 }
@@ -147,11 +133,4 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		return err
 	})
 	return c, found, s.claimError(err)
-}
-
-func deref(n *int) int {
-	if n == nil {
-		return 0
-	}
-	return *n
 }

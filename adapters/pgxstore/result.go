@@ -42,6 +42,9 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	return s.stepError("save result", err)
 }
 
+// divisionByZero is how dialect.Postgres.SaveClaimed fails when the key is not claimed.
+const divisionByZero = "22012"
+
 const errNotClaimed = "pgxstore: save result: %v is not claimed"
 
 // saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement would fail anyhow,
@@ -100,7 +103,7 @@ func (s *Store) queueResults(b *pgx.Batch, results []savedResult) {
 
 func (s *Store) readResults(sent pgx.BatchResults, results []savedResult) error {
 	for _, r := range results {
-		if _, err := sent.Exec(); isDivisionByZero(err) {
+		if _, err := sent.Exec(); sqlState(err) == divisionByZero {
 			return fmt.Errorf(errNotClaimed+": %w", r.key, err)
 		} else if err != nil {
 			return s.stepError("save result", err)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
 )
@@ -119,7 +118,4 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 	return nil
 }
 
-func isNoSavepoint(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "3B001"
-}
+func isNoSavepoint(err error) bool { return sqlState(err) == "3B001" }

@@ -18,9 +18,10 @@ var _ dedup.Sequencer[pgx.Tx] = (*Store)(nil)
 // server answers COMMIT before it waits for a transaction that holds the next key. The tracer of the pool does not see the statements
 // that travel together.
 //
-// COMMIT travels alone behind a pooler, above READ COMMITTED, where COMMIT waits for standbys, and if a pgx mode other than the default or
-// a hook of the pool that runs between two uses of a connection is set. It also does after a handler that used the connection itself or
-// changed its session, and together with outbox messages and saved results.
+// COMMIT travels without the next claim behind a pooler, above READ COMMITTED, when it waits for standbys, and when the pool has another pgx
+// mode than the default or a hook that runs between two uses of a connection. The same applies after a handler that used the connection
+// itself, changed its session, enqueued messages or saved results, and before a message that is probably a duplicate or that is older than
+// half an hour, because its claim reads the horizon.
 func (s *Store) Sequence() dedup.Sequence[pgx.Tx] { return &sequence{store: s} }
 
 // sequence runs transactions one after the other. A nil sequence runs one.

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -52,14 +51,14 @@ func (s *Store) useSchema(schema string) {
 	s.resolved.Store(true)
 }
 
-// learn reads the state of an unchanged session, and the encoding of the database.
-func (s *Store) learn(ctx context.Context) (encoding string, err error) {
+// learn reads the state of an unchanged session.
+func (s *Store) learn(ctx context.Context) error {
 	var session string
-	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
-		return "", database.Errorf("pgxstore: read the database's settings: %w", err)
+	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&session); err != nil {
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
 	s.sessionState.Store(&session)
-	return encoding, nil
+	return nil
 }
 
 // errDeviates says that a session was changed, so its connection must not be used.
@@ -90,8 +89,8 @@ func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 // durable rejects a session whose commits may be lost in a crash.
 func (s *Store) durable(session string, standbys bool) error {
 	sync, _, _ := strings.Cut(session, " ")
-	if !s.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && standbys) {
-		return database.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
+	if err := claims.PostgresDurable(sync, standbys); err != nil && !s.cfg.AllowAsyncCommit {
+		return database.Wrap(err)
 	}
 	return nil
 }
@@ -110,8 +109,7 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 			return "", database.Errorf("pgxstore: connect: %w", err)
 		}
 	}
-	var encoding string
-	if err := conn.QueryRow(ctx, s.plain.Session).Scan(&encoding, &session); err != nil {
+	if err := conn.QueryRow(ctx, s.plain.Session).Scan(&session); err != nil {
 		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
 	}
 	return session, nil
@@ -120,8 +118,11 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 // blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
 // permission, transactions are read-only, or a statement was prepared before a migration or is not prepared any more.
 func blamesSession(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "42501" || pg.Code == "25006" || pg.Code == "26000" || isStalePlan(pg))
+	switch sqlState(err) {
+	case "42501", "25006", "26000":
+		return true
+	}
+	return isStalePlan(err)
 }
 
 // settings records what a statement changes in the session.

@@ -2,10 +2,8 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -58,7 +56,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 
 // refusedAccess adds ErrAccess to an error that says that the database refused the user.
 func refusedAccess(err error) error {
-	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && dialect.RefusedPostgres(pg.Code) {
+	if dialect.RefusedPostgres(sqlState(err)) {
 		return database.Errorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err

@@ -73,7 +73,7 @@ func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgott
 	}
 	uses = make(map[string][]storekit.WindowUse, len(consumers))
 	for _, name := range consumers {
-		if err := engine.Query(ctx, from, d.store.db.Tables.Statements().Windows, name).Each(func(rows *sql.Rows) error {
+		if err := engine.Query(ctx, from, d.store.db.Tables.Statements().Windows, name).Each(func(rows engine.Row) error {
 			var seconds int64
 			var first, until engine.Instant
 			err := rows.Scan(&seconds, &first, &until)
@@ -92,7 +92,7 @@ func (d claimDriver) Existing(ctx context.Context, rows []claims.Row) error {
 	for i, row := range rows {
 		keys[i] = row.KeyHash
 	}
-	err := engine.Query(ctx, d.claim.Tx, d.store.db.Tables.Statements().Existing, d.store.db.Values.Keys(keys)).Each(func(results *sql.Rows) error {
+	err := engine.Query(ctx, d.claim.Tx, d.store.db.Tables.Statements().Existing, d.store.db.Values.Keys(keys)).Each(func(results engine.Row) error {
 		var stored claims.Stored
 		if err := results.Scan(engine.Dest(&stored)...); err != nil {
 			return err

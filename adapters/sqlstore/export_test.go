@@ -64,7 +64,7 @@ func LowWatermark(session outbox.Session) int64 {
 	var shards []int16
 	var tokens []int64
 	for n, s := range o.shards {
-		shards, tokens = append(shards, int16(n)), append(tokens, s.token)
+		shards, tokens = append(shards, int16(n)), append(tokens, s.Token)
 	}
 	return slices.Min(o.hold.Marks.Begin(shards, tokens).Lows)
 }

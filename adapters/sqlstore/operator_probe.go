@@ -47,10 +47,7 @@ func (s *Store) probe(entering, ctx context.Context, plan *claims.Plan) (p ops.P
 	defer t.close() // rolls back
 	c := s.newClaim(plan, t.Tx)
 	c.Own, c.IdleInTxTimeout = true, s.idleLimit
-	c.Registered = map[claims.Window]time.Time{} // as if registered: nothing is left that a window has to cover
-	for _, w := range plan.Windows() {
-		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
+	c.AssumeRegistered()
 	t.Claim = c
 	holder := s.watch(ctx, t.Tx)
 	answers, err := s.runClaim(dedup.WithClaimWait(ctx, probeWait), c)
@@ -83,8 +80,8 @@ func (s *Store) probeWriter(ctx context.Context, plan *claims.Plan, rec dedup.Re
 	return ops.Probe{InFlight: true, WholeDatabase: true}, nil
 }
 
-// watch looks for the transaction that tx waits for, until the caller calls what it returns. That gives nil if tx waits for none, or if the
-// server does not tell.
+// watch looks for the transaction that tx waits for. stop ends the search and returns what was found; nil: tx waits for none, or the server
+// does not say.
 func (s *Store) watch(ctx context.Context, tx *sql.Tx) (stop func() *ops.Holder) {
 	if s.db.Holders == nil {
 		return func() *ops.Holder { return nil }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -18,7 +19,7 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 		return nil, errors.New("sqlstore: lease: Want.Limit is required")
 	}
 	o.mu.Lock()
-	held := o.tokens()
+	held := o.shards.Tokens()
 	o.mu.Unlock()
 	if len(held) == 0 {
 		return nil, nil
@@ -42,7 +43,7 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 
 // leaseOnce leases in one transaction. If delayed messages are due and were not moved, it leases nothing.
 func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, held map[int]int64, moved bool) (msgs []outbox.Leased, due bool, err error) {
-	var shards map[int]*outboxShard
+	var shards shares.Held
 	defer func() { o.leased(shards, msgs) }()
 	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) error {
 		o.leased(shards, nil) // of a try that met another connection's writing
@@ -65,42 +66,30 @@ func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, held ma
 }
 
 // choose picks the next shards that have messages and none leased, and marks them as busy.
-func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int, shards map[int]*outboxShard) {
+func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int, shards shares.Held) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	part = max(part, 1)
 	most := (len(o.shards) + part - 1) / part
-	shards = make(map[int]*outboxShard)
 	for _, i := range o.held() {
-		s := o.shards[i]
-		token, there := leasable.Tokens[i]
 		if len(chosen) == most {
 			break
 		}
-		if !there || token != s.token || !s.idle() || s.leaving {
-			continue
+		s := o.shards[i]
+		if token, there := leasable.Tokens[i]; there && token == s.Token && s.Idle() && !s.Leaving {
+			chosen = append(chosen, i)
 		}
-		s.busy = true
-		chosen, shards[i] = append(chosen, i), s
 	}
 	if len(chosen) > 0 {
 		o.next = chosen[len(chosen)-1] + 1
 	}
-	return chosen, shards
+	return chosen, o.shards.Borrow(chosen)
 }
 
-// leased records the messages that were read from the chosen shards, and clears their busy marks.
-func (o *outboxSession) leased(shards map[int]*outboxShard, msgs []outbox.Leased) {
+// leased records the messages that were read from shards, which choose or Borrow has returned, and ends their busy marks.
+func (o *outboxSession) leased(shards shares.Held, msgs []outbox.Leased) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, s := range shards {
-		s.busy = false
-	}
-	for i := range msgs {
-		s := shards[msgs[i].Shard]
-		if s.leased == nil {
-			s.leased = make(map[int64]struct{})
-		}
-		s.leased[msgs[i].Seq] = struct{}{}
-	}
+	shards.Free()
+	shards.Lease(msgs)
 }

@@ -14,7 +14,7 @@ const rescueEvery = time.Minute
 // Maintain implements outbox.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
 func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
-	held, tokens := o.held(), o.tokens()
+	held, tokens := o.shards.Numbers(), o.shards.Tokens()
 	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
 	if rescue {
 		o.rescueAt = time.Now().Add(rescueEvery)
@@ -55,30 +55,14 @@ func (o *outboxSession) needsMaintenance(ctx context.Context, held map[int]int64
 // follow parks messages behind parked ones, in shards without leased messages: a message must not be moved while it is being
 // published. Until then Lease skips these messages.
 func (o *outboxSession) follow(ctx context.Context, run engine.Run, behind []int) error {
-	shards := o.borrow(behind)
+	o.mu.Lock()
+	shards := o.shards.Borrow(behind)
+	o.mu.Unlock()
 	if len(shards) == 0 {
 		return nil
 	}
 	defer o.leased(shards, nil)
-	tokens := make(map[int]int64, len(shards))
-	for i, s := range shards {
-		tokens[i] = s.token
-	}
 	return run(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return o.store.db.Outbox.Upkeep.Follow(ctx, tx, &o.hold, tokens)
+		return o.store.db.Outbox.Upkeep.Follow(ctx, tx, &o.hold, shards.Tokens())
 	})
-}
-
-// borrow marks those of shards as busy that have no leased messages.
-func (o *outboxSession) borrow(shards []int) map[int]*outboxShard {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	borrowed := make(map[int]*outboxShard)
-	for _, i := range shards {
-		if s := o.shards[i]; s != nil && s.idle() {
-			s.busy = true
-			borrowed[i] = s
-		}
-	}
-	return borrowed
 }

@@ -14,22 +14,24 @@ import (
 func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
-	var share engine.Share
+	var state shares.State
 	var asked time.Time
 	err := o.store.outboxTx(ctx, "renew", func(ctx context.Context, tx *sql.Tx) (err error) {
 		asked = time.Now() // not earlier: begin may have waited
-		share, err = o.store.db.Outbox.Holds.Renew(ctx, tx, &o.hold)
+		state, err = o.store.db.Outbox.Holds.Renew(ctx, tx, &o.hold)
 		return err
 	})
 	if err != nil {
 		return outbox.Hold{}, err
 	}
 	o.hold.Begun = true
-	o.update(share)
-	if share.Shards == 0 {
+	o.mu.Lock()
+	o.shards.Set(state.Tokens)
+	o.mu.Unlock()
+	if state.Shards == 0 {
 		return outbox.Hold{}, engine.ErrNoShards
 	}
-	switch change := o.ledger.Change(shares.View{Of: share.Shards, Mine: len(share.Tokens), Free: share.Free, Others: share.Others}); {
+	switch change := state.Change(&o.ledger); {
 	case change > 0:
 		err = o.takeFree(ctx, change)
 	case change < 0:
@@ -42,30 +44,8 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 	defer o.mu.Unlock()
 	return outbox.Hold{
 		Until: asked.Add(o.hold.TTL), Shards: len(o.shards),
-		TotalShards: share.Shards, Relays: 1 + len(share.Others), SameName: share.SameName, Announced: o.store.listens(),
+		TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName, Announced: o.store.listens(),
 	}, nil
-}
-
-// update sets the session's shards to those in the database's answer.
-func (o *outboxSession) update(share engine.Share) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i, s := range o.shards {
-		s.leaving = false
-		if token, held := share.Tokens[i]; !held || token != s.token {
-			delete(o.shards, i)
-		}
-	}
-	o.add(share.Tokens)
-}
-
-// add adds shards that the session holds. The caller holds mu.
-func (o *outboxSession) add(tokens map[int]int64) {
-	for i, token := range tokens {
-		if o.shards[i] == nil {
-			o.shards[i] = &outboxShard{token: token}
-		}
-	}
 }
 
 // takeFree takes up to n shards that no live session holds.
@@ -80,7 +60,7 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.add(tokens)
+	o.shards.Add(tokens)
 	return nil
 }
 
@@ -88,12 +68,7 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 // others as leaving: Lease skips them, and they are released once their leased messages are settled.
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	o.mu.Lock()
-	idle := shares.Remove(o.shards, n, (*outboxShard).idle)
-	left := n - len(idle)
-	for _, s := range o.shards {
-		s.leaving = left > 0
-		left--
-	}
+	idle := o.shards.GiveBack(n)
 	o.mu.Unlock()
 	return o.giveBackNow(ctx, idle)
 }
@@ -102,7 +77,7 @@ func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 // session still holds them.
 func (o *outboxSession) giveBackLeaving(ctx context.Context) {
 	o.mu.Lock()
-	idle := shares.Remove(o.shards, len(o.shards), func(s *outboxShard) bool { return s.leaving && s.idle() })
+	idle := o.shards.RemoveLeaving()
 	o.mu.Unlock()
 	_ = o.giveBackNow(ctx, idle)
 }

@@ -27,22 +27,11 @@ type outboxSession struct {
 	ledger   shares.Ledger
 
 	mu     sync.Mutex
-	shards map[int]*outboxShard
+	shards shares.Held
 	next   int // the next Lease starts at this shard
 
 	rescueAt time.Time // when Maintain next calls Rescue
 }
-
-// outboxShard is a shard that the session holds.
-type outboxShard struct {
-	token   int64
-	leased  map[int64]struct{} // messages by seq
-	busy    bool               // a Lease reads it
-	leaving bool               // to be released for another session once idle
-}
-
-// idle reports whether the shard has no leased messages and is not busy.
-func (s *outboxShard) idle() bool { return len(s.leased) == 0 && !s.busy }
 
 // Open implements outbox.Queue. It fails with dedup.ErrSchema if tables are missing.
 func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
@@ -56,7 +45,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 		store:  s,
 		wake:   make(chan struct{}, 1),
 		hold:   engine.Hold{Name: columns.Text(opts.Name), TTL: opts.TTL},
-		shards: make(map[int]*outboxShard),
+		shards: shares.Held{},
 	}
 	rand.Read(o.hold.Owner[:]) // never fails
 	s.listenFor(ctx, o)
@@ -122,22 +111,9 @@ func (s *Store) outboxError(what string, err error) error {
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }
 
-// tokens returns the token of each shard. The caller holds o.mu.
-func (o *outboxSession) tokens() map[int]int64 {
-	tokens := make(map[int]int64, len(o.shards))
-	for i, s := range o.shards {
-		tokens[i] = s.token
-	}
-	return tokens
-}
-
 // held returns the shards in the order that Lease uses. The caller holds o.mu.
 func (o *outboxSession) held() []int {
-	shards := make([]int, 0, len(o.shards))
-	for i := range o.shards {
-		shards = append(shards, i)
-	}
-	slices.Sort(shards)
+	shards := o.shards.Numbers()
 	first, _ := slices.BinarySearch(shards, o.next)
 	return slices.Concat(shards[first:], shards[:first])
 }

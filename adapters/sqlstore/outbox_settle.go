@@ -38,7 +38,9 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	}
 	var err error
 	if len(do.Sent)+len(do.Deferred)+len(do.Parked) > 0 {
-		do.Follow = o.followed(do.Parked, o.idleAfter(tokens, outcomes))
+		o.mu.Lock()
+		do.Follow = o.shards.Followed(outcomes)
+		o.mu.Unlock()
 		err = o.store.outboxTx(ctx, "settle", func(ctx context.Context, tx *sql.Tx) error {
 			return o.store.db.Outbox.Settler.Settle(ctx, tx, &o.hold, tokens, &do)
 		})
@@ -50,53 +52,9 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	if err != nil {
 		return err
 	}
-	o.settled(outcomes)
+	o.mu.Lock()
+	o.shards.Settle(outcomes)
+	o.mu.Unlock()
 	o.giveBackLeaving(ctx)
 	return nil
-}
-
-// followed returns those of the idle shards where messages behind parked ones must be parked too.
-func (o *outboxSession) followed(parked []outbox.Outcome, idle []int) (shards []int) {
-	for _, out := range parked {
-		if out.Key != "" && out.ParkPolicy != outbox.SkipMessage && slices.Contains(idle, out.Shard) && !slices.Contains(shards, out.Shard) {
-			shards = append(shards, out.Shard)
-		}
-	}
-	return shards
-}
-
-// idleAfter returns the shards that have no leased messages left once outcomes are settled.
-func (o *outboxSession) idleAfter(tokens map[int]int64, outcomes []outbox.Outcome) (idle []int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	left := make(map[int]int)
-	for i := range tokens {
-		if s := o.shards[i]; s != nil {
-			left[i] = len(s.leased)
-		}
-	}
-	for _, out := range outcomes {
-		if s := o.shards[out.Shard]; s != nil {
-			if _, leased := s.leased[out.Seq]; leased {
-				left[out.Shard]--
-			}
-		}
-	}
-	for i, n := range left {
-		if n == 0 {
-			idle = append(idle, i)
-		}
-	}
-	slices.Sort(idle)
-	return idle
-}
-
-func (o *outboxSession) settled(outcomes []outbox.Outcome) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, out := range outcomes {
-		if s := o.shards[out.Shard]; s != nil && s.token == out.Token {
-			delete(s.leased, out.Seq)
-		}
-	}
 }

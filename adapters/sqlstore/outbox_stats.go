@@ -44,7 +44,7 @@ type counted struct {
 
 // scanCount reads a count of messages of one topic: pending ones of one shard, all delayed ones, or all parked ones. flag means
 // that delayed messages are due, or that parked messages wait behind another one.
-func (st *outboxStats) scanCount(rows *sql.Rows) error {
+func (st *outboxStats) scanCount(rows engine.Row) error {
 	var kind, shard int
 	var flag bool
 	var c counted
@@ -86,7 +86,7 @@ func (st *outboxStats) estimate() {
 	}
 }
 
-func (st *outboxStats) scanRelay(rows *sql.Rows) error {
+func (st *outboxStats) scanRelay(rows engine.Row) error {
 	var r outbox.RelayStats
 	var until engine.Instant
 	if err := rows.Scan(&r.Name, &until, &r.Shards); err != nil {

@@ -58,7 +58,7 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	return operator.ListLetters(ctx, operatorDB{s}, s.db.Tables.Statements().DeadLetters, filter, func(query string, args []any) (letters []consumer.DeadLetter, err error) {
 		err = s.db.Transactions.RetryBusy(ctx, func() error {
 			letters = nil
-			return engine.Query(ctx, s.cfg.DB, query, args...).Each(func(rows *sql.Rows) error {
+			return engine.Query(ctx, s.cfg.DB, query, args...).Each(func(rows engine.Row) error {
 				letter, err := scanLetter(rows)
 				letters = append(letters, letter)
 				return err
@@ -71,7 +71,7 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 	})
 }
 
-func scanLetter(rows *sql.Rows) (consumer.DeadLetter, error) {
+func scanLetter(rows engine.Row) (consumer.DeadLetter, error) {
 	var l columns.Letter
 	if err := rows.Scan((*engine.KeyHash)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Reason, &l.Cause,
 		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -48,7 +47,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	if err := s.locate(ctx, nil); err != nil {
 		return err
 	}
-	var version, worksWith sql.NullInt64
+	var version, worksWith int
 	err := s.db.Transactions.RetryBusy(ctx, func() error {
 		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaVersion).Scan(&version, &worksWith)
 	})
@@ -58,14 +57,14 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return engine.Database.Errorf("sqlstore: read the schema's version: %w", err)
 	}
-	if err := s.schema().Check(int(version.Int64), int(worksWith.Int64)); err != nil {
+	if err := s.schema().Check(version, worksWith); err != nil {
 		return err
 	}
 	var none int
 	err = s.db.Transactions.RetryBusy(ctx, func() error { return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().SchemaTables).Scan(&none) })
 	switch {
 	case err != nil && s.fault(err).Undefined:
-		return s.schema().Dropped(err, int(version.Int64))
+		return s.schema().Dropped(err, version)
 	case err != nil:
 		return engine.Database.Errorf("sqlstore: read the schema's tables: %w", err)
 	}

@@ -32,15 +32,7 @@ func (s *Store) registerSources(ctx context.Context, consumer string, sources []
 	if _, err := t.Tx.ExecContext(ctx, q.LockSources, consumer); err != nil {
 		return s.claimError(err)
 	}
-	var recorded []string
-	err = engine.Query(ctx, t.Tx, q.Sources, consumer).Each(func(rows *sql.Rows) error {
-		var source string
-		if err := rows.Scan(&source); err != nil {
-			return err
-		}
-		recorded = append(recorded, source)
-		return nil
-	})
+	recorded, err := engine.Column[string](engine.Query(ctx, t.Tx, q.Sources, consumer))
 	if err != nil {
 		return s.claimError(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -33,35 +32,8 @@ type handlerError struct{ error }
 
 func (e handlerError) Unwrap() error { return e.error }
 
-// running has the transactions that handlers are using.
-type running struct {
-	mu       sync.Mutex
-	sessions map[*sql.Tx]*transaction
-}
-
-func (r *running) add(t *transaction) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sessions == nil {
-		r.sessions = make(map[*sql.Tx]*transaction)
-	}
-	r.sessions[t.Tx] = t
-}
-
-func (r *running) remove(tx *sql.Tx) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.sessions, tx)
-}
-
-func (r *running) of(tx *sql.Tx) *transaction {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sessions[tx]
-}
-
-// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On
-// PostgreSQL and MariaDB that costs one round trip, on MySQL two. On SQLite it stays in the process. Once it has failed, InTx fails with the same error, whatever fn
+// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
+// MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
 // returns.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	t := s.running.of(tx)

@@ -26,7 +26,7 @@ var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"
 
 // Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in ConsumerConfig. name is
 // the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
-// first message that was deleted before it was read. A nil Telemetry returns nil, and so does one without Config.MeterProvider and
+// first message that was deleted before it was read. Subscribers of the same name share their series; one that is paused counts. A nil Telemetry returns nil, and so does one without Config.MeterProvider and
 // Config.AckSpans.
 func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.SourceTrace {
 	var spans *consumer.SourceTrace

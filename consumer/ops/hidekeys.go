@@ -22,7 +22,7 @@ func (h HideKeys) Key(key string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Position returns the position of a message without its ID: sources without offsets end it with that. ids may be empty.
+// Position returns the position of a message without its ID: where a source has no offsets, the position ends with the ID. ids may be empty.
 func (h HideKeys) Position(position string, ids ...string) string {
 	if len(h.Secret) == 0 {
 		return position

@@ -13,8 +13,8 @@ import (
 // ParkedChoice are the parked messages of the outbox that a filter chose at one moment.
 type ParkedChoice struct {
 	Seqs   []int64   // ascending
-	Newest time.Time // when the last of them was parked: what is parked later is in no choice until Newest plus a microsecond
-	More   bool      // there are more messages than ChooseParked was to read
+	Newest time.Time // when the latest of them was parked: a filter whose Until is a microsecond later leaves out what is parked afterwards
+	More   bool      // there are more messages than ChooseParked's limit
 }
 
 // ChooseParked chooses parked messages, and changes nothing. most limits how many messages it reads; 0: no limit.

@@ -20,10 +20,10 @@ type ReplayPlan struct {
 	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
-	More      bool // there are more letters than PlanReplay was to read
+	More      bool // there are more letters than PlanReplay's limit
 
-	// Searched is until where a plan with a limit has searched, back from now: letters that were parked before this time may match, too. Then More is
-	// true. Zero: it has read all that match, or as many as it was to read.
+	// Searched is where the search stopped because of its limit, when it is not zero: letters that were parked before this time were not
+	// searched and may match, too. Then More is true.
 	Searched time.Time
 
 	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request whose Filter.Until is a
@@ -32,7 +32,7 @@ type ReplayPlan struct {
 }
 
 // PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
-// most limits how many letters it reads that match, and to five times as many those that it searches; 0: no limit. r.Expect is not compared.
+// most limits the letters: it reads at most that many that match, and searches five times as many. 0: no limit. r.Expect is not compared.
 //
 // The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. It knows
 // nothing of the consumer's Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key

@@ -93,15 +93,15 @@ type SweepStatus struct {
 
 // LetterKeeper reads and discards dead letters.
 type LetterKeeper interface {
-	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot. It reads all letters that no index leaves out, until it has found
-	// filter.Limit: see Searcher.
+	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot. Where no index selects the letters, it reads all of them until it has
+	// found filter.Limit: see Searcher.Reach.
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 
 	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one transaction.
 	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error
 }
 
-// Prober finds out what a claim would be told.
+// Prober finds out how the database would answer a claim.
 type Prober interface {
 	// Probe claims rec in a transaction of its own and rolls back. It waits for another transaction that holds the key for about a second.
 	// It leaves nothing in the database: it does not register a window either.
@@ -127,15 +127,15 @@ type Holder struct {
 	Client string        // its address and the name of its application; empty: unknown
 }
 
-// Searcher has what limits a search for letters, and what a claim of one would meet.
+// Searcher answers what a search for dead letters and a dry run of their replay need to know.
 type Searcher interface {
 	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
 	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 
 	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
 	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
-	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter chooses them by their consumer and reason only: these are compared
-	// fast enough, and so that their number is exact.
+	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter has only a consumer and a reason: that comparison is fast
+	// enough without a limit, and the number of letters is then exact.
 	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
 
 	// Waiting returns which letters are marked by an open request to replay or repair them.
@@ -163,7 +163,7 @@ type Keys interface {
 	Discards(ctx context.Context, key dedup.Key) ([]Discarded, error)
 
 	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it reads the tables of the
-	// outbox, at a million messages for about a second for each topic. It leaves Discards alone.
+	// outbox, at a million messages for about a second for each topic. It does not fill in Outgoing.Discards.
 	Outgoing(ctx context.Context, key dedup.Key) (Outgoing, error)
 }
 

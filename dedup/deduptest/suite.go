@@ -56,7 +56,7 @@ type DB[TTx any] struct {
 	Misuse []Misuse[TTx]
 	// Raise makes the database answer a statement in tx with that error code, and returns the error.
 	Raise func(ctx context.Context, tx TTx, code string) error
-	// LockKeys takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
+	// Lock takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
 	// allow.
 	Lock func(ctx context.Context, tx TTx, name string) error
 	// LockWait returns, as one text that is only compared, the settings that limit how long statements of tx wait and run.

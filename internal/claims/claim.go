@@ -60,6 +60,15 @@ type Claim struct {
 	Clock    time.Time
 }
 
+// AssumeRegistered makes Make take all windows for registered. It is for a claim that is rolled back: nothing of it is left that a window
+// has to cover.
+func (c *Claim) AssumeRegistered() {
+	c.Registered = map[Window]time.Time{}
+	for _, w := range c.Plan.Windows() {
+		c.Registered[w] = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+}
+
 // Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must be
 // rolled back.
 func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {

@@ -11,7 +11,7 @@ type Control struct {
 	Sets      bool // it changes a setting, for the transaction or for the session
 	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
 	Unclear   bool // the text may do more than Inspect understood
-	Alone     bool // what follows in its handler depends on it, so that no other handler's statement may come in between
+	Alone     bool // later statements of its handler may depend on it, so no other handler's statement may come in between
 	Recalls   bool // it reads the latest number that its session took from a sequence
 }
 
@@ -39,12 +39,6 @@ func Inspect(sql string) (c Control) {
 	c.Unclear = c.Unclear || s.unclear
 	c.Alone = c.Alone || statements != 1 || c.Savepoint || c.Sets || c.Session || c.Unclear
 	return c
-}
-
-// Several reports whether sql may be more than one statement.
-func Several(sql string) bool {
-	c := Inspect(sql)
-	return c.Several || c.Unclear
 }
 
 // statement parses one statement, which begins with token t, and returns the kind of token that ends it.

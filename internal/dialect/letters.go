@@ -12,7 +12,7 @@ type LetterFilter struct {
 	Position                         string
 	Cause                            string // a part of the text
 	Since, Until                     int64
-	AfterFirst                       int64 // with AfterID: only what is listed after that letter
+	AfterFirst                       int64 // with AfterID: only letters that are listed after that one
 	AfterID                          string
 }
 

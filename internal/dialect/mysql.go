@@ -131,7 +131,7 @@ ON DUPLICATE KEY UPDATE first_run = first_run`),
 ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
 
-		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		// The names differ between servers and versions. SHOW leaves out the ones that the server does not know.
@@ -181,7 +181,7 @@ WHERE ` + settled),
 		DropLetters: q(`DELETE d ` + mysqlByID),
 
 		// The row stays locked until COMMIT, so there is never a second sweep. SweepWait is for the owner of the lease: it waits
-		// for other sweepers, which lock the row only to see who has the lease.
+		// for other sweepers, which lock the row only to read the lease.
 		SweepLease: q(mysqlSweep + ` FOR UPDATE SKIP LOCKED`),
 		SweepLook:  q(mysqlSweep),
 		SweepWait:  q(mysqlSweep + ` FOR UPDATE`),

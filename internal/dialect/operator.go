@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// Operator holds the statements for operators: status, actions and their results. They are the same on all databases but for a few
-// functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
+// Operator holds the statements for operators: status, actions and their results. They are the same on all databases except for the
+// expressions in functions. IDs are passed and read as 32 hexadecimal digits, times as microseconds since 1970 UTC; 0 or NULL: none.
 type Operator struct {
 	// Status.
 	State, Windows, Sources, NextOwner, Letters, WaitingActions, Waiting string

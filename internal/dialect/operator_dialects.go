@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// functions are what the databases call by different names.
+// functions has the expressions that differ between the databases.
 type functions struct {
 	now      string                  // the clock, in the type of a time column
 	time     func(col string) string // the column of a time as microseconds, 0 for NULL
@@ -37,10 +37,6 @@ type functions struct {
 
 // NewPostgresOperator returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOperator(schema string) Operator {
-	prefix := ""
-	if schema != "" {
-		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
-	}
 	const number = `CAST(? AS bigint)`
 	return newOperator(functions{
 		now: `clock_timestamp()`,
@@ -75,7 +71,7 @@ func NewPostgresOperator(schema string) Operator {
 	trim(coalesce(host(client_addr), '') || ' ' || coalesce(application_name, ''))
 FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 	AND xact_start < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY xact_start LIMIT 5`,
-		names:    func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) },
+		names:    postgresNames(schema),
 		numbered: numbered,
 	})
 }

@@ -16,9 +16,9 @@ type Postgres struct {
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	Holder                                          string
 	// Windows and checks.
-	LockSources, Sources, AddSource                            string
-	UseWindow, Standbys, SchemaVersion, SchemaTables, Settings string
-	Schema, Session                                            string
+	LockSources, Sources, AddSource                  string
+	UseWindow, SchemaVersion, SchemaTables, Settings string
+	Schema, Session                                  string
 	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
@@ -27,10 +27,13 @@ type Postgres struct {
 
 // boundedWait limits how long a statement waits for a transaction that holds a key. It is the statement's row source, so it runs
 // before the first row is inserted. AfterClaim restores the setting; it ends with the transaction anyway.
-const boundedWait = `(` + shorterWait + `) AS settings`
+const boundedWait = `(SELECT ` + shortWait + `$9::text, true)` + idleLimit + `) AS settings`
 
-const shorterWait = `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true),
-	set_config('lock_timeout', $9::text, true)` + idleLimit
+// shortWait sets lock_timeout for the transaction, and keeps the former value for formerWait. The new value and ", true)" follow it.
+const (
+	shortWait  = `set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', `
+	formerWait = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
+)
 
 // idleLimit makes the server end a transaction that is idle for too long. Otherwise a frozen process would keep its claims
 // forever. A limit that the session already has is kept.
@@ -41,8 +44,6 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean. It begins with synchronous_commit, followed by a space.
 const session = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || current_setting('search_path')`
-
-const formerWait = `set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`
 
 const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all()`
 
@@ -67,13 +68,19 @@ RETURNING key, clock_timestamp()`
 	claimed = `, pg_current_xact_id()::text, ` + standbys + `, ` + session
 )
 
-// NewPostgres returns the statements for tables in schema. Empty means those that search_path finds.
-func NewPostgres(schema string) Postgres {
+// postgresNames returns a function that puts the schema before every table name in a statement. Statements mark table names with a leading
+// @. An empty schema means the tables that search_path finds.
+func postgresNames(schema string) func(sql string) string {
 	prefix := ""
 	if schema != "" {
 		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
 	}
-	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	return func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+}
+
+// NewPostgres returns the statements for tables in schema. Empty means those that search_path finds.
+func NewPostgres(schema string) Postgres {
+	q := postgresNames(schema)
 	return Postgres{
 		// pgxstore limits the wait itself, and asks for the transaction's id. Insert is for rows with the same consumer and
 		// window. It lists the new keys only if some keys are not new, which keeps a batch's answer short.
@@ -89,9 +96,8 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		// For sqlstore the server limits the wait, and AfterClaim follows.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
 		ClaimOne: q(insertOne + ` FROM ` + boundedWait + unlessKnown),
-		AfterClaim: q(`SELECT set_config('lock_timeout', current_setting('txonce.lock_timeout'), true),
-	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'),
-	current_setting('synchronous_standby_names') <> '', ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
+		AfterClaim: q(`SELECT ` + formerWait + `,
+	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'), ` + standbys + `, ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
 
 		// The horizon is read by a separate statement after the claim. Read within the claim's statement, it would be as old as
 		// that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED every statement has
@@ -147,8 +153,8 @@ FROM @processed_messages WHERE key = $1::uuid`),
 
 		// The limit applies to this lock only: a select list is evaluated from left to right, and the setting ends with the
 		// transaction.
-		Lock: `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $2::text, true),
-	pg_advisory_xact_lock($1::bigint), set_config('lock_timeout', current_setting('txonce.lock_timeout'), true)`,
+		Lock: `SELECT ` + shortWait + `$2::text, true),
+	pg_advisory_xact_lock($1::bigint), ` + formerWait,
 
 		// The row with an empty source is locked first, so that processes that start together compare their sources one after
 		// another.
@@ -157,7 +163,7 @@ ON CONFLICT (consumer, source) DO UPDATE SET source = s.source`),
 		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = $1::text AND source <> '' ORDER BY first_run, source`),
 		AddSource: q(`INSERT INTO @txonce_sources (consumer, source) VALUES ($1::text, $2::text)`),
 		// For a claim that should wait for less time than the session's lock_timeout. FormerWait follows it.
-		ShortWait:  `SELECT set_config('txonce.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', $1::text, true)`,
+		ShortWait:  `SELECT ` + shortWait + `$1::text, true)`,
 		FormerWait: `SELECT ` + formerWait,
 		HeldKeys:   q(heldKeys),
 		Held:       `SELECT current_setting('txonce.held')`,
@@ -172,20 +178,18 @@ VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 
 ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
 RETURNING used_until`),
 
-		// Whether COMMIT waits for synchronous standbys: see FlushDuplicate.
-		Standbys: `SELECT current_setting('synchronous_standby_names') <> ''`,
-
-		// Schema returns the name of the schema that search_path resolves unqualified table names to. Session returns the state
-		// of the session, which Register remembers.
+		// The schema that search_path resolves the names of the tables to. It need not be the first one in search_path.
 		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('txonce_schema')`,
-		Session: `SELECT current_setting('server_encoding'), ` + session,
 
-		SchemaVersion: q(`SELECT max(version), max(works_with) FROM @txonce_schema`),
+		// The state of the session, which Register remembers.
+		Session: `SELECT ` + session,
+
+		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
-	current_setting('transaction_read_only'), current_setting('synchronous_standby_names')`,
+	current_setting('transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,
 
 		Park: q(`INSERT INTO @dead_letters AS d (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	reason, cause, topic, ordering_key, position, payload, headers, attempts)
@@ -239,51 +243,3 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - 
 // settled is true if the dead letter's key was claimed for the same content after it was parked. For a dead letter of unknown
 // outcome the claim proves nothing: it may be older than the letter and have no effects (observe.CauseUnknown).
 const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome_unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
-
-// RefusedPostgres reports whether an error with this SQLSTATE refuses the user, the database name or a permission. Retrying does
-// not help.
-func RefusedPostgres(code string) bool {
-	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
-}
-
-// RetryablePostgres reports whether an error with this SQLSTATE is a failure of the database or temporary. The same work may
-// succeed later, so no message is parked for it.
-func RetryablePostgres(code string) bool {
-	switch code {
-	case "25P02": // an earlier statement failed, and its code decides
-		return false
-	case "26000", // a prepared statement is missing: a pooler switched the session
-		"40001", "40P01", // serialisation failure, deadlock
-		"40003", // statement completion unknown
-		"55P03": // lock timeout
-		return true
-	}
-	if len(code) != 5 {
-		return false
-	}
-	switch code[:2] {
-	case "08", // connection
-		"25", // transaction state, such as a read-only standby after a failover
-		"42", // missing table or column, no permission: a deployment, not a message
-		"53", // out of disk, memory, connections
-		"57", // shutdown, cancelled by an operator or a timeout
-		"58", // I/O
-		"XX": // internal errors, corruption
-		return true
-	}
-	return false
-}
-
-// AmbiguousPostgres reports whether an error with this SQLSTATE, returned for a handler's statement, is Retryable but may still
-// be the fault of one message: its statement may be wrong in itself, or exceed a limit.
-func AmbiguousPostgres(code string) bool {
-	switch code {
-	case "25006", "25P02": // a read-only server; an earlier statement failed
-		return false
-	case "53400", // a configured limit, such as that of temporary files
-		"57014", // the statement was cancelled: statement_timeout, or a person
-		"58P01": // a library that is not installed
-		return true
-	}
-	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "25") || strings.HasPrefix(code, "XX")
-}

@@ -1,21 +1,14 @@
 package dialect
 
-import "strings"
-
 // PostgresOutboxLook holds the statements that adapters/sqlstore uses to check for work, because it cannot send several
-// statements at once, and the statements that count messages.
+// statements at once, and the one that counts messages.
 type PostgresOutboxLook struct {
-	Look, NeedsMaintenance string
-	Clock, Count, Relays   string
+	Look, NeedsMaintenance, Count string
 }
 
 // NewPostgresOutboxLook returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
-	prefix := ""
-	if schema != "" {
-		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
-	}
-	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	q := postgresNames(schema)
 	return PostgresOutboxLook{
 		// Returns whether the hold is valid, whether delayed messages are due, the values of PostgresOutbox.Last, and for each shard in $2
 		// that the session holds with its token its first message. See PostgresOutbox.LeaseFrom for where it begins to search.
@@ -40,8 +33,6 @@ WHERE r.owner = $1::uuid`),
 	OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute')
 	OR coalesce((SELECT min(sent_at) FROM @outbox_sent) < statement_timestamp() - $1::float8 * interval '1 second', false)`),
 
-		Clock: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
-
 		// See SQLiteOutbox.Count.
 		Count: q(`SELECT 0, s.shard, p.topic, false, count(*), min(p.due), count(p.cause), min(p.cause), min(p.seq), next.seq, last.seq
 FROM @txonce_shards s
@@ -55,7 +46,5 @@ UNION ALL
 SELECT 1, 0, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, NULL, 0, NULL, 0 FROM @outbox_delayed GROUP BY 3, 4
 UNION ALL
 SELECT 2, 0, topic, waiting, count(*), min(` + dueSince + `), 0, NULL, 0, NULL, 0 FROM @outbox_parked GROUP BY topic, waiting`),
-		Relays: q(`SELECT r.name, r.until, count(s.shard) FROM @txonce_relays r LEFT JOIN @txonce_shards s ON s.owner = r.owner
-WHERE r.until > clock_timestamp() GROUP BY r.owner ORDER BY r.name, r.until`),
 	}
 }

@@ -16,11 +16,7 @@ type PostgresOutboxWrite struct {
 
 // NewPostgresOutboxWrite returns the statements for tables in schema. Empty means those that search_path finds.
 func NewPostgresOutboxWrite(schema string) PostgresOutboxWrite {
-	prefix := ""
-	if schema != "" {
-		prefix = `"` + strings.ReplaceAll(schema, `"`, `""`) + `".`
-	}
-	q := func(sql string) string { return strings.ReplaceAll(sql, "@", prefix) }
+	q := postgresNames(schema)
 	return PostgresOutboxWrite{
 		Shards: q(`SELECT count(*), coalesce(max(shard), -1) FROM @txonce_shards`),
 

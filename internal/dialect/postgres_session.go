@@ -17,24 +17,17 @@ const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), 
 const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 	(SELECT concat_ws(' ', count(*), coalesce(max(oid), 0)) FROM pg_catalog.pg_class WHERE relnamespace = pg_my_temp_schema()) END`
 
-// PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. Only Locate refers to a table.
+// PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. They name no table.
 type PostgresSession struct {
-	Locate, SessionSettings, Encoding  string
-	Mark, ProofByMark, ProofByID       string
-	Savepoint, RenewSavepoint          string
-	Synchronous, Committed, InProgress string
+	SessionSettings, Mark, ProofByMark, ProofByID string
+	Savepoint, RenewSavepoint                     string
+	Committed, InProgress                         string
 }
 
 // NewPostgresSession returns the statements.
 func NewPostgresSession() PostgresSession {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@settings", postgresSettings) }
 	return PostgresSession{
-		// The schema that search_path resolves txonce's tables to. It need not be the first one in search_path.
-		Locate: `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE c.oid = to_regclass('txonce_schema')), '')`,
-
-		Encoding: `SELECT current_setting('server_encoding')`,
-
 		SessionSettings: q(`SELECT @settings`),
 
 		// A transaction is identified by its id if it has one, and otherwise by a setting that ends with it.
@@ -47,8 +40,7 @@ func NewPostgresSession() PostgresSession {
 		Savepoint:      `SAVEPOINT txonce_handler`,
 		RenewSavepoint: `RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`,
 
-		Synchronous: `SELECT set_config('synchronous_commit', $1::text, true)`,
-		Committed:   `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
-		InProgress:  `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,
+		Committed:  `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
+		InProgress: `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,
 	}
 }

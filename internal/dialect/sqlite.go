@@ -71,10 +71,10 @@ RETURNING used_until`),
 
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
 
-		SchemaVersion: `SELECT max(version), max(works_with) FROM txonce_schema`,
+		SchemaVersion: `SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM txonce_schema`,
 		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters WHERE 1 = 0`,
 
-		// This statement must fail. Its error shows whether the driver reports the server's message.
+		// This statement must fail. Its error shows whether the driver reports SQLite's result codes and messages.
 		Probe: `SELECT txonce_no_such_column`,
 
 		Version:     `SELECT sqlite_version(), unixepoch('subsec') IS NOT NULL`,

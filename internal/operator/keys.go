@@ -69,7 +69,8 @@ func (s *Service) EachKey(ctx context.Context, f func(key dedup.Key) (more bool)
 	}
 }
 
-// keysAfter reads one page of claims, and moves after to its last one. n also counts claims that do not tell their key.
+// keysAfter reads the claims that follow after, at most keysAtOnce, and sets after to the last one. n also counts claims that were stored without
+// their key (Config.Compact).
 func (s *Service) keysAfter(ctx context.Context, st *dialect.Operator, after *dedup.KeyHash) (keys []dedup.Key, n int, err error) {
 	last := *after
 	err = s.DB.Read(ctx, "read keys", func(ctx context.Context, q Queryer) error {

@@ -1,5 +1,5 @@
-// Package operator answers and does for operators what is the same in all databases: status, actions and requested replays. It is the
-// larger part of a store's ops.Store and consumer.ReplayQueue.
+// Package operator implements most of ops.Store and consumer.ReplayQueue for all stores: status, actions and requested replays. A store adds
+// its connections (Database), its dead letters (Letters) and its outbox.
 package operator
 
 import (

@@ -20,7 +20,7 @@ type Harness[TTx any] struct {
 	// Select says whether a case runs. Those it leaves out are not mentioned in the output. Nil: all run.
 	Select func(name string) bool
 
-	// TTL is that of the sessions whose hold is to run out; all others have a minute. It must be long enough for a Renew
+	// TTL is that of the sessions whose hold expires in a case; all others have a minute. It must be long enough for a Renew
 	// and a Lease. Defaults to 300 ms.
 	TTL time.Duration
 

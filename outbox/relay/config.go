@@ -28,7 +28,7 @@ const (
 	DefaultPollMax     = time.Second
 )
 
-// MinLeaseTTL is the shortest Config.LeaseTTL: a hold is renewed three times within it, each time with a round trip.
+// MinLeaseTTL is the shortest Config.LeaseTTL: a hold is renewed three times within it or more often, each time with a round trip.
 const MinLeaseTTL = 100 * time.Millisecond
 
 // Config of a Relay.

@@ -11,9 +11,9 @@
 //
 // # How it works
 //
-// A key belongs to one of a fixed number of shards. A relay holds some shards for [Config.LeaseTTL], by the database's clock, and
-// renews the hold three times within that time. It leases batches of due messages from the shards that it holds, publishes
-// them, and settles each batch in one transaction:
+// A key belongs to one of a fixed number of shards. A relay holds some shards for [Config.LeaseTTL], by the database's clock,
+// and renews the hold at least three times within that time, by default every 5 seconds. It leases batches of due messages from
+// the shards that it holds, publishes them, and settles each batch in one transaction:
 //
 //	             Renew                      a poll finds messages
 //	opening ──────────────▶ holding shards ───────────────────────▶ publishing a batch

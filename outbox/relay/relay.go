@@ -15,7 +15,7 @@ import (
 // Relay publishes what transactions have enqueued. New makes one, Run starts it.
 //
 // The path of a message: Run → [outbox.Session].Renew holds shards (session.go) → Lease returns the due messages of these shards
-// (dispatcher.go) → Publish, in the order of each key (batch.go, call.go) → Settle (settle.go).
+// (poll.go) → Publish, in the order of each key (batch.go, call.go) → Settle (settle.go).
 type Relay struct {
 	cfg        Config
 	publishers publishers

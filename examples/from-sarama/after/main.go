@@ -1,4 +1,4 @@
-// Command after is ../before with ten lines changed: it charges each order once, however often Kafka delivers it.
+// Command after is ../before with nine lines changed: it charges each order once, however often Kafka delivers it.
 package main
 
 import (

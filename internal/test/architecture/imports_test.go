@@ -75,7 +75,8 @@ var rows = []row{
 	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
 	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
 	{"internal/debounce", nil},
-	{"internal/shares", nil},
+	{"internal/pgrelay", []string{"outbox", "internal/columns", "internal/dialect", "internal/shares"}},
+	{"internal/shares", []string{"outbox"}},
 	{"internal/sqlrows", nil},
 	{"internal/watermark", nil},
 	{"internal/counts", nil},
@@ -98,7 +99,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/shares", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -169,7 +169,7 @@ var brokerMutations = []mutation{
 	elsewhere("rabbitmq: messages are persistent", "adapters/rabbitmq/publisher_message.go", "TestPublisherProperties", edit{
 		`DeliveryMode: amqp.Persistent`, `DeliveryMode: amqp.Transient`,
 	}),
-	elsewhere("mysql: only a row with the claim's own token is new", "adapters/sqlstore/internal/mysql/mysql.go", "TestMySQLClaimsABatchOfManyStatements", edit{
+	elsewhere("mysql: only a row with the claim's own token is new", "adapters/sqlstore/internal/mysql/claim.go", "TestMySQLClaimsABatchOfManyStatements", edit{
 		`if string(whose) == string(mine[:]) {`, `if whose != nil {`,
 	}),
 	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{

@@ -45,7 +45,7 @@ var outboxMutations = []mutation{
 		"SET until = clock_timestamp() + $2::float8 * interval '1 second'\nWHERE owner = $1::uuid",
 	}),
 	relayed("a notification about a leased shard is kept", pgx+"/outbox_session.go", "a_poll_after_a_notification_misses_no_message", edit{
-		"	return shards, func() { s.free(shards) }", "	clear(s.notified)\n	return shards, func() { s.free(shards) }",
+		"	return shards, func() { s.free(borrowed) }", "	clear(s.notified)\n	return shards, func() { s.free(borrowed) }",
 	}),
 	relayed("a shard that others wait for is released once its messages are settled", pgx+"/outbox_settle.go", "a_session_that_joins_a_busy_one_has_its_share_after_three_Renews", edit{
 		"\ts.giveBackLeaving(ctx)\n", "",
@@ -59,13 +59,13 @@ var outboxMutations = []mutation{
 	relayed("a message with a not-before time counts as due since that time", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
 		"const dueSince = `coalesce(not_before, enqueued_at)`", "const dueSince = `enqueued_at`",
 	}),
-	relayed("a due message that no relay has leased yet counts as pending", lease, "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
+	relayed("a due message that no relay has leased yet counts as pending", "internal/dialect/postgres_outbox_operations.go", "Stats_count_what_comes_later_as_due_since_its_not-before_time", edit{
 		"SELECT 1, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM (", "SELECT 1, topic, false, count(*), min(not_before), 0, '' FROM (",
 	}),
 	relayed("Discard deletes the messages that wait behind a message before that message", "outbox/operations_filter.go", "DiscardAll_of_a_key_deletes_what_waits_with_it", edit{
 		`	slices.Reverse(seqs) //`, `	//`,
 	}),
-	relayed("a filter by cause selects only matching messages", lease, "UnparkAll_and_DiscardAll_by_filter", edit{
+	relayed("a filter by cause selects only matching messages", "internal/dialect/postgres_outbox_operations.go", "UnparkAll_and_DiscardAll_by_filter", edit{
 		`strpos(p.cause, $5::text) > 0`, `strpos(p.cause, $5::text) >= 0`,
 	}),
 	enqueuing("no NOTIFY is sent when no relay listens", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
@@ -116,13 +116,13 @@ var outboxMutations = []mutation{
 	passing("the low-water mark passes published messages without Maintain too", sqlLease, "adapters/sqlstore", "TestOutboxPostgresPassesWhatWasPublished", edit{
 		`if by.Marks.Due() {`, `if false {`,
 	}),
-	enqueuing("unparked messages are found again", lease, "TestOutboxLeaseFindsWhatComesBack", edit{
+	enqueuing("unparked messages are found again", "internal/dialect/postgres_outbox_operations.go", "TestOutboxLeaseFindsWhatComesBack", edit{
 		`SET returned = returned + 1 WHERE`, `SET returned = returned WHERE`,
 	}),
-	enqueuing("the Discard of a session that crashed is finished", pgx+"/outbox_maintain.go", "TestOutboxTidyFinishesADeadDiscard", edit{
+	enqueuing("the Discard of a session that crashed is finished", "internal/pgrelay/repair.go", "TestOutboxTidyFinishesADeadDiscard", edit{
 		`	for _, k := range stranded {`, `	for _, k := range stranded[:0] {`,
 	}),
-	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guard.go", "TestOutboxWriterAndSavepoints", edit{
+	enqueuing("rolling back to a savepoint discards the messages enqueued after it", pgx+"/guarded.go", "TestOutboxWriterAndSavepoints", edit{
 		`t.g.drop()`, ``,
 	}),
 	committing("a failed INSERT of enqueued messages is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
@@ -134,13 +134,13 @@ var outboxMutations = []mutation{
 	enqueuing("messages of one Enqueue call keep their order", "internal/dialect/postgres_outbox_write.go", "TestOutboxWriterOrderOfMany", edit{
 		"payload, headers, n)\nORDER BY m.n", "payload, headers, n)\nORDER BY m.id",
 	}),
-	enqueuing("a message that is too large for a poll after a notification keeps its payload", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+	enqueuing("a message that is too large for a poll after a notification keeps its payload", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
 		` || m.Payload == nil`, ``,
 	}),
-	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_lease.go", "TestOutboxPollAfterNotification", edit{
+	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
 		`row.n == int64(limit) || `, ``,
 	}),
-	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_session.go", "TestOutboxRelayRoundTrips", edit{
+	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_tx.go", "TestOutboxRelayRoundTrips", edit{
 		`if b.Len() > 1 {`, `if true {`,
 	}),
 	committing("the relay's settings do not outlast a transaction on the application's connection", lease, "TestOutboxRelayHasConnectionsOfItsOwn", edit{
@@ -175,9 +175,9 @@ var outboxMutations = []mutation{
 		`	case all && s.chores.TryLock():`, `	case all && func() bool { s.chores.Lock(); return true }():`,
 	}),
 	committing("Renew does not wait for the connections of other calls", pgx+"/outbox_renew.go", "TestOutboxRenewDoesNotWaitForSettle", edit{
-		`s.holdTx(ctx, "renew"`, `s.tx(ctx, "renew"`,
+		`pgrelay.Renew(ctx, inBatch(s.holdTx)`, `pgrelay.Renew(ctx, inBatch(s.tx)`,
 	}),
-	committing("Renew meets one lost connection after a failover", pgx+"/outbox_session.go", "TestOutboxRenewMeetsOneLostConnection", edit{
+	committing("Renew meets one lost connection after a failover", pgx+"/outbox_tx.go", "TestOutboxRenewMeetsOneLostConnection", edit{
 		`		pool.Reset() //`, `		//`,
 	}),
 	committing("Close ends with its context", pgx+"/outbox_conns.go", "TestOutboxCloseDoesNotOutlastItsContext", edit{

@@ -48,7 +48,7 @@ var pgxstoreMutations = []mutation{
 	single("a batch of duplicates is not acknowledged in a session that was changed", pgx+"/row.go", "TestABatchOfDuplicatesInAChangedSession", edit{
 		`return row.Scan(&c.standbys, &c.sessionState)`, `return row.Scan(&c.standbys, new(string))`,
 	}),
-	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guard.go", "TestATransactionThatHasNotBegun", edit{
+	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guarded.go", "TestATransactionThatHasNotBegun", edit{
 		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}",
 		"	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
 	}),

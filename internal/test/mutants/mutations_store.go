@@ -34,7 +34,7 @@ func idTime(name, old, with string) mutation {
 }
 
 var storeMutations = []mutation{
-	store("a handler's error rolls the transaction back", pgx+"/store.go", "rollback_un-claims", edit{
+	store("a handler's error rolls the transaction back", pgx+"/intx.go", "rollback_un-claims", edit{
 		`		return g.lookBack(ctx, g.blame(err))`,
 		`		_ = s.commit(ctx, c.tx, lateWrites{}, false)
 		return g.lookBack(ctx, g.blame(err))`,
@@ -94,23 +94,23 @@ var storeMutations = []mutation{
 		"a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim", edit{
 			`g.conn.PgConn().TxStatus() == 'I'`, `g.conn.PgConn().TxStatus() == '?'`,
 		}),
-	store("nothing is committed after the context ended", pgx+"/store.go", "cancelled_ctx_rolls_back", edit{
+	store("nothing is committed after the context ended", pgx+"/intx.go", "cancelled_ctx_rolls_back", edit{
 		`	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed`,
 		`	if err := ctx.Err(); err != nil && false {
 		return fmt.Errorf("pgxstore: not committed`,
 	}),
-	store("a COMMIT without an answer counts no attempt", pgx+"/store.go", "commit_outcome_unknown:_answer_lost", edit{
+	store("a COMMIT without an answer counts no attempt", pgx+"/intx.go", "commit_outcome_unknown:_answer_lost", edit{
 		`return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`, `return fmt.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`,
 	}),
-	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres.go", "each_error_code_is_retryable_or_not", edit{
+	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres_errors.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,
 	}),
 	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
 		`if n.taken[name] {`, `if false {`,
 	}),
-	store("a database that may lose commits in a crash is refused", pgx+"/register.go", "Register_refuses_a_database_that_forgets_commits", edit{
-		`case sync == "off",`, `case sync == "never",`,
+	store("a database that may lose commits in a crash is refused", "internal/claims/postgres.go", "Register_refuses_a_database_that_forgets_commits", edit{
+		`synchronousCommit == "off" ||`, `synchronousCommit == "never" ||`,
 	}),
 	store("the error about a schema of another version names it", "internal/claims/register.go", "Register_refuses_another_version_of_the_schema", edit{
 		`case worksWith > s.Known:`, `case worksWith > s.Known+100:`,
@@ -225,7 +225,7 @@ RETURNING`, `RETURNING`,
 		pkg:   pgx, run: "TestAKeptConnectionIsProvenAfterEachHandler$", fails: "TestAKeptConnectionIsProvenAfterEachHandler",
 	},
 	{
-		name: "after an error before COMMIT, the store also checks whether the handler committed", file: pgx + "/store.go",
+		name: "after an error before COMMIT, the store also checks whether the handler committed", file: pgx + "/intx.go",
 		edits: []edit{{`	if err := g.finish(ctx); err != nil {
 		return g.lookBack(ctx, err)`, `	if err := g.finish(ctx); err != nil {
 		return err`}},
@@ -305,8 +305,8 @@ RETURNING`, `RETURNING`,
 		pkg:   pgx, run: "TestStalePlan", fails: "TestStalePlan",
 	},
 	{
-		name: "a database with an encoding other than UTF8 is refused", file: pgx + "/register.go",
-		edits: []edit{{`	case encoding != "UTF8":`, `	case encoding == "":`}},
+		name: "a database with an encoding other than UTF8 is refused", file: "internal/claims/postgres.go",
+		edits: []edit{{`	case s.encoding != "UTF8":`, `	case s.encoding == "":`}},
 		pkg:   pgx, run: "TestRegisterRefusesOtherEncodings", fails: "TestRegisterRefusesOtherEncodings",
 	},
 
@@ -331,7 +331,7 @@ RETURNING`, `RETURNING`,
 		return t.failed
 `, ``,
 	}),
-	sqlstore("postgres through database/sql: a session whose settings a handler changed is closed", "adapters/sqlstore/internal/postgres/postgres.go",
+	sqlstore("postgres through database/sql: a session whose settings a handler changed is closed", "adapters/sqlstore/internal/postgres/proofs.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/postgres15", edit{`t.Changed = settings != t.Claim.Settings`, `t.Changed = false`}),
 	sqlstore("mysql: a session whose settings a handler changed is closed", "adapters/sqlstore/internal/mysql/server.go",
 		"TestASettingOfAHandlerIsNotTheNextOnes/mysql", edit{`'of another session')`, `'ON')`}),
@@ -341,7 +341,7 @@ RETURNING`, `RETURNING`,
 	sqlstore("sqlite: statements name the schema of their tables", "internal/dialect/sqlite_schema.go", "TestStatementsNameTheirSchema/sqlite", edit{
 		`word+"main."+table`, `word+table`,
 	}),
-	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresCommitsStayDurable", edit{
+	sqlstore("postgres through database/sql: a handler cannot make COMMIT less durable", "adapters/sqlstore/internal/postgres/proofs.go", "TestPostgresCommitsStayDurable", edit{
 		`t.Changed && d.synchronous(settings) != sync`, `false`,
 	}),
 	sqlstore("postgres through database/sql: a standby that is added later is waited for", "adapters/sqlstore/internal/postgres/postgres.go", "TestPostgresDuplicateWritesForStandbys", edit{

@@ -34,7 +34,7 @@ type Token [8]byte
 
 // ReadInserted reads the inserted keys, each with the database's time.
 func (c *Claim) ReadInserted(r Rows) error {
-	return r.Each(func(rows *sql.Rows) error {
+	return r.Each(func(rows Row) error {
 		var k KeyHash
 		var clock Instant
 		if err := rows.Scan(&k, &clock); err != nil {

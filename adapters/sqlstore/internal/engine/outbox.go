@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
@@ -42,7 +43,7 @@ type Writer interface {
 // Holds divides the shards among sessions.
 type Holds interface {
 	// Renew begins or extends a hold, and reads which shards other sessions hold.
-	Renew(ctx context.Context, tx *sql.Tx, by *Hold) (Share, error)
+	Renew(ctx context.Context, tx *sql.Tx, by *Hold) (shares.State, error)
 	// TakeShards takes up to n shards that no live session holds, and returns them with their tokens.
 	TakeShards(ctx context.Context, tx *sql.Tx, by *Hold, n int) (map[int]int64, error)
 	// GiveBack releases shards.
@@ -131,15 +132,6 @@ type Hold struct {
 
 // Hex returns the owner as hexadecimal digits.
 func (h *Hold) Hex() string { return hex.EncodeToString(h.Owner[:]) }
-
-// Share lists which shards a session holds, which are free, and which other sessions there are.
-type Share struct {
-	Tokens           map[int]int64    // by shard
-	Free             []int            // shards that no live session holds
-	Others           map[string]int64 // see shares.View
-	Returned         map[int]int64    // by shard, how often messages have returned to it; nil: this database has no watermark
-	Shards, SameName int
-}
 
 // Leasable says whether a session has something to lease.
 type Leasable struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/shares"
 )
 
 // Instant scans a time: a timestamp from PostgreSQL, microseconds from the other databases. NULL becomes the zero time.
@@ -103,6 +104,9 @@ func Changed(done sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
+// Row is a row of a query's result.
+type Row = shares.Row
+
 // Rows are the result of a query, or its error.
 type Rows struct {
 	rows *sql.Rows
@@ -116,7 +120,7 @@ func Query(ctx context.Context, q Queryer, query string, args ...any) Rows {
 }
 
 // Each calls f for each row, and then closes the rows.
-func (r Rows) Each(f func(*sql.Rows) error) error {
+func (r Rows) Each(f func(row Row) error) error {
 	if r.err != nil {
 		return r.err
 	}
@@ -127,6 +131,27 @@ func (r Rows) Each(f func(*sql.Rows) error) error {
 		}
 	}
 	return r.rows.Err()
+}
+
+// Column reads the only column of a query.
+func Column[T any](r Rows) (values []T, _ error) {
+	err := r.Each(func(row Row) error {
+		var v T
+		err := row.Scan(&v)
+		values = append(values, v)
+		return err
+	})
+	return values, err
+}
+
+// Exec sends statements that have the same parameters, one after the other.
+func Exec(ctx context.Context, q Queryer, statements []string, args ...any) error {
+	for _, statement := range statements {
+		if _, err := q.ExecContext(ctx, statement, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Micros returns microseconds since 1970, and 0 for the zero time.
@@ -141,10 +166,11 @@ func Micros(t time.Time) int64 {
 func CeilMicros(d time.Duration) int64 { return int64((d-1)/time.Microsecond) + 1 }
 
 // KeyList returns a JSON list of keys in hexadecimal digits.
-func KeyList(ks []dedup.KeyHash) string {
+func KeyList[K ~[16]byte](ks []K) string {
 	list := make([]string, len(ks))
 	for i, k := range ks {
-		list[i] = hex.EncodeToString(k[:])
+		b := [16]byte(k)
+		list[i] = hex.EncodeToString(b[:])
 	}
 	return JSON(list)
 }
@@ -173,7 +199,7 @@ type Expired struct {
 
 // ReadExpired reads expired keys and their expiry times.
 func ReadExpired(r Rows) (found Expired, _ error) {
-	err := r.Each(func(rows *sql.Rows) error {
+	err := r.Each(func(rows Row) error {
 		var k KeyHash
 		var expires Instant
 		if err := rows.Scan(&k, &expires); err != nil {

@@ -52,7 +52,7 @@ type settings map[string]string
 
 func (d *DB) readSettings(ctx context.Context) (settings, error) {
 	set := make(settings)
-	return set, engine.Query(ctx, d.cfg.DB, d.Plain.Settings).Each(func(rows *sql.Rows) error {
+	return set, engine.Query(ctx, d.cfg.DB, d.Plain.Settings).Each(func(rows engine.Row) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
 		set[strings.ToLower(name)] = value
@@ -126,7 +126,7 @@ func (s settings) durable() error {
 
 // checkTables fails if the tables do not have the engine, columns and collations that the migrations create.
 func (d *DB) checkTables(ctx context.Context) error {
-	err := engine.Query(ctx, d.cfg.DB, d.Plain.Tables, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+	err := engine.Query(ctx, d.cfg.DB, d.Plain.Tables, engine.Nullable(d.cfg.Schema)).Each(func(rows engine.Row) error {
 		var table string
 		var storage sql.NullString
 		if err := rows.Scan(&table, &storage); err != nil {
@@ -136,7 +136,7 @@ func (d *DB) checkTables(ctx context.Context) error {
 			dedup.ErrSchema, table, storage.String, table)
 	})
 	if err == nil {
-		err = engine.Query(ctx, d.cfg.DB, d.Plain.Columns, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+		err = engine.Query(ctx, d.cfg.DB, d.Plain.Columns, engine.Nullable(d.cfg.Schema)).Each(func(rows engine.Row) error {
 			var table, column, kind, collation string
 			if err := rows.Scan(&table, &column, &kind, &collation); err != nil {
 				return err
@@ -146,7 +146,7 @@ func (d *DB) checkTables(ctx context.Context) error {
 		})
 	}
 	if err == nil {
-		err = engine.Query(ctx, d.cfg.DB, d.Plain.Texts, engine.Nullable(d.cfg.Schema)).Each(func(rows *sql.Rows) error {
+		err = engine.Query(ctx, d.cfg.DB, d.Plain.Texts, engine.Nullable(d.cfg.Schema)).Each(func(rows engine.Row) error {
 			var table, column, charset string
 			if err := rows.Scan(&table, &column, &charset); err != nil {
 				return err

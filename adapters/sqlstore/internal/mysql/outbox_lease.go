@@ -27,12 +27,7 @@ func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	for _, query := range [...]string{d.box.Come, d.box.Came} {
-		if _, err := tx.ExecContext(ctx, query, engine.JSON(due)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return engine.Exec(ctx, tx, []string{d.box.Come, d.box.Came}, engine.JSON(due))
 }
 
 // fewMessages is how many messages a single query reads. If more are due, each shard gets a fair part.
@@ -111,7 +106,7 @@ func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, par
 // readLight reads messages by shard and number. It reads the payloads of light messages only.
 func (d *DB) readLight(ctx context.Context, q engine.Queryer, query string, args ...any) (map[int][]*candidate, error) {
 	read := make(map[int][]*candidate)
-	err := engine.Query(ctx, q, query, args...).Each(func(rows *sql.Rows) error {
+	err := engine.Query(ctx, q, query, args...).Each(func(rows engine.Row) error {
 		var m candidate
 		var at engine.Instant
 		var key, payload, headers []byte
@@ -145,7 +140,7 @@ func (d *DB) readHeavy(ctx context.Context, q engine.Queryer, msgs []*candidate)
 	if len(list) == 0 {
 		return nil
 	}
-	return engine.Query(ctx, q, d.box.Heavy, engine.JSON(list)).Each(func(rows *sql.Rows) error {
+	return engine.Query(ctx, q, d.box.Heavy, engine.JSON(list)).Each(func(rows engine.Row) error {
 		var seq int64
 		var key, payload, headers []byte
 		if err := rows.Scan(&seq, &key, &payload, &headers); err != nil {

@@ -57,16 +57,16 @@ func (d *DB) repairSome(ctx context.Context, tx *sql.Tx, seqs []int64, unpark bo
 		return 0, err
 	}
 	list := seqList(seqs)
-	shards, err := engine.ReadShards(engine.Query(ctx, tx, d.box.ShardsOf, list))
+	shards, err := engine.Column[int](engine.Query(ctx, tx, d.box.ShardsOf, list))
 	if err != nil || len(shards) == 0 {
 		return 0, err
 	}
-	if _, err := engine.ReadShards(engine.Query(ctx, tx, d.box.LockShards, shardList(shards))); err != nil {
+	if _, err := engine.Column[int](engine.Query(ctx, tx, d.box.LockShards, shardList(shards))); err != nil {
 		return 0, err
 	}
 	keys := make(map[parkedKey]struct{})
 	var gone []int64
-	err = engine.Query(ctx, tx, d.box.Listed, list).Each(func(rows *sql.Rows) error {
+	err = engine.Query(ctx, tx, d.box.Listed, list).Each(func(rows engine.Row) error {
 		var k parkedKey
 		var seq int64
 		var hash sql.NullString
@@ -108,10 +108,8 @@ func (d *DB) release(ctx context.Context, tx *sql.Tx, k parkedKey) error {
 		return err
 	}
 	until := cmp.Or(first.Int64, math.MaxInt64)
-	for _, query := range [...]string{d.box.Release, d.box.Released} {
-		if _, err := tx.ExecContext(ctx, query, k.shard, k.hash, until); err != nil {
-			return err
-		}
+	if err := engine.Exec(ctx, tx, []string{d.box.Release, d.box.Released}, k.shard, k.hash, until); err != nil {
+		return err
 	}
 	if first.Valid {
 		_, err = tx.ExecContext(ctx, d.box.Behead, first.Int64, k.shard, k.hash)

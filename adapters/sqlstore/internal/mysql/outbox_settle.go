@@ -17,7 +17,7 @@ import (
 
 // Own locks the shards against other relays until the transaction ends, and fails if the hold has lost one of them.
 func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
-	mine, err := engine.ReadShards(engine.Query(ctx, q, d.box.Own, tokenList(tokens), by.Hex()))
+	mine, err := engine.Column[int](engine.Query(ctx, q, d.box.Own, tokenList(tokens), by.Hex()))
 	if err == nil && len(mine) != len(tokens) {
 		return outbox.ErrLeaseLost
 	}
@@ -88,7 +88,7 @@ func failure(o *outbox.Outcome) []any {
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 	for _, shard := range shards {
 		var list [][]any
-		err := engine.Query(ctx, tx, d.box.Followers, shard, engine.FollowAtOnce).Each(func(rows *sql.Rows) error {
+		err := engine.Query(ctx, tx, d.box.Followers, shard, engine.FollowAtOnce).Each(func(rows engine.Row) error {
 			var seq, behind, parkPolicy int64
 			err := rows.Scan(&seq, &behind, &parkPolicy)
 			list = append(list, []any{shard, seq, nil, nil, nil, parkPolicy, behind})
@@ -124,7 +124,7 @@ func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold, held map[int]
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, deadAfter, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
+	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
 	return behind, forget, err
 }
 
@@ -156,7 +156,7 @@ func (d *DB) dropIdleHolds(ctx context.Context, tx *sql.Tx) error {
 }
 
 func readHeld(r engine.Rows) (list [][]any, _ error) {
-	err := r.Each(func(rows *sql.Rows) error {
+	err := r.Each(func(rows engine.Row) error {
 		var shard int
 		var hash string
 		err := rows.Scan(&shard, &hash)

@@ -92,17 +92,11 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 func (d *DB) dropSettled(ctx context.Context, tx *sql.Tx, limit int) error {
 	var ids any = limit
 	for _, query := range []string{d.sql.SettledLetters, d.sql.LockLetters, d.sql.StillSettled} {
-		var found []dedup.KeyHash
-		err := engine.Query(ctx, tx, query, ids).Each(func(rows *sql.Rows) error {
-			var id engine.KeyHash
-			err := rows.Scan(&id)
-			found = append(found, dedup.KeyHash(id))
-			return err
-		})
+		found, err := engine.Column[engine.KeyHash](engine.Query(ctx, tx, query, ids))
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		ids = d.Keys(found)
+		ids = engine.KeyList(found)
 	}
 	_, err := tx.ExecContext(ctx, d.sql.DropLetters, ids)
 	return err

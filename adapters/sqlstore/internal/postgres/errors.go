@@ -22,16 +22,14 @@ func (d *DB) Fault(err error) engine.Fault {
 	return engine.Fault{
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
 		Idle:       state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
-		Undefined:  undefined(state),
+		Undefined:  dialect.UndefinedPostgres(state),
 		Constraint: constraint(state),
-		Collided:   state == "40P01" || state == "40001",
+		Collided:   dialect.CollidedPostgres(state),
 		Retryable:  dialect.RetryablePostgres(state) || stalePlan(err) || state == "3F000", // a schema is missing
 		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may lack a table or GRANT, or the handler is wrong
 		Refused:    dialect.RefusedPostgres(state),
 	}
 }
-
-func undefined(state string) bool { return state == "42P01" || state == "42703" || state == "3F000" }
 
 // constraint reports whether the handler caused the error of a COMMIT: a deferred constraint or trigger may use any SQLSTATE.
 // Errors about the server itself, and errors without an SQLSTATE, leave the outcome open.

@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/pgrelay"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -120,59 +122,73 @@ func (d *DB) settings(ctx context.Context, q engine.Queryer) error {
 	return err
 }
 
-func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
-	if err := d.settings(ctx, tx); err != nil {
-		return share, err
-	}
-	owner := uuid(by.Owner)
-	query, args := d.box.relay.Begin, []any{owner, by.Name, by.TTL.Seconds()}
-	if by.Begun {
-		query, args = d.box.relay.Renew, []any{owner, by.TTL.Seconds()}
-	}
-	done, err := tx.ExecContext(ctx, query, args...)
-	if err != nil {
-		return share, err
-	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return share, fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
-	}
-	share = engine.NewShare()
-	if err := engine.Query(ctx, tx, d.box.relay.Relays, owner, by.Name).Each(share.ScanRelay); err != nil {
-		return share, err
-	}
-	if err = engine.Query(ctx, tx, d.box.relay.Shards, owner).Each(share.ScanReturned); err == nil {
-		by.Marks.Hold(share.Tokens, share.Returned)
-	}
-	return share, err
-}
-
-func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
-	for _, query := range [...]string{d.box.relay.Settings, d.box.relay.LockShards, d.box.relay.DropExpired} {
-		if _, err := tx.ExecContext(ctx, query); err != nil {
-			return nil, err
-		}
-	}
-	return engine.ReadTokens(engine.Query(ctx, tx, d.box.relay.Take, uuid(by.Owner), n))
-}
-
-func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
-	if err := d.settings(ctx, tx); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, d.box.relay.GiveBack, uuid(by.Owner), arrayOf(shards))
-	return err
-}
-
-func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
-	if err := d.settings(ctx, tx); err != nil {
-		return err
-	}
-	for _, query := range [...]string{d.box.relay.End, d.box.relay.GiveBackAll} {
-		if _, err := tx.ExecContext(ctx, query, uuid(by.Owner)); err != nil {
+// in returns a pgrelay.Run that sends the steps in tx, without an end of the transaction.
+func (d *DB) in(tx *sql.Tx) pgrelay.Run {
+	return func(ctx context.Context, _ string, steps ...pgrelay.Step) error {
+		if err := d.settings(ctx, tx); err != nil {
 			return err
+		}
+		return sendSteps(ctx, tx, steps)
+	}
+}
+
+// byItself returns a pgrelay.Run that sends the steps in a transaction of its own.
+func (d *DB) byItself(run engine.Run) pgrelay.Run {
+	return func(ctx context.Context, operation string, steps ...pgrelay.Step) error {
+		return run(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.in(tx)(ctx, operation, steps...) })
+	}
+}
+
+// read implements pgrelay.Run for one statement that only reads.
+func (d *DB) read(ctx context.Context, _ string, steps ...pgrelay.Step) error {
+	return sendSteps(ctx, d.cfg.DB, steps)
+}
+
+func sendSteps(ctx context.Context, q engine.Queryer, steps []pgrelay.Step) error {
+	for _, step := range steps {
+		args := slices.Clone(step.Args)
+		for i := range args {
+			args[i] = parameter(args[i])
+		}
+		if step.Row != nil {
+			if err := engine.Query(ctx, q, step.SQL, args...).Each(step.Row); err != nil {
+				return err
+			}
+			continue
+		}
+		done, err := q.ExecContext(ctx, step.SQL, args...)
+		if err != nil {
+			return err
+		}
+		if step.Changed != nil {
+			rows, err := done.RowsAffected()
+			if err != nil {
+				return err
+			}
+			step.Changed(rows)
 		}
 	}
 	return nil
+}
+
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (shares.State, error) {
+	state, err := pgrelay.Renew(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), by.Name, by.TTL, by.Begun)
+	if err == nil {
+		by.Marks.Hold(state.Tokens, state.Returned)
+	}
+	return state, err
+}
+
+func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
+	return pgrelay.Take(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), n)
+}
+
+func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
+	return pgrelay.GiveBack(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), shards)
+}
+
+func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
+	return pgrelay.End(ctx, d.in(tx), &d.box.relay, uuid(by.Owner))
 }
 
 // Reading runs f in a transaction. Its settings prevent the server from scanning whole tables.
@@ -209,7 +225,7 @@ const (
 	notifyLimit = 10 * time.Second     // limit for one NOTIFY, which waits for the disk like COMMIT; after it the connection is closed
 )
 
-// Notify wakes relays of adapters/pgxstore in other processes. It sends NOTIFY in the background, and holds a connection of the
+// Notify wakes the relays of other processes that listen. It sends NOTIFY in the background, and holds a connection of the
 // pool only for that statement, so callers need not wait for it.
 func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
 

@@ -57,13 +57,7 @@ func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, he
 
 // moveTo moves the watermark. The caller has read last before, holds by.Sequence, and has called by.Marks.Moving.
 func (d *DB) moveTo(ctx context.Context, q engine.Queryer, by *engine.Hold, server, last int64) error {
-	var writers []string
-	err := engine.Query(ctx, q, d.box.relay.Writers).Each(func(rows *sql.Rows) error {
-		var writer string
-		err := rows.Scan(&writer)
-		writers = append(writers, writer)
-		return err
-	})
+	writers, err := engine.Column[string](engine.Query(ctx, q, d.box.relay.Writers))
 	if err == nil {
 		by.Marks.Move(ctx, server, last, writers)
 	}
@@ -75,7 +69,7 @@ func (d *DB) look(ctx context.Context, q engine.Queryer, by *engine.Hold, held m
 	from := begin(by, slices.Sorted(maps.Keys(held)), held)
 	found.Tokens = make(map[int]int64)
 	alive := false
-	err = engine.Query(ctx, q, d.box.look.Look, uuid(by.Owner), from.shards, from.tokens, from.lows, from.returned).Each(func(rows *sql.Rows) error {
+	err = engine.Query(ctx, q, d.box.look.Look, uuid(by.Owner), from.shards, from.tokens, from.lows, from.returned).Each(func(rows engine.Row) error {
 		var shard, token, returned, first sql.NullInt64
 		if err := rows.Scan(&alive, &found.Due, &last, &server, &shard, &token, &returned, &first); err != nil {
 			return err
@@ -151,7 +145,7 @@ func (d *DB) leaseFirst(
 	per := make(map[int]int)
 	err = engine.Query(
 		ctx, q, d.box.relay.LeaseFrom, uuid(by.Owner), from.shards, from.tokens, scans.String(), want.Limit, bytes, parts.String(), from.lows, from.returned,
-	).Each(func(rows *sql.Rows) error {
+	).Each(func(rows engine.Row) error {
 		var m outbox.Leased
 		var n int
 		var returned int64

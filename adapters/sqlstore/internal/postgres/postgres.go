@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +50,10 @@ func New(cfg engine.Config) (engine.Engine, error) {
 }
 
 func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
-	err = q.QueryRowContext(ctx, d.plain.Locate).Scan(&schema)
+	err = q.QueryRowContext(ctx, d.plain.Schema).Scan(&schema)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
 	return schema, err
 }
 
@@ -106,8 +109,8 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 		return err
 	}
 	c.Snapshot = isolation != "read committed" && isolation != "read uncommitted"
-	if sync := d.synchronous(c.Settings); !d.cfg.AllowAsyncCommit && (sync == "off" || sync == "local" && c.Standbys) {
-		return errAsync(sync)
+	if err := claims.PostgresDurable(d.synchronous(c.Settings), c.Standbys); !d.cfg.AllowAsyncCommit {
+		return err
 	}
 	return nil
 }
@@ -150,92 +153,6 @@ func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
 	}
 	_, err := c.Tx.ExecContext(ctx, d.SQL.FlushDuplicate)
 	return err
-}
-
-// The proof of a transaction is its ID, if it has one when the handler gets it. Otherwise the proof is a setting that ends with
-// the transaction.
-const settingSays = "setting "
-
-// Stamp also sets a savepoint if several handlers may use the transaction: see VerifyAndStamp.
-func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
-	if t.Claim.XID != "" {
-		t.Proof = t.Claim.XID
-		if len(t.Claim.Inserted) < 2 {
-			return nil
-		}
-		_, err := t.Tx.ExecContext(ctx, d.SQL.Savepoint)
-		t.Marked = err == nil
-		return err
-	}
-	err := t.Tx.QueryRowContext(ctx, d.SQL.Mark).Scan(&t.Proof, &t.Claim.Settings)
-	t.Proof = settingSays + t.Proof
-	return err
-}
-
-// Verify also resets synchronous_commit if the handler changed it, so that COMMIT is as durable as the claim expected. It notes
-// whether other settings of the session changed.
-func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
-	query := d.SQL.ProofByID
-	want, bySetting := strings.CutPrefix(t.Proof, settingSays)
-	if bySetting {
-		query = d.SQL.ProofByMark
-	}
-	var got, settings string
-	err := t.Tx.QueryRowContext(ctx, query).Scan(&got, &settings)
-	switch {
-	case sqlState(err) == inAbortedTx:
-		return engine.ErrSwallowed
-	case err != nil:
-		return err
-	case got != want:
-		return errOther
-	}
-	t.Changed = settings != t.Claim.Settings
-	if sync := d.synchronous(t.Claim.Settings); t.Changed && d.synchronous(settings) != sync {
-		_, err = t.Tx.ExecContext(ctx, d.SQL.Synchronous, sync)
-	}
-	return err
-}
-
-// VerifyAndStamp renews the savepoint, which shows that the transaction is the one that claimed. If a handler's savepoints
-// outlived it, a later handler could roll back to one, and undo the effects of all handlers between them. The settings of the
-// session are compared before COMMIT only.
-func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
-	if !t.Marked {
-		return d.Verify(ctx, t)
-	}
-	_, err := t.Tx.ExecContext(ctx, d.SQL.RenewSavepoint)
-	switch sqlState(err) {
-	case inAbortedTx:
-		return engine.ErrSwallowed
-	case noSavepoint, noTransaction:
-		return errOther
-	}
-	return err
-}
-
-var errOther = fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
-
-// synchronous returns synchronous_commit, the first of a session's settings.
-func (d *DB) synchronous(settings string) string {
-	sync, _, _ := strings.Cut(settings, " ")
-	return sync
-}
-
-func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (committed bool, err error) {
-	err = q.QueryRowContext(ctx, d.SQL.Committed, c.XID).Scan(&committed)
-	return committed, err
-}
-
-func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
-	return d.Committed(ctx, tx, c)
-}
-
-func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // after the transaction has ended, each statement commits by itself
-
-func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (running bool, err error) {
-	err = d.cfg.DB.QueryRowContext(ctx, d.SQL.InProgress, c.XID).Scan(&running)
-	return running, err
 }
 
 func (d *DB) UseWindow(ctx context.Context, db engine.Queryer, w claims.Window) (time.Time, error) {

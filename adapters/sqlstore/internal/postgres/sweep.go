@@ -4,44 +4,22 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 func (d *DB) Check(ctx context.Context) error {
 	if err := d.checkPooler(ctx, d.cfg.DB); err != nil {
 		return err
 	}
-	var sync, fsync, readOnly, standbys string
-	var recovering bool
-	var encoding string
-	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Encoding).Scan(&encoding); err != nil {
-		return engine.Database.Errorf("sqlstore: read the database's encoding: %w", err)
-	}
-	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Settings).Scan(&sync, &fsync, &recovering, &readOnly, &standbys); err != nil {
+	var settings claims.PostgresSettings
+	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Settings).Scan(settings.Dest()...); err != nil {
 		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
 	}
-	switch {
-	case recovering:
-		return engine.Database.Errorf("sqlstore: the database is a standby: connect to the primary (target_session_attrs=read-write)")
-	case readOnly == "on":
-		return engine.Database.Errorf("sqlstore: transactions are read-only here: set default_transaction_read_only to off")
-	case encoding != "UTF8":
-		return fmt.Errorf("sqlstore: the database's encoding is %s, which does not have every text that a message may hold: use one with ENCODING 'UTF8'", encoding)
-	case d.cfg.AllowAsyncCommit:
-	case fsync == "off":
-		return fmt.Errorf("%w: fsync is off; turn it on, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
-	case sync == "off", sync == "local" && standbys != "":
-		return errAsync(sync)
-	}
-	return nil
-}
-
-func errAsync(sync string) error {
-	return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, sync)
+	return settings.Check(engine.Database, d.cfg.AllowAsyncCommit)
 }
 
 func (d *DB) Refresh(context.Context) error { return nil }

@@ -103,8 +103,37 @@ func (a *array) add(v any) {
 
 func (a *array) String() string { return "{" + string(a.b) + "}" }
 
+// parameter returns v as every driver can send it: an array as text.
+func parameter(v any) any {
+	switch v := v.(type) {
+	case []int:
+		return arrayOf(v)
+	case []int16:
+		return arrayOf(v)
+	case []int32:
+		return arrayOf(v)
+	case []int64:
+		return arrayOf(v)
+	case []float64:
+		return textArray(v)
+	case []string:
+		return textArray(v)
+	case [][]byte:
+		return textArray(v)
+	}
+	return v
+}
+
+func textArray[T any](values []T) string {
+	var a array
+	for _, v := range values {
+		a.add(v)
+	}
+	return a.String()
+}
+
 // arrayOf returns numbers in PostgreSQL's array syntax.
-func arrayOf[N int | int16 | int64](numbers []N) string {
+func arrayOf[N int | int16 | int32 | int64](numbers []N) string {
 	var a array
 	for _, n := range numbers {
 		a.add(int64(n))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -96,7 +97,7 @@ func (d *DB) retryBusyIn(ctx context.Context, f func() error) (err error) {
 	return cmp.Or(waited, err)
 }
 
-func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engine.Share, err error) {
+func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shares.State, err error) {
 	query := d.box.Begin
 	if by.Begun {
 		query = d.box.Extend
@@ -109,7 +110,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share engi
 	if err != nil {
 		return share, err
 	}
-	share = engine.NewShare()
+	share = shares.NewState()
 	if err := engine.Query(ctx, tx, d.box.Survey, by.Owner[:], by.Name).Each(share.ScanRelay); err != nil {
 		return share, err
 	}
@@ -130,12 +131,7 @@ func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards [
 }
 
 func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
-	for _, query := range [...]string{d.box.Leave, d.box.End} {
-		if _, err := tx.ExecContext(ctx, query, by.Owner[:]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return engine.Exec(ctx, tx, []string{d.box.Leave, d.box.End}, by.Owner[:])
 }
 
 func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {

@@ -24,7 +24,7 @@ func (d *DB) Lease(
 	for i, m := range chosen {
 		list[i] = [2]int64{m.shard, m.seq}
 	}
-	err = engine.Query(ctx, q, d.box.Read, engine.JSON(list)).Each(func(rows *sql.Rows) error {
+	err = engine.Query(ctx, q, d.box.Read, engine.JSON(list)).Each(func(rows engine.Row) error {
 		var m outbox.Leased
 		var at engine.Instant
 		var headers sql.NullString
@@ -52,7 +52,7 @@ func (m candidate) Place() (seq int64, size int) { return m.seq, m.size }
 // leaseRound finds the first part due messages of each shard, ordered by number.
 func (d *DB) leaseRound(ctx context.Context, q engine.Queryer, shards []int, part int) (map[int][]candidate, error) {
 	found := make(map[int][]candidate)
-	err := engine.Query(ctx, q, d.box.Lease, engine.JSON(shards), part).Each(func(rows *sql.Rows) error {
+	err := engine.Query(ctx, q, d.box.Lease, engine.JSON(shards), part).Each(func(rows engine.Row) error {
 		var m candidate
 		err := rows.Scan(&m.shard, &m.seq, &m.size)
 		found[int(m.shard)] = append(found[int(m.shard)], m)

@@ -33,7 +33,7 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 		}
 		gone := seqs
 		if unpark {
-			if gone, err = engine.ReadSeqs(engine.Query(ctx, tx, d.box.Unpark, engine.JSON(seqs))); err != nil {
+			if gone, err = engine.Column[int64](engine.Query(ctx, tx, d.box.Unpark, engine.JSON(seqs))); err != nil {
 				return err
 			}
 		}
@@ -53,7 +53,7 @@ func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // 
 // listed counts the parked messages among seqs, and returns their keys.
 func (d *DB) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys map[parkedKey]struct{}, err error) {
 	keys = make(map[parkedKey]struct{})
-	err = engine.Query(ctx, tx, d.box.Listed, engine.JSON(seqs)).Each(func(rows *sql.Rows) error {
+	err = engine.Query(ctx, tx, d.box.Listed, engine.JSON(seqs)).Each(func(rows engine.Row) error {
 		var k parkedKey
 		var key []byte
 		if err := rows.Scan(&k.shard, &key); err != nil {
@@ -71,7 +71,7 @@ func (d *DB) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys 
 // release returns messages of keys to the outbox that have no parked message before them any more.
 func (d *DB) release(ctx context.Context, tx *sql.Tx, keys map[parkedKey]struct{}) error {
 	for k := range keys {
-		back, err := engine.ReadSeqs(engine.Query(ctx, tx, d.box.Release, k.shard, []byte(k.key)))
+		back, err := engine.Column[int64](engine.Query(ctx, tx, d.box.Release, k.shard, []byte(k.key)))
 		if err != nil {
 			return err
 		}

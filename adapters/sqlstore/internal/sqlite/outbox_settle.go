@@ -39,10 +39,8 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 			o := &do.Deferred[i]
 			deferred[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), engine.CeilMicros(o.Delay)}
 		}
-		for _, query := range [...]string{d.box.Defer, d.box.Hold} {
-			if _, err := tx.ExecContext(ctx, query, engine.JSON(deferred)); err != nil {
-				return err
-			}
+		if err := engine.Exec(ctx, tx, []string{d.box.Defer, d.box.Hold}, engine.JSON(deferred)); err != nil {
+			return err
 		}
 	}
 	if err := d.settleParked(ctx, tx, do.Parked); err != nil {
@@ -59,14 +57,11 @@ func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []outbox.Outcome) 
 	for i, o := range sent {
 		pairs[i] = [2]int64{int64(o.Shard), o.Seq}
 	}
-	list := engine.JSON(pairs)
+	statements := []string{d.box.Sent}
 	if d.cfg.KeepSent > 0 {
-		if _, err := tx.ExecContext(ctx, d.box.Keep, list); err != nil {
-			return err
-		}
+		statements = []string{d.box.Keep, d.box.Sent}
 	}
-	_, err := tx.ExecContext(ctx, d.box.Sent, list)
-	return err
+	return engine.Exec(ctx, tx, statements, engine.JSON(pairs))
 }
 
 func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outcome) error {
@@ -90,7 +85,7 @@ func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outco
 
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
 	for _, shard := range shards {
-		seqs, err := engine.ReadSeqs(engine.Query(ctx, tx, d.box.Follow, shard, engine.FollowAtOnce))
+		seqs, err := engine.Column[int64](engine.Query(ctx, tx, d.box.Follow, shard, engine.FollowAtOnce))
 		if err == nil && len(seqs) > 0 {
 			_, err = tx.ExecContext(ctx, d.box.Unfollow, shard, engine.JSON(seqs))
 		}
@@ -113,7 +108,7 @@ func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold, held map[int]
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.ReadShards(engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
+	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
 	return behind, forget, err
 }
 

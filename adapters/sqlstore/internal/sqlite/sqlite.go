@@ -164,7 +164,7 @@ func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (
 		keys = append(keys, k)
 	}
 	committed := false
-	err := engine.Query(ctx, q, d.sql.Existing, d.Keys(keys)).Each(func(*sql.Rows) error {
+	err := engine.Query(ctx, q, d.sql.Existing, d.Keys(keys)).Each(func(engine.Row) error {
 		committed = true
 		return nil
 	})

@@ -1,0 +1,184 @@
+package pgxstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/dialect"
+)
+
+// guarded is the pgx.Tx that handlers get. It has all methods of pgx.Tx, but refuses to end the transaction.
+type guarded struct {
+	pgx.Tx
+	g      *guard
+	nested bool // this is a savepoint, which may be committed and rolled back
+	closed bool // the savepoint was committed or rolled back
+}
+
+var _ pgx.Tx = (*guarded)(nil)
+
+// before is called before each statement. exec reports whether Exec sends it.
+func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool) error {
+	c, err := t.g.check(ctx, sql)
+	if err != nil {
+		return err
+	}
+	t.g.settings(c, sql, args)
+	hides, enqueues := t.g.hides(c, args, exec), t.g.store.enqueues(sql)
+	if enqueues {
+		t.g.wakeAfter(t.g.store, nil)
+	}
+	if hides || enqueues || c.Savepoint {
+		if err := t.g.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if hides || c.Savepoint {
+		if err := t.g.separate(ctx); err != nil {
+			return err
+		}
+	}
+	if hides {
+		t.g.suspect()
+	}
+	return nil
+}
+
+func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
+	if err := t.g.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.g.flush(ctx); err != nil {
+		return nil, err
+	}
+	tx, err := t.Tx.Begin(ctx)
+	if err != nil {
+		return nil, t.g.note(err)
+	}
+	nested := &guarded{Tx: tx, g: t.g, nested: true}
+	t.g.mu.Lock()
+	t.g.nested = append(t.g.nested, nested)
+	t.g.mu.Unlock()
+	return nested, nil
+}
+
+func (t *guarded) Commit(ctx context.Context) error {
+	if err := t.g.ready(ctx); err != nil {
+		return err
+	}
+	if !t.nested {
+		return t.g.end("called Commit")
+	}
+	t.closed = true
+	err := t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
+	if err == nil {
+		t.g.closed(t)
+	}
+	return err
+}
+
+func (t *guarded) Rollback(ctx context.Context) error {
+	if err := t.g.ready(ctx); err != nil {
+		return err
+	}
+	if !t.nested {
+		return t.g.end("called Rollback")
+	}
+	t.closed = true
+	err := t.g.note(t.Tx.Rollback(ctx))
+	if err == nil {
+		t.g.drop()
+		t.g.closed(t)
+	}
+	return err
+}
+
+func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.before(ctx, sql, args, true); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := t.Tx.Exec(ctx, sql, args...)
+	t.g.tagged(tag)
+	return tag, t.g.note(err)
+}
+
+func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.before(ctx, sql, args, false); err != nil {
+		return failedRows{err: err}, err
+	}
+	rows, err := t.Tx.Query(ctx, sql, args...)
+	return guardedRows{rows, t.g}, t.g.note(err)
+}
+
+func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := t.before(ctx, sql, args, false); err != nil {
+		return failedRows{err: err}
+	}
+	return guardedRow{t.Tx.QueryRow(ctx, sql, args...), t.g}
+}
+
+func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	c, err := t.g.check(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	t.g.settings(c, sql, nil)
+	if c.Savepoint || c.Unclear { // its name may look like any statement
+		if err := t.g.flush(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.g.separate(ctx); err != nil {
+			return nil, err
+		}
+		t.g.suspect()
+	}
+	sd, err := t.Tx.Prepare(ctx, name, sql)
+	return sd, t.g.note(err)
+}
+
+func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if err := t.g.ready(ctx); err != nil {
+		return 0, err
+	}
+	n, err := t.Tx.CopyFrom(ctx, table, columns, src)
+	return n, t.g.note(err)
+}
+
+func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	for i, q := range b.QueuedQueries {
+		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
+			return pgx.FailedBatchResults(b, &unsentError{err, i})
+		}
+	}
+	if err := t.g.ready(ctx); err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return guardedBatch{t.Tx.SendBatch(ctx, b), t.g}
+}
+
+// Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
+// extra round trip, that the transaction of the claim is still open.
+func (t *guarded) Conn() *pgx.Conn {
+	_ = t.g.ready(t.g.ctx)
+	t.g.expose()
+	if t.Tx == nil { // InTx has returned, or the connection is closed because the transaction could not begin
+		return t.g.conn
+	}
+	return t.Tx.Conn()
+}
+
+// LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
+// the waiting messages, so that pgx's Commit is called, which closes them.
+func (t *guarded) LargeObjects() pgx.LargeObjects {
+	_ = t.g.ready(t.g.ctx)
+	t.g.expose()
+	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
+		t.g.settings(dialect.Control{Session: true}, "", nil)
+	}
+	if t.Tx == nil { // as in Conn
+		return pgx.LargeObjects{}
+	}
+	return t.Tx.LargeObjects()
+}

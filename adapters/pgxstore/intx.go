@@ -1,0 +1,172 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
+)
+
+// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
+const endTimeout = 10 * time.Second
+
+// InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
+func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	return s.repeat(ctx, recs, nil, fn)
+}
+
+// repeat is InTx as a part of q.
+func (s *Store) repeat(ctx context.Context, recs []dedup.Record, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	plan, err := claims.NewPlan(recs)
+	if err != nil {
+		return err
+	}
+	for range claims.Attempts {
+		var again bool
+		if again, err = s.inTx(ctx, plan, q, fn); !again {
+			return err
+		}
+	}
+	return database.Errorf("pgxstore: %w", err)
+}
+
+// inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+	if sent := q.take(); sent != nil {
+		q.use(ctx, sent.conn)
+		return s.onConn(ctx, sent.claim, sent.conn, q, fn)
+	}
+	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+		return false, err
+	}
+	if err := s.useWindows(ctx, plan); err != nil {
+		return false, err
+	}
+	if s.spare != nil {
+		select {
+		case s.spare <- struct{}{}:
+			defer func() { <-s.spare }()
+		case <-ctx.Done():
+			return false, database.Errorf("pgxstore: connect: %w", ctx.Err())
+		}
+	}
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return false, database.Errorf("pgxstore: connect: %w", err)
+	}
+	q.use(ctx, conn)
+	c := s.newClaim(plan)
+	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
+	return s.onConn(ctx, c, conn, q, fn)
+}
+
+// onConn runs the transaction of c on conn, and releases conn.
+func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+	defer func() {
+		if !q.keeps(conn) {
+			conn.Release()
+		}
+	}()
+	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
+		if c.tx != nil {
+			rollback(ctx, c.tx)
+		}
+	}()
+	answers, err := c.Make(ctx, c)
+	if err == nil {
+		err = s.fits(ctx, c.sessionState, c.standbys)
+	}
+	if err != nil {
+		if errors.Is(err, errDeviates) || blamesSession(err) {
+			s.discard(ctx, conn.Conn())
+		}
+		return errors.Is(err, claims.ErrAgain), err
+	}
+	if len(answers) > 0 {
+		s.repeats.count(len(c.Inserted) == 0)
+	}
+	return false, s.handle(ctx, c, q, answers, fn)
+}
+
+// handle runs fn in the transaction of the claim, and then commits that transaction.
+func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
+	defer g.leave(ctx)
+	tx := &guarded{Tx: c.tx, g: g}
+	if c.tx == nil {
+		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
+	}
+	if err := fn(tx, answers); err != nil {
+		return g.lookBack(ctx, g.blame(err))
+	}
+	if err := g.finish(ctx); err != nil {
+		return g.lookBack(ctx, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pgxstore: not committed: %w", err)
+	}
+	late, wakes, begun := g.shut()
+	if !begun { // fn has done nothing, and neither has the claim
+		return nil
+	}
+	commit := func() error { return s.commit(ctx, c.tx, late, c.standbys) }
+	if next := q.follow(ctx, c, g, late); next != nil {
+		commit = func() error { return q.commit(ctx, next) }
+	}
+	if err := commit(); err != nil {
+		if isIdle(err) { // the server had already ended the transaction
+			return idleError(s.cfg.IdleInTxTimeout, err)
+		}
+		return err
+	}
+	for _, w := range wakes {
+		w.store.wake(ctx, w.shards)
+	}
+	return nil
+}
+
+// commit writes what waits and commits the transaction.
+func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
+	defer cancel()
+	if standbys && !s.cfg.AllowAsyncCommit {
+		if err := s.saveResults(ctx, tx, late.results); err != nil {
+			return lostBefore(err)
+		}
+		if _, err := s.write(ctx, tx, late.messages); err != nil {
+			return lostBefore(err)
+		}
+		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
+	}
+	if len(late.messages)+len(late.results) > 0 {
+		return s.writeAndCommit(ctx, tx, late)
+	}
+	return commitError(tx.Commit(ctx))
+}
+
+func commitError(err error) error {
+	if err != nil && !isDefinite(err) && !isIdle(err) {
+		return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
+	}
+	return err
+}
+
+func rollback(ctx context.Context, tx pgx.Tx) {
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // it was committed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	defer func() { // pgx panics when a goroutine of the handler still uses the connection
+		if recover() != nil {
+			_ = tx.Conn().PgConn().Conn().Close()
+		}
+	}()
+	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
+}

@@ -1,0 +1,105 @@
+package pgrelay
+
+import (
+	"fmt"
+
+	"github.com/txonce/txonce/internal/columns"
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Settlement has outcomes as columns, for the statements that settle them.
+type Settlement struct {
+	Shards []int16 // each once
+	Tokens []int64 // of Shards
+
+	sent, deferred, parked rows
+}
+
+// rows are the outcomes with one verdict.
+type rows struct {
+	shards   []int16
+	seqs     []int64
+	attempts []int32
+	causes   []string
+	delays   []float64
+	policies []int16
+}
+
+// NewSettlement fails with outbox.ErrLeaseLost if outcomes have two tokens of one shard: one of them is out of date.
+func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
+	s := &Settlement{}
+	tokens := map[int]int64{}
+	for i := range outcomes {
+		o := &outcomes[i]
+		if token, seen := tokens[o.Shard]; seen && token != o.Token {
+			return nil, fmt.Errorf("%w: two tokens of shard %d", outbox.ErrLeaseLost, o.Shard)
+		} else if !seen {
+			tokens[o.Shard] = o.Token
+			s.Shards, s.Tokens = append(s.Shards, int16(o.Shard)), append(s.Tokens, o.Token)
+		}
+		switch o.Verdict {
+		case outbox.Returned:
+		case outbox.Sent:
+			s.sent.add(o)
+		case outbox.Deferred:
+			s.deferred.add(o)
+		case outbox.Parked:
+			s.parked.add(o)
+		default:
+			return nil, fmt.Errorf("outbox: settle: message %d: no verdict %d", o.Seq, o.Verdict)
+		}
+	}
+	return s, nil
+}
+
+func (r *rows) add(o *outbox.Outcome) {
+	r.shards, r.seqs = append(r.shards, int16(o.Shard)), append(r.seqs, o.Seq)
+	if o.Verdict == outbox.Sent {
+		return
+	}
+	r.attempts = append(r.attempts, int32(columns.Attempts(o)))
+	r.causes = append(r.causes, columns.Cause(o))
+	r.delays = append(r.delays, max(0, o.Delay.Seconds()))
+	r.policies = append(r.policies, int16(o.ParkPolicy))
+}
+
+// Steps returns the statements that follow dialect.PostgresOutbox.Check in its transaction. They change nothing if Check has found that
+// the session has lost a shard. If keep is true, sent messages stay in outbox_sent. follow are the shards where messages behind parked ones
+// must be parked too.
+func (s *Settlement) Steps(sql *dialect.PostgresOutbox, keep bool, follow []int) (steps []Step) {
+	if r := &s.sent; len(r.seqs) > 0 {
+		statement := sql.Sent
+		if keep {
+			statement = sql.Keep
+		}
+		steps = append(steps, Step{SQL: statement, Args: []any{r.shards, r.seqs}})
+	}
+	if r := &s.parked; len(r.seqs) > 0 {
+		steps = append(
+			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.attempts, r.causes, r.policies}},
+			Step{SQL: sql.HoldParked, Args: []any{r.seqs}},
+		)
+	}
+	if r := &s.deferred; len(r.seqs) > 0 {
+		steps = append(
+			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.attempts, r.causes, r.delays}},
+			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.delays}},
+		)
+	}
+	if len(follow) > 0 {
+		steps = append(steps, Follow(sql, follow))
+	}
+	return steps
+}
+
+const (
+	followRows = 2 << 10 // how many of a shard's first rows Follow looks at
+	// FollowMost is how many messages Follow parks at most.
+	FollowMost = 5000
+)
+
+// Follow returns the statement that parks messages behind parked ones. It follows Check, like those of Settlement.Steps.
+func Follow(sql *dialect.PostgresOutbox, shards []int) Step {
+	return Step{SQL: sql.Follow, Args: []any{shards, followRows, FollowMost}}
+}
