@@ -141,7 +141,10 @@ func TestInterleaveChangesNoResult(t *testing.T) {
 	for name, dsn := range map[string]func(*testing.T) string{
 		"postgres15": func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres(t)) },
 		"postgres18": func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres18(t)) },
-		"pgbouncer":  func(t *testing.T) string { return behindPgBouncer(t, "exec").dsn },
+		"pgbouncer": func(t *testing.T) string {
+			pooled, _ := testdb.PgBouncer(t)
+			return pooled + "&default_query_exec_mode=exec"
+		},
 	} {
 		t.Run(name, func(t *testing.T) { compareStages(t, newStage(t, dsn(t)), newStage(t, dsn(t))) })
 	}

@@ -35,7 +35,7 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 	for _, held := range []int{1, 8} {
 		t.Run(fmt.Sprint(held, " of 500"), func(t *testing.T) {
 			const n = 500
-			dsn := testdb.Tables(t, testdb.Postgres18(t), suiteTables)
+			dsn := testdb.Reused(t, testdb.Postgres18(t), suiteTables)
 			db := newDBAt(t, place{dsn: dsn})
 			pool := testPool(t, dsn, 8)
 			store := &transactions{Store: newStore(t, pgxstore.Config{Pool: pool, ClaimTimeout: time.Second})}

@@ -1,7 +1,10 @@
 package pgxstore_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +19,13 @@ import (
 
 func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	tb.Helper()
+	pool := newPool(tb, dsn, conns)
+	tb.Cleanup(pool.Close)
+	return pool
+}
+
+func newPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
+	tb.Helper()
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		tb.Fatal(err)
@@ -25,7 +35,50 @@ func testPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(pool.Close)
+	return pool
+}
+
+// keptPools are pools that no test uses, by DSN and size.
+var keptPools = struct {
+	mu   sync.Mutex
+	idle map[string][]*pgxpool.Pool
+}{idle: map[string][]*pgxpool.Pool{}}
+
+// keptPool is testPool with the connections of an earlier test, if its schema is used again. It is for tests that leave no setting in a
+// session. To begin a session costs PostgreSQL more than most cases of a suite do.
+func keptPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
+	tb.Helper()
+	name := fmt.Sprint(dsn, " ", conns)
+	keptPools.mu.Lock()
+	defer keptPools.mu.Unlock()
+	var pool *pgxpool.Pool
+	if idle := keptPools.idle[name]; len(idle) > 0 {
+		pool, keptPools.idle[name] = idle[len(idle)-1], idle[:len(idle)-1]
+	} else {
+		pool = newPool(tb, dsn, conns)
+	}
+	tb.Cleanup(func() {
+		for began := time.Now(); pool.Stat().AcquiredConns() != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
+			if time.Since(began) > time.Minute {
+				tb.Errorf("%d connections were not given back", pool.Stat().AcquiredConns())
+				return
+			}
+		}
+		if tb.Failed() {
+			pool.Close()
+			return
+		}
+		ctx := context.WithoutCancel(tb.Context())
+		for i, conn := range pool.AcquireAllIdle(ctx) {
+			if i >= 3 { // most cases need no more, and the server has a limit
+				_ = conn.Conn().Close(ctx)
+			}
+			conn.Release()
+		}
+		keptPools.mu.Lock()
+		defer keptPools.mu.Unlock()
+		keptPools.idle[name] = append(keptPools.idle[name], pool)
+	})
 	return pool
 }
 

@@ -24,12 +24,12 @@ func TestOutboxStore(t *testing.T) {
 		t.Run(version.name, func(t *testing.T) {
 			t.Parallel()
 			selected := func(name string) bool { return matrix.Dealt(name, i, 2) } // sqlstore runs it on the other version
-			testOutbox(t, selected, func(t *testing.T) *outboxDB { return newOutboxDB(t, version.server, 6) })
+			testOutbox(t, selected, func(t *testing.T) string { return testdb.Reused(t, version.server(t), outboxTables) })
 		})
 	}
 }
 
-func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *testing.T) *outboxDB) {
+func testOutbox(t *testing.T, selected func(name string) bool, newDSN func(t *testing.T) (dsn string)) {
 	outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
 		Features: outboxtest.Features{LateSequence: true},
 		Select:   selected,
@@ -38,7 +38,8 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDB func(t *tes
 			c(t)
 		},
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
-			db := newDB(t)
+			dsn := newDSN(t)
+			db := outboxDBOf(t, dsn, keptPool(t, dsn, 6))
 			store := newStore(t, pgxstore.Config{Pool: db.pool, Outbox: pgxstore.OutboxConfig{KeepSent: o.KeepSent}})
 			return outboxtest.Outbox[pgx.Tx]{
 				Writer: store, Queue: store, Operations: store.Outbox(),

@@ -25,7 +25,7 @@ type outboxDB struct {
 
 func newOutboxDB(tb testing.TB, server func(testing.TB) string, conns int) *outboxDB {
 	tb.Helper()
-	return openOutboxDB(tb, testdb.Tables(tb, server(tb), outboxTables), conns)
+	return openOutboxDB(tb, testdb.Reused(tb, server(tb), outboxTables), conns)
 }
 
 const outboxTables = `CREATE TABLE effects (name text NOT NULL)`
@@ -40,7 +40,11 @@ func newOutboxDBAt(tb testing.TB, dsn string, conns int) *outboxDB {
 
 func openOutboxDB(tb testing.TB, dsn string, conns int) *outboxDB {
 	tb.Helper()
-	pool := testPool(tb, dsn, conns)
+	return outboxDBOf(tb, dsn, testPool(tb, dsn, conns))
+}
+
+func outboxDBOf(tb testing.TB, dsn string, pool *pgxpool.Pool) *outboxDB {
+	tb.Helper()
 	return &outboxDB{dsn, pool, newStore(tb, pgxstore.Config{Pool: pool})}
 }
 

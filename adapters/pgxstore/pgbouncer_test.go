@@ -36,15 +36,16 @@ func TestStoreBehindPgBouncer(t *testing.T) {
 
 func behindPgBouncer(t *testing.T, mode string) place {
 	through := func(dsn string) string { return dsn + "&default_query_exec_mode=" + mode }
-	pooled, direct := testdb.PgBouncer(t)
+	pooled, direct := testdb.ReusedPgBouncer(t, suiteTables)
 	return place{
-		dsn:  through(pooled),
-		bare: true,
+		dsn: through(pooled),
 		another: func(t *testing.T) string {
 			pooled, _ := testdb.PgBouncer(t)
 			return through(pooled)
 		},
-		forgets: func(t *testing.T) string { // the pooler does not pass this parameter on
+		forgets: func(t *testing.T) string { // the pooler does not pass this parameter on, so another role has it
+			_, direct := testdb.PgBouncer(t)
+			makeTables(t, testPool(t, direct, 1), suiteTables)
 			conn, err := pgx.Connect(t.Context(), direct)
 			if err != nil {
 				t.Fatal(err)
@@ -70,9 +71,9 @@ func TestOutboxBehindPgBouncer(t *testing.T) {
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			testOutbox(t, func(name string) bool { return matrix.Dealt(name, i, len(poolerModes)) }, func(t *testing.T) *outboxDB {
-				pooled, _ := testdb.PgBouncer(t)
-				return newOutboxDBAt(t, pooled+"&default_query_exec_mode="+mode, 6)
+			testOutbox(t, func(name string) bool { return matrix.Dealt(name, i, len(poolerModes)) }, func(t *testing.T) string {
+				pooled, _ := testdb.ReusedPgBouncer(t, outboxTables)
+				return pooled + "&default_query_exec_mode=" + mode
 			})
 		})
 	}

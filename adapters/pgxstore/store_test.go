@@ -52,7 +52,6 @@ type db struct {
 // place is where the tables of a test are created.
 type place struct {
 	dsn     string
-	bare    bool                                         // suiteTables do not exist yet
 	another func(t *testing.T) string                    // another one, without tables
 	forgets func(t *testing.T) string                    // the same one, with asynchronous commits
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same one, where a COMMIT suffers f
@@ -61,7 +60,7 @@ type place struct {
 func newDB(t *testing.T, server string) deduptest.DB[pgx.Tx] { return newDBAt(t, placeOn(t, server)) }
 
 func placeOn(t *testing.T, server string) place {
-	dsn := testdb.Tables(t, server, suiteTables)
+	dsn := testdb.Reused(t, server, suiteTables)
 	return place{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
@@ -74,10 +73,7 @@ const suiteTables = `CREATE TABLE effects (name text NOT NULL); CREATE TABLE loc
 
 func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 	d := &db{place: at}
-	d.pool = testPool(t, d.dsn, 4)
-	if at.bare {
-		makeTables(t, d.pool, suiteTables)
-	}
+	d.pool = keptPool(t, d.dsn, 4)
 	return deduptest.DB[pgx.Tx]{
 		Open:        func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
 		Tx:          d.tx,
@@ -118,7 +114,11 @@ type node struct {
 }
 
 func (d *db) open(t *testing.T, dsn string, o deduptest.Options) dedup.Store[pgx.Tx] {
-	pool := testPool(t, dsn, 16)
+	open := testPool
+	if dsn == d.dsn {
+		open = keptPool
+	}
+	pool := open(t, dsn, 16)
 	return &node{newStore(t, pgxstore.Config{
 		Pool:         pool,
 		Isolation:    pgx.TxIsoLevel(o.Isolation),

@@ -29,7 +29,7 @@ type handlerTest struct {
 
 func newHandlerTest(t *testing.T, server string, cfg pgxstore.Config) *handlerTest {
 	t.Helper()
-	db := newOutboxDBAt(t, testdb.Schema(t, server), 4)
+	db := openOutboxDB(t, testdb.Reused(t, server, outboxTables), 4)
 	cfg.Pool = db.pool
 	return &handlerTest{T: t, db: db, store: newStore(t, cfg)}
 }

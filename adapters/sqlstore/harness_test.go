@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,13 +43,57 @@ func openDB(t testing.TB, driver, dsn string) *sql.DB {
 	}
 	db.SetMaxIdleConns(16) // a new connection costs the server more than most tests do
 	t.Cleanup(func() {
-		for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
-			if time.Since(began) > time.Minute {
-				t.Errorf("%d connections were not given back", db.Stats().InUse)
-				break
-			}
-		}
+		awaitUnused(t, db)
 		db.Close()
+	})
+	return db
+}
+
+// awaitUnused reports whether all connections of db are given back; otherwise the test fails.
+func awaitUnused(t testing.TB, db *sql.DB) bool {
+	t.Helper()
+	for began := time.Now(); db.Stats().InUse != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
+		if time.Since(began) > time.Minute {
+			t.Errorf("%d connections were not given back", db.Stats().InUse)
+			return false
+		}
+	}
+	return true
+}
+
+// keptPools are pools that no test uses, by driver and DSN.
+var keptPools = struct {
+	mu   sync.Mutex
+	idle map[string][]*sql.DB
+}{idle: map[string][]*sql.DB{}}
+
+// keptDB is openDB with the connections of an earlier test, if its database is used again. It is for tests that leave no setting in a
+// session. To begin a session costs PostgreSQL more than most cases of a suite do.
+func keptDB(t testing.TB, driver, dsn string) *sql.DB {
+	t.Helper()
+	name := driver + " " + dsn
+	keptPools.mu.Lock()
+	defer keptPools.mu.Unlock()
+	var db *sql.DB
+	if idle := keptPools.idle[name]; len(idle) > 0 {
+		db, keptPools.idle[name] = idle[len(idle)-1], idle[:len(idle)-1]
+	} else {
+		var err error
+		if db, err = sql.Open(driver, dsn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() {
+		if !awaitUnused(t, db) || t.Failed() {
+			db.Close()
+			return
+		}
+		db.SetMaxOpenConns(0)
+		db.SetMaxIdleConns(3) // most cases need no more, and the server has a limit
+		keptPools.mu.Lock()
+		defer keptPools.mu.Unlock()
+		keptPools.idle[name] = append(keptPools.idle[name], db)
 	})
 	return db
 }

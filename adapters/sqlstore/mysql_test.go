@@ -53,11 +53,12 @@ type mysqlDB struct {
 	dsn     string
 	db      *sql.DB
 	asMySQL bool
+	kept    bool // other tests use the connections again
 }
 
 func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
-	d := openMySQL(t)
-	d.asMySQL = asMySQL
+	dsn := testdb.ReusedMySQL(t, mysqlSuiteTables)
+	d := &mysqlDB{dsn: dsn, db: keptDB(t, "mysql", dsn), asMySQL: asMySQL, kept: true}
 	return deduptest.DB[*sql.Tx]{
 		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
@@ -125,13 +126,19 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 	}
 }
 
+const mysqlSuiteTables = `CREATE TABLE effects (name VARCHAR(255) NOT NULL); CREATE TABLE locks (name VARCHAR(255) PRIMARY KEY)`
+
 func openMySQL(t testing.TB) *mysqlDB {
-	dsn := testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL); CREATE TABLE locks (name VARCHAR(255) PRIMARY KEY)`)
+	dsn := testdb.ReusedMySQL(t, mysqlSuiteTables)
 	return &mysqlDB{dsn: dsn, db: openDB(t, "mysql", dsn)}
 }
 
 func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
-	db := openDB(t, "mysql", dsn)
+	open := openDB
+	if d.kept && dsn == d.dsn {
+		open = keptDB
+	}
+	db := open(t, "mysql", dsn)
 	db.SetMaxOpenConns(16)
 	n := newNode(t, db, sqlstore.Config{
 		Dialect: sqlstore.MySQL, Isolation: level(o.Isolation), ClaimTimeout: o.Wait, Compact: o.Compact,

@@ -40,8 +40,8 @@ func TestOutboxPostgres(t *testing.T) {
 			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
 				Select: func(name string) bool { return matrix.Dealt(name, i, 2) }, // pgxstore runs it on the other version
 				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
-					d := openPostgres(t, version.server(t))
-					return outboxOf(newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+					dsn := testdb.Reused(t, version.server(t), suiteTables)
+					return outboxOf(newNode(t, keptDB(t, "pgx", dsn), sqlstore.Config{
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
@@ -56,8 +56,7 @@ func TestOutboxMySQL(t *testing.T) {
 	t.Parallel()
 	outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
-			d := openMySQL(t)
-			return outboxOf(newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{
+			return outboxOf(newNode(t, keptDB(t, "mysql", testdb.ReusedMySQL(t, mysqlSuiteTables)), sqlstore.Config{
 				Dialect: sqlstore.MySQL, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 			}))
 		},

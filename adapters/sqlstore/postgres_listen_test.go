@@ -43,7 +43,7 @@ func listenByPgx(dsn string, running *atomic.Int64) func(context.Context, []stri
 // there are sessions.
 func TestOutboxPostgresListens(t *testing.T) {
 	t.Parallel()
-	d := openPostgres(t, testdb.Postgres(t))
+	d := openPostgresAt(t, testdb.Schema(t, testdb.Postgres(t)))
 	writer := d.open(t, d.dsn, deduptest.Options{}) // it listens to nothing
 	var running atomic.Int64
 	relay := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
@@ -107,7 +107,7 @@ func TestOutboxPostgresListens(t *testing.T) {
 // not count.
 func TestOutboxPostgresListenEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
-	d := openPostgres(t, testdb.Postgres(t))
+	d := openPostgresAt(t, testdb.Schema(t, testdb.Postgres(t)))
 	calls, proceed := make(chan func()), make(chan struct{})
 	relay := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
 		Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{Listen: func(ctx context.Context, _ []string, notified func()) error {

@@ -47,9 +47,8 @@ func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
 				Select: func(name string) bool { return matrix.Dealt(name, i, len(modes)) },
 				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
-					pooled, _ := testdb.PgBouncer(t)
-					d := openPostgresAt(t, pooled+"&default_query_exec_mode="+mode)
-					return outboxOf(newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+					pooled, _ := testdb.ReusedPgBouncer(t, suiteTables)
+					return outboxOf(newNode(t, keptDB(t, "pgx", pooled+"&default_query_exec_mode="+mode), sqlstore.Config{
 						Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent},
 					}))
 				},
@@ -62,15 +61,16 @@ func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 
 func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 	through := func(dsn string) string { return dsn + "&default_query_exec_mode=" + mode }
-	pooled, direct := testdb.PgBouncer(t)
+	pooled, direct := testdb.ReusedPgBouncer(t, suiteTables)
 	return postgresPlace{
-		dsn:  through(pooled),
-		bare: true,
+		dsn: through(pooled),
 		another: func(t *testing.T) string {
 			pooled, _ := testdb.PgBouncer(t)
 			return through(pooled)
 		},
-		forgets: func(t *testing.T) string { // the pooler does not pass this setting on, so it is set for the role
+		forgets: func(t *testing.T) string { // the pooler does not pass this setting on, so it is set for another role
+			_, direct := testdb.PgBouncer(t)
+			exec(t, openDB(t, "pgx", direct), testdb.PostgresTables(t, suiteTables))
 			exec(t, openDB(t, "pgx", direct), `DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET synchronous_commit = off', current_user); END $$`)
 			fresh, _ := testdb.StartPgBouncer(t, direct)
 			return through(fresh)

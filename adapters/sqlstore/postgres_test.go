@@ -57,21 +57,21 @@ func level(name string) sql.IsolationLevel {
 
 // postgresDB is a schema under test.
 type postgresDB struct {
-	dsn string
-	db  *sql.DB
+	dsn  string
+	db   *sql.DB
+	kept bool // other tests use the connections again
 }
 
 // postgresPlace opens the databases of a test.
 type postgresPlace struct {
 	dsn     string
-	bare    bool                                         // suiteTables do not exist yet
 	another func(t *testing.T) string                    // an empty database
 	forgets func(t *testing.T) string                    // the same database, with asynchronous commits
 	faulty  func(t *testing.T, f deduptest.Fault) string // the same database, where fault f hits a COMMIT
 }
 
 func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
-	dsn := testdb.Tables(t, server, suiteTables)
+	dsn := testdb.Reused(t, server, suiteTables)
 	return newPostgresDBAt(t, postgresPlace{
 		dsn:     dsn,
 		another: func(t *testing.T) string { return testdb.Schema(t, server) },
@@ -81,10 +81,7 @@ func newPostgresDB(t *testing.T, server string) deduptest.DB[*sql.Tx] {
 }
 
 func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
-	d := &postgresDB{dsn: at.dsn, db: openDB(t, "pgx", at.dsn)}
-	if at.bare {
-		exec(t, d.db, testdb.PostgresTables(t, suiteTables))
-	}
+	d := &postgresDB{dsn: at.dsn, db: keptDB(t, "pgx", at.dsn), kept: true}
 	return deduptest.DB[*sql.Tx]{
 		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
@@ -143,7 +140,7 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 }
 
 func openPostgres(t testing.TB, server string) *postgresDB {
-	dsn := testdb.Tables(t, server, suiteTables)
+	dsn := testdb.Reused(t, server, suiteTables)
 	return &postgresDB{dsn: dsn, db: openDB(t, "pgx", dsn)}
 }
 
@@ -157,7 +154,11 @@ func openPostgresAt(t testing.TB, dsn string) *postgresDB {
 }
 
 func (d *postgresDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
-	db := openDB(t, "pgx", dsn)
+	open := openDB
+	if d.kept && dsn == d.dsn {
+		open = keptDB
+	}
+	db := open(t, "pgx", dsn)
 	db.SetMaxOpenConns(16)
 	return newNode(t, db, sqlstore.Config{
 		Dialect: sqlstore.Postgres, Isolation: level(o.Isolation), ClaimTimeout: o.Wait, Compact: o.Compact,

@@ -63,20 +63,46 @@ func (s *sessions) pop(dsn string) *pgx.Conn {
 	return idle[len(idle)-1]
 }
 
-// execute runs statements as one transaction. A DROP may fail in a deadlock with autovacuum or with something that a test has left
-// running; it then has no effect.
+// execute runs statements as one transaction.
 func execute(t testing.TB, dsn, sql string) error {
 	ctx, cancel := cleanUpContext(t)
 	defer cancel()
+	return transact(ctx, dsn, func(ask ask) error {
+		_, err := ask(sql)
+		return err
+	})
+}
+
+// ask runs statements and returns the value that the last one selects.
+type ask func(sql string) (value string, err error)
+
+// transact runs f in a transaction, and again after a deadlock: with autovacuum, or with something that a test has left running.
+func transact(ctx context.Context, dsn string, f func(ask) error) error {
 	return admins.do(ctx, dsn, func(conn *pgx.Conn) error {
+		ask := func(sql string) (value string, err error) {
+			results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", sql, err)
+			}
+			if rows := results[len(results)-1].Rows; len(rows) > 0 {
+				value = string(rows[0][0])
+			}
+			return value, nil
+		}
 		for {
-			_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+			_, err := ask("BEGIN")
+			if err == nil {
+				err = f(ask)
+			}
+			if err == nil {
+				_, err = ask("COMMIT")
+			}
 			var pg *pgconn.PgError
-			switch {
-			case err == nil:
-				return nil
-			case !errors.As(err, &pg) || pg.Code != "40P01":
-				return fmt.Errorf("%s: %w", sql, err)
+			if !errors.As(err, &pg) || pg.Code != "40P01" {
+				return err
+			}
+			if _, err := ask("ROLLBACK"); err != nil {
+				return err
 			}
 		}
 	})

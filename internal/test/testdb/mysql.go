@@ -12,13 +12,7 @@ import (
 // database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
-	dsn = server(t, "TXONCE_MYSQL", "MariaDB")
-	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatalf("TXONCE_MYSQL: %v", err)
-	}
-	answers(t, "MariaDB", cfg.Net, cfg.Addr)
-	cfg.DBName = ""
+	cfg := mysqlServer(t)
 	whole := cfg.FormatDSN()
 	cfg.DBName = randomName(t) // needs no quotes, see randomName
 	if err := executeMySQL(t, whole, "CREATE DATABASE "+cfg.DBName); err != nil {
@@ -30,6 +24,18 @@ func MySQL(t testing.TB) (dsn string) {
 		}
 	})
 	return cfg.FormatDSN()
+}
+
+// mysqlServer returns the server's configuration without a database.
+func mysqlServer(t testing.TB) *mysql.Config {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(server(t, "TXONCE_MYSQL", "MariaDB"))
+	if err != nil {
+		t.Fatalf("TXONCE_MYSQL: %v", err)
+	}
+	answers(t, "MariaDB", cfg.Net, cfg.Addr)
+	cfg.DBName = ""
+	return cfg
 }
 
 // WithMySQL returns dsn with additional parameters, such as parseTime=true.

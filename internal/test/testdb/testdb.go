@@ -10,7 +10,8 @@
 // for tests that need only Go, this package skips the test.
 //
 // Schemas and topics have random names and are removed with the test. So packages can run concurrently, or repeatedly, on the
-// same servers.
+// same servers. Reused and its siblings return a schema that earlier tests of the process have used, emptied: tests with many cases
+// cost the server a fraction with it.
 package testdb
 
 import (

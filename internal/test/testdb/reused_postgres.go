@@ -1,0 +1,130 @@
+package testdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Reused is Tables in a schema that an earlier test of this process has used, if there is one. The test may change its tables. What it
+// finds differs from Tables in one way: sequences go on where the earlier test has left them. Use Tables where processes are killed: the
+// server may still execute what they have sent when the next test has begun.
+func Reused(t testing.TB, dsn, more string) string {
+	t.Helper()
+	if _, ok := t.(*testing.B); ok {
+		return Tables(t, dsn, more)
+	}
+	tables, err := allMigrations("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := postgresPlaces{dsn: dsn, tables: tables + more}
+	return withParameter(dsn, "search_path", reuse(t, dsn, "reused_", m.tables, m))
+}
+
+// ReusedPgBouncer is PgBouncer with txonce's tables and those that the statements in more create, in a schema like that of Reused. The
+// test must not alter its role: sessions of the pooler would keep the role's old settings.
+func ReusedPgBouncer(t testing.TB, more string) (pooled, direct string) {
+	t.Helper()
+	pooler, server := postgres(t, "TXONCE_PGBOUNCER", "PgBouncer"), Postgres(t)
+	tables, err := allMigrations("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := postgresPlaces{dsn: server, tables: tables + more, role: true}
+	name := reuse(t, server, "pooled_", m.tables, m)
+	return withUser(t, pooler, name), withUser(t, server, name)
+}
+
+// postgresPlaces makes schemas.
+type postgresPlaces struct {
+	dsn, tables string
+	role        bool // make a role of the same name too, whose search_path is the schema
+}
+
+// keepers are sessions that hold the reservations of this process, by DSN.
+var keepers = struct {
+	mu   sync.Mutex
+	conn map[string]*pgx.Conn
+}{conn: map[string]*pgx.Conn{}}
+
+func (m postgresPlaces) reserve(ctx context.Context, name string) (ok bool, err error) {
+	keepers.mu.Lock()
+	defer keepers.mu.Unlock()
+	conn := keepers.conn[m.dsn]
+	if conn == nil {
+		if conn, err = pgx.Connect(ctx, m.dsn); err != nil {
+			return false, err
+		}
+		keepers.conn[m.dsn] = conn
+	}
+	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('txonce testdb ' || $1::text, 0))`, name).Scan(&ok)
+	return ok, err
+}
+
+func (m postgresPlaces) create(ctx context.Context, name string) (place, error) {
+	sql := "SET LOCAL lock_timeout = '1min'; SET LOCAL synchronous_commit = off; SET LOCAL client_min_messages = warning; " +
+		"DROP SCHEMA IF EXISTS " + name + " CASCADE;"
+	if m.role {
+		sql += "DO $$ BEGIN IF to_regrole('" + name + "') IS NULL THEN " +
+			"CREATE ROLE " + name + " SUPERUSER LOGIN; ALTER ROLE " + name + " SET search_path = " + name + "; END IF; END $$;"
+	}
+	sql += "CREATE SCHEMA " + name + "; SET LOCAL search_path = " + name + ";" + m.tables + ";" + tablesOf(name)
+	p := place{name: name}
+	err := transact(ctx, m.dsn, func(ask ask) (err error) {
+		p.made, err = ask(sql)
+		return err
+	})
+	return p, err
+}
+
+// empty truncates a table that was made without rows, so that the next test starts with its first page, as with a new table. Rows that
+// create inserts are deleted and inserted again, which costs less.
+func (m postgresPlaces) empty(ctx context.Context, p place) (emptied place, same bool, err error) {
+	const lock = "SET LOCAL lock_timeout = '1min'; SET LOCAL synchronous_commit = off; " +
+		"DO $$ DECLARE t regclass; BEGIN FOR t IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('%s') AND relkind = 'r' ORDER BY oid LOOP " +
+		"EXECUTE format('LOCK TABLE %%s IN ACCESS EXCLUSIVE MODE', t); END LOOP; END $$;"
+	const empty = "SET LOCAL session_replication_role = replica; SET LOCAL search_path = %s; " +
+		"DO $$ DECLARE t regclass; BEGIN FOR t IN SELECT oid FROM pg_class WHERE relnamespace = '%[1]s'::regnamespace AND relkind = 'r' LOOP " +
+		"IF t::text = ANY ('{%[2]s}') AND pg_relation_size(t) <= 65536 THEN EXECUTE format('DELETE FROM %%s', t); " +
+		"ELSIF pg_relation_size(t) > 0 THEN EXECUTE format('TRUNCATE %%s', t); END IF; END LOOP; END $$;"
+	emptied = p
+	err = transact(ctx, m.dsn, func(ask ask) error {
+		made, err := ask(fmt.Sprintf(lock, p.name) + tablesOf(p.name))
+		if same = made == p.made; err != nil || !same {
+			return err
+		}
+		var tables []string
+		var statements string
+		for _, i := range inserts(m.tables) {
+			tables, statements = append(tables, i.table), statements+i.statement
+		}
+		emptied.made, err = ask(fmt.Sprintf(empty, p.name, strings.Join(tables, ",")) + statements + tablesOf(p.name))
+		return err
+	})
+	return emptied, same, err
+}
+
+// tablesOf is a query for a text that changes with each change to the definition of something in the schema, because the rows of the
+// catalogue then have another xmin.
+func tablesOf(schema string) string {
+	return `
+WITH own AS (SELECT oid, xmin, relkind FROM pg_class WHERE relnamespace = to_regnamespace('` + schema + `')), rows (kind, id, xmin) AS (
+	SELECT 'class', oid::text, xmin FROM own
+	UNION ALL SELECT 'column', attrelid || ' ' || attnum, a.xmin FROM pg_attribute a JOIN own ON attrelid = own.oid WHERE relkind = 'r' AND attnum > 0
+	UNION ALL SELECT 'default', d.oid::text, d.xmin FROM pg_attrdef d JOIN own ON adrelid = own.oid
+	UNION ALL SELECT 'constraint', c.oid::text, c.xmin FROM pg_constraint c JOIN own ON conrelid = own.oid
+	UNION ALL SELECT 'trigger', g.oid::text, g.xmin FROM pg_trigger g JOIN own ON tgrelid = own.oid
+	UNION ALL SELECT 'sequence', seqrelid::text, s.xmin FROM pg_sequence s JOIN own ON seqrelid = own.oid
+	UNION ALL SELECT 'publication', p.oid::text, p.xmin FROM pg_publication_rel p JOIN own ON prrelid = own.oid
+	UNION ALL SELECT 'function', oid::text, xmin FROM pg_proc WHERE pronamespace = to_regnamespace('` + schema + `')
+	UNION ALL SELECT 'type', oid::text, xmin FROM pg_type WHERE typnamespace = to_regnamespace('` + schema + `') AND typrelid = 0 AND typelem = 0
+	UNION ALL SELECT 'schema', oid::text, xmin FROM pg_namespace WHERE nspname = '` + schema + `'
+	UNION ALL SELECT 'role', r.oid || ' ' || array_to_string(setconfig, ' '), r.xmin FROM pg_authid r
+		LEFT JOIN pg_db_role_setting ON setrole = r.oid WHERE rolname = '` + schema + `'
+) SELECT md5(string_agg(concat_ws(' ', kind, id, xmin), ',' ORDER BY kind, id)) FROM rows`
+}
