@@ -102,7 +102,7 @@ var outboxMutations = []mutation{
 		`case l.returned != p.Returned[i]:`, `case false:`,
 	}),
 	passing("the low-water mark waits for all transactions that were writing", sqlLease, pgx, hidesNothing, edit{
-		`by.Marks.Move(ctx, server, last, writers)`, `by.Marks.Move(ctx, server, last, nil)`,
+		`by.Marks.Move(ctx, server, last, writers)`, `by.Marks.Move(ctx, server, last, writers[:0])`,
 	}),
 	passing("unparked messages are found again", "internal/dialect/postgres_outbox_look.go", pgx, hidesNothing, edit{
 		`CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END`, `k.low`,
@@ -111,7 +111,7 @@ var outboxMutations = []mutation{
 		`if by.Marks.Notice(ctx, server, last) {`, `if false {`,
 	}),
 	passing("messages below the low-water mark are found", "adapters/sqlstore/internal/postgres/outbox_operations.go", "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
-		`by.Marks.Checked(ctx, c, below)`, `by.Marks.Checked(ctx, c, nil)`,
+		`by.Marks.Checked(ctx, c, below)`, `by.Marks.Checked(ctx, c, below[:0])`,
 	}),
 	passing("the low-water mark passes published messages without Maintain too", sqlLease, "adapters/sqlstore", "TestOutboxPostgresPassesWhatWasPublished", edit{
 		`if by.Marks.Due() {`, `if false {`,
