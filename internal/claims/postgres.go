@@ -21,7 +21,7 @@ func (s *PostgresSettings) Dest() []any {
 func (s *PostgresSettings) Check(owner Owner, allowAsync bool) error {
 	switch {
 	case s.encoding != "UTF8":
-		return fmt.Errorf("%s: the database's encoding is %s, which cannot store every text that a message may have: create it with ENCODING 'UTF8'", owner, s.encoding)
+		return fmt.Errorf("%s: the database's encoding is %s, which cannot store every text that a message may have: create it with ENCODING 'UTF8'", string(owner), s.encoding)
 	case s.recovering:
 		return owner.Errorf("%s: the database is a standby: connect to the primary (target_session_attrs=read-write)", owner)
 	case s.readOnly == "on":

@@ -49,14 +49,14 @@ type mysqlAdmin struct {
 	err    error
 }
 
-func (m mysqlPlaces) admin() (*mysqlAdmin, error) {
+func (m mysqlPlaces) admin(ctx context.Context) (*mysqlAdmin, error) {
 	open, _ := mysqlAdmins.LoadOrStore(m.dsn, sync.OnceValue(func() *mysqlAdmin {
 		db, err := sql.Open("mysql", m.dsn)
 		if err != nil {
 			return &mysqlAdmin{err: err}
 		}
 		db.SetMaxIdleConns(8)
-		keeper, err := db.Conn(context.Background())
+		keeper, err := db.Conn(context.WithoutCancel(ctx))
 		return &mysqlAdmin{db, keeper, err}
 	}))
 	a := open.(func() *mysqlAdmin)()
@@ -64,7 +64,7 @@ func (m mysqlPlaces) admin() (*mysqlAdmin, error) {
 }
 
 func (m mysqlPlaces) reserve(ctx context.Context, name string) (ok bool, err error) {
-	admin, err := m.admin()
+	admin, err := m.admin(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -122,7 +122,7 @@ func (m mysqlPlaces) empty(ctx context.Context, p place) (emptied place, same bo
 
 // on runs f on a connection, which is closed if f fails.
 func (m mysqlPlaces) on(ctx context.Context, f func(*sql.Conn) error) error {
-	admin, err := m.admin()
+	admin, err := m.admin(ctx)
 	if err != nil {
 		return err
 	}
