@@ -64,7 +64,8 @@ func postgresFaults() []fault {
 			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`), "triggers", "warning", "keep"},
 		{"an old transaction", func(t *testing.T, p *planted) {
 			hold(t, p)
-			waitFor(t, p, `SELECT count(*) > 0 FROM pg_stat_activity WHERE xact_start < clock_timestamp() - interval '1 second'`)
+			waitFor(t, p, `SELECT count(*) > 0 FROM pg_stat_activity AS a JOIN pg_locks AS l USING (pid)
+				WHERE l.relation = 'txonce_sweep'::regclass AND a.xact_start < clock_timestamp() - interval '1 second'`)
 		}, "transactions", "warning", "has been open"},
 		{"a slot holds WAL", func(t *testing.T, p *planted) {
 			var name string
@@ -97,7 +98,8 @@ func mysqlFaults() []fault {
 		}, "", "", ""},
 		{"an old transaction", func(t *testing.T, p *planted) {
 			hold(t, p)
-			waitFor(t, p, `SELECT count(*) > 0 FROM information_schema.INNODB_TRX WHERE trx_started < NOW() - INTERVAL 1 SECOND`)
+			waitFor(t, p, `SELECT count(*) > 0 FROM information_schema.INNODB_TRX AS t JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id
+				WHERE p.DB = DATABASE() AND t.trx_started < NOW() - INTERVAL 1 SECOND`)
 		}, "transactions", "warning", "has been open"},
 	}
 }
