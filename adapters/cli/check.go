@@ -63,7 +63,7 @@ func (c *checks) add(l level, check, text, remedy string) {
 	c.problems = append(c.problems, problem{l, check, text, remedy})
 }
 
-// limits are the values from which on something is a problem.
+// limits holds thresholds: check reports a value above its threshold as a problem.
 type limits struct {
 	transaction, sweep, outbox, waiting time.Duration
 	slot                                int64 // bytes

@@ -42,7 +42,7 @@ func (g *guard) inUse() bool {
 }
 
 // returned is called when the handler has returned. From then on enter refuses all calls. If calls are still in progress, returned closes the
-// connection, so that nothing of the transaction is committed, and reports true.
+// connection and reports true. PostgreSQL then rolls the transaction back.
 func (g *guard) returned() bool {
 	g.mu.Lock()
 	before, inUse := g.over, g.using > 0

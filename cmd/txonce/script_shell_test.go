@@ -102,7 +102,7 @@ func serveScript(ctx context.Context) error {
 	}
 }
 
-// run runs the command as main would, with files for what it prints.
+// run runs the command in this process, as main does. What the command prints goes to files.
 func (c call) run(ctx context.Context) (a outcome, err error) {
 	for name, value := range c.Env {
 		if err := os.Setenv(name, value); err != nil {

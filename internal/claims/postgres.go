@@ -34,8 +34,8 @@ func (s *PostgresSettings) Check(owner Owner, allowAsync bool) error {
 	return PostgresDurable(s.synchronousCommit, s.standbys != "")
 }
 
-// PostgresDurable rejects a synchronous_commit with which commits may be lost in a crash. standbys says that the server has synchronous
-// standbys.
+// PostgresDurable rejects a value of synchronous_commit if a crash could lose commits that were confirmed. standbys is true when the server has
+// synchronous standbys.
 func PostgresDurable(synchronousCommit string, standbys bool) error {
 	if synchronousCommit == "off" || synchronousCommit == "local" && standbys {
 		return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, synchronousCommit)
