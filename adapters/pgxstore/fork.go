@@ -30,6 +30,11 @@ const lingers = time.Millisecond
 // may be waiting for one of them, for example for a mutex.
 const stallsAfter = time.Second
 
+// maxPassed is how many pipelines Fork sends before a handler that waits for its turn gets it. Statements usually go first, because a
+// later handler may hold a mutex that the turn needs. But a handler may send statements without end, for example until it sees the
+// effect of the handler that waits.
+const maxPassed = 100
+
 var (
 	errStalled = errors.New("pgxstore: handlers in one transaction wait, and nothing happened for a while: " +
 		"a handler that has the transaction for itself, or one before it, does something else, or waits for another handler")
@@ -60,6 +65,7 @@ type fork struct {
 	queue    []*branch // wait for the results of statements that are not sent
 	turns    int       // branches that wait for their turn
 	turn     *branch   // has its turn; nil: none
+	passed   int       // pipelines sent since the branch at low began to wait for its turn
 	moves    int       // counts everything that handlers do, to notice when nothing happens
 	failed   int       // the place of the handler that failed first, or -1
 	err      error     // its error; nil: none has failed

@@ -70,11 +70,14 @@ func (f *fork) run() {
 			idle = f.wait(f.tx.g.store.stallsAfter)
 		case f.turn != nil:
 			idle = f.wait(0)
-		case len(f.queue) > 0 && quiet:
-			f.send()
-			idle = false
-		case turn && quiet:
+		case turn && quiet && (len(f.queue) == 0 || f.passed == maxPassed):
 			f.grant(f.branches[f.low])
+			idle, f.passed = false, 0
+		case len(f.queue) > 0 && quiet:
+			if turn {
+				f.passed++
+			}
+			f.send()
 			idle = false
 		case len(f.queue) > 0, turn:
 			idle = f.wait(f.tx.g.store.lingers)

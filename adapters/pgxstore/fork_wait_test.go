@@ -127,6 +127,31 @@ func (l lazy) Value() (driver.Value, error) {
 	}
 }
 
+// A handler that sends statements until it sees the effect of an earlier handler does not keep that handler from its turn.
+func TestForkOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	pgxstore.SetLingers(h.store, 20*time.Second) // otherwise the earlier handler has its turn when the other one is slow for a moment
+	started := make(chan struct{})
+	if _, err := h.fork(nil,
+		func(ctx context.Context, tx pgx.Tx) error {
+			<-started
+			return errors.Join(second(tx.Exec(ctx, `LOCK TABLE effects`)), effect(ctx, tx, "x"))
+		},
+		func(ctx context.Context, tx pgx.Tx) error {
+			close(started)
+			for range 1000 {
+				var seen bool
+				if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM effects`).Scan(&seen); err != nil || seen {
+					return err
+				}
+			}
+			return errors.New("the earlier handler still waits for its turn after 1000 statements")
+		},
+	); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A handler that takes long keeps nobody waiting, and is waited for.
 func TestForkOfASlowHandler(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
