@@ -76,7 +76,7 @@ func TestMutationsCompile(t *testing.T) {
 			}
 			pkg = append(pkg, file)
 		}
-	check := types.Config{Importer: compiled, GoVersion: "go1.26", Error: func(err error) {
+		check := types.Config{Importer: compiled, GoVersion: "go1.26", Error: func(err error) {
 			if e := (types.Error{}); errors.As(err, &e) && e.Soft && !strings.HasPrefix(fset.Position(e.Pos).Filename, dir) {
 				return // an import that only a body needs
 			}
