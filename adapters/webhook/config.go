@@ -38,7 +38,7 @@ const (
 	RiskUntimedInline Risk = "RiskUntimedInline"
 )
 
-// Config of a Receiver.
+// Config configures a Receiver.
 type Config struct {
 	// Verifier checks deliveries and reads their events, such as that of stripehook or githubhook. Required.
 	Verifier Verifier

@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// BackfillConfig is the Config of a Backfill. TTx is the native transaction of its Store.
+// BackfillConfig configures a Backfill. TTx is the native transaction of its Store.
 type BackfillConfig[TTx any] struct {
 	// Name names the checkpoint. Use the name of the consumer behind Processor: each consumer needs a checkpoint of its own. Required.
 	Name string

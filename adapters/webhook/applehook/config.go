@@ -19,7 +19,7 @@ const (
 	Sandbox    Environment = "Sandbox"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// BundleID is the app's bundle identifier, such as com.example.app. Notifications for other apps are refused. Required.
 	BundleID string

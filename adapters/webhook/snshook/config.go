@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// TopicArns are the topics whose messages are accepted, such as "arn:aws:sns:eu-west-1:123456789012:orders". Anybody can make a
 	// topic of their own send messages with a valid signature to this endpoint. Required.
