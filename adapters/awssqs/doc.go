@@ -23,7 +23,7 @@
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
 // queue is handled in order per message group, and a failure holds back its group only.
 //
-// Message.Attempt is SQS's count of receives, minus those after which, as this Subscriber knows, no handler failed: a stop gave the
+// Message.Attempt is SQS's count of receives, minus the receives that this Subscriber knows not to be failed attempts: a stop gave the
 // message back, the process lost it, or it had to wait for the database, for example. The Subscriber does not know about receives by
 // other processes that stopped or crashed.
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// HandlerConfig says what a Handler does with messages.
+// HandlerConfig configures a Handler.
 type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor

@@ -82,7 +82,7 @@ type Config struct {
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Trace has hooks that are called for what happens to deliveries and events.
+	// Trace has hooks for metrics and spans of deliveries and events.
 	//
 	// Defaults to no hooks.
 	Trace *Trace

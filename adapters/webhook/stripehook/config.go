@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Mode says which of a Stripe account's two worlds something belongs to. Objects and events of one mode do not exist in the other.
+// Mode is live or test. Objects and events of one mode of a Stripe account do not exist in the other.
 type Mode uint8
 
 // The modes. The zero Mode is refused, so that a field that was left out does not make test payments real.
