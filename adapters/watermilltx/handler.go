@@ -43,7 +43,7 @@ type Handler struct {
 	failures counts.Counter // by identity
 }
 
-// NewHandler checks cfg.
+// NewHandler returns a Handler, or an error that names the field of cfg that is at fault.
 func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	switch {
 	case cfg.Processor == nil:
