@@ -20,6 +20,8 @@ var ErrNewer = errors.New("migrations: schema is newer than this program")
 // transaction of its own. After a crash the next call goes on after the last COMMIT. On MySQL, where each statement commits
 // by itself, it runs the statements of the interrupted migration again, which does no harm.
 //
+// Apply does not wait for a database that is away: it returns an error.
+//
 // Apply changes nothing if the database is up to date or newer than this program. A newer database is no error if it
 // declares that this program works with it, as in a rolling deployment. Otherwise the error is ErrNewer.
 func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
