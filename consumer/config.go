@@ -139,7 +139,7 @@ type Config[TTx any] struct {
 	// HandlerTimeout is how long one call of Handle or HandleBatch may run. After that its ctx ends with ErrHandlerTimeout
 	// as the cause, and the call counts as a failed attempt whatever it returns. A handler that ignores its ctx is waited
 	// for. In a batch of Handle only the message whose handler ran has failed; a HandleBatch is tried again in halves.
-	// A handler that runs for more than a minute is logged in any case.
+	// A handler that runs for more than a minute is logged in any case. The minimum is a millisecond.
 	//
 	// Defaults to 0: no limit.
 	HandlerTimeout time.Duration

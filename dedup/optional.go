@@ -14,7 +14,8 @@ import (
 type Registrar interface {
 	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
 	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). Errors that
-	// may pass are Retryable and none of these. Without Register, the first claim of a consumer makes the same checks.
+	// may pass are Retryable and none of these. A Store registers each window that it claims with by itself; Register makes the
+	// errors appear at start.
 	//
 	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
 	// other's messages for duplicates. Two processes have two Stores, so both may register.

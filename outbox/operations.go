@@ -8,7 +8,7 @@ import (
 
 // Operations are for dashboards and repairs. Stores implement them. They are safe for concurrent use, also while relays run.
 type Operations interface {
-	// Stats may be called every ten seconds: it takes milliseconds, also with a million messages.
+	// Stats may be called every ten seconds: with a million messages it takes tens of milliseconds.
 	Stats(ctx context.Context) (Stats, error)
 
 	// Parked lists parked messages by Seq.

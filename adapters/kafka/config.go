@@ -49,7 +49,7 @@ type SubscriberConfig struct {
 	// Their bytes are limited to twice MaxBatchBytes. When either limit is reached, no more messages are fetched; those already fetched, up to about
 	// Consumer.Fetch.Default bytes, come in addition.
 	//
-	// Defaults to twice MaxBatch, at least Concurrency.
+	// Defaults to twice MaxBatch, at least Concurrency. It must not be less than MaxBatch or Concurrency.
 	MaxUnfinished int
 
 	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. When a partition is revoked it

@@ -63,16 +63,17 @@ type SubscriberConfig struct {
 	// Prefetch is how many messages the server delivers before the first of them is acknowledged: those being handled, those
 	// waiting, and those that wait in memory to be retried.
 	//
-	// Defaults to Concurrency times MaxBatch, at least 100.
+	// Defaults to Concurrency times MaxBatch, at least 100. The maximum is 65,535.
 	Prefetch int
 
 	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
 	// the channel and delivers all its messages again.
 	//
-	// Defaults to 30 minutes, RabbitMQ's default.
+	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration
 
-	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. It must be shorter than
+	// ConsumerTimeout.
 	//
 	// Defaults to 30 seconds.
 	Grace time.Duration

@@ -60,7 +60,7 @@ type BackfillConfig[TTx any] struct {
 	// Overlap is how long before the checkpoint each pass begins, for notifications that appear late in Apple's history. It
 	// must be longer than this machine's clock may be wrong.
 	//
-	// Defaults to 3 hours.
+	// Defaults to 3 hours. The minimum is 10 minutes.
 	Overlap time.Duration
 
 	// Refused is called with a notification that does not verify, although it comes from Apple's API. If it returns nil, the

@@ -35,7 +35,7 @@ type Config struct {
 	// a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The Processor's window must be at least
 	// as long.
 	//
-	// Defaults to 24 hours.
+	// Defaults to 24 hours. The minimum is 1 hour.
 	Horizon time.Duration
 
 	// GiveUpAfter is an age of messages. When a message is older, each attempt may be the last, so it is parked after one failure of the

@@ -106,7 +106,7 @@ type Config struct {
 	// Defaults to 10 seconds.
 	Deadline time.Duration
 
-	// GiveUpAfter is an age of events. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
+	// GiveUpAfter is an age of events, 72 hours at most. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
 	//
 	// Defaults to 36 hours, and to 1 hour if no Secret is Live. In live mode Stripe tries for up to 3 days with growing intervals. If
 	// the intervals double, the last attempt may come at any time between 36 and 72 hours. In test mode Stripe tries three times
