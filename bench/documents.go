@@ -14,7 +14,7 @@ import (
 var marked = regexp.MustCompile(`(?s)(<!-- bench ([a-z0-9-]+) -->\n).*?(<!-- /bench -->)`)
 
 // writeDocs puts the measured tables into performance.md of this folder, and the charts next to it. Tables that this run has not
-// measured stay as they are.
+// measured stay as they are, and after a run of some sections so do the line "Last run" and the table of targets.
 func (r *report) writeDocs(dir string) error {
 	path := filepath.Join(dir, "performance.md")
 	page, err := os.ReadFile(path)
@@ -33,7 +33,10 @@ func (r *report) writeDocs(dir string) error {
 
 // fill fails if a table has no place in the page.
 func (r *report) fill(page []byte) ([]byte, error) {
-	parts := map[string]string{"machine": r.Machine.text(r.Short), "gates": gatesText(r.Gates)}
+	parts := map[string]string{}
+	if r.Whole {
+		parts["machine"], parts["gates"] = r.Machine.text(), gatesText(r.Gates)
+	}
 	for _, t := range r.Tables {
 		parts[t.Name] = t.markdown(r.Machine.Date)
 	}
@@ -53,13 +56,9 @@ func (r *report) fill(page []byte) ([]byte, error) {
 	return page, errors.Join(missing...)
 }
 
-func (m machine) text(short bool) string {
-	run := "`make bench`"
-	if short {
-		run = "`make bench-short`"
-	}
-	return fmt.Sprintf("Last run: %s of %s, on %d cores (%s), with %s and %s. A round trip to PostgreSQL took %s ms on loopback, and %s ms more over the longer network.\n",
-		run, m.Date, m.Cores, m.CPU, m.Postgres, m.Go, number(m.Loopback), number(m.Further))
+func (m machine) text() string {
+	return fmt.Sprintf("Last run: `make bench` of %s, on %d cores (%s), with %s and %s. A round trip to PostgreSQL took %s ms on loopback, and %s ms more over the longer network.\n",
+		m.Date, m.Cores, m.CPU, m.Postgres, m.Go, number(m.Loopback), number(m.Further))
 }
 
 func (t *table) markdown(date string) string {
@@ -108,7 +107,7 @@ func gatesText(gates []verdict) string {
 		}
 		status := strings.ToLower(v.status())
 		if v.Known != "" {
-			status += ": " + v.Known
+			status += ": " + v.Known + "; " + v.Worst
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s %s | %s | %s |\n", v.Target, label(v.What), bound, number(v.Want), got, status)
 	}

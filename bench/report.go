@@ -13,6 +13,7 @@ import (
 type report struct {
 	Machine machine   `json:"machine"`
 	Short   bool      `json:"short"`
+	Whole   bool      `json:"whole"` // every section ran, in full
 	Tables  []*table  `json:"tables"`
 	Gates   []verdict `json:"gates"`
 }

@@ -45,11 +45,17 @@ func TestGates(t *testing.T) {
 		{"met", gate{way: "way", base: "base", least: 9}, "met", false},
 		{"within", gate{way: "way", base: "base", least: 10}, "missed, within 15 %", false},
 		{"missed", gate{way: "way", base: "base", least: 11}, "MISSED", true},
-		{"known", gate{way: "way", base: "base", least: 11, known: "8"}, "missed, as known", false},
-		{"mended", gate{way: "way", base: "base", least: 9, known: "8"}, "met, was known as missed", false},
+		{"known", gate{way: "way", base: "base", least: 11, known: "9", worst: 9}, "missed, as known", false},
+		{"known, and far worse", gate{way: "way", base: "base", least: 11, known: "9.5", worst: 9.1}, "MISSED", true},
+		{"mended", gate{way: "way", base: "base", least: 9, known: "8", worst: 6}, "met, was known as missed", false},
 		{"at most", gate{way: "way", most: 90}, "met", false},
 		{"at most, within", gate{way: "way", most: 80}, "missed, within 15 %", false},
 		{"at most, missed", gate{way: "way", most: 75}, "MISSED", true},
+		{"at most, known", gate{way: "way", most: 50, known: "85", worst: 90}, "missed, as known", false},
+		{"at most, known, and far worse", gate{way: "way", most: 50, known: "85", worst: 89}, "MISSED", true},
+		{"at most, known relative to base", gate{way: "way", most: 50, known: "85", worst: 9, worstBase: "base"}, "missed, as known", false},
+		{"at most, known, far worse relative to base", gate{way: "way", most: 50, known: "85", worst: 8.9, worstBase: "base"}, "MISSED", true},
+		{"known relative to a way that was not measured", gate{way: "way", most: 50, known: "85", worst: 9, worstBase: "other"}, "MISSED", true},
 		{"not measured", gate{way: "other", least: 1}, "not measured", false},
 		{"base not measured", gate{way: "way", base: "other", least: 1}, "not measured", false},
 	} {
@@ -67,9 +73,63 @@ func TestGates(t *testing.T) {
 	}
 }
 
+// A target that is known to be missed has a figure that makes a run fail all the same: one further off than slack.
+func TestKnownTargetsHaveAWorstFigure(t *testing.T) {
+	for _, g := range gates {
+		name := g.target + " " + g.way + ", " + g.table + ", " + g.column
+		if (g.least > 0) == (g.most > 0) {
+			t.Errorf("%s: want either least or most", name)
+		}
+		if (g.known == "") != (g.worst == 0) || g.worst == 0 && g.worstBase != "" {
+			t.Errorf("%s: want known and worst, or neither", name)
+		}
+		if g.known == "" || g.worstBase != "" {
+			continue // the other base is in another unit
+		}
+		if g.least > 0 && g.worst > g.least*(1-slack) || g.most > 0 && g.worst < g.most*(1+slack) {
+			t.Errorf("%s: worst is %s: a target that is not known may be missed as far", name, number(g.worst))
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for _, test := range []struct {
+		name, only string
+		short      bool
+		want       []string // the first ones
+		n          int
+	}{
+		{"everything", "", false, []string{"singles", "batches"}, len(sections)},
+		{"a short run", "", true, []string{"singles", "batches"}, len(sections) - 4},
+		{"some", "growth,batches", false, []string{"batches", "growth"}, 2},
+		{"a long one in a short run", "growth", true, []string{"growth"}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			chosen, err := choose(test.only, test.short)
+			if err != nil || len(chosen) != test.n {
+				t.Fatalf("%d sections, %v; want %d", len(chosen), err, test.n)
+			}
+			for i, want := range test.want {
+				if chosen[i].name != want {
+					t.Errorf("section %d is %s, want %s", i, chosen[i].name, want)
+				}
+			}
+		})
+	}
+	_, err := choose("singles,single", false)
+	if err == nil || !strings.Contains(err.Error(), "-only single:") {
+		t.Fatalf("an unknown section: %v", err)
+	}
+	for _, s := range sections {
+		if !strings.Contains(err.Error(), s.name) {
+			t.Errorf("%v: does not name %s", err, s.name)
+		}
+	}
+}
+
 // A table replaces the one of the last run, and what this run has not measured stays.
 func TestFill(t *testing.T) {
-	r := &report{}
+	r := &report{Whole: true}
 	r.table("singles", "messages/s").put("1 connection", "bare", 1900)
 	r.Gates = []verdict{}
 	page := "a\n<!-- bench machine -->\n<!-- /bench -->\n<!-- bench singles -->\nold\n<!-- /bench -->\nb\n<!-- bench idle -->\nkept\n<!-- /bench -->\n<!-- bench gates -->\n<!-- /bench -->\n"
@@ -81,9 +141,24 @@ func TestFill(t *testing.T) {
 	if again, err := r.fill(filled); err != nil || string(again) != got {
 		t.Errorf("a second time: %v\n%s", err, again)
 	}
+	if !strings.Contains(got, "| wanted |") || !strings.Contains(got, "Last run") {
+		t.Errorf("a whole run has not replaced the last run and the targets:\n%s", got)
+	}
 	r.table("homeless", "ms")
 	if _, err := r.fill([]byte(page)); err == nil || !strings.Contains(err.Error(), "homeless") {
 		t.Errorf("a table without a place: %v", err)
+	}
+}
+
+// A run of some sections changes only their tables: the machine and the targets are those of the last whole run.
+func TestFillAfterSomeSections(t *testing.T) {
+	r := &report{Gates: []verdict{{Target: "P1"}}}
+	r.table("singles", "messages/s").put("1 connection", "bare", 1900)
+	page := "<!-- bench machine -->\nthen\n<!-- /bench -->\n<!-- bench singles -->\nold\n<!-- /bench -->\n<!-- bench gates -->\ntargets\n<!-- /bench -->\n"
+	filled, err := r.fill([]byte(page))
+	got := string(filled)
+	if err != nil || !strings.Contains(got, "| bare | 1,900/s |\n") || strings.Contains(got, "old") || !strings.Contains(got, "\nthen\n") || !strings.Contains(got, "\ntargets\n") {
+		t.Errorf("%v\n%s", err, got)
 	}
 }
 
