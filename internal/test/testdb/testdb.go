@@ -28,7 +28,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -135,7 +134,7 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port that is not in use and that no other test of this user gets before this one ends.
+// freePort returns a port that is not in use and that no other test on this machine gets before this one ends.
 func freePort(t testing.TB) int {
 	t.Helper()
 	port, release, err := reservePort()
@@ -146,16 +145,12 @@ func freePort(t testing.TB) int {
 	return port
 }
 
-// reservePort returns a port that is not in use and that no other test of this user gets before release is called. It is outside of
+// reservePort returns a TCP port that is not in use and that no other test on this machine gets before release is called. It is outside of
 // the system's range for outgoing connections, because one of these could take it while the test's server is down.
 func reservePort() (port int, release func(), err error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("txonce-ports-%d", os.Getuid()))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, nil, err
-	}
 	for range 1000 {
 		port := 23_000 + mathrand.IntN(9_000)
-		release := takePort(dir, port)
+		release := takePort(port)
 		if release == nil {
 			continue
 		}
@@ -168,17 +163,14 @@ func reservePort() (port int, release func(), err error) {
 	return 0, nil, errors.New("there is no free port")
 }
 
-// takePort reserves a port by locking a file; the lock ends with the process. It returns nil if the port is reserved already.
-func takePort(dir string, port int) (release func()) {
-	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(port)), os.O_RDWR|os.O_CREATE, 0o600)
+// takePort reserves a TCP port by holding the UDP port of the same number, which no test's server uses. All processes see that, whatever their
+// TMPDIR and user, and it ends with the process. takePort returns nil if the port is reserved already.
+func takePort(port int) (release func()) {
+	held, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return nil
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil
-	}
-	return func() { f.Close() }
+	return func() { held.Close() }
 }
 
 // cleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when cleanups run.
