@@ -2,7 +2,8 @@
 //
 // [TestHandler] tests your handler on the database that it will use. It delivers a message twice, crashes before and after
 // COMMIT, and runs two copies at the same time. It finds handlers that write outside of their transaction, keys that differ
-// between deliveries, and stores that claim in another transaction than the handler's.
+// between deliveries, and stores that claim in another transaction than the handler's. With HandlerTest.SameRow it also delivers
+// messages of one row in one batch, and finds a statement that applies only one of them.
 //
 // [TestSubscriber] is the suite that every broker adapter must pass. [TestBatches] tests a store with handlers that end
 // their transaction.

@@ -12,7 +12,7 @@ func FailedHandlerCases[TTx any](t *testing.T, h HandlerTest[TTx]) map[string]st
 		return map[string]string{"": err.Error()}
 	}
 	failed := map[string]string{}
-	for n, c := range handlerCases[TTx]() {
+	for n, c := range handlerCases(h) {
 		rec := &recorder{TB: t}
 		done := make(chan struct{})
 		go func() { // for FailNow to end

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
 
@@ -20,6 +21,27 @@ type passing[TTx any] struct {
 
 	mu     sync.Mutex
 	failed error // the error of a handler
+}
+
+// store returns p as a Store that keeps dead letters, and runs handlers side by side, if the Store behind it does.
+func (p *passing[TTx]) store() dedup.Store[TTx] {
+	lot, parks := p.Store.(consumer.ParkingLot[TTx])
+	forker, forks := p.Store.(dedup.Forker[TTx])
+	switch {
+	case parks && forks:
+		return struct {
+			*passing[TTx]
+			consumer.ParkingLot[TTx]
+			dedup.Forker[TTx]
+		}{p, lot, forker}
+	case parks:
+		return struct {
+			*passing[TTx]
+			consumer.ParkingLot[TTx]
+		}{p, lot}
+	default:
+		return p
+	}
 }
 
 func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {

@@ -71,6 +71,34 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 		}
 		consumertest.TestHandler(t, h)
 	})
+	t.Run("several messages of one row", func(t *testing.T) {
+		consumertest.TestHandler(t, rowTest(consumertest.NewStore(), rowHandler(false)))
+	})
+}
+
+// rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each Message.Key as UPDATE … FROM unnest
+// without GROUP BY does.
+func rowHandler(perKey bool) consumer.BatchHandler[tx] {
+	return func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
+		seen := map[string]bool{}
+		for _, m := range msgs {
+			if perKey && seen[m.Key] {
+				continue
+			}
+			seen[m.Key] = true
+			err = errors.Join(err, charge(ctx, tx, m))
+		}
+		return err
+	}
+}
+
+func rowTest(store *consumertest.Store, handle consumer.BatchHandler[tx]) consumertest.HandlerTest[tx] {
+	h := handlerTest(store, store.Database(), nil)
+	h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
+		return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), HandleBatch: handle})
+	}
+	h.SameRow = func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("payment-", n), Key: "alice"} }
+	return h
 }
 
 // markFirst claims in a separate transaction, before the handler's.
@@ -180,6 +208,13 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		{"nothing counts effects", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.Effects = func(context.Context) (int, error) { return 0, nil }
 		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "0 effects, want 1"},
+		{"one effect for each row", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = rowTest(s, rowHandler(true))
+		}, []string{"one row in one batch"}, "1 effects, want 10: the handler loses effects"},
+		{"one key for each row", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = rowTest(s, rowHandler(false))
+			h.SameRow = func(int) *consumer.Message { return &consumer.Message{ID: "alice"} }
+		}, []string{"one row in one batch"}, "SameRow returns messages with the same key"},
 		{"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil }, []string{""}, "HandlerTest.Message"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
