@@ -32,6 +32,7 @@ type database struct {
 	places []place             // with separate tables; the first one is for the application
 	node   func() node         // makes a store, a pool and a consumer like those of another process
 	kill   func() (int, error) // ends a few of the nodes' connections; nil: there are no connections
+	used   func(t *testing.T)  // fails the test if the variant's way was not used; nil: nothing to see
 }
 
 // place is a schema or database with txonce's and the application's tables. Handlers should write only to the first one.
@@ -52,6 +53,7 @@ type acts[TTx any] struct {
 	commits string // ends the transaction
 	session []string
 	cut     string // ends the connection; empty: not possible
+	queues  bool   // exec sends a statement only after the handler has returned nil
 	handled *handled
 }
 
@@ -117,6 +119,9 @@ func (a acts[TTx]) handle(ctx context.Context, tx TTx, id string, k kind) error 
 		_ = effect()
 		return nil
 	case cuts:
+		if run == 1 && a.queues {
+			return a.exec(ctx, tx, a.cut)
+		}
 		if run == 1 && a.cut != "" {
 			return errors.Join(a.exec(ctx, tx, a.cut), errors.New("the connection is cut"))
 		}
@@ -125,10 +130,10 @@ func (a acts[TTx]) handle(ctx context.Context, tx TTx, id string, k kind) error 
 	return effect()
 }
 
-// newNode returns a consumer on store.
-func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kind, a acts[TTx]) node {
+// newNode returns a consumer on store, with the settings of vary.
+func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kind, a acts[TTx], vary func(*consumer.Config[TTx])) node {
 	t.Helper()
-	c, err := consumer.New(consumer.Config[TTx]{
+	cfg := consumer.Config[TTx]{
 		Name: "soak", Store: store, Key: consumer.MessageID,
 		Handle: func(ctx context.Context, tx TTx, msg *consumer.Message) error {
 			return a.handle(ctx, tx, msg.ID, kinds[msg.ID])
@@ -137,7 +142,9 @@ func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kin
 		Backoff:        func(attempt int) time.Duration { return time.Duration(min(attempt, 20)) * 5 * time.Millisecond },
 		ParkLimit:      consumer.ParkLimit{Unlimited: true},
 		Logger:         logger(),
-	})
+	}
+	vary(&cfg)
+	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +225,8 @@ func schemaOf(t *testing.T, db *sql.DB) (name string) {
 	return name
 }
 
-func pgxDatabase(t *testing.T, kinds map[string]kind) database {
+// pgxDatabase returns a database whose consumers vary changes.
+func pgxDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Config[pgx.Tx], acts[pgx.Tx])) database {
 	dsn, other := testdb.Schema(t, testdb.Postgres(t)), testdb.Schema(t, testdb.Postgres(t))
 	d := database{places: []place{
 		newPlace(t, "pgx", dsn, "postgres", postgresEffects), newPlace(t, "pgx", other, "postgres", postgresEffects),
@@ -254,28 +262,34 @@ func pgxDatabase(t *testing.T, kinds map[string]kind) database {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newNode(t, store, kinds, a)
+		return newNode(t, store, kinds, a, func(cfg *consumer.Config[pgx.Tx]) { vary(cfg, a) })
 	}
-	d.kill = func() (n int, err error) { return n, d.places[0].db.QueryRow(postgresKill, app).Scan(&n) }
+	d.kill = func() (n int, err error) {
+		err = d.places[0].db.QueryRow(postgresKill, app).Scan(&n)
+		return n, err
+	}
 	return d
 }
 
-func postgresDatabase(t *testing.T, kinds map[string]kind) database {
+func postgresDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Config[*sql.Tx])) database {
 	dsn, other := testdb.Schema(t, testdb.Postgres18(t)), testdb.Schema(t, testdb.Postgres18(t))
 	d := database{places: []place{
 		newPlace(t, "pgx", dsn, "postgres", postgresEffects), newPlace(t, "pgx", other, "postgres", postgresEffects),
 	}}
 	app := "soak_" + schemaOf(t, d.places[0].db)
-	d.node = sqlNode(t, "pgx", dsn+"&application_name="+app, sqlstore.Postgres, kinds, acts[*sql.Tx]{
+	d.node = sqlNode(t, "pgx", dsn+"&application_name="+app, sqlstore.Postgres, kinds, vary, acts[*sql.Tx]{
 		leave:  leaveSQL(`SELECT generate_series(1, 100000)`),
 		effect: `INSERT INTO effects (name) VALUES ($1)`, fails: `SELECT 1/0`, commits: `COMMIT`,
 		session: postgresSession(schemaOf(t, d.places[1].db)), cut: `SELECT pg_terminate_backend(pg_backend_pid())`,
 	})
-	d.kill = func() (n int, err error) { return n, d.places[0].db.QueryRow(postgresKill, app).Scan(&n) }
+	d.kill = func() (n int, err error) {
+		err = d.places[0].db.QueryRow(postgresKill, app).Scan(&n)
+		return n, err
+	}
 	return d
 }
 
-func mysqlDatabase(t *testing.T, kinds map[string]kind) database {
+func mysqlDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Config[*sql.Tx])) database {
 	const effects = `CREATE TABLE effects (name VARCHAR(64) NOT NULL) ENGINE = InnoDB`
 	dsn, other := testdb.MySQL(t), testdb.MySQL(t)
 	d := database{places: []place{newPlace(t, "mysql", dsn, "mysql", effects), newPlace(t, "mysql", other, "mysql", effects)}}
@@ -285,7 +299,7 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind) database {
 			t.Fatal(err)
 		}
 	}
-	d.node = sqlNode(t, "mysql", dsn, sqlstore.MySQL, kinds, acts[*sql.Tx]{
+	d.node = sqlNode(t, "mysql", dsn, sqlstore.MySQL, kinds, vary, acts[*sql.Tx]{
 		leave:  leaveSQL(`SELECT seq FROM seq_1_to_100000`),
 		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT * FROM missing_column_of.effects`, commits: `CREATE TABLE IF NOT EXISTS made (n INT)`,
 		session: []string{
@@ -322,10 +336,10 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind) database {
 	return d
 }
 
-func sqliteDatabase(t *testing.T, kinds map[string]kind) database {
+func sqliteDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Config[*sql.Tx])) database {
 	dsn := "file:" + filepath.Join(t.TempDir(), "soak.db") + "?_pragma=journal_mode(wal)"
 	d := database{places: []place{newPlace(t, "sqlite", dsn+"&_pragma=busy_timeout(10000)", "sqlite", `CREATE TABLE effects (name TEXT NOT NULL)`)}}
-	d.node = sqlNode(t, "sqlite", dsn, sqlstore.SQLite, kinds, acts[*sql.Tx]{
+	d.node = sqlNode(t, "sqlite", dsn, sqlstore.SQLite, kinds, vary, acts[*sql.Tx]{
 		leave:  leaveSQL(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i FROM n`),
 		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT missing FROM effects`, commits: `COMMIT`,
 		session: []string{
@@ -335,7 +349,7 @@ func sqliteDatabase(t *testing.T, kinds map[string]kind) database {
 	return d
 }
 
-func sqlNode(t *testing.T, driver, dsn string, dialect sqlstore.Dialect, kinds map[string]kind, a acts[*sql.Tx]) func() node {
+func sqlNode(t *testing.T, driver, dsn string, dialect sqlstore.Dialect, kinds map[string]kind, vary func(*consumer.Config[*sql.Tx]), a acts[*sql.Tx]) func() node {
 	a.exec, a.handled = execSQL, &handled{runs: map[string]int{}}
 	a.commit = func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 	return func() node {
@@ -345,6 +359,6 @@ func sqlNode(t *testing.T, driver, dsn string, dialect sqlstore.Dialect, kinds m
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newNode(t, store, kinds, a)
+		return newNode(t, store, kinds, a, vary)
 	}
 }

@@ -40,14 +40,14 @@ func (k kind) letter() string {
 	}
 }
 
-// plan chooses what each message's handler does; about one in ten misbehaves. Every kind occurs.
-func plan(rng *rand.Rand, n int) map[string]kind {
+// plan chooses what each message's handler does: about n/every of them misbehave. Every kind occurs.
+func plan(rng *rand.Rand, n, every int) map[string]kind {
 	kinds := make(map[string]kind, n)
 	for i := range n {
 		k := well
 		if i < len(misdeeds) {
 			k = misdeeds[i]
-		} else if rng.IntN(10) == 0 {
+		} else if rng.IntN(every) == 0 {
 			k = misdeeds[rng.IntN(len(misdeeds))]
 			if k == hangs && rng.IntN(4) > 0 { // each of these takes MaxAttempts times HandlerTimeout
 				k = permanent

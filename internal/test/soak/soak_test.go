@@ -23,28 +23,26 @@ var (
 )
 
 const (
-	nodes, workers, batch = 2, 4, 50 // workers per node
-	limit                 = 20 * time.Minute
+	nodes, workers = 2, 4 // workers per node
+	limit          = 20 * time.Minute
 )
 
 func TestSoak(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, map[string]kind) database{
-		"pgx": pgxDatabase, "sql-postgres": postgresDatabase, "mariadb": mysqlDatabase, "sqlite": sqliteDatabase,
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
 			from := *seed
 			if from == 0 {
 				from = uint64(time.Now().UnixNano())
 			}
-			t.Logf("seed %d: go test ./internal/test/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, name, *messages, from)
+			t.Logf("seed %d: go test ./internal/test/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, v.name, *messages, from)
 			rng := rand.New(rand.NewPCG(from, 0))
-			kinds := plan(rng, *messages)
-			soak(t, rng, kinds, open(t, kinds))
+			kinds := plan(rng, *messages/v.share, v.every)
+			soak(t, rng, kinds, v.open(t, kinds), v.batch)
 		})
 	}
 }
 
-func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database) {
+func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database, batch int) {
 	msgs := make([]consumer.Message, 0, len(kinds))
 	for i := range len(kinds) {
 		id := fmt.Sprintf("m-%d", i)
@@ -79,6 +77,9 @@ func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database) {
 	}
 	t.Logf("%d messages, %d deliveries, %d of them again; %d connections killed; %.1f s",
 		len(kinds), q.counts.delivered, q.counts.redelivered, killed, time.Since(began).Seconds())
+	if d.used != nil {
+		d.used(t)
+	}
 	audit(t, kinds, d, d.node()) // a new node, because the others may hold connections that were killed
 }
 
