@@ -123,7 +123,7 @@ func (b *batch[TTx]) measured(ctx context.Context, t *transaction, todo []int, r
 	t.end(ctx, b.c.result(err), b.c.causeIn(ctx, err), err)
 }
 
-// mostNamed limits how often a pass believes a MessageError about messages that stand before the message of another MessageError.
+// mostNamed limits how often a pass believes a MessageError about messages that come before the message of another MessageError.
 // Twice is enough if the first one was made before the BatchHandler did the others' work. A BatchHandler that always names the
 // last message would cost a transaction for each message.
 const mostNamed = 2

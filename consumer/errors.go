@@ -69,7 +69,7 @@ func (e *PanicError) Unwrap() error {
 // MessageError says which message an error of a BatchHandler belongs to. The BatchHandler may wrap it. The consumer then tries
 // that message alone, the messages before it together, and those after it together; without a MessageError it tries ever
 // smaller batches. Message is one of the pointers that the BatchHandler got; nil and other pointers are ignored. The error does not
-// decide about a message: only what happens in a transaction of its own does. So a wrong Message costs time and nothing else.
+// decide about a message: only what happens in a transaction of its own does. So a wrong Message costs only time.
 type MessageError struct {
 	Message *Message
 	Err     error

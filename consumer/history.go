@@ -19,7 +19,7 @@ const (
 	// keeps its claims until the database ends its transaction.
 	inFlightToLog = 10
 
-	// historyMost limits the memory. A message that is forgotten gets some more attempts, and nothing else changes.
+	// historyMost limits the memory. A message that is forgotten only gets some more attempts.
 	historyMost = 10_000
 )
 

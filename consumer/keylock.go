@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// keyLock makes copies of one message wait for each other in this process, so that they do not occupy database
+// keyLock makes copies of one message wait for each other in this process, so that they hold no database
 // connections. When a holder commits a key, all waiters get the outcome, so that many copies cost one transaction. It
 // uses memory only for keys that are held.
 type keyLock struct {

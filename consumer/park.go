@@ -44,7 +44,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
 		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseInFlight)
-	case err != nil: // never a reject, because some brokers drop what is rejected
+	case err != nil: // never a reject, because some brokers drop a rejected message
 		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
 	case result == parked:
 		it.done = true

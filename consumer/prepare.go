@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// item is a message of a batch, and what is claimed for it.
+// item is a message of a batch, and the records that are claimed for it.
 type item struct {
 	msg     *Message
 	rec     dedup.Record   // for its own key; Key.ID is empty if it has no usable key

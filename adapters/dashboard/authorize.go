@@ -24,7 +24,7 @@ var ErrNotLoopback = errors.New("dashboard: the request is not from this machine
 // ErrReadOnly is the answer of Loopback to Payload and Act.
 var ErrReadOnly = errors.New("dashboard: read-only: Loopback grants neither payload nor act")
 
-// Loopback is a Config.Authorize. It grants View, and nothing else, to requests from this machine: the peer and the Host are loopback
+// Loopback is a Config.Authorize. It grants only View, and only to requests from this machine: the peer and the Host are loopback
 // addresses, and no header says that a proxy forwarded the request. The test of the Host keeps out pages of other sites whose name
 // resolves to a loopback address.
 //

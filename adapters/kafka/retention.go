@@ -118,7 +118,7 @@ func setting(entries []sarama.ConfigEntry, name string) string {
 }
 
 // CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that keeps
-// messages for longer than window, the time for which the consumer remembers keys.
+// messages for longer than window. window is how long the consumer remembers keys.
 func CheckWindow(client sarama.Client, topic string, window time.Duration) error {
 	if err := client.RefreshMetadata(topic); err != nil {
 		return fmt.Errorf("kafka: topic %s: %w", topic, err)

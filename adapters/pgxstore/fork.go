@@ -19,8 +19,8 @@ import (
 // A turn begins when all handlers of earlier messages have returned. So turns follow the order of the messages, and what a handler does
 // in its turn finds everything as if the handlers ran one after the other: the savepoints, and the order of the outbox messages.
 //
-// The first failure ends everything: see fail. The consumer then runs the messages again without Fork, or each alone, so no message is
-// blamed for what Fork did.
+// The first failure cancels all handlers (see fail), and nothing is committed. Fork may have caused it, for example by a deadlock between
+// handlers, so the consumer counts it as an attempt of no message. It runs the messages again without Fork, and counts what fails then.
 
 // lingers is how long Fork waits for handlers that do something else before it sends the statements of the others. Those handlers may
 // be waiting for one of the others, for example for a mutex.

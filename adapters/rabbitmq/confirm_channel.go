@@ -88,7 +88,7 @@ func (c *confirmChannel) enqueue(records []*record) error {
 	return nil
 }
 
-// feed writes what is queued until the channel is closed, and returns why.
+// feed writes the queued messages until the channel is closed, and returns why.
 func (c *confirmChannel) feed() *amqp.Error {
 	for {
 		c.mu.Lock()

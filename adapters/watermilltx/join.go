@@ -155,8 +155,8 @@ type doomedError struct{ err error }
 func (e *doomedError) Error() string { return e.err.Error() }
 func (e *doomedError) Unwrap() error { return e.err }
 
-// aborted reports whether err proves that the transaction cannot be committed any more: it has ended, or the server refused a statement, after
-// which PostgreSQL commits nothing of a transaction.
+// aborted reports whether err proves that the transaction cannot be committed any more: it has ended, or the server refused a statement. PostgreSQL
+// then commits nothing of the transaction.
 func aborted(err error) bool {
 	var answer interface{ SQLState() string } // of PostgreSQL's drivers
 	return errors.As(err, &answer) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)

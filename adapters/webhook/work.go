@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// work is the context in which the events of one delivery are handled. It ends with the request until the first event is claimed. From
+// work is the context of the handlers of one delivery's events. It ends with the request until the first event is claimed. From
 // then on the work outlives the request: if each sender that stops waiting cancelled the handler, a slow handler would never finish.
 type work struct {
 	ctx    context.Context

@@ -176,7 +176,7 @@ func hidden(err error) error {
 	if !ok {
 		return errors.New("it cannot be parsed")
 	}
-	begin := (&pgconn.ParseConfigError{ConnString: wrong.ConnString}).Error() // with the DSN and nothing else
+	begin := (&pgconn.ParseConfigError{ConnString: wrong.ConnString}).Error() // with only the DSN
 	text, ok := strings.CutPrefix(wrong.Error(), begin)
 	if !ok {
 		return errors.New("it cannot be parsed")

@@ -72,7 +72,7 @@ type Recorder struct {
 
 const recordEvery = 10 * time.Second
 
-// maxPast limits what is kept while the database is away.
+// maxPast limits how many entries are kept while the database is away.
 const maxPast = 1000
 
 // NewRecorder returns a Recorder. pgxstore.Store and sqlstore.Store return one with their method Activity.

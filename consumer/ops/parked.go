@@ -12,9 +12,13 @@ import (
 
 // ParkedChoice are the parked messages of the outbox that a filter chose at one moment.
 type ParkedChoice struct {
-	Seqs   []int64   // ascending
-	Newest time.Time // when the latest of them was parked: a filter whose Until is a microsecond later leaves out what is parked afterwards
-	More   bool      // there are more messages than ChooseParked's limit
+	Seqs []int64 // ascending
+
+	// Newest is when the last of these messages was parked. The same filter with Until set to one microsecond after Newest does not choose
+	// messages that are parked later.
+	Newest time.Time
+
+	More bool // there are more messages than ChooseParked's limit
 }
 
 // ChooseParked chooses parked messages, and changes nothing. most limits how many messages it reads; 0: no limit.
@@ -48,8 +52,7 @@ func ChooseParked(ctx context.Context, s Store, filter outbox.ParkedFilter, most
 // ChangeParked unparks or discards the parked messages that filter chooses, and records it: see ChangeMessages. If r.Expect is not negative and
 // filter chooses another number of messages, it changes nothing and fails with ErrExpected. If filter chooses nothing, nothing is recorded.
 //
-// A message that was parked after an operator looked is not chosen if filter.Until is not later than the latest message that the operator saw:
-// see ParkedChoice.Newest.
+// To leave out messages that were parked after the operator looked at them, set filter.Until: see ParkedChoice.Newest.
 func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter) (action Action, n int, err error) {
 	bare := filter == outbox.ParkedFilter{Until: filter.Until, After: filter.After, Limit: filter.Limit}
 	if r.Kind == DiscardOutbox && bare {

@@ -19,7 +19,7 @@ func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
 }
 
 // HalfJitter returns a random duration between half of base*2^(failures-1) and all of it; base*2^(failures-1) is at most
-// limit. It never comes close to zero: use it where one caller retries and nothing else waits.
+// limit. It is never close to zero: use it where only one caller retries.
 func HalfJitter(base, limit time.Duration, failures int) time.Duration {
 	return Jitter(doubled(base, limit, failures))
 }

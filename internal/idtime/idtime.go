@@ -22,7 +22,7 @@ func Of(id string) (latest uint64) {
 			word++
 		}
 		var ms uint64
-		switch word { // the length of what could be a ULID, the first part of a UUID, and a year
+		switch word { // the lengths of a ULID, of the first part of a UUID, and of a year
 		case 26:
 			ms = ulid(id[i : i+word])
 		case 8:

@@ -182,7 +182,7 @@ func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadL
 	return st.Settle, []any{string(outcome), id(action), id(letter)}
 }
 
-// Discarded returns the statement and the parameters with which a store records that a letter was discarded. claims are the answers for
+// Discarded returns the statement, and its parameters, that records that a letter was discarded. claims are the answers for
 // DiscardRecords.
 func Discarded(st *dialect.Operator, action ops.ActionID, letter *consumer.DeadLetter, claims []dedup.Claim) (query string, args []any) {
 	var key any // a letter without a usable key has none

@@ -19,8 +19,8 @@
 // A message that a low passed would never be published. These are all the ways to get one:
 //
 //	a transaction that commits late     the watermark waits for it, also when it is prepared for two-phase commit
-//	Unpark, and the release of what     they count the return of messages in txonce_shards.returned, in their transaction; the statement of
-//	waits behind a parked message       the poll compares that with the count for which the low holds, and otherwise begins at the first row
+//	Unpark, and the release of messages they count the return of messages in txonce_shards.returned, in their transaction; the statement of
+//	behind a parked one                 the poll compares that with the count that belongs to the low, and begins at the first row if they differ
 //	a retry that comes due              the row never left; a poll returns the first row of a shard even if it waits, and the low is at most there
 //	a delayed message                   it gets a new seq when it becomes due
 //	another relay had the shard         a low holds for one token of the shard, and each relay that takes the shard gets a new token

@@ -115,7 +115,7 @@ func (m *Memory) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return m.take(ctx, seqs, func(*row) {})
 }
 
-// take removes parked messages, calls then for each, and updates what is held back of their keys.
+// take removes parked messages, calls then for each, and updates which messages of their keys are held back.
 func (m *Memory) take(ctx context.Context, seqs []int64, then func(*row)) (n int, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, err

@@ -163,7 +163,7 @@ func followersPass[TTx any](e *env[TTx]) {
 	}
 	e.enqueue(message("k-6", "k"))
 	e.unpark(list["k-2"].Seq)
-	e.wantOrder(s.drain(2), map[string][]string{"k": {"k-2", "k-6"}}) // in its old place: before what is pending
+	e.wantOrder(s.drain(2), map[string][]string{"k": {"k-2", "k-6"}}) // in its old place: before the pending message
 }
 
 func parkKeyless[TTx any](e *env[TTx]) {
@@ -280,7 +280,7 @@ func parkOutlasts[TTx any](e *env[TTx]) {
 	e.enqueue(message("k-5", "k"))
 	s = e.session()
 	s.quiet("a message of their key is parked")
-	e.unpark(list["k-2"].Seq) // also what is not yet among the waiting goes on in order
+	e.unpark(list["k-2"].Seq) // k-5, which was enqueued later, follows in order, too
 	e.wantOrder(s.drain(4), map[string][]string{"k": {"k-2", "k-3", "k-4", "k-5"}})
 }
 

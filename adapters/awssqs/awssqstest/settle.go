@@ -110,7 +110,7 @@ func (q *queue) delete(handle *string) error {
 	q.expire(now)
 	m, newest, err := q.find(handle)
 	switch {
-	case err != nil || m == nil: // what is gone is deleted
+	case err != nil || m == nil: // a message that is gone counts as deleted
 		return err
 	case q.fifo && (!newest || !m.inFlight(now)):
 		return invalid("Value " + *handle + " for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired.")

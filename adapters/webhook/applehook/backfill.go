@@ -60,7 +60,7 @@ type Passed struct {
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_, err := b.Pass(ctx)
-		if err != nil && ctx.Err() == nil { // after a stop, what is not handled is read again
+		if err != nil && ctx.Err() == nil { // after a stop, the next run reads the unhandled ones again
 			return err
 		}
 		_ = await.Sleep(ctx, b.cfg.Interval)

@@ -106,7 +106,7 @@ var errNotParked = errors.New("the Processor gave it up and did not keep it: giv
 
 // process returns nil when each message is committed or parked.
 func (b *Backfill[TTx]) process(ctx context.Context, msgs []*consumer.Message, passed *Passed) error {
-	// The Processor's answer is nil for what is new, known and parked.
+	// The Processor's answer is nil for notifications that are new, known or parked.
 	var committed, parked atomic.Int64
 	defer func() {
 		passed.New += int(committed.Load())

@@ -61,7 +61,7 @@ func (v *Verifier) dropsAsSandbox(id identity) bool {
 	return v.cfg.DropSandbox && id.environment == Sandbox && id.bundleID == v.cfg.BundleID
 }
 
-// checkIdentity refuses what is for another app or environment.
+// checkIdentity refuses a notification for another app or environment.
 func (v *Verifier) checkIdentity(id identity) error {
 	switch {
 	case id.bundleID != v.cfg.BundleID:

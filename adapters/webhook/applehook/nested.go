@@ -16,7 +16,7 @@ type verified struct {
 	appTransaction *opened
 }
 
-// openNested verifies what is signed in n. Each part has certificates of its own.
+// openNested verifies the signed parts of n. Each part has certificates of its own.
 func (v *Verifier) openNested(ctx context.Context, n opened, id identity, m moment) (all verified, err error) {
 	all = verified{identity: id, notification: n}
 	for _, part := range []struct {

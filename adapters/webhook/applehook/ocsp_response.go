@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The Online Certificate Status Protocol, RFC 6960. Only what is needed to ask about one certificate.
+// The Online Certificate Status Protocol, RFC 6960. Only the parts that are needed to ask about one certificate.
 
 type ocspRequest struct {
 	TBS struct {

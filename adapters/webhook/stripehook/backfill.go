@@ -32,7 +32,7 @@ func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	cfg.Types = slices.Clone(cfg.Types)
 	b := &Backfill[TTx]{cfg: cfg, keys: cfg.Verifier.keys}
 	if account := cfg.Client.cfg.Account; account != "" {
-		b.keys.account = account // what is fetched as this account happened there, whether or not an event says so
+		b.keys.account = account // events fetched as this account happened there, whether or not they say so
 	}
 	b.since = cfg.Since.Unix()
 	if cfg.Since.Nanosecond() > 0 {
@@ -90,7 +90,7 @@ type period struct {
 // pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
 // handled. A period with too many to keep in memory is divided: the pass goes through its first half and then through the rest.
 //
-// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the time at which the
+// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the time when the
 // pass began, because events that come later are older than such an event. That time does not move on during the pass: the events that
 // are ahead would never be collected if the pass divided them from the others again and again.
 func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {

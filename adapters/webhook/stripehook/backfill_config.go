@@ -47,8 +47,8 @@ type BackfillConfig[TTx any] struct {
 	UndeliveredOnly bool
 
 	// Overlap is how far a pass goes back before the newest event of the pass before. Events have a time in whole seconds, and one
-	// may become visible in the list later than another that was created after it. Choose it longer than such a delay; what is
-	// fetched again is a duplicate and costs one claim. An event that was parked has no claim: its handler runs again in each pass that
+	// may become visible in the list later than another that was created after it. Choose it longer than such a delay; an event
+	// that is fetched again is a duplicate and costs one claim. An event that was parked has no claim: its handler runs again in each pass that
 	// goes back before it, and its letter counts that. Both times are Stripe's, so a wrong clock does not matter, with one exception: if
 	// an event is ahead of this machine's clock, as those of Stripe's test clocks are, the next pass goes back from this machine's time,
 	// and Overlap must be longer than the clock is fast.

@@ -120,8 +120,8 @@ const (
 	liveGiveUpAfter = liveTries / 2
 	testGiveUpAfter = time.Hour
 
-	// horizon is longer than 30 days, for which List Events has an event and a person can send it again, and 3 days of attempts
-	// after that, plus a day for clocks and a slow backfill.
+	// horizon is 34 days: List Events keeps an event for 30 days, and until then a person can send it again. 3 days of attempts may
+	// follow, and a day is for clocks and a slow backfill.
 	horizon = 34 * 24 * time.Hour
 
 	secretPrefix = "whsec_"

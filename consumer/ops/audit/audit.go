@@ -87,7 +87,7 @@ type Finding struct {
 	Where string    // the message's position, if it is about a message
 }
 
-// Kind is what is wrong.
+// Kind names a fault.
 type Kind string
 
 // The kinds.

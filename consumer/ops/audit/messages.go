@@ -30,7 +30,7 @@ type MessagesConfig struct {
 	// Tenant is as Config.Tenant of the consumer. Defaults to none.
 	Tenant func(msg *consumer.Message) (string, error)
 
-	// Horizon returns the time up to which claims may have expired: messages of then or earlier are skipped. It moves while keys are swept, so
+	// Horizon returns a time: claims of then or earlier may have expired, and such messages are skipped. It moves while keys are swept, so
 	// it is called again before a message counts as lost. Defaults to none: no claim has expired.
 	Horizon func(ctx context.Context) (time.Time, error)
 }

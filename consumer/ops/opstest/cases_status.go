@@ -185,7 +185,7 @@ func (e *env[TTx]) wantChosen(t *testing.T, s store[TTx], what string, filter co
 	}
 }
 
-// The newest letters of all consumers are listed, page by page, whoever parked them.
+// The newest letters of all consumers are listed, page by page, also those that another process parked.
 func testMergedLetters[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	names := []string{"billing", "mailer", "mailer-eu", "shipping"}

@@ -148,7 +148,7 @@ func (e *env[TTx]) letters(t *testing.T, s store[TTx]) []consumer.DeadLetter {
 	return found
 }
 
-// wantEffects fails unless each of ids has one effect, and nothing else has any.
+// wantEffects fails unless the effects are one for each of ids.
 func (e *env[TTx]) wantEffects(t *testing.T, ids ...string) {
 	t.Helper()
 	got := e.Effects(t)

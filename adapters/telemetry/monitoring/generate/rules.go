@@ -36,7 +36,7 @@ var records = []record{{
 }}
 
 // grown is an expression for counters that grew by more than most within window. Their sum is by job and label. increase() of a series that a program
-// has only begun to export is 0, so the second part compares what is new.
+// has only begun to export is 0, so the second part compares the value of a new series.
 func grown(label, series, window string, most int) string {
 	return fmt.Sprintf(`(sum by (job, %[1]s) (increase(%[2]s[%[3]s])) > %[4]d
   or sum by (job, %[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)

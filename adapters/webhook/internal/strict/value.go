@@ -22,7 +22,7 @@ func String(value json.RawMessage) (s string, err error) {
 }
 
 // Text returns a JSON string that can be part of a key. It refuses other types, an empty or long string, control characters, and
-// what is not Unicode, because encoding/json replaces all of the latter by the same character.
+// text that is not Unicode, because encoding/json replaces all invalid bytes by the same character.
 func Text(value json.RawMessage) (string, error) {
 	s, err := String(value)
 	switch {
