@@ -1,4 +1,4 @@
-// Command picture saves a picture of a page of the dashboard, as Chromium shows it. docs/dashboard.png is made from a run of the quickstart:
+// Command picture saves a picture of a page of the dashboard, as Chromium shows it. docs/dashboard.png shows the middle of a run of the quickstart:
 //
 //	go run ./examples/quickstart -messages 60000 -kill-every 3s -dashboard 127.0.0.1:7070
 //	cd adapters/dashboard/browser && go run ./picture http://127.0.0.1:7070/ ../../../docs/dashboard.png
