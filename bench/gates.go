@@ -31,7 +31,8 @@ type verdict struct {
 	Within   bool    `json:"within"` // the gate
 	Met      bool    `json:"met"`    // the target
 	Known    string  `json:"known,omitempty"`
-	Worst    string  `json:"worst,omitempty"` // of a known miss: when the run fails
+	Worst    string  `json:"worst,omitempty"`     // of a known miss: when the run fails
+	WorstGot float64 `json:"worst_got,omitempty"` // what that compares, if it is relative to another way
 }
 
 func (r *report) judge(gates []gate) {
@@ -51,6 +52,9 @@ func (r *report) judge(gates []gate) {
 		} else {
 			got, measured := r.figure(g, cmp.Or(g.worstBase, g.base))
 			v.Within, v.Worst = v.Met || measured && g.reaches(got, g.worst), g.fails()
+			if g.worstBase != "" {
+				v.WorstGot = got
+			}
 		}
 		r.Gates = append(r.Gates, v)
 	}
@@ -113,6 +117,9 @@ func (v verdict) figures() string {
 	want := fmt.Sprintf("want %s %s", bound, number(v.Want))
 	if v.Known != "" {
 		want += ", " + v.Worst
+	}
+	if v.WorstGot > 0 {
+		want += ", was " + number(v.WorstGot) + " x"
 	}
 	if !v.Measured {
 		return want

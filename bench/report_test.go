@@ -73,6 +73,15 @@ func TestGates(t *testing.T) {
 	}
 }
 
+func TestFiguresOfAKnownMiss(t *testing.T) {
+	r := &report{}
+	r.table("t", "").add("c", []way{{name: "base"}, {name: "way"}}, series{"base": {10, 10}, "way": {90, 90}})
+	r.judge([]gate{{table: "t", column: "c", way: "way", most: 50, known: "85", worst: 8, worstBase: "base"}})
+	if got, want := r.Gates[0].figures(), "90, want at most 50, fails above 8.0 x base, was 9.0 x"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A target that is known to be missed has a figure that makes a run fail all the same: one further off than slack.
 func TestKnownTargetsHaveAWorstFigure(t *testing.T) {
 	for _, g := range gates {
