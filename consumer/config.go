@@ -37,7 +37,7 @@ type Config[TTx any] struct {
 	// Defaults to no tenant.
 	Tenant KeyFunc
 
-	// Window is how long keys are remembered. It must be longer than the time in which the source may deliver a message again, such as
+	// Window is how long keys are remembered. It must be longer than the source may take to deliver a message again, such as
 	// a topic's retention or a sender's retry schedule. The minimum is dedup.MinWindow.
 	//
 	// Defaults to dedup.DefaultWindow.

@@ -1,5 +1,5 @@
-// Package bodymac has what the verifiers of GitHub and Shopify share. These senders sign the raw body with a secret, and nothing else:
-// neither the event's ID, nor its topic, nor a time.
+// Package bodymac has what the verifiers of GitHub and Shopify share. These senders sign only the raw body, with a secret. They do
+// not sign the event's ID, its topic or a time.
 package bodymac
 
 import (
