@@ -86,7 +86,7 @@ var pgxstoreMutations = []mutation{
 		`	return g.flushResults(ctx)`, `	return nil`,
 	}),
 	single("a result is reported as saved only if the server has taken it", pgx+"/outbox_buffer.go", "TestSaveResultWithCommit", edit{
-		"late.results); err != nil {\n\t\treturn lostBefore(err)", "late.results); err != nil {\n\t\treturn nil",
+		"late.results); err != nil {\n\t\treturn lostWith(err)", "late.results); err != nil {\n\t\treturn nil",
 	}),
 	single("a saved result is a copy of the caller's bytes", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`slices.Clone(result)`, `slices.Clip(result)`,
