@@ -161,7 +161,7 @@ func TestOutboxPostgresListenDoesNotReturn(t *testing.T) {
 	s, other := open(t, relay, time.Hour), open(t, d.open(t, d.dsn, deduptest.Options{}), time.Hour)
 	renew(t, s)
 	<-called
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close(ctx) }()
@@ -178,7 +178,7 @@ func TestOutboxPostgresListenDoesNotReturn(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Config.Outbox.Listen has not returned") {
 			t.Errorf("Close = %v, want an error that names Config.Outbox.Listen", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(20 * time.Second):
 		t.Error("Close waits for Listen after its context has ended")
 	}
 }

@@ -38,6 +38,24 @@ var pgxstoreMutations = []mutation{
 	single("a statement that a goroutine of the handler has begun does not run after the handler has returned", pgx+"/guard_use.go", "TestHandlerLeavesACallInProgress", edit{
 		`before, inUse := g.over, g.using > 0`, `before, inUse := g.over, false`,
 	}),
+	single("a goroutine that asks for the connection after its handler has returned does not get it", pgx+"/guarded.go", "TestNobodyGetsTheConnectionLater", edit{
+		`	if t.g.enter() != nil {
+		runtime.Goexit()
+	}
+	defer t.g.exit()
+	_ = t.g.ready(t.g.ctx)
+	t.g.expose()
+	if t.Tx == nil { // the connection`, `	if t.g.enter() == nil {
+		defer t.g.exit()
+	}
+	if t.Tx == nil { // the connection`,
+	}),
+	single("rows give a goroutine no connection after its handler has returned", pgx+"/guardrows.go", "TestNobodyGetsTheConnectionLater", edit{
+		`		return nil
+	}
+	defer r.g.exit()
+	r.g.expose()`, `	}`,
+	}),
 	single("the handler of a batch is named that leaves a call in progress", pgx+"/verify.go", "TestVerifyTxFindsACallInProgress", edit{
 		`if g.inUse() {`, `if false {`,
 	}),
