@@ -76,8 +76,8 @@ var pgxstoreMutations = []mutation{
 		`return row.Scan(&c.standbys, &c.sessionState)`, `return row.Scan(&c.standbys, new(string))`,
 	}),
 	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guarded.go", "TestATransactionThatHasNotBegun", edit{
-		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}",
-		"	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
+		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(how)\n	}",
+		"	if !t.nested {\n		return t.g.end(how)\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
 	}),
 	single("a short wait for a claim does not shorten the handler's waits", "internal/dialect/postgres.go", "TestClaimWaitEndsWithTheClaim", edit{
 		"unlessKnown + claimed + `, ` + formerWait)", "unlessKnown + claimed + `, ''`)",
