@@ -89,8 +89,8 @@ type Forker[TTx any] interface {
 
 // FaultClassifier finds those Retryable errors that one message alone may cause.
 type FaultClassifier interface {
-	// Ambiguous reports that err is the server's answer to a statement, and that either the database or the handler is at
-	// fault: a missing table or column, or a refused permission. A consumer pauses while every message meets such an
+	// Ambiguous reports that either the database or the handler is at fault: a missing table or column, a refused
+	// permission, a statement or a transaction that exceeds a limit of time. A consumer pauses while every message meets such an
 	// error. It counts the error as an attempt of the message if other messages are committed meanwhile. Ambiguous is false
 	// for lost connections, failovers, deadlocks, serialization failures and stale cached plans.
 	Ambiguous(err error) bool

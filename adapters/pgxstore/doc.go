@@ -22,6 +22,14 @@
 // If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
 // COMMIT whether the transaction that made the claim is still open.
 //
+// # Goroutines of a handler
+//
+// A handler must wait for its goroutines before it returns. The methods of its transaction fail afterwards, and a call that is still in
+// progress rolls the transaction back. But a connection from Tx.Conn or Rows.Conn is the pool's: a goroutine that keeps it can send
+// statements after the handler has returned. They are then committed without a claim, or in the transaction of another message. The Store
+// notices only a statement that runs when the handler returns. It does not close the connection after each handler that has called Conn,
+// because a new connection takes as long as several messages.
+//
 // Messages that the handler enqueues for the outbox are sent together with COMMIT. They need no round trip of their own, and
 // among transactions that exclude each other, their sequence numbers follow the order of the commits.
 //

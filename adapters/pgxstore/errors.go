@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,15 +184,15 @@ func idleError(limit time.Duration, err error) error {
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 
-// isDefinite reports whether the server refused COMMIT: a deferred constraint or trigger failed, and nothing was committed.
-// After any other error of COMMIT the outcome is unknown.
+// isDefinite reports whether the server refused COMMIT, so that nothing was committed. After any other error of COMMIT the outcome
+// is unknown.
 func isDefinite(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || pg.SeverityUnlocalized != "ERROR" {
-		return false
-	}
-	return !slices.Contains([]string{"08", "40", "57", "58", "XX"}, pg.Code[:min(2, len(pg.Code))])
+	return ok && dialect.CommitRefusedPostgres(severity(pg), pg.Code)
 }
+
+// severity returns the severity of an error, untranslated if a server has sent it. PgBouncer sends only the one that servers translate.
+func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
 
 // isUndefined reports whether a table, a column or the schema is missing.
 func isUndefined(err error) bool { return dialect.UndefinedPostgres(sqlState(err)) }

@@ -232,29 +232,50 @@ func TestForkOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 }
 
 // The goroutine that asks for the connection after its handler has returned ends: the connection is in use by others.
-func TestForkGivesNobodyTheConnectionLater(t *testing.T) {
+func TestNobodyGetsTheConnectionLater(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	var left pgx.Tx
-	if _, err := h.fork(nil, func(_ context.Context, tx pgx.Tx) error { left = tx; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for name, use := range map[string]func(){
-		"Conn":         func() { left.Conn() },
-		"LargeObjects": func() { left.LargeObjects() },
+	for name, handle := range map[string]func(do func(ctx context.Context, tx pgx.Tx) error) error{
+		"InTx": func(do func(ctx context.Context, tx pgx.Tx) error) error { return h.handle("k", do) },
+		"Fork": func(do func(ctx context.Context, tx pgx.Tx) error) error { return second(h.fork(nil, do)) },
 	} {
-		got, ended := true, make(chan struct{})
-		go func() {
-			defer close(ended)
-			defer func() { got = recover() != nil || got }()
-			got = false
-			use()
-			got = true
-		}()
-		<-ended
-		if got {
-			t.Errorf("%s returns after the handler has returned", name)
+		var left pgx.Tx
+		var rows pgx.Rows
+		err := handle(func(ctx context.Context, tx pgx.Tx) (err error) {
+			left = tx
+			rows, err = tx.Query(ctx, `SELECT 1`)
+			if err == nil {
+				rows.Close()
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for asks, use := range map[string]func(){
+			"Conn":         func() { left.Conn() },
+			"LargeObjects": func() { left.LargeObjects() },
+		} {
+			if returns(use) {
+				t.Errorf("%s: %s returns after the handler has returned", name, asks)
+			}
+		}
+		if rows.Conn() != nil {
+			t.Errorf("%s: rows give the connection after the handler has returned", name)
 		}
 	}
+}
+
+// returns calls f on a goroutine of its own, and reports whether f returns or panics. Otherwise it ends its goroutine.
+func returns(f func()) (yes bool) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { yes = recover() != nil || yes }()
+		f()
+		yes = true
+	}()
+	<-ended
+	return yes
 }
 
 // A statement whose ctx has ended before is not sent, and changes nothing else, as without Fork.

@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -69,25 +70,21 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
-	if err := t.g.enter(); err != nil {
-		return err
-	}
-	defer t.g.exit()
-	if err := t.g.ready(ctx); err != nil {
-		return err
-	}
-	if !t.nested {
-		return t.g.end("called Commit")
-	}
-	t.closed = true
-	err := t.g.note(t.Tx.Commit(ctx)) // waiting messages now belong to the outer transaction
-	if err == nil {
-		t.g.closed(t)
-	}
-	return err
+	return t.end(ctx, "called Commit", func() error { return t.Tx.Commit(ctx) }) // waiting messages now belong to the outer transaction
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
+	return t.end(ctx, "called Rollback", func() error {
+		err := t.Tx.Rollback(ctx)
+		if err == nil {
+			t.g.drop()
+		}
+		return err
+	})
+}
+
+// end ends a savepoint by calling f. For the transaction itself it returns an error that says how the handler tried to end it.
+func (t *guarded) end(ctx context.Context, how string, f func() error) error {
 	if err := t.g.enter(); err != nil {
 		return err
 	}
@@ -96,12 +93,11 @@ func (t *guarded) Rollback(ctx context.Context) error {
 		return err
 	}
 	if !t.nested {
-		return t.g.end("called Rollback")
+		return t.g.end(how)
 	}
 	t.closed = true
-	err := t.g.note(t.Tx.Rollback(ctx))
+	err := t.g.note(f())
 	if err == nil {
-		t.g.drop()
 		t.g.closed(t)
 	}
 	return err
@@ -195,24 +191,26 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 }
 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
-// extra round trip, that the transaction of the claim is still open.
+// extra round trip, that the transaction of the claim is still open. After the handler has returned, Conn ends the goroutine: it cannot
+// return an error, and the connection may be in use by others.
 func (t *guarded) Conn() *pgx.Conn {
-	if t.g.enter() == nil {
-		defer t.g.exit()
-		_ = t.g.ready(t.g.ctx)
-		t.g.expose()
+	if t.g.enter() != nil {
+		runtime.Goexit()
 	}
-	if t.Tx == nil { // InTx has returned, or the connection is closed because the transaction could not begin
+	defer t.g.exit()
+	_ = t.g.ready(t.g.ctx)
+	t.g.expose()
+	if t.Tx == nil { // the connection is closed because the transaction could not begin
 		return t.g.conn
 	}
 	return t.Tx.Conn()
 }
 
 // LargeObjects returns an object whose statements the guard does not see. Large objects end with the transaction: expose writes
-// the waiting messages, so that pgx's Commit is called, which closes them.
+// the waiting messages, so that pgx's Commit is called, which closes them. It ends the goroutine when Conn would.
 func (t *guarded) LargeObjects() pgx.LargeObjects {
-	if err := t.g.enter(); err != nil {
-		return pgx.LargeObjects{}
+	if t.g.enter() != nil {
+		runtime.Goexit()
 	}
 	defer t.g.exit()
 	_ = t.g.ready(t.g.ctx)

@@ -32,7 +32,12 @@ func (r guardedRows) ended() {
 
 func (r guardedRows) Err() error { return r.g.note(r.Rows.Err()) }
 
+// Conn returns nil after the handler has returned, as pgx allows: the connection may be in use by others.
 func (r guardedRows) Conn() *pgx.Conn {
+	if r.g.enter() != nil {
+		return nil
+	}
+	defer r.g.exit()
 	r.g.expose()
 	return r.Rows.Conn()
 }

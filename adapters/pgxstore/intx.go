@@ -155,10 +155,14 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 }
 
 func commitError(err error) error {
-	if err != nil && !isDefinite(err) && !isIdle(err) {
-		return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
+	if err != nil && !isDefinite(err) {
+		return unknownCommit(err)
 	}
 	return err
+}
+
+func unknownCommit(err error) error {
+	return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
 }
 
 func rollback(ctx context.Context, tx pgx.Tx) {

@@ -173,11 +173,11 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 	results := tx.SendBatch(ctx, b)
 	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
 	if err := s.readResults(results, late.results); err != nil {
-		return lostBefore(err)
+		return lostWith(err)
 	}
 	for range insertions {
 		if _, err := results.Exec(); err != nil {
-			return lostBefore(s.stepError("enqueue", err))
+			return lostWith(s.stepError("enqueue", err))
 		}
 	}
 	tag, err := results.Exec()
@@ -187,11 +187,19 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 	return commitError(err)
 }
 
-// lostBefore classifies an error before the answer to COMMIT. If the error is the server's answer, there was no COMMIT, and the
-// error's code decides. Otherwise the database is at fault, and the outcome is unknown, because COMMIT was sent too.
+// lostBefore classifies an error before COMMIT is sent. The code of the server's answer decides. Without one the database is at fault.
 func lostBefore(err error) error {
 	if errors.As(err, new(*pgconn.PgError)) || database.Caused(err) {
 		return err
 	}
-	return database.Errorf("pgxstore: commit: %w", err)
+	return database.Errorf("pgxstore: not committed: %w", err)
+}
+
+// lostWith classifies an error of a statement that was sent together with COMMIT. If the server refused the statement, it skipped COMMIT,
+// and the error's code decides. If the connection was lost, the server may have committed: a pooler answers the first statement then.
+func lostWith(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && severity(pg) == "ERROR" {
+		return err
+	}
+	return unknownCommit(err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -117,8 +118,8 @@ func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 		})
 	}
 	err := attempt()
-	if err == nil || !store.Retryable(err) {
-		t.Fatalf("InTx = %v (retryable %v), want a retryable error", err, store.Retryable(err))
+	if err == nil || !store.Retryable(err) || store.Result(err) != observe.CommitUnknown {
+		t.Fatalf("InTx = %v (retryable %v, result %q), want a retryable error that leaves the outcome open", err, store.Retryable(err), store.Result(err))
 	}
 	for range 100 {
 		if err = attempt(); err == nil {

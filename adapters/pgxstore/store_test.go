@@ -75,15 +75,19 @@ func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 	d := &db{place: at}
 	d.pool = keptPool(t, d.dsn, 4)
 	return deduptest.DB[pgx.Tx]{
-		Open:        func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
-		Tx:          d.tx,
-		Effect:      effect,
-		Effects:     d.effects,
-		Age:         d.age,
-		Ledger:      d.ledger,
-		SetClock:    func(s dedup.Store[pgx.Tx], now func() time.Time) { pgxstore.SetClock(s.(*node).Store, now) },
-		Misuse:      misuses(),
-		Raise:       raise,
+		Open:     func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return d.open(t, d.dsn, o) },
+		Tx:       d.tx,
+		Effect:   effect,
+		Effects:  d.effects,
+		Age:      d.age,
+		Ledger:   d.ledger,
+		SetClock: func(s dedup.Store[pgx.Tx], now func() time.Time) { pgxstore.SetClock(s.(*node).Store, now) },
+		Misuse:   misuses(),
+		Raise:    raise,
+
+		RaiseAtCommit:  failAtCommit,
+		RegisterSource: d.registerSource,
+
 		Lock:        d.lock,
 		LockWait:    lockWait,
 		Wrote:       wrote,
@@ -178,6 +182,41 @@ func (d *db) age(t *testing.T, by time.Duration) {
 func raise(ctx context.Context, tx pgx.Tx, code string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`DO $$ BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = '%s'; END $$`, code))
 	return err
+}
+
+func failAtCommit(ctx context.Context, tx pgx.Tx, code string) error {
+	for _, sql := range testdb.FailAtCommit(code) {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *db) registerSource(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
+	tx, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+	var pid int
+	if err := tx.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `INSERT INTO txonce_sources (consumer, source) VALUES ($1, ''), ($1, $2)`, consumer, source); err != nil {
+		t.Fatal(err)
+	}
+	commit = func() {
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return commit, func() (yes bool) {
+		if err := d.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))`, pid).Scan(&yes); err != nil {
+			t.Fatal(err)
+		}
+		return yes
+	}
 }
 
 func (d *db) lock(ctx context.Context, tx pgx.Tx, name string) error {

@@ -91,6 +91,9 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		LockWait: func(ctx context.Context, tx *appTx) (string, error) { return d.LockWait(ctx, tx.tx) },
 		Wrote:    func(ctx context.Context, tx *appTx) (bool, error) { return d.Wrote(ctx, tx.tx) },
 		Plant:    d.Plant,
+
+		RegisterSource: d.RegisterSource,
+
 		Connections: func(t *testing.T, s dedup.Store[*appTx]) int {
 			return d.Connections(t, s.(*adaptedNode).node)
 		},
@@ -101,6 +104,9 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 			Name: m.Name, Ends: m.Ends, Reported: m.Reported,
 			Do: func(ctx context.Context, tx *appTx) error { return m.Do(ctx, tx.tx) },
 		})
+	}
+	if d.RaiseAtCommit != nil {
+		all.RaiseAtCommit = func(ctx context.Context, tx *appTx, code string) error { return d.RaiseAtCommit(ctx, tx.tx, code) }
 	}
 	if d.Lock != nil {
 		all.Lock = func(ctx context.Context, tx *appTx, name string) error { return d.Lock(ctx, tx.tx, name) }

@@ -21,7 +21,7 @@ func (s *Store) Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
 		return false
-	case engine.Database.Caused(err), isBadConn(err):
+	case engine.Database.Caused(err), errors.As(err, new(idleError)), isBadConn(err):
 		return true
 	}
 	return s.fault(err).Retryable
@@ -30,7 +30,7 @@ func (s *Store) Retryable(err error) bool {
 // Ambiguous implements dedup.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements are the
 // same for every message.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !engine.Database.Caused(err) && s.fault(err).Ambiguous
+	return s.Retryable(err) && !engine.Database.Caused(err) && (s.fault(err).Ambiguous || errors.As(err, new(idleError)))
 }
 
 var _ dedup.ResultClassifier = (*Store)(nil)
@@ -46,7 +46,7 @@ func (s *Store) Result(err error) observe.Result {
 		return observe.RolledBack
 	case s.fault(err).Collided:
 		return observe.Deadlock
-	case errors.Is(err, errCommitUnknown) && !s.fault(err).Busy: // SQLite does not commit while other connections read
+	case errors.Is(err, errCommitUnknown):
 		return observe.CommitUnknown
 	}
 	return observe.RolledBack

@@ -168,6 +168,36 @@ func effect(query string) func(context.Context, *sql.Tx, string) error {
 	}
 }
 
+// registerSource returns a DB.RegisterSource. insert records two sources, the first of which is empty, and waiting counts the transactions
+// that wait for the transaction of a connection. id returns that connection's number.
+func registerSource(db *sql.DB, insert, id, waiting string) func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
+	return func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tx.Rollback() })
+		var own int
+		if err := tx.QueryRow(id).Scan(&own); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(insert, consumer, consumer, source); err != nil {
+			t.Fatal(err)
+		}
+		commit = func() {
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return commit, func() (yes bool) {
+			if err := db.QueryRow(waiting, own).Scan(&yes); err != nil {
+				t.Fatal(err)
+			}
+			return yes
+		}
+	}
+}
+
 // text returns a handler that sends statements and ignores their errors.
 func text(name string, ends bool, statements ...string) deduptest.Misuse[*sql.Tx] {
 	return deduptest.Misuse[*sql.Tx]{Name: name, Ends: ends, Do: func(ctx context.Context, tx *sql.Tx) (err error) {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,16 +41,24 @@ func (s *Store) listenFor(ctx context.Context, o *outboxSession) {
 	}()
 }
 
-// stopListening ends the listener with the last session, and waits for its end.
-func (s *Store) stopListening(o *outboxSession) {
+// stopListening ends the listener with the last session. wait waits until Listen has returned, or ctx ends.
+func (s *Store) stopListening(o *outboxSession) (wait func(ctx context.Context) error) {
 	s.outbox.listening.Lock()
 	defer s.outbox.listening.Unlock()
-	if last := s.outbox.leave(o); !last || s.outbox.listener == nil {
-		return
+	l := s.outbox.listener
+	if last := s.outbox.leave(o); !last || l == nil {
+		return func(context.Context) error { return nil }
 	}
-	s.outbox.listener.cancel()
-	<-s.outbox.listener.done
+	l.cancel()
 	s.outbox.listener = nil
+	return func(ctx context.Context) error {
+		select {
+		case <-l.done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("sqlstore: close: Config.Outbox.Listen has not returned, although its context has ended: %w", ctx.Err())
+		}
+	}
 }
 
 // listens reports whether the sessions are notified of the commits of other processes.

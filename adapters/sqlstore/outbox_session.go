@@ -82,7 +82,7 @@ func (s *Store) outboxTxOnce(ctx context.Context, what string, f func(ctx contex
 	if err := ctx.Err(); err != nil {
 		return s.outboxError(what, err)
 	}
-	return t.commit()
+	return s.outboxError(what, t.commit())
 }
 
 func (s *Store) outboxRunner(what string) engine.Run {
@@ -118,15 +118,16 @@ func (o *outboxSession) held() []int {
 	return slices.Concat(shards[first:], shards[:first])
 }
 
-// Close implements outbox.Session.
+// Close implements outbox.Session. It gives back the shards before it waits for Config.Outbox.Listen.
 func (o *outboxSession) Close(ctx context.Context) error {
-	o.store.stopListening(o)
+	listened := o.store.stopListening(o)
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	o.mu.Lock()
 	clear(o.shards)
 	o.mu.Unlock()
-	return o.store.outboxTx(ctx, "close", func(ctx context.Context, tx *sql.Tx) error {
+	err := o.store.outboxTx(ctx, "close", func(ctx context.Context, tx *sql.Tx) error {
 		return o.store.db.Outbox.Holds.Leave(ctx, tx, &o.hold)
 	})
+	return errors.Join(err, listened(ctx))
 }

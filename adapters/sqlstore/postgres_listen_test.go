@@ -142,6 +142,47 @@ func TestOutboxPostgresListenEndsItsGoroutine(t *testing.T) {
 	}
 }
 
+// A Listen that does not return when its context ends delays neither other relays nor the end of the process.
+func TestOutboxPostgresListenDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	d := openPostgresAt(t, testdb.Schema(t, testdb.Postgres(t)))
+	called, proceed := make(chan struct{}), make(chan struct{})
+	defer close(proceed)
+	relay := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
+		Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{Listen: func(context.Context, []string, func()) error {
+			select {
+			case called <- struct{}{}:
+				<-proceed
+			case <-proceed:
+			}
+			return nil
+		}},
+	})
+	s, other := open(t, relay, time.Hour), open(t, d.open(t, d.dsn, deduptest.Options{}), time.Hour)
+	renew(t, s)
+	<-called
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(ctx) }()
+	for hold := renew(t, other); hold.Shards < hold.TotalShards; hold = renew(t, other) {
+		if ctx.Err() != nil || len(closed) > 0 {
+			t.Fatalf("the next relay holds %d of %d shards, and Close waits for Listen", hold.Shards, hold.TotalShards)
+		}
+	}
+	open(t, relay, time.Hour)
+	<-called // for the next session
+	cancel()
+	select {
+	case err := <-closed:
+		if err == nil || !strings.Contains(err.Error(), "Config.Outbox.Listen has not returned") {
+			t.Errorf("Close = %v, want an error that names Config.Outbox.Listen", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("Close waits for Listen after its context has ended")
+	}
+}
+
 func TestOutboxListenNeedsPostgres(t *testing.T) {
 	_, err := sqlstore.New(sqlstore.Config{
 		DB: openSQLite(t).db, Dialect: sqlstore.SQLite,

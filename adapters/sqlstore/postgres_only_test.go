@@ -318,8 +318,8 @@ func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 			return nil
 		})
 	}
-	if err == nil || frozen.Retryable(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
-		t.Errorf("the frozen node: InTx = %v; want a handler's error that names the limit", err)
+	if err == nil || !frozen.Ambiguous(err) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout") {
+		t.Errorf("the frozen node: InTx = %v; want an ambiguous error that names the limit", err)
 	}
 	if len(thawed) != 1 || thawed[0].Verdict != dedup.First {
 		t.Errorf("the other node: %v, want first", thawed)

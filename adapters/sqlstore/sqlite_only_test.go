@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 )
 
 func TestSQLiteRegisterRefusesSettings(t *testing.T) {
@@ -177,21 +178,44 @@ func TestSQLiteOnOneConnection(t *testing.T) {
 	}
 }
 
-// A foreign key that is checked at COMMIT is the handler's error, and the transaction rolls back.
-func TestSQLiteDeferredConstraint(t *testing.T) {
-	d := openSQLite(t)
-	exec(t, d.db, `CREATE TABLE parent (id INTEGER PRIMARY KEY)`)
-	exec(t, d.db, `CREATE TABLE child (parent INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
-	s := d.open(t, d.dsn+"&_pragma=foreign_keys(1)", deduptest.Options{})
-	err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
-		_, err := tx.Exec(`INSERT INTO child VALUES (1)`)
-		return err
-	})
-	if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) {
-		t.Errorf("InTx = %v, want the constraint's error", err)
-	}
-	if c := claim(t, s, record("k")); c[0].Verdict != dedup.First {
-		t.Errorf("verdict afterwards: %v", c[0].Verdict)
+// SQLite refuses COMMIT because of a foreign key that the handler broke, or because other connections read. The transaction rolls back.
+func TestSQLiteRefusedCommit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		insert    string
+		read      string // what another connection reads meanwhile
+		retryable bool
+	}{
+		"a deferred constraint": {insert: `INSERT INTO child VALUES (1)`},
+		"a reader":              {insert: `INSERT INTO parent VALUES (3)`, read: `SELECT id FROM parent`, retryable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openSQLite(t)
+			exec(t, d.db, `PRAGMA journal_mode = delete`)
+			d.dsn = strings.Replace(d.dsn, "journal_mode(wal)", "journal_mode(delete)", 1)
+			exec(t, d.db, `CREATE TABLE parent (id INTEGER PRIMARY KEY)`)
+			exec(t, d.db, `INSERT INTO parent VALUES (10), (20)`)
+			exec(t, d.db, `CREATE TABLE child (parent INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
+			s := d.open(t, d.dsn+"&_pragma=foreign_keys(1)", deduptest.Options{Wait: 50 * time.Millisecond})
+			warm(t, s)
+			err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				if tt.read != "" {
+					rows, err := openDB(t, "sqlite", d.dsn).Query(tt.read)
+					if err != nil {
+						return err
+					}
+					t.Cleanup(func() { rows.Close() })
+					rows.Next()
+				}
+				_, err := tx.Exec(tt.insert)
+				return err
+			})
+			if err == nil || s.Retryable(err) != tt.retryable || s.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || s.Result(err) != observe.RolledBack {
+				t.Errorf("InTx = %v; retryable %v, ambiguous %v, result %q; want retryable %v, and that it is rolled back", err, s.Retryable(err), s.Ambiguous(err), s.Result(err), tt.retryable)
+			}
+			if c, found, err := s.Lookup(t.Context(), record("k").Key); found {
+				t.Errorf("the claim is there: %v, %v", c, err)
+			}
+		})
 	}
 }
 

@@ -40,8 +40,11 @@ func sqliteHarness() deduptest.Harness[*sql.Tx] {
 			"commit outcome unknown: a claim that gives up waiting": noNetwork,
 			"the handler waits for locks longer than a claim does":  oneWriter,
 			"a shorter wait is the claim's alone":                   oneWriter,
-			"purge spares a row that a transaction is forgetting":   oneWriter,
-			"a snapshot older than the purge does not hide it":      oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
+
+			"each error code of COMMIT tells whether the outcome is known": "COMMIT fails for few reasons; TestSQLiteRefusedCommit has them",
+			"purge spares a row that a transaction is forgetting":          oneWriter,
+			"a source that another process is registering is waited for":   oneWriter,
+			"a snapshot older than the purge does not hide it":             oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
 		},
 	}
 }
@@ -157,29 +160,29 @@ func (d *sqliteDB) age(t *testing.T, by time.Duration) {
 // sqliteProvocations make SQLite fail with each code. Some of these errors roll the transaction back.
 var sqliteProvocations = map[string]struct {
 	statements []string
-	retryable  bool
+	as         deduptest.Code
 }{
-	"no such table":       {[]string{`INSERT INTO missing VALUES (1)`}, true},
-	"no such column":      {[]string{`UPDATE effects SET missing = 1`}, true},
-	"too few columns":     {[]string{`INSERT INTO effects (missing) VALUES (1)`}, true},
-	"no such function":    {[]string{`SELECT missing(1)`}, true},
-	"syntax error":        {[]string{`INSERT INTO INTO effects`}, true},
-	"readonly":            {[]string{`PRAGMA query_only = 1`, `DELETE FROM effects`}, true},
-	"full":                {[]string{`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`}, true},
-	"not null":            {[]string{`INSERT INTO effects (name) VALUES (NULL)`}, false},
-	"unique":              {[]string{`CREATE TEMP TABLE u (x UNIQUE)`, `INSERT INTO u VALUES (1), (1)`}, false},
-	"check":               {[]string{`CREATE TEMP TABLE c (x CHECK (x > 1))`, `INSERT INTO c VALUES (1)`}, false},
-	"datatype":            {[]string{`CREATE TEMP TABLE d (x INTEGER) STRICT`, `INSERT INTO d VALUES ('text')`}, false},
-	"malformed JSON":      {[]string{`SELECT json('{')`}, false},
-	"overflow":            {[]string{`SELECT abs(-9223372036854775808)`}, false},
-	"raised by a trigger": {[]string{`CREATE TEMP TABLE r (x)`, `CREATE TEMP TRIGGER rt BEFORE INSERT ON r BEGIN SELECT raise(ABORT, 'no'); END`, `INSERT INTO r VALUES (1)`}, false},
-	"too big":             {[]string{`SELECT zeroblob(2000000000)`}, false},
+	"no such table":       {[]string{`INSERT INTO missing VALUES (1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"no such column":      {[]string{`UPDATE effects SET missing = 1`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"too few columns":     {[]string{`INSERT INTO effects (missing) VALUES (1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"no such function":    {[]string{`SELECT missing(1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"syntax error":        {[]string{`INSERT INTO INTO effects`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"readonly":            {[]string{`PRAGMA query_only = 1`, `DELETE FROM effects`}, deduptest.Code{Retryable: true}},
+	"full":                {[]string{`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`}, deduptest.Code{Retryable: true}},
+	"not null":            {[]string{`INSERT INTO effects (name) VALUES (NULL)`}, deduptest.Code{}},
+	"unique":              {[]string{`CREATE TEMP TABLE u (x UNIQUE)`, `INSERT INTO u VALUES (1), (1)`}, deduptest.Code{}},
+	"check":               {[]string{`CREATE TEMP TABLE c (x CHECK (x > 1))`, `INSERT INTO c VALUES (1)`}, deduptest.Code{}},
+	"datatype":            {[]string{`CREATE TEMP TABLE d (x INTEGER) STRICT`, `INSERT INTO d VALUES ('text')`}, deduptest.Code{}},
+	"malformed JSON":      {[]string{`SELECT json('{')`}, deduptest.Code{}},
+	"overflow":            {[]string{`SELECT abs(-9223372036854775808)`}, deduptest.Code{}},
+	"raised by a trigger": {[]string{`CREATE TEMP TABLE r (x)`, `CREATE TEMP TRIGGER rt BEFORE INSERT ON r BEGIN SELECT raise(ABORT, 'no'); END`, `INSERT INTO r VALUES (1)`}, deduptest.Code{}},
+	"too big":             {[]string{`SELECT zeroblob(2000000000)`}, deduptest.Code{}},
 }
 
-func sqliteCodes() map[string]bool {
-	codes := map[string]bool{}
+func sqliteCodes() map[string]deduptest.Code {
+	codes := map[string]deduptest.Code{}
 	for code, p := range sqliteProvocations {
-		codes[code] = p.retryable
+		codes[code] = p.as
 	}
 	return codes
 }

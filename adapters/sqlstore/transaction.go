@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -93,8 +94,7 @@ func (t *transaction) rollback() error {
 	return err
 }
 
-// commit commits. If it fails with an error other than the handler's, the transaction was rolled back or its outcome is
-// unknown.
+// commit commits. If the outcome is unknown, the error is errCommitUnknown.
 func (t *transaction) commit() error {
 	timer := time.AfterFunc(t.store.answerWithin, t.cancel)
 	defer timer.Stop()
@@ -105,10 +105,10 @@ func (t *transaction) commit() error {
 		return nil
 	case errors.Is(err, sql.ErrTxDone):
 		return errCommitted
-	case t.store.fault(err).Constraint && t.store.fault(err).Ambiguous:
-		return err
-	case t.store.fault(err).Constraint: // a deferred constraint
-		return handlerError{err}
+	case t.store.fault(err).NotCommitted && t.store.fault(err).Idle:
+		return t.lost(err)
+	case t.store.fault(err).NotCommitted: // a deferred constraint or trigger failed: the code decides, as for a statement of the handler
+		return fmt.Errorf("sqlstore: not committed: %w", err)
 	}
 	return engine.Database.Errorf("sqlstore: %w: %w", errCommitUnknown, err)
 }

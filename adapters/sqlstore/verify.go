@@ -32,6 +32,11 @@ type handlerError struct{ error }
 
 func (e handlerError) Unwrap() error { return e.error }
 
+// idleError is Retryable and Ambiguous: the handler was too slow between two statements, or its process was suspended.
+type idleError struct{ error }
+
+func (e idleError) Unwrap() error { return e.error }
+
 // VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
 // MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
 // returns.
@@ -224,10 +229,10 @@ func (t *transaction) claimCommitted(ctx context.Context) bool {
 }
 
 // lost returns the error for a connection that was lost while a handler used it. If the server may have closed the connection
-// because the handler was idle for too long, the error is the handler's: another attempt would fail in the same way.
+// because the handler was idle for too long, the error is an idleError.
 func (t *transaction) lost(err error) error {
 	if t.store.fault(err).Idle || t.idle() {
-		return handlerError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
+		return idleError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
 			"that is idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, err)}
 	}
 	return engine.Database.Errorf("sqlstore: connection lost before COMMIT: %w", err)

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // errorCases test whether errors are Retryable, and errors at start.
 func errorCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "each error code is retryable or not", run: codes[TTx]},
+		{name: "each error code of COMMIT tells whether the outcome is known", run: commitCodes[TTx]},
 		{name: "own errors are not retryable", run: ownErrors[TTx]},
 		{name: "Register takes a name once per node", run: nameTaken[TTx]},
 		{name: "of Registers at once one takes the name", run: nameRace[TTx]},
@@ -27,35 +29,11 @@ func errorCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-// PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE; true: Retryable. An error about the data of a
-// statement is the message's fault. An error that any message would meet is not.
-func PostgresCodes() map[string]bool {
-	return map[string]bool{
-		"08000": true, "08003": true, "08006": true, "08P01": true, // connection
-		"25006": true,                               // read-only: a standby, after a failover
-		"40001": true, "40003": true, "40P01": true, // serialisation, completion unknown, deadlock
-		"42501": true, "42601": true, "42703": true, "42804": true, "42883": true, "42P01": true, "42P02": true, // a bad deploy
-		"53000": true, "53100": true, "53200": true, "53300": true, // resources
-		"55P03": true,                               // lock not available
-		"57014": true, "57P01": true, "57P02": true, // cancelled by the server, shut down, crashed
-		"57P03": true, "57P05": true,
-		"58000": true, "58030": true, // system, I/O
-		"XX000": true, "XX001": true, "XX002": true, // internal, corruption
-
-		"21000": false, "22000": false, "22001": false, "22003": false, "22007": false, "22012": false, "22P02": false, // data
-		"23000": false, "23502": false, "23503": false, "23505": false, "23514": false, "23P01": false, // constraints
-		"2F000": false, "38000": false, "39000": false, "44000": false, // routines, views
-		"P0001": false, "P0002": false, "P0003": false, // RAISE
-		"TX001": false, // a code of the application's own
-	}
-}
-
 func codes[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "Raise", e.Raise == nil)
 	hook(t, "Codes", len(e.Codes) == 0)
 	s, ctx := e.node(t), bounded(t)
 	for _, code := range slices.Sorted(maps.Keys(e.Codes)) {
-		want := e.Codes[code]
 		r := record(code)
 		var raised error
 		err := s.InTx(ctx, []dedup.Record{r}, func(tx TTx, _ []dedup.Claim) error {
@@ -72,13 +50,50 @@ func codes[TTx any](t *testing.T, e *env[TTx]) {
 		case !errors.Is(err, raised):
 			t.Errorf("%s: InTx returned %v, which hides the handler's %v", code, err, raised)
 		}
-		if got := s.Retryable(err); got != want {
-			t.Errorf("%s: Retryable(%v) = %v, want %v", code, err, got, want)
-		}
-		if errors.Is(err, dedup.ErrInFlight) {
-			t.Errorf("%s: %v: taken for a busy key", code, err)
-		}
+		classified(t, s, code, err, e.Codes[code])
 		e.must(t, s, r, dedup.First)
+	}
+}
+
+// commitCodes answers COMMIT with each code. If the code leaves the outcome open, the error must say so. Otherwise it must be classified
+// as the error of a statement.
+func commitCodes[TTx any](t *testing.T, e *env[TTx]) {
+	hook(t, "RaiseAtCommit", e.RaiseAtCommit == nil)
+	hook(t, "Codes", len(e.Codes) == 0)
+	s, ctx := e.node(t), bounded(t)
+	for _, code := range slices.Sorted(maps.Keys(e.Codes)) {
+		r, want := record(code), e.Codes[code]
+		done := false
+		err := s.InTx(ctx, []dedup.Record{r}, func(tx TTx, _ []dedup.Claim) error {
+			err := e.RaiseAtCommit(ctx, tx, code)
+			done = err == nil
+			return err
+		})
+		if err == nil || !done {
+			t.Errorf("%s: InTx = %v; RaiseAtCommit returned nil: %v", code, err, done)
+			continue
+		}
+		if c, ok := s.(dedup.ResultClassifier); ok && (c.Result(err) == observe.CommitUnknown) != want.Unknown {
+			t.Errorf("%s: the result of %v is %q; want an unknown outcome: %v", code, err, c.Result(err), want.Unknown)
+		}
+		if want.Unknown {
+			want = Code{Retryable: true}
+		}
+		classified(t, s, code, err, want)
+		e.must(t, s, r, dedup.First)
+	}
+}
+
+func classified[TTx any](t *testing.T, s dedup.Store[TTx], code string, err error, want Code) {
+	t.Helper()
+	if got := s.Retryable(err); got != want.Retryable {
+		t.Errorf("%s: Retryable(%v) = %v, want %v", code, err, got, want.Retryable)
+	}
+	if c, ok := s.(dedup.FaultClassifier); ok && c.Ambiguous(err) != want.Ambiguous {
+		t.Errorf("%s: Ambiguous(%v) = %v, want %v", code, err, c.Ambiguous(err), want.Ambiguous)
+	}
+	if errors.Is(err, dedup.ErrInFlight) {
+		t.Errorf("%s: %v: taken for a busy key", code, err)
 	}
 }
 

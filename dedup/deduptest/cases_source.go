@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 )
@@ -14,6 +15,7 @@ func sourceCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "one name for two sources is refused", run: sourcesCompared[TTx]},
 		{name: "of different sources at once one is accepted", run: sourcesRace[TTx]},
+		{name: "a source that another process is registering is waited for", run: sourceWait[TTx]},
 		{name: "Register accepts a newer schema that works with this program", run: newerSchema[TTx]},
 	}
 }
@@ -84,6 +86,25 @@ func sourcesRace[TTx any](t *testing.T, e *env[TTx]) {
 	})
 	if accepted.Load() != 1 {
 		t.Errorf("%d different sources were accepted under one name", accepted.Load())
+	}
+}
+
+func sourceWait[TTx any](t *testing.T, e *env[TTx]) {
+	hook(t, "RegisterSource", e.RegisterSource == nil)
+	ctx, reg := bounded(t), sourceRegistrar(t, e.node(t))
+	commit, waited := e.RegisterSource(t, "billing", "sqs queue a")
+	done := make(chan error, 1)
+	go func() { done <- reg.RegisterSources(ctx, "billing", []string{"sqs queue b"}) }()
+	for !waited() {
+		select {
+		case err := <-done:
+			t.Fatalf("RegisterSources = %v while another process registers another source; want that it waits", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	commit()
+	if err := <-done; !errors.Is(err, dedup.ErrNameTaken) {
+		t.Errorf("RegisterSources = %v after another process has registered another source; want ErrNameTaken", err)
 	}
 }
 

@@ -26,8 +26,8 @@ type Harness[TTx any] struct {
 	// waits for the database, and fails with a Retryable error instead of ErrInFlight.
 	OneWriter bool
 
-	// Codes says for each error code that DB.Raise accepts whether it is Retryable; see PostgresCodes.
-	Codes map[string]bool
+	// Codes says for each error code that DB.Raise accepts how the store classifies it; see PostgresCodes.
+	Codes map[string]Code
 
 	// DoesNotApply names the cases that cannot exist on this database, each with the reason. Any other case whose hook is
 	// nil fails.
@@ -56,6 +56,8 @@ type DB[TTx any] struct {
 	Misuse []Misuse[TTx]
 	// Raise makes the database answer a statement in tx with that error code, and returns the error.
 	Raise func(ctx context.Context, tx TTx, code string) error
+	// RaiseAtCommit makes the database answer COMMIT of tx with that error code, as a deferred trigger can.
+	RaiseAtCommit func(ctx context.Context, tx TTx, code string) error
 	// Lock takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
 	// allow.
 	Lock func(ctx context.Context, tx TTx, name string) error
@@ -65,6 +67,9 @@ type DB[TTx any] struct {
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
 	// Plant inserts a row with the key hash at and the natural key k.
 	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
+	// RegisterSource begins a transaction that records a source of consumer, as RegisterSources does, and rolls it back when t ends.
+	// commit commits it. waited reports whether another transaction waits for it.
+	RegisterSource func(t *testing.T, consumer, source string) (commit func(), waited func() bool)
 	// Ledger lists the committed rows of the audit ledger, in any order, on a connection of its own.
 	Ledger func(t *testing.T) []LedgerRow
 	// Connections counts the connections of a node that are in use.
@@ -83,6 +88,13 @@ type Options struct {
 	Isolation string        // one of Harness.Isolations
 	Wait      time.Duration // how long a claim waits for a transaction that holds its key
 	Compact   bool          // do not store the natural key
+}
+
+// Code is how a store classifies an error code of its database.
+type Code struct {
+	Retryable bool // as dedup.Store says
+	Ambiguous bool // as dedup.FaultClassifier says, if the store implements it
+	Unknown   bool // as the answer to COMMIT, the code leaves it open whether the transaction was committed
 }
 
 // Misuse is something that a handler must not do with its transaction.

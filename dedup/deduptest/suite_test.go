@@ -16,7 +16,7 @@ import (
 func TestStoreInMemory(t *testing.T) {
 	deduptest.TestStore(t, deduptest.Harness[*deduptest.Tx]{
 		New:   inMemory,
-		Codes: map[string]bool{"constraint": false, "down": true},
+		Codes: map[string]deduptest.Code{"constraint": {}, "down": {Retryable: true}},
 		DoesNotApply: map[string]string{
 			"compact rows keep the same promises":                              "a map has no columns",
 			"the handler's lock wait is the session's":                         "there are no sessions",
@@ -26,6 +26,8 @@ func TestStoreInMemory(t *testing.T) {
 			"a purge of tables that need a newer program forgets nothing":      "a map has no schema",
 			"Register refuses a database that forgets commits":                 "it does not survive its process, and does not pretend to",
 			"a missing table is the database's fault":                          "a map has no tables",
+			"a source that another process is registering is waited for":       "a map is locked for each call",
+			"each error code of COMMIT tells whether the outcome is known":     "a map has no triggers",
 		},
 	})
 }

@@ -219,11 +219,12 @@ func RetryableMySQL(number uint16) bool {
 	return false
 }
 
-// AmbiguousMySQL reports whether the error may come either from a deployment or from one handler's statement: permissions,
-// databases, tables, columns, syntax.
+// AmbiguousMySQL reports whether the error may come either from the database or from one handler's statement: a deployment lacks
+// permissions, databases, tables or columns, or a limit of time ended the statement.
 func AmbiguousMySQL(number uint16) bool {
 	switch number {
-	case 1044, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449:
+	case 1044, 1046, 1049, 1054, 1064, 1109, 1142, 1143, 1146, 1227, 1305, 1370, 1449,
+		1317, 1969, 3024: // interrupted by an operator or a limit
 		return true
 	}
 	return false

@@ -15,6 +15,7 @@ func RetryablePostgres(code string) bool {
 	case "25P02": // an earlier statement failed, and its code decides
 		return false
 	case "26000", // a prepared statement is missing: a pooler switched the session
+		"3F000",          // a schema is missing: a deployment, as with class 42
 		"40001", "40P01", // serialisation failure, deadlock
 		"40003", // statement completion unknown
 		"55P03": // lock timeout
@@ -42,12 +43,35 @@ func AmbiguousPostgres(code string) bool {
 	switch code {
 	case "25006", "25P02": // a read-only server; an earlier statement failed
 		return false
-	case "53400", // a configured limit, such as that of temporary files
+	case "3F000", // a schema is missing
+		"53400", // a configured limit, such as that of temporary files
 		"57014", // the statement was cancelled: statement_timeout, or a person
 		"58P01": // a library that is not installed
 		return true
 	}
 	return strings.HasPrefix(code, "42") || strings.HasPrefix(code, "25") || strings.HasPrefix(code, "XX")
+}
+
+// CommitRefusedPostgres reports whether an error that answers COMMIT says that nothing was committed, for example because a deferred
+// constraint or trigger failed. An error that ends the session, and one of the excluded classes, may come from a pooler that has
+// passed COMMIT on: the outcome is then unknown. severity may be in the server's language.
+func CommitRefusedPostgres(severity, code string) bool {
+	if code == "25P03" { // the server has ended the idle transaction before COMMIT arrived
+		return true
+	}
+	if severity == "FATAL" || severity == "PANIC" || len(code) != 5 {
+		return false
+	}
+	switch code {
+	case "25P04", // transaction_timeout, which poolers have too
+		"40003": // statement completion unknown
+		return false
+	}
+	switch code[:2] {
+	case "08", "57", "58", "XX": // connection, shutdown and cancellation, I/O, internal errors
+		return false
+	}
+	return true
 }
 
 // UndefinedPostgres reports whether an error with this SQLSTATE says that a table, column or schema is missing.

@@ -99,7 +99,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -89,7 +89,7 @@ var operationsMutations = []mutation{
 	},
 	{
 		name: "sqlstore names an unknown COMMIT", file: "adapters/sqlstore/errors.go",
-		edits: []edit{{`errors.Is(err, errCommitUnknown) && !s.fault(err).Busy`, `errors.Is(err, errCommitUnknown) && s.fault(err).Busy`}},
+		edits: []edit{{`	case errors.Is(err, errCommitUnknown):`, `	case false:`}},
 		pkg:   "adapters/sqlstore", run: "TestPostgres$/^15$/^commit_outcome_unknown:_answer_lost$", fails: "TestPostgres/15/commit_outcome_unknown:_answer_lost",
 	},
 	operating("a handler that ends its transaction in a replay loses no letter", "consumer/replay.go", "a_handler_that_ends_its_transaction_loses_no_letter", edit{

@@ -126,7 +126,10 @@ var outboxMutations = []mutation{
 		`t.g.drop()`, ``,
 	}),
 	committing("a failed INSERT of enqueued messages is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
-		`return lostBefore(s.stepError("enqueue", err))`, `return nil`,
+		`return lostWith(s.stepError("enqueue", err))`, `return nil`,
+	}),
+	committing("a connection that is lost while messages travel with COMMIT leaves the outcome open", pgx+"/outbox_buffer.go", "TestOutboxWriterCommitUnknown", edit{
+		`	return unknownCommit(err)`, `	return database.Errorf("pgxstore: commit: %w", err)`,
 	}),
 	committing("a failed COMMIT is reported", pgx+"/outbox_buffer.go", "TestOutboxWriterFailsWithCommit", edit{
 		`return commitError(err)`, `return nil`,
@@ -198,6 +201,19 @@ var outboxMutations = []mutation{
 		name: "outbox: a message that becomes due while sqlstore leases is not left out", file: "adapters/sqlstore/internal/engine/outbox_fair.go",
 		edits: []edit{{`found[shard] = again[shard]; len`, `found[shard] = append(found[shard], again[shard][min(len(found[shard]), len(again[shard])):]...); len`}},
 		pkg:   "adapters/sqlstore/internal/engine", run: "^TestLeaseFairlyReadsAShardFromItsBeginning$", fails: "TestLeaseFairlyReadsAShardFromItsBeginning", short: true,
+	},
+	{
+		name: "outbox: a Listen that does not return keeps no relay from its end", file: "adapters/sqlstore/outbox_listener.go",
+		edits: []edit{{`		case <-ctx.Done():
+			return fmt.Errorf("sqlstore: close: Config`, `		case <-make(chan int):
+			return fmt.Errorf("sqlstore: close: Config`}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListenDoesNotReturn$", fails: "TestOutboxPostgresListenDoesNotReturn",
+	},
+	{
+		name: "outbox: a Listen that does not return keeps no other relay from its shards", file: "adapters/sqlstore/outbox_session.go",
+		edits: []edit{{`	listened := o.store.stopListening(o)
+`, `	listened := o.store.stopListening(o)
+	_ = listened(ctx)
+`}}, pkg: "adapters/sqlstore", run: "^TestOutboxPostgresListenDoesNotReturn$", fails: "TestOutboxPostgresListenDoesNotReturn",
 	},
 	{
 		name: "outbox: a Listen that ends its goroutine is called again", file: "adapters/sqlstore/outbox_listener.go",

@@ -38,6 +38,24 @@ var pgxstoreMutations = []mutation{
 	single("a statement that a goroutine of the handler has begun does not run after the handler has returned", pgx+"/guard_use.go", "TestHandlerLeavesACallInProgress", edit{
 		`before, inUse := g.over, g.using > 0`, `before, inUse := g.over, false`,
 	}),
+	single("a goroutine that asks for the connection after its handler has returned does not get it", pgx+"/guarded.go", "TestNobodyGetsTheConnectionLater", edit{
+		`	if t.g.enter() != nil {
+		runtime.Goexit()
+	}
+	defer t.g.exit()
+	_ = t.g.ready(t.g.ctx)
+	t.g.expose()
+	if t.Tx == nil { // the connection`, `	if t.g.enter() == nil {
+		defer t.g.exit()
+	}
+	if t.Tx == nil { // the connection`,
+	}),
+	single("rows give a goroutine no connection after its handler has returned", pgx+"/guardrows.go", "TestNobodyGetsTheConnectionLater", edit{
+		`		return nil
+	}
+	defer r.g.exit()
+	r.g.expose()`, `	}`,
+	}),
 	single("the handler of a batch is named that leaves a call in progress", pgx+"/verify.go", "TestVerifyTxFindsACallInProgress", edit{
 		`if g.inUse() {`, `if false {`,
 	}),
@@ -58,8 +76,8 @@ var pgxstoreMutations = []mutation{
 		`return row.Scan(&c.standbys, &c.sessionState)`, `return row.Scan(&c.standbys, new(string))`,
 	}),
 	single("a handler that ends the transaction of a duplicate commits nothing alone", pgx+"/guarded.go", "TestATransactionThatHasNotBegun", edit{
-		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}",
-		"	if !t.nested {\n		return t.g.end(\"called Rollback\")\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
+		"	if err := t.g.ready(ctx); err != nil {\n		return err\n	}\n	if !t.nested {\n		return t.g.end(how)\n	}",
+		"	if !t.nested {\n		return t.g.end(how)\n	}\n	if err := t.g.ready(ctx); err != nil {\n		return err\n	}",
 	}),
 	single("a short wait for a claim does not shorten the handler's waits", "internal/dialect/postgres.go", "TestClaimWaitEndsWithTheClaim", edit{
 		"unlessKnown + claimed + `, ` + formerWait)", "unlessKnown + claimed + `, ''`)",
@@ -86,7 +104,7 @@ var pgxstoreMutations = []mutation{
 		`	return g.flushResults(ctx)`, `	return nil`,
 	}),
 	single("a result is reported as saved only if the server has taken it", pgx+"/outbox_buffer.go", "TestSaveResultWithCommit", edit{
-		"late.results); err != nil {\n\t\treturn lostBefore(err)", "late.results); err != nil {\n\t\treturn nil",
+		"late.results); err != nil {\n\t\treturn lostWith(err)", "late.results); err != nil {\n\t\treturn nil",
 	}),
 	single("a saved result is a copy of the caller's bytes", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`slices.Clone(result)`, `slices.Clip(result)`,

@@ -106,6 +106,19 @@ var storeMutations = []mutation{
 	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres_errors.go", "each_error_code_is_retryable_or_not", edit{
 		`		"42", //`, `		"4x", //`,
 	}),
+	store("a statement that is wrong or too slow in itself does not hold up all messages", "internal/dialect/postgres_errors.go", "each_error_code_is_retryable_or_not", edit{
+		`		"57014", // the statement`, `		"5701x", // the statement`,
+	}),
+	sqlstore("sqlstore: a statement that is wrong or too slow in itself does not hold up all messages", "adapters/sqlstore/internal/postgres/errors.go",
+		"TestPostgres/18/each_error_code_is_retryable_or_not", edit{`dialect.AmbiguousPostgres(state),`, `false,`}),
+	store("an error that leaves the outcome of COMMIT open is not reported as a failure of COMMIT", "internal/dialect/postgres_errors.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
+		`case "08", "57", "58", "XX": // connection, shutdown`, `case "0x", "5x": // connection, shutdown`,
+	}),
+	store("a COMMIT that the server refused is not reported as unknown", pgx+"/errors.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
+		`return ok && dialect.CommitRefusedPostgres(`, `return ok && false && dialect.CommitRefusedPostgres(`,
+	}),
+	sqlstore("sqlstore: a COMMIT that the server refused is not reported as unknown", "adapters/sqlstore/internal/postgres/errors.go",
+		"TestPostgres/18/each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{`dialect.CommitRefusedPostgres(severity(err), state),`, `false,`}),
 	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
 		`if n.taken[name] {`, `if false {`,
 	}),
@@ -132,8 +145,15 @@ var storeMutations = []mutation{
 		return err
 	}`,
 	}),
-	store("when two sources register the same name at once, one is accepted", pgx+"/sources.go", "of_different_sources_at_once_one_is_accepted", edit{
+	store("when two sources register the same name at once, one is accepted", pgx+"/sources.go", "a_source_that_another_process_is_registering_is_waited_for", edit{
 		`if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {`, `if err := ctx.Err(); err != nil {`,
+	}),
+	sqlstore("mysql: when two sources register the same name at once, one is accepted", "internal/dialect/mysql.go", "TestMySQL/mariadb/a_source_that_another_process_is_registering_is_waited_for", edit{
+		"LockSources: q(`INSERT INTO @txonce_sources (consumer, source, first_run) VALUES (?, '', @clock)\nON DUPLICATE KEY UPDATE first_run = first_run`),",
+		"LockSources: q(`DO 0 = ?`),",
+	}),
+	sqlstore("sqlstore: when two sources register the same name at once, one is accepted", "adapters/sqlstore/sources.go", "TestPostgres/18/a_source_that_another_process_is_registering_is_waited_for", edit{
+		`if _, err := t.Tx.ExecContext(ctx, q.LockSources, consumer); err != nil {`, `if err := ctx.Err(); err != nil {`,
 	}),
 
 	// The horizon.
@@ -350,7 +370,7 @@ RETURNING`, `RETURNING`,
 	sqlstore("sqlstore: an error of another database is not blamed on this one", "adapters/sqlstore/verify.go", "TestWhoseErrorItIs/postgres15", edit{
 		`case verifyErr == nil && t.store.fault(err).Elsewhere:`, `case false:`,
 	}),
-	sqlstore("sqlstore: a transaction that was idle for too long is the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsTheHandlersAndIsNamed/postgres15", edit{
+	sqlstore("sqlstore: a transaction that was idle for too long names the limit, and may be the handler's failure", "adapters/sqlstore/verify.go", "TestIdleLimitIsNamed/postgres15", edit{
 		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,
 	}),
 	sqlstore("sqlite: a temporary table of a handler does not take what the other handlers of its batch write", "adapters/sqlstore/internal/sqlite/session.go",

@@ -149,19 +149,19 @@ type Errors interface{ Fault(err error) Fault }
 
 // Fault classifies the error of a statement. The zero Fault means that the error is unknown.
 type Fault struct {
-	InFlight   bool // another transaction holds the key that the statement needs
-	Aborted    bool // an earlier statement of the transaction failed
-	Elsewhere  bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it
-	MayEnd     bool // the error may have rolled back the whole transaction
-	Idle       bool // the server ended the transaction because it was idle for too long
-	Undefined  bool // a table is missing
-	Constraint bool // a constraint checked at COMMIT failed: the handler's fault
-	Collided   bool // a deadlock, or a conflict above READ COMMITTED: the server rolled the transaction back
-	Busy       bool // another connection kept writing until the wait ended
-	Retryable  bool // see dedup.Store
-	Ambiguous  bool // see dedup.FaultClassifier
-	Full       bool // the disk is full, or a limit of the session says so
-	Refused    bool // a wrong user, database name, permission or file: an operator must change it
+	InFlight     bool // another transaction holds the key that the statement needs
+	Aborted      bool // an earlier statement of the transaction failed
+	Elsewhere    bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it
+	MayEnd       bool // the error may have rolled back the whole transaction
+	Idle         bool // the server ended the transaction because it was idle for too long
+	Undefined    bool // a table is missing
+	NotCommitted bool // as the answer to COMMIT, the error says that nothing was committed
+	Collided     bool // a deadlock, or a conflict above READ COMMITTED: the server rolled the transaction back
+	Busy         bool // another connection kept writing until the wait ended
+	Retryable    bool // see dedup.Store
+	Ambiguous    bool // see dedup.FaultClassifier
+	Full         bool // the disk is full, or a limit of the session says so
+	Refused      bool // a wrong user, database name, permission or file: an operator must change it
 }
 
 // Values converts parameters to the database's types.

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/shares"
+	"github.com/txonce/txonce/internal/sqlrows"
 )
 
 // Instant scans a time: a timestamp from PostgreSQL, microseconds from the other databases. NULL becomes the zero time.
@@ -107,31 +108,18 @@ func Changed(done sql.Result, err error) (bool, error) {
 // Row is a row of a query's result.
 type Row = shares.Row
 
-// Rows are the result of a query, or its error.
-type Rows struct {
-	rows *sql.Rows
-	err  error
-}
+// Rows send a query and call f for each row of the result.
+type Rows func(f func(row Row) error) error
 
-// Query sends a query. Rows.Each returns its error.
+// Query returns the rows of a query, which Each sends.
 func Query(ctx context.Context, q Queryer, query string, args ...any) Rows {
-	rows, err := q.QueryContext(ctx, query, args...) //nolint:rowserrcheck // Each checks it
-	return Rows{rows, err}
+	return func(f func(row Row) error) error {
+		return sqlrows.Each(ctx, q, query, args, func(rows *sql.Rows) error { return f(rows) })
+	}
 }
 
-// Each calls f for each row, and then closes the rows.
-func (r Rows) Each(f func(row Row) error) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	for r.rows.Next() {
-		if err := f(r.rows); err != nil {
-			return err
-		}
-	}
-	return r.rows.Err()
-}
+// Each sends the query and calls f for each row, until f fails.
+func (r Rows) Each(f func(row Row) error) error { return r(f) }
 
 // Column reads the only column of a query.
 func Column[T any](r Rows) (values []T, _ error) {

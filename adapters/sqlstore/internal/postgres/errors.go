@@ -1,9 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
-	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/dialect"
@@ -21,32 +21,22 @@ func (d *DB) Fault(err error) engine.Fault {
 	state := sqlState(err)
 	return engine.Fault{
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
-		Idle:       state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
-		Undefined:  dialect.UndefinedPostgres(state),
-		Constraint: constraint(state),
-		Collided:   dialect.CollidedPostgres(state),
-		Retryable:  dialect.RetryablePostgres(state) || stalePlan(err) || state == "3F000", // a schema is missing
-		Ambiguous:  strings.HasPrefix(state, "42") || state == "3F000",                     // a deployment may lack a table or GRANT, or the handler is wrong
-		Refused:    dialect.RefusedPostgres(state),
+		Idle:         state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
+		Undefined:    dialect.UndefinedPostgres(state),
+		NotCommitted: dialect.CommitRefusedPostgres(severity(err), state),
+		Collided:     dialect.CollidedPostgres(state),
+		Retryable:    dialect.RetryablePostgres(state) || stalePlan(err),
+		Ambiguous:    dialect.AmbiguousPostgres(state),
+		Refused:      dialect.RefusedPostgres(state),
 	}
 }
 
-// constraint reports whether the handler caused the error of a COMMIT: a deferred constraint or trigger may use any SQLSTATE.
-// Errors about the server itself, and errors without an SQLSTATE, leave the outcome open.
-func constraint(state string) bool {
-	if len(state) != 5 {
-		return false
-	}
-	switch state[:2] {
-	case "08", "40", "53", "57", "58", "XX":
-		return false
-	}
-	return state != "55P03"
-}
+// answer is a server's error, as pgx and lib/pq report it.
+type answer interface{ SQLState() string }
 
-// sqlState returns the SQLSTATE in err, as pgx and lib/pq report it, or "".
+// sqlState returns the SQLSTATE in err, or "".
 func sqlState(err error) string {
-	var e interface{ SQLState() string }
+	var e answer
 	if !errors.As(err, &e) {
 		return ""
 	}
@@ -56,12 +46,26 @@ func sqlState(err error) string {
 // stalePlan reports that a migration changed the result of a prepared statement. Drivers prepare the statement again after this
 // error. PostgreSQL uses the same SQLSTATE for unsupported features, and its text depends on the server's language.
 func stalePlan(err error) bool {
-	return sqlState(err) == "0A000" && engine.Walk(err, func(err error) bool {
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct {
-			return false
-		}
-		routine := v.FieldByName("Routine")
-		return routine.IsValid() && routine.Kind() == reflect.String && routine.String() == "RevalidateCachedQuery"
-	})
+	return sqlState(err) == "0A000" && field(err, "Routine") == "RevalidateCachedQuery"
+}
+
+// severity returns the severity in err. Only pgx reports it untranslated, and PgBouncer does not send it.
+func severity(err error) string {
+	return cmp.Or(field(err, "SeverityUnlocalized"), field(err, "Severity"))
+}
+
+// field returns a field of the server's error in err, or "".
+func field(err error, name string) string {
+	var e answer
+	if !errors.As(err, &e) {
+		return ""
+	}
+	v := reflect.Indirect(reflect.ValueOf(e))
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	if f := v.FieldByName(name); f.Kind() == reflect.String {
+		return f.String()
+	}
+	return ""
 }

@@ -30,11 +30,12 @@ func (d *DB) Fault(err error) engine.Fault {
 	}
 	primary := code & 0xff
 	f := engine.Fault{
-		Undefined: undefined(err), Constraint: dialect.SQLiteConstraint(code), Busy: primary == codeBusy,
-		Retryable: dialect.RetryableSQLite(code, err.Error()),
-		Ambiguous: primary == codeError || primary == codeAuth, // mistakes in a deployment; see dialect.RetryableSQLite
-		Full:      primary == codeFull,                         // also after PRAGMA max_page_count
-		Refused:   dialect.RefusedSQLite(code),
+		Undefined: undefined(err), Busy: primary == codeBusy,
+		NotCommitted: dialect.SQLiteConstraint(code) || primary == codeBusy, // without a write-ahead log, COMMIT fails while other connections read
+		Retryable:    dialect.RetryableSQLite(code, err.Error()),
+		Ambiguous:    primary == codeError || primary == codeAuth, // mistakes in a deployment; see dialect.RetryableSQLite
+		Full:         primary == codeFull,                         // also after PRAGMA max_page_count
+		Refused:      dialect.RefusedSQLite(code),
 	}
 	switch primary {
 	case codeBusy, codeNoMem, codeInterrupt, codeIOErr, codeFull:
