@@ -119,7 +119,10 @@ var consumerMutations = []mutation{
 		edits: []edit{{`d.reason <> 'outcome_unknown' AND`, `true AND`}},
 	},
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
-		`ok && c.started.Load() {`, `ok {`,
+		`ok && c.registered {`, `ok {`,
+	}),
+	handling("Close releases the name also if a source was added since", "start.go", "TestCloseAfterALateSourceGivesTheNameBack", edit{
+		`ok && c.registered {`, `ok && c.started.Load() {`,
 	}),
 	handling("a message whose COMMIT succeeded without an answer is not parked", "park.go", "TestParkingSettlesAnUnknownCommit", edit{
 		`if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {`, `if false {`,
