@@ -148,6 +148,9 @@ var pgxstoreMutations = []mutation{
 	single("interleaved: an argument does not wait for a handler forever", pgx+"/fork_send.go", "TestForkOfHandlersThatWaitForEachOther", edit{
 		`	close(f.stuck)`, `	_ = f.stuck`,
 	}),
+	single("interleaved: a call that gets no answer has an error", pgx+"/fork_branch.go", "TestForkOfTwoCallsWhenAnArgumentWaits", edit{
+		`if f.failed == b.place && ctx.Err() != nil {`, `if f.failed == b.place {`,
+	}),
 	single("interleaved: a slow statement is no deadlock", pgx+"/fork_run.go", "TestForkOfASlowHandler", edit{
 		`if idle && !f.turn.using {`, `if idle {`,
 	}),
