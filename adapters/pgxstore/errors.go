@@ -148,7 +148,7 @@ func (g *guard) foreign(err error) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.exposed && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
+	return !g.exposed && !errors.Is(err, g.first) && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
 }
 
 // lost explains why the connection was lost. The database is at fault, unless the server ended the transaction because it was

@@ -81,6 +81,21 @@ func TestBlame(t *testing.T) {
 				return err
 			})
 		}, true, false},
+		{"a deadlock that a savepoint took back, after many errors", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) (err error) {
+			for i := range 70 {
+				err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+					return second(tx.Exec(ctx, raise(map[bool]string{false: "23505", true: "40P01"}[i == 69])))
+				})
+			}
+			return err
+		}, true, false},
+		{"a deadlock before many statements that fail for it", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, err := tx.Exec(ctx, raise("40P01"))
+			for range 70 {
+				_, _ = tx.Exec(ctx, `SELECT 1`)
+			}
+			return err
+		}, true, false},
 		{"a deadlock on the connection itself", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
 			_, err := tx.Conn().Exec(ctx, raise("40P01"))
 			return err

@@ -35,6 +35,12 @@ var pgxstoreMutations = []mutation{
 	single("a standby does not decide that a batch has only duplicates", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", ``,
 	}),
+	single("a deadlock after many errors is not the message's fault", pgx+"/guard.go", "TestBlame", edit{
+		`errors.AsType[*pgconn.PgError](err); ok {`, `errors.AsType[*pgconn.PgError](err); ok && len(g.answers) < mostAnswers {`,
+	}),
+	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
+		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
+	}),
 	single("a statement that a goroutine of the handler has begun does not run after the handler has returned", pgx+"/guard_use.go", "TestHandlerLeavesACallInProgress", edit{
 		`before, inUse := g.over, g.using > 0`, `before, inUse := g.over, false`,
 	}),
