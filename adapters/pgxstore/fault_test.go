@@ -75,6 +75,13 @@ func TestBlame(t *testing.T) {
 			_, _ = tx.Exec(ctx, `SELECT 1/0`)
 			return elsewhere("57P01")(ctx, tx, h)
 		}, false, false},
+		{"a value that COPY cannot encode", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{struct{}{}}})))
+		}, false, false},
+		{"a COPY whose source fails, and a handler that ignores that", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, _ = tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromFunc(func() ([]any, error) { return nil, errors.New("no rows") }))
+			return nil
+		}, false, false},
 		{"a deadlock that a savepoint took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
 			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, raise("40P01"))

@@ -38,6 +38,9 @@ var pgxstoreMutations = []mutation{
 	single("a deadlock after many errors is not the message's fault", pgx+"/guard.go", "TestBlame", edit{
 		`errors.AsType[*pgconn.PgError](err); ok {`, `errors.AsType[*pgconn.PgError](err); ok && len(g.answers) < mostAnswers {`,
 	}),
+	single("a value that COPY cannot encode is its message's fault", pgx+"/errors.go", "TestBlame", edit{
+		`pg.Routine == "CopyGetData"`, `pg.Routine == ""`,
+	}),
 	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
 	}),
