@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -166,6 +167,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	return sd, t.g.note(err)
 }
 
+// CopyFrom returns a *consumer.PanicError if src panics.
 func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
 	if err := t.g.enter(); err != nil {
 		return 0, err
@@ -174,8 +176,9 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 	if err := t.g.ready(ctx); err != nil {
 		return 0, err
 	}
-	n, err := t.Tx.CopyFrom(ctx, table, columns, src)
-	return n, t.g.note(err)
+	rows := &copySource{CopyFromSource: src}
+	n, err := t.Tx.CopyFrom(ctx, table, columns, rows)
+	return n, cmp.Or(rows.panicked, t.g.note(err))
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {

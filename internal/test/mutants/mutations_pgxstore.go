@@ -41,6 +41,9 @@ var pgxstoreMutations = []mutation{
 	single("a value that COPY cannot encode is its message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`pg.Routine == "CopyGetData"`, `pg.Routine == ""`,
 	}),
+	single("a panic of the rows of a COPY is an error of their handler", pgx+"/guarded.go", "TestCopyOfRowsThatPanic", edit{
+		`cmp.Or(rows.panicked, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.panicked)`,
+	}),
 	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
 	}),
