@@ -153,7 +153,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	if err != nil {
 		return nil, err
 	}
-	t.g.settings(c, sql, nil)
+	t.g.settings(c, sql, []any{syncSetting}) // when it is executed by its name, an argument may be this
 	if c.Savepoint || c.Unclear { // its name may look like any statement
 		if err := t.g.flush(ctx); err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
@@ -154,6 +155,23 @@ func TestCommitIsDurable(t *testing.T) {
 		"set_config": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, "synchronous_commit", "off")
 			return err
+		},
+		"set_config with named arguments": func(ctx context.Context, tx pgx.Tx) error {
+			args := pgx.NamedArgs{"name": "synchronous_commit", "value": "off"}
+			return second(tx.Exec(ctx, `SELECT set_config(@name, @value, true)`, args))
+		},
+		"set_config with an argument of another type": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, pgtype.Text{String: "Synchronous_Commit", Valid: true}, "off"))
+		},
+		"set_config with a pointer": func(ctx context.Context, tx pgx.Tx) error {
+			name := "synchronous_commit"
+			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, &name, "off"))
+		},
+		"set_config, prepared": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Prepare(ctx, "prepared", `SELECT set_config($1, $2, true)`); err != nil {
+				return err
+			}
+			return second(tx.Exec(ctx, "prepared", "synchronous_commit", "off"))
 		},
 		"on the connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().Exec(ctx, `SET LOCAL synchronous_commit = off`)

@@ -44,6 +44,12 @@ var pgxstoreMutations = []mutation{
 	single("a panic of the rows of a COPY is an error of their handler", pgx+"/guarded.go", "TestCopyOfRowsThatPanic", edit{
 		`cmp.Or(rows.panicked, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.panicked)`,
 	}),
+	single("COMMIT is durable although a named argument says otherwise", pgx+"/session.go", "TestCommitIsDurable", edit{
+		`names(fmt.Sprintf("%s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%s", reflect.Indirect(reflect.ValueOf(""))))`,
+	}),
+	single("COMMIT is durable although a prepared statement says otherwise", pgx+"/guarded.go", "TestCommitIsDurable", edit{
+		`t.g.settings(c, sql, []any{syncSetting})`, `t.g.settings(c, sql, nil)`,
+	}),
 	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
 	}),
