@@ -141,7 +141,8 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}
 	}
-	return guardedRow{t.Tx.QueryRow(ctx, sql, args...), t.g}
+	rows, _ := t.Tx.Query(ctx, sql, args...) // its error is also that of rows
+	return guardedRow{guardedRows{rows, t.g}}
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
@@ -153,7 +154,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	if err != nil {
 		return nil, err
 	}
-	t.g.settings(c, sql, []any{syncSetting}) // when it is executed by its name, an argument may be this
+	t.g.settings(c, sql, nil)
 	if c.Savepoint || c.Unclear { // its name may look like any statement
 		if err := t.g.flush(ctx); err != nil {
 			return nil, err
@@ -190,6 +191,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
 			return pgx.FailedBatchResults(b, &unsentError{err, i})
 		}
+		q.Fn = t.g.read(q.Fn)
 	}
 	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)

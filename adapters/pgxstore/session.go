@@ -141,13 +141,11 @@ func (g *guard) settings(c dialect.Control, sql string, args []any) {
 // namesSync reports whether a statement that changes settings may change synchronous_commit. The name may be in an argument of any type,
 // such as pgx.NamedArgs.
 func namesSync(sql string, args []any) bool {
-	names := func(text string) bool { return strings.Contains(strings.ToLower(text), syncSetting) }
+	names := func(text string) bool { return strings.Contains(strings.ToLower(text), "synchronous_commit") }
 	return names(sql) || slices.ContainsFunc(args, func(arg any) bool {
-		return names(fmt.Sprintf("%s", reflect.Indirect(reflect.ValueOf(arg))))
+		return names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))
 	})
 }
-
-const syncSetting = "synchronous_commit"
 
 // resyncs restores the synchronous_commit that the claim found, if the handler may have changed it.
 func (g *guard) resyncs(ctx context.Context) error {

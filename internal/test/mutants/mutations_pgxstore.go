@@ -44,11 +44,22 @@ var pgxstoreMutations = []mutation{
 	single("a panic of the rows of a COPY is an error of their handler", pgx+"/guarded.go", "TestCopyOfRowsThatPanic", edit{
 		`cmp.Or(rows.panicked, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.panicked)`,
 	}),
-	single("COMMIT is durable although a named argument says otherwise", pgx+"/session.go", "TestCommitIsDurable", edit{
-		`names(fmt.Sprintf("%s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%s", reflect.Indirect(reflect.ValueOf(""))))`,
+	single("a COMMIT by QueryRow of a prepared statement is noticed", pgx+"/guardrows.go", "TestPreparedStatementEndsTheTransaction", edit{
+		"	defer r.rows.Close()\n\tif slices", "	defer r.rows.Rows.Close()\n\tif slices",
+	}, edit{
+		`firstRow{r.rows}.Scan`, `firstRow{r.rows.Rows}.Scan`,
 	}),
-	single("COMMIT is durable although a prepared statement says otherwise", pgx+"/guarded.go", "TestCommitIsDurable", edit{
-		`t.g.settings(c, sql, []any{syncSetting})`, `t.g.settings(c, sql, nil)`,
+	single("a COMMIT by a prepared statement in a batch is noticed", pgx+"/guarded.go", "TestPreparedStatementEndsTheTransaction", edit{
+		`q.Fn = t.g.read(q.Fn)`, `_ = t.g.read(q.Fn)`,
+	}),
+	single("a handler cannot roll back to a savepoint of another one by EXECUTE", "internal/dialect/control.go", "TestPreparedStatementsSetSavepoints", edit{
+		"	case wordExecute:\n\t\tc.unknown()", "	case wordExecute:",
+	}),
+	single("COMMIT is durable although a prepared statement says otherwise", "internal/dialect/control.go", "TestPreparedStatementsSetSynchronousCommit", edit{
+		`c.Savepoint, c.Sets = true, true`, `c.Savepoint = true`,
+	}),
+	single("COMMIT is durable although a named argument says otherwise", pgx+"/session.go", "TestCommitIsDurable", edit{
+		`names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(""))))`,
 	}),
 	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
