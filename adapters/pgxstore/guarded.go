@@ -191,12 +191,11 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 		if err := t.before(ctx, q.SQL, q.Arguments, false); err != nil {
 			return pgx.FailedBatchResults(b, &unsentError{err, i})
 		}
-		q.Fn = t.g.read(q.Fn)
 	}
 	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	return guardedBatch{t.Tx.SendBatch(ctx, b), t.g}
+	return guardedBatch{t.Tx.SendBatch(ctx, t.g.watched(b)), t.g}
 }
 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an

@@ -75,17 +75,22 @@ func (b guardedBatch) QueryRow() pgx.Row {
 
 func (b guardedBatch) Close() error { return b.g.note(b.BatchResults.Close()) }
 
-// read returns the callback of a statement in a batch, for when BatchResults.Close reads its result. fn is the callback of the handler; nil: the
-// result is dropped.
-func (g *guard) read(fn func(pgx.BatchResults) error) func(pgx.BatchResults) error {
-	return func(results pgx.BatchResults) error {
-		guarded := guardedBatch{results, g}
-		if fn != nil {
-			return fn(guarded)
+// watched returns a copy of b. Its callbacks let the guard see the results that BatchResults.Close reads.
+func (g *guard) watched(b *pgx.Batch) *pgx.Batch {
+	own, queries := *b, make([]pgx.QueuedQuery, len(b.QueuedQueries))
+	own.QueuedQueries = make([]*pgx.QueuedQuery, len(queries))
+	for i, q := range b.QueuedQueries {
+		queries[i], own.QueuedQueries[i] = *q, &queries[i]
+		queries[i].Fn = func(results pgx.BatchResults) error {
+			guarded := guardedBatch{results, g}
+			if q.Fn != nil {
+				return q.Fn(guarded)
+			}
+			_, err := guarded.Exec()
+			return err
 		}
-		_, err := guarded.Exec()
-		return err
 	}
+	return &own
 }
 
 // failedRows is the result of a statement that was not sent.

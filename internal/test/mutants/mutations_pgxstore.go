@@ -50,7 +50,7 @@ var pgxstoreMutations = []mutation{
 		`firstRow{r.rows}.Scan`, `firstRow{r.rows.Rows}.Scan`,
 	}),
 	single("a COMMIT by a prepared statement in a batch is noticed", pgx+"/guarded.go", "TestPreparedStatementEndsTheTransaction", edit{
-		`q.Fn = t.g.read(q.Fn)`, `_ = t.g.read(q.Fn)`,
+		`t.Tx.SendBatch(ctx, t.g.watched(b))`, `t.Tx.SendBatch(ctx, b)`,
 	}),
 	single("a handler cannot roll back to a savepoint of another one by EXECUTE", "internal/dialect/control.go", "TestPreparedStatementsSetSavepoints", edit{
 		"	case wordExecute:\n\t\tc.unknown()", "	case wordExecute:",
