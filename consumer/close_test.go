@@ -111,3 +111,18 @@ func TestParseLetterID(t *testing.T) {
 		}
 	}
 }
+
+// A Subscriber may add a source after the start. The Consumer then has to record that source before its next message, but its name is
+// registered all the same.
+func TestCloseAfterALateSourceGivesTheNameBack(t *testing.T) {
+	store := consumertest.NewStore()
+	c := newConsumer(t, config{Store: store})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.AddSource("kafka topic orders")
+	c.Close()
+	if err := newConsumer(t, config{Store: store}).Start(t.Context()); err != nil {
+		t.Errorf("the name is lost: %v", err)
+	}
+}

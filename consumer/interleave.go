@@ -29,7 +29,7 @@ func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, ke
 	for k, msg := range msgs {
 		order[k] = msg.Key
 		handlers[k] = func(ctx context.Context, tx TTx) error {
-			return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			return onThisGoroutine(func() error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) }) // Fork recovers no panics
 		}
 	}
 	failed = -1

@@ -232,3 +232,48 @@ func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
 	wantCount(t, store.Database(), "0", 1)
 	wantCount(t, store.Database(), "1", 1)
 }
+
+// panickingLedger is a Store that panics when it first records a handled message. Fork then counts the panics that leave a handler: on a
+// goroutine of Fork they would end the process.
+type panickingLedger struct {
+	*forking
+	armed   bool
+	escaped int
+}
+
+func (p *panickingLedger) RecordHandled(ctx context.Context, tx tx, key dedup.Key, position string, keep time.Duration) error {
+	if p.armed {
+		p.armed = false
+		panic("a tracer of the database's driver")
+	}
+	return p.forking.RecordHandled(ctx, tx, key, position, keep)
+}
+
+func (p *panickingLedger) Fork(ctx context.Context, batch tx, keys []string, handlers []func(context.Context, tx) error) (int, error) {
+	for i, handler := range handlers {
+		handlers[i] = func(ctx context.Context, tx tx) (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					p.escaped++
+					err = errors.New("panic")
+				}
+			}()
+			return handler(ctx, tx)
+		}
+	}
+	return p.forking.Fork(ctx, batch, keys, handlers)
+}
+
+func TestInterleaveRecoversAllPanics(t *testing.T) {
+	store := &panickingLedger{forking: newForking()}
+	c := newConsumer(t, config{Store: store, Interleave: true, AuditEvery: 1})
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.armed = true
+	errs := c.ProcessBatch(t.Context(), numbered("", 2))
+	if store.armed || store.escaped != 0 || !slices.Equal(errs, make([]error, 2)) {
+		t.Errorf("%d panics left the handlers; ProcessBatch = %v", store.escaped, errs)
+	}
+	wantRecorded(t, store.Store, "[1 1]", "0", "1")
+}

@@ -153,7 +153,7 @@ func (c *Consumer[TTx]) Close() {
 	}
 	c.starting <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
 	defer func() { <-c.starting }()
-	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.started.Load() {
+	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.registered {
 		releaser.Release(c.cfg.Name)
 	}
 	for _, p := range c.pauses { // a process with another Consumer is not paused

@@ -22,7 +22,7 @@ const database = claims.Owner("pgxstore")
 
 // Retryable implements dedup.Store.
 func (s *Store) Retryable(err error) bool {
-	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) {
+	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) || isCopyFailed(err) {
 		return false
 	}
 	if database.Caused(err) {
@@ -36,7 +36,7 @@ var _ dedup.FaultClassifier = (*Store)(nil)
 // Ambiguous implements dedup.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
 // that has the plan, so any message succeeds when it is retried.
 func (s *Store) Ambiguous(err error) bool {
-	if errors.As(err, new(foreignError)) || database.Caused(err) {
+	if errors.As(err, new(foreignError)) || database.Caused(err) || isCopyFailed(err) {
 		return false
 	}
 	return dialect.AmbiguousPostgres(sqlState(err))
@@ -68,6 +68,13 @@ func (e foreignError) Unwrap() error { return e.error }
 func isStalePlan(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+}
+
+// isCopyFailed reports whether the client ended a COPY: a value could not be encoded, or the source of the rows failed. The server answers with
+// the code that it also has for a statement that it cancelled.
+func isCopyFailed(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "57014" && pg.Routine == "CopyGetData"
 }
 
 // claimError classifies an error of a claim. The handler has not run yet, so the message is not to blame.
@@ -149,7 +156,7 @@ func (g *guard) foreign(err error) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.exposed && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
+	return !g.exposed && !errors.Is(err, g.first) && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
 }
 
 // lost explains why the connection was lost. The database is at fault, unless the server ended the transaction because it was

@@ -48,11 +48,33 @@ func TestBlame(t *testing.T) {
 			_, _ = tx.Exec(ctx, `SELECT 1/0`)
 			return elsewhere("57P01")(ctx, tx, h)
 		}, false, false},
+		{"a value that COPY cannot encode", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{struct{}{}}})))
+		}, false, false},
+		{"a COPY whose source fails, and a handler that ignores that", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, _ = tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromFunc(func() ([]any, error) { return nil, errors.New("no rows") }))
+			return nil
+		}, false, false},
 		{"a deadlock that a savepoint took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
 			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, raise("40P01"))
 				return err
 			})
+		}, true, false},
+		{"a deadlock that a savepoint took back, after many errors", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) (err error) {
+			for i := range 70 {
+				err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+					return second(tx.Exec(ctx, raise(map[bool]string{false: "23505", true: "40P01"}[i == 69])))
+				})
+			}
+			return err
+		}, true, false},
+		{"a deadlock before many statements that fail for it", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
+			_, err := tx.Exec(ctx, raise("40P01"))
+			for range 70 {
+				_, _ = tx.Exec(ctx, `SELECT 1`)
+			}
+			return err
 		}, true, false},
 		{"a deadlock on the connection itself", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
 			_, err := tx.Conn().Exec(ctx, raise("40P01"))

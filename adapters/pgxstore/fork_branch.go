@@ -109,7 +109,7 @@ func (b *branch) wait(ctx context.Context, what waits) error {
 	}
 	f.mu.Lock()
 	b.waits = waitsForNothing // no answer will come
-	if f.failed == b.place {
+	if f.failed == b.place && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return context.Cause(f.ctx)

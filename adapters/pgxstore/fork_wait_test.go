@@ -127,6 +127,35 @@ func (l lazy) Value() (driver.Value, error) {
 	}
 }
 
+// A handler uses its transaction in two goroutines, which is its fault, and the argument of the first call waits for the handler.
+// The first call gets an error too, although its own ctx never ends.
+func TestForkOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	pgxstore.SetStallsAfter(h.store, 200*time.Millisecond)
+	v := slowValue{make(chan struct{}, 1), make(chan struct{})}
+	failed, err := h.fork(nil, func(_ context.Context, tx pgx.Tx) error {
+		defer close(v.given)
+		defer func() {
+			if v := recover(); v != nil {
+				t.Error("panic:", v)
+			}
+		}()
+		own, second := context.Background(), make(chan error, 1)
+		go func() {
+			<-v.asked
+			second <- effect(own, tx, "x")
+		}()
+		_, first := tx.Exec(own, insertEffect, v)
+		if first == nil || <-second == nil {
+			t.Error("a call succeeds")
+		}
+		return nil
+	})
+	if failed != 0 || err == nil || !strings.Contains(err.Error(), "in two goroutines") {
+		t.Errorf("failed = %d: %v", failed, err)
+	}
+}
+
 // A handler that sends statements until it sees the effect of an earlier handler does not keep that handler from its turn.
 func TestForkOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})

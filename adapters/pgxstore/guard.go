@@ -95,7 +95,7 @@ func (g *guard) end(how string) error {
 	return g.ended
 }
 
-// mostAnswers limits how many errors of statements are kept.
+// mostAnswers limits how many errors of statements are kept: the latest ones, because a handler usually returns the last one.
 const mostAnswers = 64
 
 // note records err as the server's answer to a statement of this transaction, and as the error that aborted it. It returns err.
@@ -103,8 +103,8 @@ const mostAnswers = 64
 func (g *guard) note(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && len(g.answers) < mostAnswers {
-		g.answers = append(g.answers, answer)
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		g.answers = append(g.answers[max(0, len(g.answers)+1-mostAnswers):], answer)
 		g.changed = g.changed || isStalePlan(answer)
 	}
 	switch {

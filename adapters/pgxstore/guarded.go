@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 
@@ -136,7 +137,8 @@ func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 	if err := t.before(ctx, sql, args, false); err != nil {
 		return failedRows{err: err}
 	}
-	return guardedRow{t.Tx.QueryRow(ctx, sql, args...), t.g}
+	rows, _ := t.Tx.Query(ctx, sql, args...) // its error is also that of rows
+	return guardedRow{guardedRows{rows, t.g}}
 }
 
 func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
@@ -162,6 +164,7 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	return sd, t.g.note(err)
 }
 
+// CopyFrom returns a *consumer.PanicError if src panics.
 func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
 	if err := t.g.enter(); err != nil {
 		return 0, err
@@ -170,8 +173,9 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 	if err := t.g.ready(ctx); err != nil {
 		return 0, err
 	}
-	n, err := t.Tx.CopyFrom(ctx, table, columns, src)
-	return n, t.g.note(err)
+	rows := &copySource{CopyFromSource: src}
+	n, err := t.Tx.CopyFrom(ctx, table, columns, rows)
+	return n, cmp.Or(rows.panicked, t.g.note(err))
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
@@ -187,7 +191,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	return guardedBatch{t.Tx.SendBatch(ctx, b), t.g}
+	return guardedBatch{t.Tx.SendBatch(ctx, t.g.watched(b)), t.g}
 }
 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an

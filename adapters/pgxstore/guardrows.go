@@ -1,8 +1,12 @@
 package pgxstore
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // The types below wrap results in order to note the first error. pgx reports errors when results are read.
@@ -42,12 +46,16 @@ func (r guardedRows) Conn() *pgx.Conn {
 	return r.Rows.Conn()
 }
 
-type guardedRow struct {
-	pgx.Row
-	g *guard
-}
+// guardedRow is the first of the rows, as pgx.Row. A pgx.Row of pgx does not tell the command tag.
+type guardedRow struct{ rows guardedRows }
 
-func (r guardedRow) Scan(dest ...any) error { return r.g.note(r.Row.Scan(dest...)) }
+func (r guardedRow) Scan(dest ...any) error {
+	defer r.rows.Close()
+	if slices.ContainsFunc(dest, func(d any) bool { _, refers := d.(*pgtype.DriverBytes); return refers }) {
+		return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow") // as pgx does: it would refer to memory that is used again
+	}
+	return firstRow{r.rows}.Scan(dest...)
+}
 
 type guardedBatch struct {
 	pgx.BatchResults
@@ -65,9 +73,30 @@ func (b guardedBatch) Query() (pgx.Rows, error) {
 	return guardedRows{rows, b.g}, b.g.note(err)
 }
 
-func (b guardedBatch) QueryRow() pgx.Row { return guardedRow{b.BatchResults.QueryRow(), b.g} }
+func (b guardedBatch) QueryRow() pgx.Row {
+	rows, _ := b.BatchResults.Query() // its error is also that of rows
+	return guardedRow{guardedRows{rows, b.g}}
+}
 
 func (b guardedBatch) Close() error { return b.g.note(b.BatchResults.Close()) }
+
+// watched returns a copy of b. Its callbacks let the guard see the results that BatchResults.Close reads.
+func (g *guard) watched(b *pgx.Batch) *pgx.Batch {
+	own, queries := *b, make([]pgx.QueuedQuery, len(b.QueuedQueries))
+	own.QueuedQueries = make([]*pgx.QueuedQuery, len(queries))
+	for i, q := range b.QueuedQueries {
+		queries[i], own.QueuedQueries[i] = *q, &queries[i]
+		queries[i].Fn = func(results pgx.BatchResults) error {
+			guarded := guardedBatch{results, g}
+			if q.Fn != nil {
+				return q.Fn(guarded)
+			}
+			_, err := guarded.Exec()
+			return err
+		}
+	}
+	return &own
+}
 
 // failedRows is the result of a statement that was not sent.
 type failedRows struct {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,14 +138,13 @@ func (g *guard) settings(c dialect.Control, sql string, args []any) {
 	g.resync = g.resync || c.Sets && namesSync(sql, args)
 }
 
-// namesSync reports whether a statement that changes settings may change synchronous_commit.
+// namesSync reports whether a statement that changes settings may change synchronous_commit. The name may be in an argument of any type,
+// such as pgx.NamedArgs.
 func namesSync(sql string, args []any) bool {
-	for _, arg := range args {
-		if name, ok := arg.(string); ok && strings.EqualFold(strings.TrimSpace(name), "synchronous_commit") {
-			return true
-		}
-	}
-	return strings.Contains(strings.ToLower(sql), "synchronous_commit")
+	names := func(text string) bool { return strings.Contains(strings.ToLower(text), "synchronous_commit") }
+	return names(sql) || slices.ContainsFunc(args, func(arg any) bool {
+		return names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))
+	})
 }
 
 // resyncs restores the synchronous_commit that the claim found, if the handler may have changed it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
@@ -155,6 +156,23 @@ func TestCommitIsDurable(t *testing.T) {
 			_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, "synchronous_commit", "off")
 			return err
 		},
+		"set_config with named arguments": func(ctx context.Context, tx pgx.Tx) error {
+			args := pgx.NamedArgs{"name": "synchronous_commit", "value": "off"}
+			return second(tx.Exec(ctx, `SELECT set_config(@name, @value, true)`, args))
+		},
+		"set_config with an argument of another type": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, pgtype.Text{String: "Synchronous_Commit", Valid: true}, "off"))
+		},
+		"set_config with a pointer": func(ctx context.Context, tx pgx.Tx) error {
+			name := "synchronous_commit"
+			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, &name, "off"))
+		},
+		"set_config, prepared": func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := tx.Prepare(ctx, "prepared", `SELECT set_config($1, $2, true)`); err != nil {
+				return err
+			}
+			return second(tx.Exec(ctx, "prepared", "synchronous_commit", "off"))
+		},
 		"on the connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().Exec(ctx, `SET LOCAL synchronous_commit = off`)
 			return err
@@ -162,22 +180,28 @@ func TestCommitIsDurable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-			// A deferred trigger runs within COMMIT, and reads the setting that COMMIT uses.
-			h.db.exec(t, `CREATE TABLE seen (sync text)`)
-			h.db.exec(t, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$`)
-			h.db.exec(t, `CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
-			if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
-				if err := do(ctx, tx); err != nil {
-					return err
-				}
-				return effect(ctx, tx, "k")
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if got := h.db.strings(t, `SELECT sync FROM seen`); len(got) != 1 || got[0] != "on" {
-				t.Errorf("COMMIT ran with synchronous_commit %v", got)
-			}
+			h.commitsDurably(do)
 		})
+	}
+}
+
+// commitsDurably checks that COMMIT has the usual synchronous_commit after do.
+func (h *handlerTest) commitsDurably(do forkHandler) {
+	h.Helper()
+	// A deferred trigger runs within COMMIT, and reads the setting that COMMIT uses.
+	h.db.exec(h.T, `CREATE TABLE seen (sync text)`)
+	h.db.exec(h.T, `CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$`)
+	h.db.exec(h.T, `CREATE CONSTRAINT TRIGGER see AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()`)
+	if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
+		if err := do(ctx, tx); err != nil {
+			return err
+		}
+		return effect(ctx, tx, "k")
+	}); err != nil {
+		h.Fatal(err)
+	}
+	if got := h.db.strings(h.T, `SELECT sync FROM seen`); len(got) != 1 || got[0] != "on" {
+		h.Errorf("COMMIT ran with synchronous_commit %v", got)
 	}
 }
 

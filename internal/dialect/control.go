@@ -34,8 +34,9 @@ func Inspect(sql string) (c Control) {
 		}
 	}
 	c.Several = statements > 1
-	// A single word may be the name of a prepared statement, whose text is unknown.
-	c.Savepoint = c.Savepoint || !strings.ContainsAny(sql, " \t\r\n\f\v")
+	if !strings.ContainsAny(sql, " \t\r\n\f\v") { // it may be the name of a prepared statement
+		c.unknown()
+	}
 	c.Unclear = c.Unclear || s.unclear
 	c.Alone = c.Alone || statements != 1 || c.Savepoint || c.Sets || c.Session || c.Unclear
 	return c
@@ -137,8 +138,15 @@ func (c *Control) control(words [4]keyword) {
 		}
 	case wordSession: // RESET, DISCARD, LISTEN, UNLISTEN, LOAD, DEALLOCATE
 		c.Sets, c.Session = true, true
+	case wordExecute:
+		c.unknown()
 	default: // no effect on the transaction or session
 	}
+}
+
+// unknown records what a prepared statement may do whose text is unknown. Its command tag tells whether it ends the transaction.
+func (c *Control) unknown() {
+	c.Savepoint, c.Sets = true, true
 }
 
 type keyword uint8
@@ -154,6 +162,7 @@ const (
 	wordDeclare
 	wordDrop
 	wordEnd
+	wordExecute
 	wordFor
 	wordHold
 	wordInto
@@ -180,7 +189,7 @@ const (
 
 var keywords = map[string]keyword{
 	"abort": wordAbort, "atomic": wordAtomic, "begin": wordBegin, "commit": wordCommit, "constraints": wordConstraints,
-	"create": wordCreate, "declare": wordDeclare, "drop": wordDrop, "end": wordEnd, "hold": wordHold, "into": wordInto,
+	"create": wordCreate, "declare": wordDeclare, "drop": wordDrop, "end": wordEnd, "execute": wordExecute, "hold": wordHold, "into": wordInto,
 	"local": wordLocal, "prepare": wordPrepare, "rollback": wordRollback, "savepoint": wordSavepoint, "set": wordSet,
 	"set_config": wordSetConfig, "temp": wordTemp, "temporary": wordTemp, "pg_temp": wordTempSchema, "to": wordTo,
 	"transaction": wordTransaction, "true": wordTrue, "work": wordWork,

@@ -22,8 +22,8 @@ var inspected = []struct {
 	{"SELECT ';' AS no, \";\", $$;$$, $a$;$$;$a$, E'\\';' /* ; */ -- ;", dialect.Control{}},
 
 	// Ending the transaction.
-	{"COMMIT", dialect.Control{Ends: true, Savepoint: true}}, // one word may be the name of a prepared statement
-	{"ROLLBACK", dialect.Control{Ends: true, Savepoint: true}},
+	{"COMMIT", dialect.Control{Ends: true, Savepoint: true, Sets: true}}, // one word may be the name of a prepared statement
+	{"ROLLBACK", dialect.Control{Ends: true, Savepoint: true, Sets: true}},
 	{"ROLLBACK AND CHAIN", dialect.Control{Ends: true}},
 	{"ROLLBACK WORK AND CHAIN", dialect.Control{Ends: true}},
 	{"commit /* c */ and chain", dialect.Control{Ends: true}},
@@ -53,12 +53,14 @@ var inspected = []struct {
 
 	// Savepoints.
 	{"SAVEPOINT x", dialect.Control{Savepoint: true}},
-	{"SAVEPOINT/**/x", dialect.Control{Savepoint: true}},
+	{"SAVEPOINT/**/x", dialect.Control{Savepoint: true, Sets: true}},
 	{"; -- a\n/* b /* c */ */ Savepoint x", dialect.Control{Savepoint: true}},
 	{"ROLLBACK TO x", dialect.Control{Savepoint: true}},
 	{"ROLLBACK WORK TO SAVEPOINT x", dialect.Control{Savepoint: true}},
 	{"rollback transaction to x", dialect.Control{Savepoint: true}},
-	{"name_of_a_statement", dialect.Control{Savepoint: true}},
+	{"name_of_a_statement", dialect.Control{Savepoint: true, Sets: true}},
+	{"EXECUTE name_of_a_statement", dialect.Control{Savepoint: true, Sets: true}},
+	{"/* a */ execute s(1)", dialect.Control{Savepoint: true, Sets: true}},
 
 	// Settings, and other changes that outlive a transaction.
 	{"SET search_path = other", dialect.Control{Sets: true, Session: true}},

@@ -119,7 +119,13 @@ var consumerMutations = []mutation{
 		edits: []edit{{`d.reason <> 'outcome_unknown' AND`, `true AND`}},
 	},
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
-		`ok && c.started.Load() {`, `ok {`,
+		`ok && c.registered {`, `ok {`,
+	}),
+	handling("interleaved: a panic beside the handler does not end the process", "interleave.go", "TestInterleaveRecoversAllPanics", edit{
+		`return onThisGoroutine(func() error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) })`, `return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])`,
+	}),
+	handling("Close releases the name also if a source was added since", "start.go", "TestCloseAfterALateSourceGivesTheNameBack", edit{
+		`ok && c.registered {`, `ok && c.started.Load() {`,
 	}),
 	handling("a message whose COMMIT succeeded without an answer is not parked", "park.go", "TestParkingSettlesAnUnknownCommit", edit{
 		`if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {`, `if false {`,

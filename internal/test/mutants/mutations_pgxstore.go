@@ -35,6 +35,35 @@ var pgxstoreMutations = []mutation{
 	single("a standby does not decide that a batch has only duplicates", "internal/dialect/postgres.go", "TestRedeliveredOnAStandby", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", ``,
 	}),
+	single("a deadlock after many errors is not the message's fault", pgx+"/guard.go", "TestBlame", edit{
+		`errors.AsType[*pgconn.PgError](err); ok {`, `errors.AsType[*pgconn.PgError](err); ok && len(g.answers) < mostAnswers {`,
+	}),
+	single("a value that COPY cannot encode is its message's fault", pgx+"/errors.go", "TestBlame", edit{
+		`pg.Routine == "CopyGetData"`, `pg.Routine == ""`,
+	}),
+	single("a panic of the rows of a COPY is an error of their handler", pgx+"/guarded.go", "TestCopyOfRowsThatPanic", edit{
+		`cmp.Or(rows.panicked, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.panicked)`,
+	}),
+	single("a COMMIT by QueryRow of a prepared statement is noticed", pgx+"/guardrows.go", "TestPreparedStatementEndsTheTransaction", edit{
+		"	defer r.rows.Close()\n\tif slices", "	defer r.rows.Rows.Close()\n\tif slices",
+	}, edit{
+		`firstRow{r.rows}.Scan`, `firstRow{r.rows.Rows}.Scan`,
+	}),
+	single("a COMMIT by a prepared statement in a batch is noticed", pgx+"/guarded.go", "TestPreparedStatementEndsTheTransaction", edit{
+		`t.Tx.SendBatch(ctx, t.g.watched(b))`, `t.Tx.SendBatch(ctx, b)`,
+	}),
+	single("a handler cannot roll back to a savepoint of another one by EXECUTE", "internal/dialect/control.go", "TestPreparedStatementsSetSavepoints", edit{
+		"	case wordExecute:\n\t\tc.unknown()", "	case wordExecute:",
+	}),
+	single("COMMIT is durable although a prepared statement says otherwise", "internal/dialect/control.go", "TestPreparedStatementsSetSynchronousCommit", edit{
+		`c.Savepoint, c.Sets = true, true`, `c.Savepoint = true`,
+	}),
+	single("COMMIT is durable although a named argument says otherwise", pgx+"/session.go", "TestCommitIsDurable", edit{
+		`names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(""))))`,
+	}),
+	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
+		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
+	}),
 	single("a statement that a goroutine of the handler has begun does not run after the handler has returned", pgx+"/guard_use.go", "TestHandlerLeavesACallInProgress", edit{
 		`before, inUse := g.over, g.using > 0`, `before, inUse := g.over, false`,
 	}),
@@ -165,6 +194,9 @@ var pgxstoreMutations = []mutation{
 	}),
 	single("interleaved: an argument does not wait for a handler forever", pgx+"/fork_send.go", "TestForkOfHandlersThatWaitForEachOther", edit{
 		`	close(f.stuck)`, `	_ = f.stuck`,
+	}),
+	single("interleaved: a call that gets no answer has an error", pgx+"/fork_branch.go", "TestForkOfTwoCallsWhenAnArgumentWaits", edit{
+		`if f.failed == b.place && ctx.Err() != nil {`, `if f.failed == b.place {`,
 	}),
 	single("interleaved: a slow statement is no deadlock", pgx+"/fork_run.go", "TestForkOfASlowHandler", edit{
 		`if idle && !f.turn.using {`, `if idle {`,
