@@ -65,9 +65,9 @@ ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE r.until > clock_t
 		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
 
-		// The other living sessions, and when their holds expire, in microseconds.
-		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint
-FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
+		// The living sessions, and when their holds expire, in microseconds.
+		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint, owner = $1::uuid
+FROM @txonce_relays WHERE until > clock_timestamp()`),
 
 		Shards: q(`SELECT s.shard, s.token, coalesce(s.owner = $1::uuid, false) AS mine,
 	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free, s.returned
