@@ -304,7 +304,8 @@ func (w *watermarkWorld) timePasses(t *testing.T) {
 	w.maintain(t)
 }
 
-// setBack sets the sequence back to the last message that is left, as a failover does. The relays notice it when they maintain.
+// setBack sets the sequence back to the last message that is left, as a failover does. The relays of pgxstore notice it when they maintain,
+// those of sqlstore when they lease.
 func (w *watermarkWorld) setBack(t *testing.T) {
 	t.Helper()
 	if len(w.txs) > 0 {
@@ -313,6 +314,9 @@ func (w *watermarkWorld) setBack(t *testing.T) {
 	w.exec(t, `SELECT setval('outbox_seq', greatest(1, (SELECT max(seq) FROM (
 		SELECT seq FROM outbox_messages UNION ALL SELECT seq FROM outbox_delayed UNION ALL SELECT seq FROM outbox_parked) AS m)))`)
 	w.maintain(t)
+	for _, s := range w.sessions {
+		w.lease(t, s)
+	}
 }
 
 // finish ends everything that waits. Then every message that was committed has been published or discarded.
