@@ -102,16 +102,16 @@ var outboxMutations = []mutation{
 	watermark("a poll that messages returned after does not raise the low-water mark", "poll.go", "TestMarksOfAPoll", edit{
 		`nothing(p.Returned[i],`, `nothing(l.returned,`,
 	}),
-	watermark("a poll skips messages that wait at most up to the watermark from before the poll", "poll.go", "TestSkipOfAPoll", edit{
+	watermark("a poll skips waiting messages at most up to the watermark from before the poll", "poll.go", "TestSkipOfAPoll", edit{
 		`min(got.waiting, p.passed+1)`, `got.waiting`,
 	}),
-	watermark("a poll that began behind messages that wait does not raise the low-water mark", "poll.go", "TestSkipOfAPoll", edit{
+	watermark("a poll that began behind waiting messages does not raise the low-water mark", "poll.go", "TestSkipOfAPoll", edit{
 		`case !got.skipped:`, `case true:`,
 	}),
-	watermark("a poll skips messages that wait only until the first of them ends to wait", "poll.go", "TestSkipOfAPoll", edit{
+	watermark("a poll skips waiting messages only until the first of the waits ends", "poll.go", "TestSkipOfAPoll", edit{
 		`waiting, min(l.skip.until, got.until)`, `waiting, got.until`,
 	}),
-	watermark("a poll skips messages that wait for a minute at most", "poll.go", "TestSkipIsLimited", edit{
+	watermark("a poll skips waiting messages for a minute at most", "poll.go", "TestSkipIsLimited", edit{
 		` && time.Since(l.skip.since) < skipLimit`, ``,
 	}),
 	passing("the low-water mark waits for all transactions that were writing", sqlLease, pgx, hidesNothing, edit{
@@ -122,13 +122,13 @@ var outboxMutations = []mutation{
 	}, edit{
 		`WHEN s.returned = r.returned THEN r.low ELSE 0`, `ELSE r.low`,
 	}),
-	passing("messages are found when they end to wait", begins, pgx, hidesNothing, edit{
+	passing("messages are found when their wait ends", begins, pgx, hidesNothing, edit{
 		` AND r.until > extract(epoch FROM statement_timestamp()) * 1000000`, ` AND r.skip > 0`,
 	}),
-	enqueuing("a poll skips only messages that wait", lease, "TestOutboxLeaseSkipsMessagesThatWait", edit{
+	enqueuing("a poll skips only waiting messages", lease, "TestOutboxLeaseSkipsMessagesThatWait", edit{
 		`min(coalesce(waits, '-infinity'))`, `min(waits)`,
 	}),
-	enqueuing("a poll does not read messages again that wait", begins, "TestOutboxLeaseSkipsMessagesThatWait", edit{
+	enqueuing("a poll does not read waiting messages again", begins, "TestOutboxLeaseSkipsMessagesThatWait", edit{
 		`CASE WHEN skipped THEN r.skip`, `CASE WHEN skipped THEN r.low`,
 	}),
 	passing("a poll notices a sequence that was set back", sqlLease, "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
