@@ -37,8 +37,8 @@ type Config[TTx any] struct {
 	// Defaults to no tenant.
 	Tenant KeyFunc
 
-	// Window is how long keys are remembered. It must be longer than the source may deliver a
-	// message again, such as a topic's retention or a sender's retry schedule. The minimum is dedup.MinWindow.
+	// Window is how long keys are remembered. It must be longer than the time in which the source may deliver a message again, such as
+	// a topic's retention or a sender's retry schedule. The minimum is dedup.MinWindow.
 	//
 	// Defaults to dedup.DefaultWindow.
 	Window time.Duration
@@ -66,10 +66,10 @@ type Config[TTx any] struct {
 	HandleBatch BatchHandler[TTx]
 
 	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
-	// its own: a failure costs no other message a repetition, and locks are held for the time of one handler. The messages are then
+	// its own: when it fails, no other message runs again, and locks are held for the time of one handler. The messages are then
 	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of each travels with the COMMIT
-	// of the one before; pgxstore.Store.Sequence says when it does not. Do not confuse it with MaxBatch of a Subscriber, which is how many
-	// messages one call gets: with 1 there is no next message.
+	// of the one before; pgxstore.Store.Sequence says when it does not. Leave the Subscriber's MaxBatch, which is how many messages
+	// one call gets, higher: with 1 there is no next message.
 	//
 	// Defaults to 0: no limit.
 	MaxBatch int
@@ -130,8 +130,8 @@ type Config[TTx any] struct {
 	//
 	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
 	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with observe.CauseCrashed.
-	// The message is parked when three processes have ended during such a trial. This does not work with Kafka, which
-	// does not count deliveries.
+	// The message is parked when three processes have ended during such a trial. This needs a source that counts deliveries which
+	// ended with their process, such as SQS. The Subscribers of Kafka and RabbitMQ do not count them.
 	//
 	// Defaults to DefaultMaxAttempts.
 	MaxAttempts int
@@ -139,7 +139,7 @@ type Config[TTx any] struct {
 	// HandlerTimeout is how long one call of Handle or HandleBatch may run. After that its ctx ends with ErrHandlerTimeout
 	// as the cause, and the call counts as a failed attempt whatever it returns. A handler that ignores its ctx is waited
 	// for. In a batch of Handle only the message whose handler ran has failed; a HandleBatch is tried again in halves.
-	// A handler that runs for more than a minute is logged in any case.
+	// A handler that runs for more than a minute is logged in any case. The minimum is a millisecond.
 	//
 	// Defaults to 0: no limit.
 	HandlerTimeout time.Duration

@@ -47,7 +47,7 @@ func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
 
 // RetryAfter lets a handler choose how long to wait before its next attempt, instead of Config.Backoff. The attempt
-// still counts.
+// still counts. err must not be nil.
 func RetryAfter(err error, d time.Duration) error { return &RetryError{Err: err, After: d} }
 
 // PanicError is a panic of a handler or of another function of the Config. The transaction was rolled back.

@@ -16,7 +16,7 @@ type Message struct {
 	Payload  []byte            // the content, as it was published
 	Headers  map[string]string // values are bytes; if a name is repeated, the last value counts
 	Time     time.Time         // when the message was created, the same on every delivery; zero: unknown
-	Attempt  int               // 1 on the first delivery, and 1 more on each later one
+	Attempt  int               // 1 on the first delivery; the source says which later deliveries add 1; less than 1 counts as 1
 	Raw      any               // the broker's own message, for what this struct has no field for
 
 	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
@@ -24,7 +24,7 @@ type Message struct {
 	// For sources that authenticate messages. These fields take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
-	Aliases     []string           // aliases: if ID is new but an alias is known, the message is parked as a suspected replay
+	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay
 
 	// LastAttempt says that the source may not deliver the message again. It is then parked at its first failure that counts,
 	// whatever Attempt is.

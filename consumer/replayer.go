@@ -31,7 +31,8 @@ var errReplayLost = fmt.Errorf("%d processes took it, and ended or still work on
 // RunReplays replays the dead letters of this consumer that operators request to be replayed, one at a time, until ctx ends; then it
 // returns nil. See package consumer/ops for the requests. Run it in every process that may do this work, beside the Subscriber: workers
 // take different letters. A replay that fails leaves the letter as it is, and the request's results say why. Failures of the database
-// are logged, and it tries again. It fails at once if the Store is not a ReplayQueue. Call it only once at a time.
+// are logged, and it tries again. It fails at once if the Store is not a ReplayQueue, and returns ErrClosed after Close. It must not be called
+// again before it has returned.
 //
 // Each letter is claimed, processed and removed in one transaction that also records the result. After a crash before COMMIT nothing has
 // happened, and another worker tries the letter a minute later, after the other letters. When five processes have ended, the letter fails.

@@ -22,7 +22,7 @@ type SourceTrace struct {
 	Received func(ctx context.Context, e SourceEvent) // SQS: Message is about to be handled
 	Acked    func(ctx context.Context, e SourceEvent) // Message is handled and does not come again. Kafka: those up to Offset, soon committed
 	Returned func(ctx context.Context, e SourceEvent) // SQS, RabbitMQ: the broker has confirmed that Message comes again after After
-	Lost     func(ctx context.Context, e SourceEvent) // SQS, RabbitMQ: the lease of Messages messages ended; the broker delivers them again
+	Lost     func(ctx context.Context, e SourceEvent) // SQS, RabbitMQ: this process lost the messages, whose number is Messages; the broker delivers them again
 
 	Paused  func(ctx context.Context, p observe.Pause) // the broker fails; Cause is observe.CauseBroker
 	Resumed func(ctx context.Context, p observe.Pause)
@@ -33,7 +33,7 @@ type SourceEvent struct {
 	System string // as OpenTelemetry names it: "kafka", "aws_sqs", "rabbitmq"
 	Source string // the queue; the topic of Assigned, Revoked, Gap and Acked of Kafka, otherwise its group
 
-	Partition  int32 // Kafka, as the next three
+	Partition  int32 // this field and the next three are set for Kafka only
 	Offset     int64
 	Generation int32  // of the group; each rebalance begins a new one
 	Member     string // the Subscriber's member ID

@@ -18,7 +18,7 @@ const startTimeout = 30 * time.Second
 
 // Start checks the store and registers the consumer with it, if the store is a dedup.Registrar. An error means that every
 // message would fail and that only a person can correct the cause: a missing schema, settings that lose commits, a user
-// whom the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
+// that the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
 // until ctx ends, with Config.Backoff between attempts. It logs when this begins, when the error changes, and when it ends.
 //
 // If the store is a dedup.SourceRegistrar, Start also compares the sources that subscribers added with those that other

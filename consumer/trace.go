@@ -115,7 +115,7 @@ type traceKey struct{}
 
 // WithTrace returns a ctx. With it, Process, ProcessBatch and Replay also call the hooks of t, after those of Config.Trace. It is
 // for callers that want to know what happened to their own message, such as adapters/webhook: nil as the answer of Process means
-// that the message was committed now, or before, or is parked. Paused and Resumed are not called. A t that ctx has already is replaced.
+// that the message was committed now, or before, or is parked. Paused and Resumed are not called. t replaces a Trace that ctx already has.
 func WithTrace(ctx context.Context, t *Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }

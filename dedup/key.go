@@ -25,7 +25,7 @@ type Key struct {
 	ID       string // required; the natural key, such as "order-42:paid"; with a time in it, keys are stored in order: see Hash
 }
 
-// KeyHash is what a store keeps of a Key, as its primary key.
+// KeyHash is the primary key of a Key's row in a store.
 type KeyHash [16]byte
 
 // derivation is hashed with every key. A change of the hash, or of the times that package idtime finds, needs a new version here, so that no
@@ -34,8 +34,8 @@ const derivation = "txonce key 2"
 
 // Hash returns the hash of k: 16 bytes of a SHA-256 of all fields. If the ID contains a time, that time replaces the first six bytes, in
 // milliseconds since 1970. Then new keys are next to each other in the index, and a large table costs a claim no more than a small
-// one. The time is a UUID of version 7, a ULID or an RFC 3339 time anywhere in the ID, such as "evt_01JD5Z0QZ7M4J8V2K6T3R9X1YB" or
-// "2026-11-24T09:51:27Z/order-42"; of several times, the latest one. Hash reads only k, so a key never depends on when or where
+// one. The time is that of a UUID of version 7, of a ULID, or an RFC 3339 time, anywhere in the ID, such as "evt_01JD5Z0QZ7M4J8V2K6T3R9X1YB" or
+// "2026-11-24T09:51:27Z/order-42"; if there are several, the latest one. Hash reads only k, so a key never depends on when or where
 // a message is delivered.
 //
 // The hash is the same in every version of this module, so that processes of different versions agree during a rolling upgrade.
@@ -86,5 +86,5 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// Compare orders hashes, for callers that lock several keys: all must lock in the same order.
+// Compare returns a negative number, 0 or a positive number, as bytes.Compare does. Callers that lock several keys lock them in this order.
 func (d KeyHash) Compare(e KeyHash) int { return bytes.Compare(d[:], e[:]) }

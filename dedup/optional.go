@@ -14,7 +14,7 @@ import (
 type Registrar interface {
 	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
 	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). Errors that
-	// may pass are Retryable and none of these. A Store registers what it claims by itself, so Register only makes the
+	// may pass are Retryable and none of these. A Store registers each window that it claims with by itself; Register makes the
 	// errors appear at start.
 	//
 	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
@@ -42,8 +42,8 @@ type Releaser interface {
 
 // ResultStore keeps the answer to a request together with its claim.
 type ResultStore[TTx any] interface {
-	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result. A Store may write it
-	// together with COMMIT; then InTx returns the database's errors about it.
+	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result. A Store may write
+	// result together with COMMIT; then InTx, and not SaveResult, returns the database's errors about it.
 	SaveResult(ctx context.Context, tx TTx, key Key, result []byte) error
 }
 
@@ -69,8 +69,8 @@ type TxVerifier[TTx any] interface {
 // Forker runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
 type Forker[TTx any] interface {
 	// Fork calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
-	// passed to fn; each handler gets a transaction of its own that works in tx. It must not be used after the handler
-	// has returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
+	// passed to fn. Each handler gets a transaction of its own that works in tx, and must not use it after it has
+	// returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
 	//
 	// If all handlers return nil and Fork returns no error, the caller may return nil to InTx, and all their effects are committed.
 	// Otherwise it must return an error to InTx, and nothing is committed. failed is then the place of the handler that failed first,
@@ -120,6 +120,7 @@ type PoolReporter interface {
 
 // KeyReader reads a claim, for people who look for a cause. It proves nothing about a COMMIT in progress: claim again to know.
 type KeyReader interface {
+	// Lookup returns the claim of key, with the verdict Duplicate. found is false, without an error, if there is none.
 	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
 }
 
@@ -131,8 +132,8 @@ type Sequencer[TTx any] interface {
 
 // Sequence runs transactions one after the other. It is not safe for concurrent use.
 type Sequence[TTx any] interface {
-	// InTx is Store.InTx. If the transaction commits, the claim of next may travel with COMMIT, and the next call of InTx uses it
-	// if its recs equal next, apart from Redelivered. Empty: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
+	// InTx is Store.InTx. It may send the claim of next together with COMMIT. The next call of InTx uses that claim if its recs equal next,
+	// apart from Redelivered. Empty next: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
 	// returns an error, so no claim ever waits for a key while another one of the sequence is held.
 	//
 	// A claim that was made ahead is held until the next call of InTx or Close. A crash before that rolls it back.

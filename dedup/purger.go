@@ -31,7 +31,7 @@ func (by Sweep) ClockAhead(clock time.Time) error {
 	if by.Latest.IsZero() || !clock.After(by.Latest) {
 		return nil
 	}
-	return fmt.Errorf("%w: it shows %v, and should show %v at most; nothing is forgotten until it is set right, or until SweeperConfig.ConfirmClock returns true",
+	return fmt.Errorf("%w: it shows %v, and should show %v at most; no key is deleted until it is set right, or until SweeperConfig.ConfirmClock returns true",
 		ErrClock, utc(clock), utc(by.Latest))
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default, and deletes a segment,
-// which may cover another 7 days, only when its newest message is that old.
+// DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default. It deletes whole segments, each when its
+// newest message is that old, and a segment may cover 7 days.
 const DefaultWindow = 15 * 24 * time.Hour
 
 // MinWindow is the shortest Window. All processes rely on it: a key younger than MinWindow cannot have been forgotten, so a

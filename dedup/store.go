@@ -42,14 +42,14 @@ var (
 	ErrBadKey       = errors.New("dedup: key refused")
 	ErrFuture       = errors.New("dedup: message time refused")
 	ErrMismatch     = errors.New("dedup: key was used for other content")
-	ErrUnprovable   = errors.New("dedup: message is older than what was forgotten")
-	ErrKeyCollision = errors.New("dedup: derived key belongs to another natural key")
+	ErrUnprovable   = errors.New("dedup: the message is so old that its claim may have been deleted")
+	ErrKeyCollision = errors.New("dedup: the hash of the key belongs to another natural key")
 	ErrTxEnded      = errors.New("dedup: the handler ended or lost its transaction")
 	ErrRolledBack   = errors.New("nothing was committed") // only together with ErrTxEnded; see Store.InTx
 	ErrSchema       = errors.New("dedup: database schema")
 	ErrAccess       = errors.New("dedup: database refuses access")
-	ErrNotDurable   = errors.New("dedup: database forgets commits")
-	ErrClock        = errors.New("dedup: the database's clock is ahead of what it should show")
+	ErrNotDurable   = errors.New("dedup: the database may lose commits")
+	ErrClock        = errors.New("dedup: the database's clock is ahead of the expected time")
 	ErrNameTaken    = errors.New("dedup: consumer name is already in use on this store")
 
 	// ErrClocks says that the clocks of this machine and of the database differ, so that it is unknown whether a message's

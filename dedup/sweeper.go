@@ -36,8 +36,8 @@ type SweeperConfig struct {
 	// Defaults to five times Every.
 	Lease time.Duration
 
-	// AlarmAfter is how long after their expiry keys may be deleted without an alarm. A pass that takes long, or sweepers
-	// that did not run, make it later. That only costs disk space. It must be longer than Every.
+	// AlarmAfter is how long after its expiry a key may be deleted without an alarm. A later deletion means that a pass took long, or
+	// that no sweeper ran. It only costs disk space. AlarmAfter must be longer than Every.
 	//
 	// Defaults to an hour, or to ten times Every if that is longer.
 	AlarmAfter time.Duration
@@ -45,7 +45,7 @@ type SweeperConfig struct {
 	// ConfirmClock is called when the database's clock is ahead of expected by more than ClockMargin. A clock that jumps
 	// ahead expires keys too early, so that messages that are delivered again would run twice. The sweeper deletes nothing
 	// and calls ConfirmClock again until it returns true. It should return true after somebody has made sure that the new
-	// time is right, or that no messages that old can be delivered any more. The sweeper then goes on from the new time. If
+	// time is right, or that no message can be delivered any more whose key would expire now. The sweeper then goes on from the new time. If
 	// the clock is set back, the sweeper goes on by itself.
 	//
 	// Only a running sweeper notices a jump: expected is the database's time that it saw last, plus the time since then by
@@ -76,7 +76,7 @@ type SweeperConfig struct {
 
 // SweepTrace has a hook for what a Sweeper does.
 type SweepTrace struct {
-	// Swept is called after each Purge.
+	// Swept is called after each Purge; if ConfirmClock had it repeated, once after both.
 	Swept func(ctx context.Context, e SweepEvent)
 }
 
@@ -153,7 +153,7 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 }
 
 // Run sweeps until ctx ends, and then returns nil. It logs failures of the database, reports them to OnAlarm, and tries
-// again. Call it only once at a time. After a crash the next sweep deletes the remaining keys.
+// again. It must not be called again before it has returned. After a crash the next sweep deletes the remaining keys.
 func (s *Sweeper) Run(ctx context.Context) error {
 	var p sweepPass
 	for ctx.Err() == nil {

@@ -14,8 +14,8 @@ func WithClaimWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, claimWaitKey{}, d)
 }
 
-// ClaimWait returns the limit of WithClaimWait, or own if that is not longer or if ctx has no limit. shorter says that it is the
-// limit of ctx. Stores call it.
+// ClaimWait returns the limit that WithClaimWait has set in ctx if it is shorter than own, and otherwise own. shorter reports whether it is
+// the limit of ctx. Stores call it.
 func ClaimWait(ctx context.Context, own time.Duration) (d time.Duration, shorter bool) {
 	if d, ok := ctx.Value(claimWaitKey{}).(time.Duration); ok && d < own {
 		return d, true

@@ -16,9 +16,11 @@ var ErrNewer = errors.New("migrations: schema is newer than this program")
 // On PostgreSQL schema is the schema for the tables, which Apply creates if it is missing; empty: the first schema of
 // search_path. On MySQL schema is the name of a database; empty: the database of the DSN. On SQLite it must be empty.
 //
-// Any number of processes may call Apply at the same time: a lock makes them wait for each other. Each number is a
+// Any number of processes may call Apply at the same time: a lock makes them wait for each other. Each migration is a
 // transaction of its own. After a crash the next call goes on after the last COMMIT. On MySQL, where each statement commits
-// by itself, it runs the statements of the interrupted number again, which does no harm.
+// by itself, it runs the statements of the interrupted migration again, which does no harm.
+//
+// Apply does not wait for a database that is away: it returns an error.
 //
 // Apply changes nothing if the database is up to date or newer than this program. A newer database is no error if it
 // declares that this program works with it, as in a rolling deployment. Otherwise the error is ErrNewer.

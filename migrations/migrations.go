@@ -42,7 +42,7 @@ func Goose(db string) (fs.FS, error) {
 	return zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
 }
 
-// Latest returns the highest number of the files for db, or 0 if there are none.
+// Latest returns the number of the latest migration for db, or 0 if there is none.
 func Latest(db string) int {
 	all, err := steps(db)
 	if err != nil {

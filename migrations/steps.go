@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Installed returns the highest number that is installed; 0: none. Its arguments are those of Apply. It changes nothing.
+// Installed returns the number of the latest migration that is installed; 0: none. Its arguments are those of Apply. It changes nothing.
 func Installed(ctx context.Context, db *sql.DB, dialect, schema string) (number int, err error) {
 	if dialect == "mysql" && schema != "" { // beginMySQL would create it
 		var exists bool
@@ -29,7 +29,7 @@ func Installed(ctx context.Context, db *sql.DB, dialect, schema string) (number 
 	return number, err
 }
 
-// ApplyTo does what Apply does, but only up to number to. It does nothing if the database is there already, or further.
+// ApplyTo is Apply, but stops after migration to, which is 1 or more. It does nothing if that migration is installed already.
 func ApplyTo(ctx context.Context, db *sql.DB, dialect, schema string, to int) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -46,9 +46,9 @@ func ApplyTo(ctx context.Context, db *sql.DB, dialect, schema string, to int) er
 	})
 }
 
-// Revert removes the numbers above to, the highest first: with 0, all tables and everything that is in them. Claims that are gone cannot
-// stop a message that is delivered again. Each number is a transaction of its own, except on MySQL. Stop all workers and relays first:
-// Revert does not know about them. It fails with ErrNewer if a number is installed that this program does not know.
+// Revert undoes the migrations after to, the latest first. With 0 it removes all tables and everything in them. A message whose claim is
+// removed runs again when it is delivered again. Each migration is reverted in a transaction of its own, except on MySQL. Stop all workers and relays
+// first: Revert does not wait for them. It fails with ErrNewer if a migration is installed that this program does not know.
 func Revert(ctx context.Context, db *sql.DB, dialect, schema string, to int) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -68,14 +68,14 @@ func Revert(ctx context.Context, db *sql.DB, dialect, schema string, to int) err
 	})
 }
 
-// Step is one number: the name of its file, and the statements of both directions.
+// Step is one migration: its name, such as 0001_processed_messages, and the statements that apply and revert it.
 type Step struct {
 	Name string `json:"name"`
 	Up   string `json:"up"`
 	Down string `json:"down"`
 }
 
-// Steps returns the files for db in their order. The number of the first is 1.
+// Steps returns the migrations for db in their order. The number of the first is 1. db is "postgres", "sqlite" or "mysql"; any other name is an error.
 func Steps(db string) ([]Step, error) {
 	all, err := steps(db)
 	if err != nil {

@@ -36,5 +36,5 @@
 // # What a crash does
 //
 // Before the commit: the messages are gone with the transaction, and the handler runs again. After it: a relay publishes them. A
-// relay that dies after a publication and before it has settled the message causes a repeat.
+// relay that dies after it has published a message, and before it has recorded that, causes a repeat.
 package outbox

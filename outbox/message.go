@@ -14,7 +14,7 @@ type Message struct {
 	ID      string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
 	Topic   string            // a Kafka topic, a queue, an exchange: its meaning is the Publisher's
 	Key     string            // any bytes; messages of one key keep their order; empty: no order
-	Payload []byte            //
+	Payload []byte            // the content, any bytes; may be empty
 	Headers map[string]string // values are any bytes; names that begin with "txonce-" are reserved
 
 	// NotBefore is the earliest time of publication, by the database's clock. Later messages of the key do not wait for it. Zero: at
@@ -72,7 +72,8 @@ type Writer[TTx any] interface {
 }
 
 // Prepare validates msgs and returns a copy where each message has its ID. It is for implementations of Writer, which call done
-// when Enqueue returns: until then the handler's scope refuses other calls, see WithScope. After an error done is nil.
+// when Enqueue returns: until then the handler's scope refuses other calls, see WithScope. After an error done is nil. The copies share Payload and
+// Headers with msgs: a Writer that keeps them after Enqueue must clone them.
 func Prepare(ctx context.Context, msgs []Message) (ready []Message, done func(), err error) {
 	ready = make([]Message, len(msgs))
 	copy(ready, msgs)

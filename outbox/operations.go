@@ -8,7 +8,7 @@ import (
 
 // Operations are for dashboards and repairs. Stores implement them. They are safe for concurrent use, also while relays run.
 type Operations interface {
-	// Stats is cheap enough to be called every ten seconds.
+	// Stats may be called every ten seconds: with a million messages it takes tens of milliseconds.
 	Stats(ctx context.Context) (Stats, error)
 
 	// Parked lists parked messages by Seq.
@@ -49,8 +49,8 @@ type TopicStats struct {
 	Cause   string // why one of Failing failed; empty: none is failing
 }
 
-// Count adds n messages of topic that are in one state and due since one time. The number failing of them failed because of cause. It
-// is for implementations of Operations, which set Now before.
+// Count adds n messages of topic that are in one state and have been due since due. failing of them failed, because of cause. It
+// is for implementations of Operations, which set Now before. It is not safe for concurrent use.
 func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing int64, cause string) {
 	if n <= 0 {
 		return

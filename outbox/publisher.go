@@ -10,15 +10,15 @@ import (
 // Publisher sends messages to a broker and waits for the broker's confirmation. errs[i] is nil after the broker has CONFIRMED
 // msgs[i]; nil errs: it has confirmed all. Any other error leaves open whether the message arrived: it will be published again.
 //
-//   - A plain error counts against the message: it is tried again later, and parked after Config.MaxAttempts of the relay.
+//   - A plain error counts against the message: it is tried again later, and parked after relay.Config.MaxAttempts.
 //   - A [*TopicError] says that the topic, queue or exchange is missing, or closed to this client. No attempt is counted. The relay
 //     holds back the messages of this Message.Topic, tries one of them now and then, and goes on when one is confirmed.
-//   - An error of [Permanent] parks the message at once: it is too large, or its topic's name is impossible.
+//   - An error that [Permanent] has marked parks the message at once: it is too large, or its topic's name is impossible.
 //   - An [*UnavailableError] says that the broker cannot be reached. No attempt is counted. When the broker has confirmed no message
 //     of the call, the relay stops calling the publisher for a while, then tries one batch.
 //
-// Publish returns by the deadline of ctx: the relay's PublishTimeout, or earlier, Margin before its lease ends. Messages that were
-// sent by then may still arrive, and are repeats. A relay whose publisher does not return within LeaseTTL after the deadline
+// Publish must return by the deadline of ctx, which is after relay.Config.PublishTimeout, or relay.Config.Margin before the relay's lease ends if
+// that is earlier. Messages that were sent by then may still arrive, and are published again. A relay whose publisher does not return within LeaseTTL after the deadline
 // gives up its shards, and takes none until the call returns. A context error of ctx counts against the message when
 // PublishTimeout has passed, and not when the lease ended: a publisher that knows that the broker was away returns UnavailableError.
 // A context error of a limit of the publisher's own counts, like any plain error.

@@ -45,7 +45,7 @@ func WithScope(ctx context.Context, seed string) (scoped context.Context, end fu
 	return context.WithValue(ctx, scopeKey{}, s), s.end
 }
 
-// JoinScope returns ctx with the scope of another context. Ordinals go on counting there.
+// JoinScope returns ctx with the scope of other, whose ordinals continue. Without a scope in other, every message needs its own ID.
 func JoinScope(ctx, other context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, other.Value(scopeKey{}))
 }

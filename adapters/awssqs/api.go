@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
-// API is what a Subscriber and a Publisher ask of SQS. *sqs.Client implements it, and so does awssqstest.Server.
+// API has the operations of SQS that a Subscriber and a Publisher call. *sqs.Client implements it, and so does awssqstest.Server.
 type API interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)

@@ -2,7 +2,8 @@
 //
 // # Receiving
 //
-// A [Subscriber] deletes a message when its Processor has handled it; a Consumer has handled it after the commit. Until then SQS keeps it.
+// A [Subscriber] deletes a message when its Processor has handled it, which a Consumer has done when its transaction is committed. Until then
+// SQS keeps the message.
 //
 //   - A crash before the commit: no effect has happened. SQS delivers the message again when its visibility timeout expires, so a crash
 //     delays the process's messages by that time.
@@ -12,18 +13,18 @@
 //     the other delivery is a duplicate. A FIFO queue also refuses late deletions.
 //   - A stop: waiting messages are given back at once, and handlers have the grace period.
 //
-// Heartbeats extend the visibility timeout of each unsettled message, every quarter of it. So it may be short: it is the delay after a
-// crash, not a limit for handlers. SQS extends it for up to 12 hours.
+// Every quarter of the visibility timeout, heartbeats extend it for each message that is neither deleted nor given back. So the timeout may be
+// short: it is the delay after a crash, not a limit for handlers. SQS extends it for up to 12 hours after a receive.
 //
-// When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The message then goes
-// back to SQS, hidden for about half a visibility timeout, the next time for a whole one, then for one and a half and so on, because
-// another process may be able to handle it.
+// When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The process then gives
+// the message back, hidden for about half a visibility timeout, the next time for a whole one, then for one and a half and so on, so that
+// another process can handle it.
 //
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
 // queue is handled in order per message group, and a failure holds back its group only.
 //
-// Message.Attempt is SQS's count of receives, without those that this Subscriber knows not to be failures of a handler: a stop gave the
-// message back, the message was lost, or it had to wait for a reason that was not its own. The Subscriber does not know about receives by
+// Message.Attempt is SQS's count of receives, minus the receives that this Subscriber knows not to be failed attempts: a stop gave the
+// message back, the process lost it, or it had to wait for the database, for example. The Subscriber does not know about receives by
 // other processes that stopped or crashed.
 //
 // A redrive policy counts all receives, so it takes away messages that the Processor did not give up on. A maxReceiveCount that is not above

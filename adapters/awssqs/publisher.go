@@ -28,7 +28,7 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher checks cfg and the Client's options. It does not talk to SQS.
+// NewPublisher returns a Publisher, or an error that names all fields of cfg that are at fault. It does not talk to SQS.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// PublisherConfig says how a Publisher speaks to SQS.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	// Client is an *sqs.Client. It may be shared, with a Subscriber too. It may retry, within the deadline of a call. Required.
 	Client API

@@ -23,7 +23,7 @@ type Subscriber struct {
 	uncountedReceives counts.Counter
 }
 
-// NewSubscriber checks cfg. It does not talk to SQS.
+// NewSubscriber returns a Subscriber, or an error that names all fields of cfg that are at fault. It does not talk to SQS.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig of a Subscriber.
+// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
 	// Client is an *sqs.Client. It may be shared, with a Publisher too. It needs sqs:GetQueueAttributes, sqs:ReceiveMessage,
 	// sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and sqs:GetQueueUrl where Queue is a name. Required.
@@ -25,7 +25,7 @@ type SubscriberConfig struct {
 
 	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by Run, and
 	// the window of a consumer.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
-	// compared with the queue's redrive policy; if not, consumer.DefaultMaxAttempts is. Required.
+	// compared with the queue's redrive policy; otherwise consumer.DefaultMaxAttempts is. Required.
 	Processor consumer.Processor
 
 	// OrderBy returns the ordering key of a message, which becomes its Message.Key; empty: no order. ByKey returns the key that the message

@@ -37,7 +37,7 @@ func (a *app) diffLetters() *cobra.Command {
 					}
 				}
 				if len(others) == 0 {
-					return refused("there is no other letter with the key of %s; its claim keeps only a fingerprint: %s, and the letter has %s",
+					return refused("there is no other letter with the key of %s; the fingerprint of its claim is %s, and that of the letter is %s",
 						l.ID, orNone(fingerprintText(e.Claim.Fingerprint)), orNone(fingerprintText(l.Record.Fingerprint)))
 				}
 			}

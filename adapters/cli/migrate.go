@@ -32,7 +32,7 @@ func (a *app) migrateUp() *cobra.Command {
 			return migrations.ApplyTo(ctx, db.SQL, db.Dialect, a.target.Schema, to)
 		})
 	})
-	c.Flags().IntVar(&to, "to", -1, "the last number to install (default: the latest)")
+	c.Flags().IntVar(&to, "to", -1, "the number of the last migration to install (default: the latest)")
 	c.Flags().Lookup("to").DefValue = "0" // help does not show it
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the statements, and run none")
 	c.PreRun = func(*cobra.Command, []string) { a.target.Create = !dry }
@@ -60,7 +60,7 @@ func (a *app) migrateDown() *cobra.Command {
 			return migrations.Revert(ctx, db.SQL, db.Dialect, a.target.Schema, to)
 		})
 	})
-	c.Flags().IntVar(&to, "to", 0, "the number to go back to (required); 0 removes everything")
+	c.Flags().IntVar(&to, "to", 0, "the number of the last migration to keep (required); 0 removes everything")
 	c.Flags().BoolVar(&dry, "dry-run", false, "print the statements, and run none")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	if err := c.MarkFlagRequired("to"); err != nil {

@@ -38,7 +38,7 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	flags.IntVar(&f.maxFailures, "max-failures", ops.DefaultMaxFailures, "end the replay when this number of letters has failed; 0: never")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
 	if mayRunHere {
-		flags.BoolVar(&f.here, "here", false, "carry it out in this process, as a worker does: also other requests for the consumer that are open; other workers take part")
+		flags.BoolVar(&f.here, "here", false, "carry the replay out in this process, and the consumer's other open requests too; workers take part")
 	}
 }
 

@@ -68,15 +68,15 @@ type Config[TTx any] struct {
 	// Defaults to Window.
 	ClientRetryHorizon time.Duration
 
-	// KeyTime reads from a key when it was made, and the zero time from keys that do not say it. Then a retry that comes after its
-	// key was forgotten is answered with 409 instead of running again. UUIDv7Time is such a function. Clients with wrong clocks are
-	// refused, too.
+	// KeyTime returns when a key was made, or the zero time if the key does not contain it. With a KeyTime, a retry that comes after its
+	// key was forgotten is answered with 409 and does not run again. A client whose clock is wrong is refused too. UUIDv7Time is such a
+	// function.
 	//
 	// Defaults to none.
 	KeyTime func(key string) time.Time
 
 	// Wait is how long a request waits while another request with its key runs. Then it is answered with 409. Waiting in the process
-	// that runs the other request needs no connection. Less than 1 ms counts as 1 ms, and a negative Wait means not to wait.
+	// that runs the other request needs no connection. A Wait of less than 1 ms, also a negative one, counts as 1 ms.
 	//
 	// Defaults to 2 seconds.
 	Wait time.Duration
@@ -87,8 +87,8 @@ type Config[TTx any] struct {
 	// Defaults to 30 seconds.
 	Timeout time.Duration
 
-	// Base, when it ends, ends the contexts of all running handlers. End it when http.Server.Shutdown has waited long enough:
-	// Shutdown waits for handlers, also for those whose client is gone.
+	// Base ends the contexts of all running handlers when it ends: their work is rolled back, and the answer is 503. End it when
+	// http.Server.Shutdown has waited long enough: Shutdown waits for handlers, also for those whose client is gone.
 	//
 	// Defaults to none.
 	Base context.Context

@@ -32,7 +32,7 @@ type Guard[TTx any] struct {
 	slots   chan struct{} // one element for each transaction in progress
 }
 
-// New checks cfg. It does not use the database.
+// New returns a Guard, or an error that names all fields of cfg that are at fault. It does not use the database.
 func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig of a Subscriber.
+// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
 	// Client has the cluster's addresses and configuration. Run opens connections of its own with them, because a group that waits for a
-	// rebalance blocks its connection. The Client itself is not used for that and may be shared. Required.
+	// rebalance blocks its connection. So the Client may be shared. Required.
 	Client sarama.Client
 
 	// Group is the consumer group. Subscribers of one Group share the partitions of its topics. Required.
@@ -46,10 +46,10 @@ type SubscriberConfig struct {
 	Concurrency int
 
 	// MaxUnfinished is the maximum number of a partition's messages in memory: those being handled, those waiting, and those to be retried.
-	// Twice MaxBatchBytes is a limit as well. When either is reached, no more messages are fetched; those already fetched, up to about
-	// Consumer.Fetch.Default bytes, are added.
+	// Their bytes are limited to twice MaxBatchBytes. When either limit is reached, no more messages are fetched; those already fetched, up to about
+	// Consumer.Fetch.Default bytes, come in addition.
 	//
-	// Defaults to twice MaxBatch, at least Concurrency.
+	// Defaults to twice MaxBatch, at least Concurrency. It must not be less than MaxBatch or Concurrency.
 	MaxUnfinished int
 
 	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. When a partition is revoked it

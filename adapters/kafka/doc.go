@@ -26,8 +26,8 @@
 // the Subscriber moves the committed offset over those too, because otherwise their deletion by retention would look like a loss.
 //
 // The Subscriber refuses settings that silently lose messages, and a Processor that forgets keys sooner than the topics forget messages.
-// Losses that it can only report are errors of Run: messages that were deleted before the group handled them, and a message that the
-// Processor gave up on and stored nowhere.
+// When it can only report a loss, Run ends with an error: messages were deleted before the group handled them, or the Processor gave up on a
+// message and stored it nowhere.
 //
 // # Sending
 //
@@ -36,13 +36,14 @@
 // and will be published again. It may arrive twice then, the second time behind later messages of its key, with the same ID and
 // sequence number in its headers.
 //
-// Order within a key is order within a partition: the key alone chooses the partition, and two relays must choose alike. Adding
+// Kafka keeps order within a partition only. So the key alone chooses the partition, in the same way in each relay. Adding
 // partitions to a topic moves keys to other partitions: messages of one key that were sent before and after have no order. A
 // message's timestamp is that of its publication.
 //
 // While brokers are away each message's error is an *outbox.UnavailableError. The relay counts no attempts then, and gives the
 // Publisher no messages for a while. A program that calls Publish without a relay must wait between its calls itself. Memory holds only the
 // messages of running calls.
+//
 // A message that a broker refuses stops its key only. A broker refuses batches, not messages: the messages of a batch that is too large
 // are sent again, each in a request of its own, before one is refused for good. That is slow, so set Producer.MaxMessageBytes to the
 // smallest max.message.bytes of the topics.

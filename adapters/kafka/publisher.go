@@ -32,7 +32,8 @@ var _ outbox.Publisher = (*Publisher)(nil)
 // attempt is counted.
 var ErrPublisherClosed = errors.New("kafka: Publisher is closed")
 
-// NewPublisher checks cfg and the settings of its Client. It does not talk to the cluster.
+// NewPublisher returns a Publisher, or an error that names all fields of cfg, and settings of its Client, that are at fault. It does not talk to the
+// cluster.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// PublisherConfig says how a Publisher speaks to the cluster.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	// Client has the addresses of the brokers and the settings of connections. The Publisher opens connections of its own with a copy of
 	// the Client's configuration, so that it can cut them. The Client may be shared, with a Subscriber too. Its settings must be safe, as

@@ -14,7 +14,7 @@ type partitionError struct{ err error }
 func (e *partitionError) Error() string { return "Producer.Partitioner: " + e.err.Error() }
 func (e *partitionError) Unwrap() error { return e.err }
 
-// marked wraps constructor so that the errors and panics of its partitioners are partitionErrors. sarama calls them on goroutines of its
+// marked wraps constructor so that each error and panic of its partitioners is a *partitionError. sarama calls them on goroutines of its
 // own, where a panic would end the process.
 func marked(constructor sarama.PartitionerConstructor) sarama.PartitionerConstructor {
 	return func(topic string) sarama.Partitioner {

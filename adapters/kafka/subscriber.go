@@ -23,7 +23,8 @@ type Subscriber struct {
 	running atomic.Bool
 }
 
-// NewSubscriber checks cfg and the settings of its Client. It does not talk to the cluster.
+// NewSubscriber returns a Subscriber, or an error that names all fields of cfg, and settings of its Client, that are at fault. It does not talk to the
+// cluster.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

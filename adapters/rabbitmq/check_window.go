@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// CheckWindow is for programs that check a queue without receiving from it: it refuses a queue whose messages may wait for longer than window,
-// the time for which the consumer remembers keys. It reads the queue's arguments, so the user must be allowed to configure the queue. It
+// CheckWindow is for programs that check a queue without receiving from it. It returns an error if messages may wait in the queue for longer than
+// window, the time for which the consumer remembers keys, or if it cannot find out. It reads the queue's arguments, so the user must be allowed to configure the queue. It
 // does not see what a policy sets.
 func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Duration) error {
 	conn, err := dial(ctx)

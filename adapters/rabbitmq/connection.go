@@ -7,7 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Connection is what this package needs of a connection to RabbitMQ. Dial opens real ones; a test may have its own.
+// Connection has the methods of a connection to RabbitMQ that this package calls. Dial opens real ones; a test may have its own. It is safe for
+// concurrent use.
 type Connection interface {
 	Channel() (Channel, error)
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error

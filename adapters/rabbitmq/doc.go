@@ -11,7 +11,7 @@
 //
 // A message that failed is deferred: a copy goes to a retry queue, and the server moves it back after the delay. The original is
 // acknowledged when the server has confirmed the copy. A crash between the two leaves both, and one of them is suppressed. The message
-// comes back after the delay that the Processor asked for, and before twice that.
+// comes back after the delay that the Processor asked for, and before twice that delay or one second, whichever is longer.
 //
 // Retry queues are called <queue>.txonce.retry.<milliseconds>. There is one for each doubling of the delay from one second on. They are
 // declared when they are first needed ([DeclareRetryQueues] declares them beforehand), and stay until they are deleted ([RetryQueues]
@@ -27,8 +27,8 @@
 // Stops, crashes and lost connections count towards the delivery limit of a quorum queue. Without a dead letter exchange RabbitMQ drops
 // messages that exceed it, so such a queue is refused. RabbitMQ 4 has a limit of 20 unless the queue says otherwise. A Subscriber whose user may
 // configure the queue reads its arguments: it declares the queue, and the server's refusals name them. Otherwise the Subscriber relies on
-// SubscriberConfig.Spec until a delivery shows that the queue is a quorum queue although Spec says otherwise; then Run ends with an error.
-// A client cannot see what policies add, so Spec has to say it.
+// SubscriberConfig.Spec, until a delivery shows that the queue is a quorum queue although Spec says otherwise; then Run ends with an error.
+// A client cannot see what the server's policies add: set that in Spec.
 //
 // Message.Attempt counts only failures of handlers: a message that comes back because a connection, a channel or a process was lost is the
 // same attempt. So a message whose handler ends the process is delivered for ever, unless the delivery limit of a quorum queue moves

@@ -37,7 +37,7 @@ var _ outbox.Publisher = (*Publisher)(nil)
 // attempt is counted.
 var ErrPublisherClosed = errors.New("rabbitmq: Publisher is closed")
 
-// NewPublisher checks cfg. It does not connect.
+// NewPublisher returns a Publisher, or an error that names all fields of cfg that are at fault. It does not connect.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

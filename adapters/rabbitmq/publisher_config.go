@@ -17,7 +17,7 @@ const (
 // minFrameBytes is AMQP's frame-min-size.
 const minFrameBytes = 4096
 
-// PublisherConfig says where messages go.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	// Dial connects; see [Dial]. The Publisher has one connection, and opens another when it is lost. Do not share it with a
 	// Subscriber: a server that is short of memory stops reading from connections that publish, and so from their

@@ -86,7 +86,7 @@ func text(value string) any {
 	return []byte(value)
 }
 
-// enqueued is when m was enqueued: each publication of m has the same timestamp. The header exists only with the default HeaderFormat.
+// enqueued is when m was enqueued: each publication of m has the same timestamp. It is the zero time if a HeaderFormat has left the header out.
 func enqueued(m *outbox.Message) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, m.Headers[outbox.HeaderEnqueued])
 	if err != nil {

@@ -24,7 +24,7 @@ type Subscriber struct {
 	retryQueuesAreOld bool // existing retry queues are used at once; set by tests, which know that these are old
 }
 
-// NewSubscriber checks cfg. It does not connect.
+// NewSubscriber returns a Subscriber, or an error that names all fields of cfg that are at fault. It does not connect.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

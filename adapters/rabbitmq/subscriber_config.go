@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// SubscriberConfig of a Subscriber.
+// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
 	// Dial opens connections; see [Dial]. The Subscriber has a connection of its own, opens another when that is lost, and opens a second one
 	// for the copies of messages to be retried: a server that is short of memory stops reading from connections that publish, so it
@@ -22,14 +22,15 @@ type SubscriberConfig struct {
 	// Queue is the name of the queue. Required.
 	Queue string
 
-	// Spec describes Queue, because AMQP has no way to ask and the Subscriber depends on it.
+	// Spec describes Queue. A Subscriber whose user may configure Queue also reads the queue's arguments, and they win where the two differ; see
+	// QueueSpec.
 	//
 	// Defaults to a durable classic queue without limits.
 	Spec QueueSpec
 
 	// Declare makes Run declare Queue as Spec says, with its bindings. If the queue exists, the server compares it with Spec.
 	//
-	// Defaults to false: the queue must exist, and Spec is believed.
+	// Defaults to false: the queue must exist.
 	Declare bool
 
 	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by
@@ -62,16 +63,17 @@ type SubscriberConfig struct {
 	// Prefetch is how many messages the server delivers before the first of them is acknowledged: those being handled, those
 	// waiting, and those that wait in memory to be retried.
 	//
-	// Defaults to Concurrency times MaxBatch, at least 100.
+	// Defaults to Concurrency times MaxBatch, at least 100. The maximum is 65,535.
 	Prefetch int
 
 	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
 	// the channel and delivers all its messages again.
 	//
-	// Defaults to 30 minutes, RabbitMQ's default.
+	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration
 
-	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. It must be shorter than
+	// ConsumerTimeout.
 	//
 	// Defaults to 30 seconds.
 	Grace time.Duration

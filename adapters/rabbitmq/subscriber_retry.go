@@ -17,7 +17,7 @@ import (
 //
 // Retry queues are quorum queues with at-least-once dead-lettering, because other queues may lose a message on its way back when the server
 // crashes. In a queue messages expire only at its head, so a long delay would hold up the shorter ones behind it. Therefore each
-// doubling of the delay has a queue: a message comes back after its delay, and before twice that. The queues are declared when they are
+// doubling of the delay, from one second on, has a queue: a message comes back after its delay, and before twice that delay or one second. The queues are declared when they are
 // first needed and stay: a dozen when delays are up to an hour. They do not expire, because declaring a quorum queue again does not keep it
 // from expiring, and it would take its messages with it.
 

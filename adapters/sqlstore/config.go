@@ -18,6 +18,9 @@ const (
 // Config configures a Store.
 type Config struct {
 	// DB is the application's own pool. Handlers write to its database. Required. The Store does not close it.
+	//
+	// A sql.DB keeps two idle connections unless SetMaxIdleConns has been called, and closes others after each use. Set it to the
+	// number of messages that the process handles at once, because a new connection costs a server more than a message does.
 	DB *sql.DB
 
 	// Dialect is SQLite, Postgres or MySQL. Required.

@@ -17,7 +17,7 @@ import (
 // DefaultMaxWait is the longest time that a failed message waits before it is nacked.
 const DefaultMaxWait = 5 * time.Second
 
-// Config of a Middleware. TTx is the native transaction of its Store.
+// Config configures a Middleware. TTx is the native transaction of its Store.
 type Config[TTx any] struct {
 	// Name is part of every key, as in consumer.Config: each handler of the Router needs a name of its own. Required.
 	Name string

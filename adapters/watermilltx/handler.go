@@ -15,7 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// HandlerConfig says what a Handler does with messages.
+// HandlerConfig configures a Handler.
 type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor
@@ -43,7 +43,7 @@ type Handler struct {
 	failures counts.Counter // by identity
 }
 
-// NewHandler checks cfg.
+// NewHandler returns a Handler, or an error that names the field of cfg that is at fault.
 func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	switch {
 	case cfg.Processor == nil:

@@ -61,6 +61,7 @@ func newBase(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) *base {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	db.SetMaxIdleConns(16) // a new connection costs the server more than most statements do
 	if err := migrations.Apply(t.Context(), db, string(dialect), ""); err != nil {
 		t.Fatal(err)
 	}

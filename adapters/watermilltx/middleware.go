@@ -32,7 +32,7 @@ type Middleware[TTx any] struct {
 // ErrNacked means that a handler has nacked its message and returned nil. Its transaction is rolled back.
 var ErrNacked = errors.New("watermilltx: the handler nacked its message, and returned no error")
 
-// New checks cfg. It does not touch the database.
+// New returns a Middleware, or an error that names the field of cfg that is at fault. It does not use the database.
 func New[TTx any](cfg Config[TTx]) (*Middleware[TTx], error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -26,7 +26,7 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher checks cfg. It does not talk to a broker.
+// NewPublisher returns a Publisher, or an error that names the field of cfg that is at fault. It does not talk to a broker.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

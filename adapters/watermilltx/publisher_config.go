@@ -17,7 +17,7 @@ import (
 // DefaultConcurrency is how many messages a Publisher publishes at once.
 const DefaultConcurrency = 16
 
-// PublisherConfig says how a Publisher sends messages.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
 	// Publisher sends the messages. The caller closes it. Required.
 	Publisher message.Publisher

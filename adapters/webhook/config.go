@@ -38,7 +38,7 @@ const (
 	RiskUntimedInline Risk = "RiskUntimedInline"
 )
 
-// Config of a Receiver.
+// Config configures a Receiver.
 type Config struct {
 	// Verifier checks deliveries and reads their events, such as that of stripehook or githubhook. Required.
 	Verifier Verifier
@@ -82,7 +82,7 @@ type Config struct {
 	// Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// Trace has hooks that are called for what happens to deliveries and events.
+	// Trace has hooks for metrics and spans of deliveries and events.
 	//
 	// Defaults to no hooks.
 	Trace *Trace

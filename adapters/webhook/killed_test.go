@@ -81,6 +81,7 @@ func mortalSQL(ctx context.Context, e engines.Engine, dialect sqlstore.Dialect, 
 		return nil, err
 	}
 	db.SetMaxOpenConns(10)
+	db.SetMaxIdleConns(10) // a new connection costs the server more than most statements do
 	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, ClaimTimeout: 2 * time.Minute})
 	if err != nil {
 		return nil, err

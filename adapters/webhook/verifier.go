@@ -50,8 +50,8 @@ type Event struct {
 
 // Verifier checks that a Delivery comes from its sender, and reads its events. It is safe for concurrent use.
 type Verifier interface {
-	// Verify returns the events of d, in order, and at least one. An error that Refuse made is answered with 400, and the reason
-	// is counted and logged. Any other error means that the delivery could not be checked, for example because a certificate could not
+	// Verify returns the events of d, in order, and at least one. An error that Refuse made is answered with Config.RefusalStatus, which is
+	// 400 by default, and the reason is counted and logged. Any other error means that the delivery could not be checked, for example because a certificate could not
 	// be fetched: it is answered with 503, so that the sender tries again. Verify must not return events together with an
 	// error.
 	Verify(ctx context.Context, d *Delivery) ([]Event, error)
@@ -66,7 +66,7 @@ type Source struct {
 	Name string
 
 	// Horizon is how long after an event its sender may deliver it again, including by hand or in a backfill. The Processor's
-	// window must be longer.
+	// window must be at least as long.
 	Horizon time.Duration
 
 	// Deadline is how long the sender waits for a response. The response comes a little earlier. 0 means 30 seconds.
@@ -100,8 +100,8 @@ const (
 	WrongApp     Refusal = "wrong-app"     // the signature is right, but the event is for another app, environment or topic
 )
 
-// Refuse returns an error that makes a Receiver refuse a delivery with status 400. The sender does not see the text, but the log
-// does: it must not contain secrets.
+// Refuse returns an error that makes a Receiver refuse a delivery with Config.RefusalStatus. The text is logged and not sent: it must not
+// contain secrets.
 func Refuse(why Refusal, format string, args ...any) error {
 	return &refusedError{why: why, err: fmt.Errorf(format, args...)}
 }

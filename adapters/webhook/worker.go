@@ -29,7 +29,7 @@ type WorkerConfig struct {
 //
 // The relay keeps the order of a key, holds back what failed, and loses nothing. When a handler fails, the event is deferred by
 // relay.Config.Backoff, and the consumer parks it after consumer.Config.MaxAttempts failures in one process. If the relay's MaxAttempts
-// is spent first, the relay parks it, so keep that larger. A handler that is still running after relay.Config.PublishTimeout is
+// is spent first, the relay parks it, so set that higher. A handler that is still running after relay.Config.PublishTimeout is
 // cancelled, and the relay counts that as an attempt.
 //
 // The relay does not say how often it has leased a message, so an event whose handler ends the process is tried again and again.

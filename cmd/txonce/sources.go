@@ -26,7 +26,7 @@ import (
 func sources() []cli.Source {
 	return []cli.Source{
 		{
-			Flag: "kafka", Usage: "compare windows with the retention of topics: addresses of brokers, with commas; with TLS: tls://host:port",
+			Flag: "kafka", Usage: "compare windows with the retention of topics: the brokers' addresses, separated by commas; for TLS tls://host:port",
 			Find: func(source string) (string, bool) {
 				if !strings.HasPrefix(source, "kafka group ") {
 					return "", false

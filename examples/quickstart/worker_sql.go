@@ -14,6 +14,7 @@ func workOnSQL(ctx context.Context, w workerConfig, charge handler[*sql.Tx]) err
 		return err
 	}
 	defer db.Close()
+	db.SetMaxIdleConns(16) // the default is 2; a new connection costs a server more than a message
 	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: w.Dialect})
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@
 //
 // [TestStore] takes a [Harness], which says how to make an empty outbox and how to run a transaction on it. The suite treats the
 // store as a black box: it enqueues, leases, settles and calls Operations, and never reads a row. Time is the database's own:
-// cases about leases that expire use short leases, and wait until they observe the effect.
+// cases about leases that expire call Outbox.Age. Without an Age they use short leases, and wait until they observe the effect.
 //
 // # A publisher for another broker
 //

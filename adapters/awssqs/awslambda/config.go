@@ -16,13 +16,13 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// Client is what a Handler needs of SQS. *sqs.Client implements it.
+// Client has the operations of SQS that a Handler calls. *sqs.Client implements it.
 type Client interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 }
 
-// Config of a Handler.
+// Config configures a Handler.
 type Config struct {
 	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, others get one message at a time.
 	// Each invocation calls Start of a consumer.Starter; a Consumer starts once. Required.

@@ -24,7 +24,7 @@ type Handler struct {
 	urls map[string]string // of queues, by ARN
 }
 
-// New checks cfg. It does not talk to AWS.
+// New returns a Handler, or an error that names all fields of cfg that are at fault. It does not talk to AWS.
 func New(cfg Config) (*Handler, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

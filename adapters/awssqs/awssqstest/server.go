@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 )
 
-// Config of a Server. The zero value is one that works.
+// Config configures a Server. The zero value works.
 type Config struct {
 	// Fault decides what becomes of a call. It may be called by several goroutines at once. Defaults to none.
 	Fault func(Call) Fault

@@ -23,7 +23,7 @@ type Backfill[TTx any] struct {
 	checkpoint *webhook.Checkpoint[TTx]
 }
 
-// NewBackfill checks cfg. It does not talk to Apple or to the database.
+// NewBackfill returns a Backfill, or an error that names all fields of cfg that are at fault. It uses neither the network nor the database.
 func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	cfg, key, err := cfg.withDefaults()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// BackfillConfig is the Config of a Backfill. TTx is the native transaction of its Store.
+// BackfillConfig configures a Backfill. TTx is the native transaction of its Store.
 type BackfillConfig[TTx any] struct {
 	// Name names the checkpoint. Use the name of the consumer behind Processor: each consumer needs a checkpoint of its own. Required.
 	Name string
@@ -60,7 +60,7 @@ type BackfillConfig[TTx any] struct {
 	// Overlap is how long before the checkpoint each pass begins, for notifications that appear late in Apple's history. It
 	// must be longer than this machine's clock may be wrong.
 	//
-	// Defaults to 3 hours.
+	// Defaults to 3 hours. The minimum is 10 minutes.
 	Overlap time.Duration
 
 	// Refused is called with a notification that does not verify, although it comes from Apple's API. If it returns nil, the

@@ -19,7 +19,7 @@ const (
 	Sandbox    Environment = "Sandbox"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// BundleID is the app's bundle identifier, such as com.example.app. Notifications for other apps are refused. Required.
 	BundleID string
@@ -52,7 +52,7 @@ type Config struct {
 	// MaxAge is how old a notification may be, by its signed time. Apple's last retry comes 157 hours after the first attempt. A Backfill
 	// ignores it.
 	//
-	// Defaults to 30 days.
+	// Defaults to 30 days. The minimum in Production is 181 hours.
 	MaxAge time.Duration
 
 	// Deadline is how long Apple waits for a response, which Apple does not document.

@@ -10,8 +10,8 @@
 //	…
 //	handler, err := webhook.New(webhook.Config{Verifier: verifier, …})
 //
-// The consumer's Key is consumer.MessageID, and its Window is at least [webhook.Source].Horizon: 181 days. Its handler calls
-// [Decode]:
+// The consumer's Key is consumer.MessageID, and its Window is at least [webhook.Source].Horizon: 181 days, or 31 in the sandbox. Its handler
+// calls [Decode]:
 //
 //	n, err := applehook.Decode(msg)
 //	if err != nil {
@@ -51,8 +51,8 @@
 //
 // # What a crash does
 //
-// A Verifier keeps only answers of OCSP responders, in memory. A Backfill saves how far it came after all notifications up to there were
-// handled. After a crash it begins again at that time: what it passes to the consumer again is a duplicate, and does nothing. A
+// A Verifier keeps only verified certificates and answers of OCSP responders, in memory. When all notifications up to a time are handled, a
+// Backfill saves that time. After a crash it begins again there: what it passes to the consumer again is a duplicate, and does nothing. A
 // notification that was parked is not a duplicate: its handler runs again in each pass that goes back before it, and each failure
 // adds 1 to the Times of its dead letter.
 package applehook

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// Endpoint names the hook or the app that sends to this endpoint, such as "releases-hook". It is part of each event's key,
 	// because GitHub sends one event to several hooks and apps with the same ID. Each hook and each app needs its own. A new

@@ -36,7 +36,7 @@ type Verifier struct {
 
 var _ webhook.Verifier = (*Verifier)(nil)
 
-// New checks cfg.
+// New returns a Verifier, or an error that names all fields of cfg that are at fault. It uses no network.
 func New(cfg Config) (*Verifier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

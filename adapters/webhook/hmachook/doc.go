@@ -25,8 +25,8 @@
 // # How it works
 //
 // A delivery is accepted if one of Secrets made one of its signatures over the text that Config.Signed describes, and if its
-// timestamp, where there is one, is not older or newer than Config.Tolerance. All pairs of secrets and signatures are compared, in
-// constant time. Only then the body is read.
+// timestamp, where there is one, is at most Config.Tolerance before or after this machine's time. All pairs of secrets and signatures are compared, in
+// constant time. Only then is the body parsed.
 //
 // A consumer.Message holds only what is signed or configured: the ID, topic and creation time from paths in the body, and the body, or
 // one item of it, as Payload. In the objects on such a path, a name that occurs twice is refused, also if it differs in case, because the

@@ -19,8 +19,8 @@ const (
 type template struct {
 	parts []string
 
-	// container says that the body must be a JSON object or array. But for white space, no end or beginning of one is another one, so
-	// that only one division of the signed text into parts is possible.
+	// container says that the body must be a JSON object or array. Apart from white space, no beginning or end of such a text is one too, so
+	// only one division of the signed text into parts is possible.
 	container bool
 }
 

@@ -14,7 +14,7 @@ type Verifier struct{ plan plan }
 
 var _ webhook.Verifier = (*Verifier)(nil)
 
-// New returns a Verifier.
+// New returns a Verifier, or an error that names all fields of cfg that are at fault. It uses no network.
 func New(cfg Config) (*Verifier, error) {
 	p, err := newPlan(cfg)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// Endpoint names the subscription that sends to this endpoint, such as "orders-paid". It is part of each event's key. Several
 	// subscriptions with the same name share their events. A new name makes all events new. Required.

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// Secrets are signing secrets of the app. Any of them may have made a signature: configure the old and the new secret while you
 	// regenerate it. Each has 24 bytes or more. Required.

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/risks"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// TopicArns are the topics whose messages are accepted, such as "arn:aws:sns:eu-west-1:123456789012:orders". Anybody can make a
 	// topic of their own send messages with a valid signature to this endpoint. Required.
@@ -35,7 +35,7 @@ type Config struct {
 	// a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The Processor's window must be at least
 	// as long.
 	//
-	// Defaults to 24 hours.
+	// Defaults to 24 hours. The minimum is 1 hour.
 	Horizon time.Duration
 
 	// GiveUpAfter is an age of messages. When a message is older, each attempt may be the last, so it is parked after one failure of the

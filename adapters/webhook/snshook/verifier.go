@@ -21,7 +21,7 @@ type Verifier struct {
 
 var _ webhook.Verifier = (*Verifier)(nil)
 
-// New returns a Verifier.
+// New returns a Verifier, or an error that names all fields of cfg that are at fault. It uses no network.
 func New(cfg Config) (*Verifier, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// Sender is a name for the sender, such as "clerk": lower-case letters, digits, "-", "_" and ".". It is part of each event's
 	// key, because two senders may use the same ID. A new name makes all events new. Required.

@@ -53,7 +53,7 @@ type BackfillConfig[TTx any] struct {
 	// an event is ahead of this machine's clock, as those of Stripe's test clocks are, the next pass goes back from this machine's time,
 	// and Overlap must be longer than the clock is fast.
 	//
-	// Defaults to 1 hour.
+	// Defaults to 1 hour. The maximum is 34 days.
 	Overlap time.Duration
 
 	// MaxPages is how many pages, of 100 events each at most, are kept in memory at once. If a pass has more, it goes through them in shorter
@@ -118,7 +118,7 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 		}
 	}
 	if c.Overlap < 0 || c.Overlap > horizon {
-		refuse("Overlap is %v: want more than 0, and not more than the 30 days for which Stripe lists events", c.Overlap)
+		refuse("Overlap is %v: want up to %s, or 0 for %v", c.Overlap, days.Text(horizon), defaultOverlap)
 	}
 	if c.MaxPages < 0 {
 		refuse("MaxPages is %d: want 1 or more", c.MaxPages)

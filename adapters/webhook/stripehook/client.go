@@ -24,7 +24,7 @@ type Client struct {
 	authorize func(*http.Request)
 }
 
-// NewClient checks cfg. It uses no network.
+// NewClient returns a Client, or an error that names all fields of cfg that are at fault. It uses no network.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Mode says which of a Stripe account's two worlds something belongs to. Objects and events of one mode do not exist in the other.
+// Mode is live or test. Objects and events of one mode of a Stripe account do not exist in the other.
 type Mode uint8
 
 // The modes. The zero Mode is refused, so that a field that was left out does not make test payments real.
@@ -106,7 +106,7 @@ type Config struct {
 	// Defaults to 10 seconds.
 	Deadline time.Duration
 
-	// GiveUpAfter is an age of events. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
+	// GiveUpAfter is an age of events, 72 hours at most. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
 	//
 	// Defaults to 36 hours, and to 1 hour if no Secret is Live. In live mode Stripe tries for up to 3 days with growing intervals. If
 	// the intervals double, the last attempt may come at any time between 36 and 72 hours. In test mode Stripe tries three times

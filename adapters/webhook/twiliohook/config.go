@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Config of a Verifier.
+// Config configures a Verifier.
 type Config struct {
 	// AuthTokens are the auth tokens that requests may be signed with: the account's, and while it is replaced also the other one.
 	// Each has 32 characters. Required.

@@ -18,6 +18,7 @@ func statusCases[TTx any]() []testCase[TTx] {
 		{"status", testStatus[TTx]},
 		{"status of an empty database", testEmptyStatus[TTx]},
 		{"dead letters by filter", testFilters[TTx]},
+		{"letters parked at nearly the same time are in the order of parking", testParkedAtOnce[TTx]},
 		{"dead letters of several consumers are merged", testMergedLetters[TTx]},
 		{"dead letters by filters with spaces and odd bytes", testOddFilters[TTx]},
 	}
@@ -81,6 +82,17 @@ func testStatus[TTx any](t *testing.T, e *env[TTx]) {
 	if status.Sweep.Owner != "suite" || status.Sweep.LastPass.IsZero() || status.Sweep.Lag < 0 || status.Sweep.Lag > patient {
 		t.Errorf("sweep %+v", status.Sweep)
 	}
+}
+
+func testParkedAtOnce[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	msgs := messages(30)
+	e.park(t, s, msgs...)
+	var want []string // newest first
+	for _, m := range slices.Backward(msgs) {
+		want = append(want, m.ID)
+	}
+	e.wantChosen(t, s, "all", consumer.DeadLetterFilter{Consumer: name}, want)
 }
 
 func testFilters[TTx any](t *testing.T, e *env[TTx]) {

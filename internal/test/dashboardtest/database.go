@@ -69,6 +69,7 @@ func open(t testing.TB, dialect sqlstore.Dialect, name, driver, dsn string, word
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	db.SetMaxIdleConns(16) // a new connection costs the server more than most statements do
 	if err := migrations.Apply(t.Context(), db, name, ""); err != nil {
 		t.Fatal(err)
 	}

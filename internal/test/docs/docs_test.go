@@ -22,16 +22,8 @@ var (
 // backquotes and whose target is a Go file, such as that of a test, leads to a file with that name.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
-	}
-	links := 0
-	for _, page := range pages {
+	links, all := 0, pages(t)
+	for _, page := range all {
 		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(read(t, page), ""), -1) {
 			if strings.Contains(l[2], "://") || strings.HasPrefix(l[2], "mailto:") {
 				continue
@@ -42,9 +34,22 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-	if len(pages) < 20 || links < 140 {
-		t.Errorf("%d links on %d pages: where are the others?", links, len(pages))
+	if len(all) < 20 || links < 140 {
+		t.Errorf("%d links on %d pages: where are the others?", links, len(all))
 	}
+}
+
+// pages returns the pages for people.
+func pages(t *testing.T) (pages []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	return pages
 }
 
 // follow returns what is wrong with a link; empty: nothing is.

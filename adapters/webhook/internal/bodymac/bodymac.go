@@ -1,4 +1,4 @@
-// Package bodymac is what the verifiers of senders share that sign the raw body with a secret. GitHub and Shopify sign nothing else:
+// Package bodymac has what the verifiers of GitHub and Shopify share. These senders sign the raw body with a secret, and nothing else:
 // neither the event's ID, nor its topic, nor a time.
 package bodymac
 
@@ -44,7 +44,8 @@ func Token(h http.Header, name, without string) (string, error) {
 	return value, nil
 }
 
-// Message returns the message of an event whose ID and topic are not signed. unsigned is what else handlers see that is not signed.
+// Message returns the message of an event whose ID and topic are not signed. unsigned is another part of the message
+// that handlers see and that is not signed.
 func Message(source, endpoint, id, topic string, payload []byte, unsigned string) consumer.Message {
 	alias := strict.BodyAlias(source, endpoint, topic, payload)
 	// The fingerprint covers all that the alias does, and unsigned. Without it, somebody who sends a captured body with the ID of
