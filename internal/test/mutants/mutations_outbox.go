@@ -162,7 +162,7 @@ var outboxMutations = []mutation{
 		` || m.Payload == nil`, ``,
 	}),
 	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
-		`row.n == int64(limit) || `, ``,
+		`row.mark.N == int64(limit) || `, ``,
 	}),
 	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_tx.go", "TestOutboxRelayRoundTrips", edit{
 		`if b.Len() > 1 {`, `if true {`,
