@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Polls do not read messages again that wait. So they find none even after a person has ended the waits in the table, but find other
+// Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table, but find other
 // messages, and all messages after some have returned to the shard.
 func TestOutboxLeaseSkipsMessagesThatWait(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func TestOutboxPostgresPassesWhatWasPublished(t *testing.T) {
 	}
 }
 
-// Polls do not read messages again that wait. So they find none even after a person has ended the waits in the table, but find new
+// Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table, but find new
 // messages, and all messages after some have returned to the shard.
 func TestOutboxPostgresSkipsMessagesThatWait(t *testing.T) {
 	t.Parallel()

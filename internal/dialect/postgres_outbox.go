@@ -101,7 +101,7 @@ SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due
 
 		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The first and the last row
 		// of each shard are returned even if they wait, and so is the row at position "look", to show that more may follow. "until" is when
-		// the first of the rows before this one ends to wait, at most a minute ahead; 0 if one of them does not wait. Rows are taken from the
+		// the first of the rows before this one stops waiting, at most a minute ahead; 0 if one of them does not wait. Rows are taken from the
 		// shards in turn, so a cut by number ($5) or bytes ($6) leaves each shard its first messages.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, skipped,
 	CASE WHEN before > statement_timestamp() THEN extract(epoch FROM least(before, statement_timestamp() + interval '1 minute')) * 1000000 ELSE 0 END::bigint AS until

@@ -21,7 +21,7 @@
 // and each poll would read all of them, because a low does not pass them. So a poll that has read them reports until when the first of them
 // waits, by the server's clock. The statements of the next polls begin at the skip while the clock is before that time, and otherwise at the low.
 //
-// Until that time no message below the skip ends to wait, because nothing makes the wait of a message shorter but Unpark and Discard, and these
+// Until that time no message below the skip stops waiting, because nothing makes the wait of a message shorter but Unpark and Discard, and these
 // count the return of messages. So the order of a key holds: a message above the skip waits behind one of its key below, as if polls read both.
 // What makes a low invalid makes the skip invalid too. A skip is used for a minute at most, so that even a person who changes
 // outbox_held only delays messages.

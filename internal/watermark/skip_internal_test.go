@@ -16,7 +16,7 @@ func skipping() *Marks {
 	return m
 }
 
-// A poll of a shard may begin behind messages that wait, until the first of them ends to wait.
+// A poll of a shard may begin behind messages that wait, until the first of them stops waiting.
 func TestSkipOfAPoll(t *testing.T) {
 	first := Row{Shard: shard, Seq: 50, N: 1}
 	for _, tt := range []struct {
