@@ -106,19 +106,18 @@ SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, skipped,
 	CASE WHEN before > statement_timestamp() THEN extract(epoch FROM least(before, statement_timestamp() + interval '1 minute')) * 1000000 ELSE 0 END::bigint AS until
 FROM (
-	SELECT r.token, s.returned, begins.skipped, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
+	SELECT r.token, s.returned, ` + skips + ` AS skipped, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
 		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
 	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
 		AS r(shard, token, look, most, low, returned, skip, until)
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
-	` + beginning + `
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
 			SELECT *, waits IS NOT NULL AS held, row_number() OVER so_far AS n, min(coalesce(waits, '-infinity')) OVER so_far AS before,
 				lead(seq) OVER so_far IS NULL AS last
 			FROM (
 				SELECT ` + columns + `, attempts, ` + waits + ` AS waits FROM @outbox_messages c
-				WHERE c.shard = r.shard AND c.seq >= begins.seq ORDER BY seq OFFSET 0
+				WHERE c.shard = r.shard AND c.seq >= ` + begins + ` ORDER BY seq OFFSET 0
 			) AS c WINDOW so_far AS (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 			ORDER BY seq LIMIT r.look
 		) AS c WHERE NOT held OR n = r.look OR n = 1 OR last LIMIT r.most + 1
@@ -132,14 +131,13 @@ ORDER BY seq`),
 		// long where there is little to find. The payload is NULL from the row on where the sizes of the shard's rows add up to more
 		// than $7: then, or if a shard has $6 rows, LeaseFrom must read them.
 		LeaseFew: q(`SELECT s.shard, s.token, m.n, m.held, m.seq, m.id, m.topic, m.key, CASE WHEN m.bytes <= $7::bigint THEN m.payload END, m.headers, m.enqueued_at, m.attempts, s.returned,
-	begins.skipped, 0::bigint
+	` + skips + `, 0::bigint
 FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bigint[], $9::bigint[]) AS r(shard, token, low, returned, skip, until)
 JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
-	` + beginning + `
 CROSS JOIN LATERAL (
 	SELECT row_number() OVER (ORDER BY seq) AS n, ` + waits + ` IS NOT NULL AS held, seq, id, topic, key, payload, headers::text AS headers, enqueued_at, attempts,
 		sum(octet_length(payload) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)) OVER (ORDER BY seq) AS bytes
-	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= begins.seq
+	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= ` + begins + `
 	ORDER BY seq LIMIT $6::bigint
 ) AS m`),
 

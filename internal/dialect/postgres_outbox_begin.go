@@ -5,12 +5,12 @@ package dialect
 const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() THEN c.retry_at END, CASE WHEN c.key IS NOT NULL THEN (
 	SELECT h.until FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp()) END)`
 
-// beginning is where a poll of shard s begins: at the seq "skip" of r if no message has returned to the shard since the skip was noted, and all
-// messages below it still wait. See watermark.Poll. OFFSET makes the server compute it once for each shard.
-const beginning = `CROSS JOIN LATERAL (
-		SELECT skipped, CASE WHEN skipped THEN r.skip WHEN s.returned = r.returned THEN r.low ELSE 0 END AS seq
-		FROM (SELECT s.returned = r.returned AND r.until > extract(epoch FROM statement_timestamp()) * 1000000 AS skipped) AS b OFFSET 0
-	) AS begins`
+// skips tells whether a poll of shard s begins at the seq "skip" of r: no message has returned to the shard since the skip was noted, and all
+// messages below it still wait. See watermark.Poll. The server reads the time once for all shards, because it is in a query of its own.
+const skips = `(s.returned = r.returned AND r.until > (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint))`
+
+// begins is the seq where a poll of shard s begins.
+const begins = `CASE WHEN ` + skips + ` THEN r.skip WHEN s.returned = r.returned THEN r.low ELSE 0 END`
 
 // below finds the shards in $3 that have messages below the seq where a poll begins ($4).
 const below = `SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)

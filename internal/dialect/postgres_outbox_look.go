@@ -19,12 +19,11 @@ FROM @txonce_relays t
 CROSS JOIN @outbox_seq o
 CROSS JOIN LATERAL (SELECT coalesce(min(not_before) <= statement_timestamp(), false) AS yes FROM @outbox_delayed) AS due
 LEFT JOIN LATERAL (
-	SELECT s.shard, s.token, s.returned, begins.skipped, (
-		SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard AND m.seq >= begins.seq ORDER BY m.seq LIMIT 1
+	SELECT s.shard, s.token, s.returned, ` + skips + ` AS skipped, (
+		SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard AND m.seq >= ` + begins + ` ORDER BY m.seq LIMIT 1
 	) AS first
 	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) AS r(shard, token, low, returned, skip, until)
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = t.owner
-	` + beginning + `
 ) AS s ON true
 WHERE t.owner = $1::uuid`),
 
