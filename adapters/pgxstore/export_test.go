@@ -81,6 +81,15 @@ func LowWatermark(o outbox.Session) int64 {
 	return slices.Min(s.marks.Begin(s.tokens(numbers)).Lows)
 }
 
+// Skip returns the highest seq that a Lease begins at in one of the session's shards because the messages below wait.
+func Skip(o outbox.Session) int64 {
+	s := o.(*outboxSession)
+	s.mu.Lock()
+	numbers := s.held.Numbers()
+	s.mu.Unlock()
+	return slices.Max(s.marks.Begin(s.tokens(numbers)).Skips)
+}
+
 // SetPooled makes s believe that its pool connects through a pooler.
 func SetPooled(s *Store) { s.pooled.Store(true) }
 

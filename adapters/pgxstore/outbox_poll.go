@@ -60,17 +60,18 @@ func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want
 	ends := map[int]bool{}
 	all := false // the limits have cut off no shard's first row
 	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.LeaseFrom, s.owner, p.numbers, p.tokens, p.scans, want.Limit, bytes, mosts, p.marks.Lows, p.marks.Returned).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFrom, s.owner, p.numbers, p.tokens, p.scans, want.Limit, bytes, mosts,
+			p.marks.Lows, p.marks.Returned, p.marks.Skips, p.marks.Untils).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				if row.n == p.scans[slices.Index(p.numbers, int16(m.Shard))] {
+				if row.mark.N == p.scans[slices.Index(p.numbers, int16(m.Shard))] {
 					ends[m.Shard] = true
 				}
-				note(p.marks, m, row)
-				all = all || row.n > 1 && !row.held // the limits cut off last rows first
+				p.marks.Row(row.mark)
+				all = all || row.mark.N > 1 && !row.held // the limits cut off last rows first
 				if !row.held {
 					f.messages = append(f.messages, m)
 				}
@@ -109,14 +110,14 @@ func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.W
 	}
 	more := false
 	err = s.tx(ctx, "lease", func(b *pgx.Batch) {
-		b.Queue(s.store.outbox.LeaseFew, s.owner, p.numbers, p.tokens, p.marks.Lows, p.marks.Returned, limit, bytes).Query(func(rows pgx.Rows) error {
+		b.Queue(s.store.outbox.LeaseFew, s.owner, p.numbers, p.tokens, p.marks.Lows, p.marks.Returned, limit, bytes, p.marks.Skips, p.marks.Untils).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				m, row, err := leased(rows)
 				if err != nil {
 					return err
 				}
-				more = more || row.n == int64(limit) || m.Payload == nil
-				note(p.marks, m, row)
+				more = more || row.mark.N == int64(limit) || m.Payload == nil
+				p.marks.Row(row.mark)
 				if !row.held {
 					f.messages = append(f.messages, m)
 				}
@@ -170,29 +171,21 @@ func (f *found) trim(want outbox.Want) {
 	}
 }
 
-// note records a row for the watermarks.
-func note(p *watermark.Poll, m outbox.Leased, row leasedRow) {
-	if row.n == 1 {
-		p.First(m.Shard, m.Seq, row.returned)
-	} else {
-		p.Later(m.Shard, row.returned)
-	}
-}
-
-// leasedRow holds the columns of LeaseFrom that are not part of the message.
+// leasedRow holds the columns of LeaseFrom and LeaseFew that are not part of the message.
 type leasedRow struct {
-	n        int64 // its position among the scanned rows of its shard
-	held     bool  // it waits for its own retry or behind another message
-	returned int64 // how often messages have returned to the shard
+	held bool // it waits for its own retry or behind another message
+	mark watermark.Row
 }
 
-// leased reads one row of LeaseFrom.
+// leased reads one row of LeaseFrom or LeaseFew.
 func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Token, &r.n, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &r.returned); err != nil {
+	if err := row.Scan(&m.Shard, &m.Token, &r.mark.N, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts,
+		&r.mark.Returned, &r.mark.Skipped, &r.mark.Until); err != nil {
 		return m, r, err
 	}
+	r.mark.Shard, r.mark.Seq = m.Shard, m.Seq
 	m.Key = string(key)
 	if headers != nil {
 		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))

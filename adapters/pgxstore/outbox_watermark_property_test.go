@@ -17,8 +17,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A Lease that begins at the low-water mark finds exactly the messages that a search of the whole table finds, after random commits,
-// rollbacks, failures, parked and unparked messages, delayed messages, relays that come and go, and a sequence that is set back.
+// A Lease that begins at the low-water mark or behind messages that wait finds exactly the messages that a search of the whole table finds,
+// after random commits, rollbacks, failures, parked and unparked messages, delayed messages, relays that come and go, and a sequence that is
+// set back.
 func TestOutboxWatermarkHidesNothing(t *testing.T) {
 	type relay struct {
 		outbox.Queue
@@ -218,16 +219,25 @@ WHERE r.name = $1 AND coalesce(c.retry_at <= now(), true) AND NOT EXISTS (
 	SELECT FROM outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > now())
 ORDER BY c.seq`
 
-// lease compares the messages that s finds with those that are due, and settles them.
+// lease compares the messages that s finds with those that were due before and those that are due after, and settles them.
 func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 	t.Helper()
+	want := outbox.Want{Limit: 1000}
+	if store, ok := w.queue.(*pgxstore.Store); ok && w.rand.IntN(2) == 0 {
+		store.Wake(t.Context()) // for all shards
+		want.Notified = true
+	}
+	before := w.strings(t, due, s.name)
 	var leased []outbox.Leased
 	w.do(t, func() (err error) {
-		leased, err = s.Lease(t.Context(), outbox.Want{Limit: 1000})
+		leased, err = s.Lease(t.Context(), want)
 		return err
 	})
-	if got, want := leasedIDs(leased), w.strings(t, due, s.name); !slices.Equal(got, want) {
-		t.Fatalf("%s leased %v, want %v", s.name, got, want)
+	got, after := leasedIDs(leased), w.strings(t, due, s.name)
+	missing := slices.DeleteFunc(slices.Clone(before), func(id string) bool { return slices.Contains(got, id) })
+	inOrder := slices.DeleteFunc(slices.Clone(after), func(id string) bool { return !slices.Contains(got, id) })
+	if len(missing) > 0 || !slices.Equal(got, inOrder) {
+		t.Fatalf("%s leased %v; were due before: %v, after: %v", s.name, got, before, after)
 	}
 	var outcomes []outbox.Outcome
 	failed := map[string]bool{}
@@ -238,7 +248,7 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 		case n < 14 || w.ending:
 			o.Verdict = outbox.Sent
 		case n < 16:
-			o.Verdict, o.Cause, o.Delay = outbox.Deferred, errors.New("refused"), time.Hour
+			o.Verdict, o.Cause, o.Delay = outbox.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
 		case n < 18:
 			o.Verdict, o.Cause, o.ParkPolicy = outbox.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
 		}
@@ -284,16 +294,18 @@ func (w *watermarkWorld) repair(t *testing.T) {
 	})
 }
 
+const longestDelay = 300 * time.Millisecond // of a message that failed
+
 // timePasses ends all delays.
 func (w *watermarkWorld) timePasses(t *testing.T) {
 	t.Helper()
-	w.exec(t, `UPDATE outbox_held SET until = until - interval '2 hours' WHERE until < 'infinity'`)
-	w.exec(t, `UPDATE outbox_messages SET retry_at = retry_at - interval '2 hours'`)
+	pause(longestDelay)
 	w.exec(t, `UPDATE outbox_delayed SET not_before = not_before - interval '2 hours'`)
 	w.maintain(t)
 }
 
-// setBack sets the sequence back to the last message that is left, as a failover does. The relays notice it when they maintain.
+// setBack sets the sequence back to the last message that is left, as a failover does. The relays of pgxstore notice it when they maintain,
+// those of sqlstore when they lease.
 func (w *watermarkWorld) setBack(t *testing.T) {
 	t.Helper()
 	if len(w.txs) > 0 {
@@ -302,6 +314,9 @@ func (w *watermarkWorld) setBack(t *testing.T) {
 	w.exec(t, `SELECT setval('outbox_seq', greatest(1, (SELECT max(seq) FROM (
 		SELECT seq FROM outbox_messages UNION ALL SELECT seq FROM outbox_delayed UNION ALL SELECT seq FROM outbox_parked) AS m)))`)
 	w.maintain(t)
+	for _, s := range w.sessions {
+		w.lease(t, s)
+	}
 }
 
 // finish ends everything that waits. Then every message that was committed has been published or discarded.

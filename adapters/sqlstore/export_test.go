@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -57,7 +58,12 @@ func (s *Store) Pretend(pairs ...string) {
 }
 
 // LowWatermark returns the seq where the next poll of each shard of the session begins, at least.
-func LowWatermark(session outbox.Session) int64 {
+func LowWatermark(session outbox.Session) int64 { return slices.Min(beginPoll(session).Lows) }
+
+// Skip returns the highest seq that a poll of a shard of the session begins at because the messages below wait.
+func Skip(session outbox.Session) int64 { return slices.Max(beginPoll(session).Skips) }
+
+func beginPoll(session outbox.Session) *watermark.Poll {
 	o := session.(*outboxSession)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,5 +72,5 @@ func LowWatermark(session outbox.Session) int64 {
 	for n, s := range o.shards {
 		shards, tokens = append(shards, int16(n)), append(tokens, s.Token)
 	}
-	return slices.Min(o.hold.Marks.Begin(shards, tokens).Lows)
+	return o.hold.Marks.Begin(shards, tokens)
 }

@@ -95,6 +95,40 @@ func TestOutboxPostgresPassesWhatWasPublished(t *testing.T) {
 	}
 }
 
+// Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table, but find new
+// messages, and all messages after some have returned to the shard.
+func TestOutboxPostgresSkipsMessagesThatWait(t *testing.T) {
+	t.Parallel()
+	p := newPolling(t)
+	p.enqueue(t, 3000)
+	deferred := outcomes(outbox.Deferred, lease(t, p.session)...)
+	last := int64(0)
+	for i := range deferred {
+		deferred[i].Delay, last = time.Hour, max(last, deferred[i].Seq)
+	}
+	settle(t, p.session, deferred)
+	for began := time.Now(); sqlstore.Skip(p.Session) != last; p.maintain(t) {
+		if msgs := lease(t, p.session); len(msgs) > 0 || time.Since(began) > time.Minute {
+			t.Fatalf("%d messages leased that wait; the skip is %d, want %d", len(msgs), sqlstore.Skip(p.Session), last)
+		}
+	}
+	exec(t, p.n.db, `DELETE FROM outbox_held`)
+	most := 0 // the last message of each shard
+	if err := p.n.db.QueryRow(`SELECT count(DISTINCT shard) FROM outbox_messages`).Scan(&most); err != nil {
+		t.Fatal(err)
+	}
+	p.enqueue(t, 1)
+	msgs := lease(t, p.session)
+	if len(msgs) > most+1 || msgs[len(msgs)-1].Seq <= last {
+		t.Errorf("%d messages leased, want the new one and at most the last one in each of %d shards", len(msgs), most)
+	}
+	settle(t, p.session, outcomes(outbox.Returned, msgs...))
+	exec(t, p.n.db, `UPDATE txonce_shards SET returned = returned + 1`)
+	if msgs := lease(t, p.session); len(msgs) != 3001 {
+		t.Errorf("%d messages leased after messages have returned, want 3001", len(msgs))
+	}
+}
+
 // A poll notices a sequence that was set back. Where it has passed its last value again, a check of the table finds the messages.
 func TestOutboxPostgresFindsWhatIsBelowTheWatermark(t *testing.T) {
 	t.Parallel()

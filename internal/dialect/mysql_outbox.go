@@ -107,8 +107,8 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 ON DUPLICATE KEY UPDATE until = IF(until > @clock, VALUES(until), until)`),
 		Extend: q(`UPDATE @txonce_relays SET until = @clock + ? WHERE owner = UNHEX(?) AND until > @clock`),
 		Alive:  q(`SELECT until > @clock FROM @txonce_relays WHERE owner = UNHEX(?)`),
-		// The other living sessions, and when their holds expire.
-		Survey: q(`SELECT HEX(owner), name = ?, until FROM @txonce_relays WHERE until > @clock AND owner <> UNHEX(?)`),
+		// The living sessions, and when their holds expire.
+		Survey: q(`SELECT HEX(owner), name = ?, until, owner = UNHEX(?) FROM @txonce_relays WHERE until > @clock`),
 		Held: q(`SELECT s.shard, s.token, s.owner <=> UNHEX(?), r.owner IS NULL
 FROM @txonce_shards AS s LEFT JOIN @txonce_relays AS r ON r.owner = s.owner AND r.until > @clock`),
 

@@ -24,16 +24,6 @@ type PostgresOutbox struct {
 	PostgresOutboxOperations
 }
 
-// held tells whether the message c waits for its own retry or behind another message of its key. It uses the statement's time:
-// with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
-const held = `coalesce(c.retry_at > statement_timestamp(), false) OR c.key IS NOT NULL AND EXISTS (
-		SELECT FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp())`
-
-// below finds the shards in $3 that have messages below the seq where a poll begins ($4).
-const below = `SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)
-		JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
-		WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`
-
 // columns are the columns that move with a message from table to table.
 const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_before`
 
@@ -65,9 +55,9 @@ ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE r.until > clock_t
 		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second'
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
 
-		// The other living sessions, and when their holds expire, in microseconds.
-		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint
-FROM @txonce_relays WHERE until > clock_timestamp() AND owner <> $1::uuid`),
+		// The living sessions, and when their holds expire, in microseconds.
+		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint, owner = $1::uuid
+FROM @txonce_relays WHERE until > clock_timestamp()`),
 
 		Shards: q(`SELECT s.shard, s.token, coalesce(s.owner = $1::uuid, false) AS mine,
 	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free, s.returned
@@ -109,22 +99,28 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
-		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The rows begin at seq
-		// "low" if no message has returned to the shard since that was noted. The first row of each shard is returned even if it waits,
-		// and so is the row at position "look", to show that more may follow. Rows are taken from the shards in turn, so a cut by number
-		// ($5) or bytes ($6) leaves each shard its first messages.
-		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned
+		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The first and the last row
+		// of each shard are returned even if they wait, and so is the row at position "look", to show that more may follow. "until" is when
+		// the first of the rows before this one stops waiting, at most a minute ahead; 0 if one of them does not wait. Rows are taken from the
+		// shards in turn, so a cut by number ($5) or bytes ($6) leaves each shard its first messages.
+		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, skipped,
+	CASE WHEN before > statement_timestamp() THEN extract(epoch FROM least(before, statement_timestamp() + interval '1 minute')) * 1000000 ELSE 0 END::bigint AS until
 FROM (
-	SELECT r.token, s.returned, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
+	SELECT r.token, s.returned, ` + skips + ` AS skipped, m.*, count(*) FILTER (WHERE NOT m.held) OVER turn AS place,
 		sum(CASE WHEN m.held THEN 0 ELSE octet_length(m.payload) + coalesce(octet_length(m.key), 0) + coalesce(pg_column_size(m.headers), 0) END) OVER turn AS bytes
-	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS r(shard, token, look, most, low, returned)
+	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+		AS r(shard, token, look, most, low, returned, skip, until)
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
 	CROSS JOIN LATERAL (
 		SELECT * FROM (
-			SELECT ` + columns + `, attempts, row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held
-			FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
+			SELECT *, waits IS NOT NULL AS held, row_number() OVER so_far AS n, min(coalesce(waits, '-infinity')) OVER so_far AS before,
+				lead(seq) OVER so_far IS NULL AS last
+			FROM (
+				SELECT ` + columns + `, attempts, ` + waits + ` AS waits FROM @outbox_messages c
+				WHERE c.shard = r.shard AND c.seq >= ` + begins + ` ORDER BY seq OFFSET 0
+			) AS c WINDOW so_far AS (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 			ORDER BY seq LIMIT r.look
-		) AS c WHERE NOT held OR n = r.look OR n = 1 LIMIT r.most + 1
+		) AS c WHERE NOT held OR n = r.look OR n = 1 OR last LIMIT r.most + 1
 	) AS m
 	WINDOW turn AS (ORDER BY m.n, m.shard)
 ) AS y
@@ -134,13 +130,14 @@ ORDER BY seq`),
 		// Like LeaseFrom, but the first $6 rows of each shard, whether they wait or not. It sorts nothing and cuts nothing, so it takes half as
 		// long where there is little to find. The payload is NULL from the row on where the sizes of the shard's rows add up to more
 		// than $7: then, or if a shard has $6 rows, LeaseFrom must read them.
-		LeaseFew: q(`SELECT s.shard, s.token, m.n, m.held, m.seq, m.id, m.topic, m.key, CASE WHEN m.bytes <= $7::bigint THEN m.payload END, m.headers, m.enqueued_at, m.attempts, s.returned
-FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS r(shard, token, low, returned)
+		LeaseFew: q(`SELECT s.shard, s.token, m.n, m.held, m.seq, m.id, m.topic, m.key, CASE WHEN m.bytes <= $7::bigint THEN m.payload END, m.headers, m.enqueued_at, m.attempts, s.returned,
+	` + skips + `, 0::bigint
+FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bigint[], $9::bigint[]) AS r(shard, token, low, returned, skip, until)
 JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
 CROSS JOIN LATERAL (
-	SELECT row_number() OVER (ORDER BY seq) AS n, (` + held + `) AS held, seq, id, topic, key, payload, headers::text AS headers, enqueued_at, attempts,
+	SELECT row_number() OVER (ORDER BY seq) AS n, ` + waits + ` IS NOT NULL AS held, seq, id, topic, key, payload, headers::text AS headers, enqueued_at, attempts,
 		sum(octet_length(payload) + coalesce(octet_length(key), 0) + coalesce(pg_column_size(headers), 0)) OVER (ORDER BY seq) AS bytes
-	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= CASE WHEN s.returned = r.returned THEN r.low ELSE 0 END
+	FROM @outbox_messages c WHERE c.shard = s.shard AND c.seq >= ` + begins + `
 	ORDER BY seq LIMIT $6::bigint
 ) AS m`),
 

@@ -11,22 +11,21 @@ func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
 	q := postgresNames(schema)
 	return PostgresOutboxLook{
 		// Returns whether the hold is valid, whether delayed messages are due, the values of PostgresOutbox.Last, and for each shard in $2
-		// that the session holds with its token its first message. See PostgresOutbox.LeaseFrom for where it begins to search.
-		Look: q(`SELECT r.until > clock_timestamp(), due.yes,
+		// that the session holds with its token its first message, from where the poll begins.
+		Look: q(`SELECT t.until > clock_timestamp(), due.yes,
 	CASE WHEN o.is_called THEN o.last_value ELSE o.last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-	s.shard, s.token, s.returned, s.first
-FROM @txonce_relays r
+	s.shard, s.token, s.returned, s.skipped, s.first
+FROM @txonce_relays t
 CROSS JOIN @outbox_seq o
 CROSS JOIN LATERAL (SELECT coalesce(min(not_before) <= statement_timestamp(), false) AS yes FROM @outbox_delayed) AS due
 LEFT JOIN LATERAL (
-	SELECT s.shard, s.token, s.returned, (
-		SELECT m.seq FROM @outbox_messages m
-		WHERE m.shard = s.shard AND m.seq >= CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END ORDER BY m.seq LIMIT 1
+	SELECT s.shard, s.token, s.returned, ` + skips + ` AS skipped, (
+		SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard AND m.seq >= ` + begins + ` ORDER BY m.seq LIMIT 1
 	) AS first
-	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS k(shard, token, low, returned)
-	JOIN @txonce_shards s ON s.shard = k.shard AND s.token = k.token AND s.owner = r.owner
+	FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) AS r(shard, token, low, returned, skip, until)
+	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = t.owner
 ) AS s ON true
-WHERE r.owner = $1::uuid`),
+WHERE t.owner = $1::uuid`),
 
 		// Whether DropHolds, DropDead or Forget would change something.
 		NeedsMaintenance: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')

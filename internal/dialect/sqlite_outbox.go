@@ -49,8 +49,8 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, 
 ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE until > @clock
 RETURNING until`),
 		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3 WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
-		// The other living sessions, and when their holds expire.
-		Survey: q(`SELECT hex(owner), name = ?2, until FROM txonce_relays WHERE until > @clock AND owner <> ?1`),
+		// The living sessions, and when their holds expire.
+		Survey: q(`SELECT hex(owner), name = ?2, until, owner = ?1 FROM txonce_relays WHERE until > @clock`),
 		Shards: q(`SELECT s.shard, s.token, s.owner IS ?1, r.owner IS NULL
 FROM txonce_shards s LEFT JOIN txonce_relays r ON r.owner = s.owner AND r.until > @clock`),
 		GiveBack: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1 AND shard IN (SELECT value FROM json_each(?2))`,

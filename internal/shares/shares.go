@@ -8,11 +8,15 @@
 //     seen. A program that crashes right after its start has asked once.
 //   - A session takes the shards that stayed free between two of its Renews, even beyond its fair share. The session that they
 //     were meant for must then ask twice again.
+//
+// If the shards cannot be divided evenly, the sessions with the smallest identifiers hold one more than the others. All sessions agree about
+// that, so their shares add up to the number of shards, and no session waits for shards that no other session will give up.
 package shares
 
 // View is what a session reads from the database in Renew.
 type View struct {
 	Of     int              // number of shards
+	Self   string           // this session's identifier, such as those in Others
 	Mine   int              // shards of this session
 	Free   []int            // shards that no living session holds
 	Others map[string]int64 // for each other living session a number that changes with each Renew, such as when its hold expires
@@ -32,8 +36,9 @@ type asked struct {
 
 // Change returns how many shards the session must take now. A negative number is how many it must give back.
 func (l *Ledger) Change(v View) int {
-	due := fair(v.Of, 1+l.countAsks(v.Others))
-	take := min(fair(v.Of, 1+len(v.Others))-v.Mine, len(v.Free))
+	l.count(v.Others)
+	due := v.fair(func(session string) bool { return l.asks[session].times >= 2 })
+	take := min(v.fair(func(string) bool { return true })-v.Mine, len(v.Free))
 	take = max(take, l.stayedFree(v.Free))
 	if take <= 0 {
 		return min(0, due-v.Mine)
@@ -46,23 +51,34 @@ func (l *Ledger) Change(v View) int {
 	return take
 }
 
-// fair is the largest number of shards that one of this many sessions should hold.
-func fair(of, sessions int) int { return (of + sessions - 1) / sessions }
+// fair is how many shards the session should hold beside those of the others for which counts is true.
+func (v *View) fair(counts func(session string) bool) int {
+	sessions, before := 1, 0
+	for session := range v.Others {
+		if counts(session) {
+			if sessions++; session < v.Self {
+				before++
+			}
+		}
+	}
+	share := v.Of / sessions
+	if before < v.Of%sessions {
+		share++
+	}
+	return share
+}
 
-// countAsks records the living sessions, and returns how many of them have asked twice.
-func (l *Ledger) countAsks(others map[string]int64) (twice int) {
+// count records how often each living session has asked.
+func (l *Ledger) count(others map[string]int64) {
 	asks := make(map[string]asked, len(others))
 	for session, until := range others {
 		a := l.asks[session]
 		if a.times == 0 || a.until != until {
 			a = asked{until, a.times + 1}
 		}
-		if asks[session] = a; a.times >= 2 {
-			twice++
-		}
+		asks[session] = a
 	}
 	l.asks = asks
-	return twice
 }
 
 // stayedFree records the free shards, and returns how many of them were free at the previous Renew too.

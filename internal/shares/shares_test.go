@@ -27,20 +27,25 @@ func TestChange(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		steps []step
+		self  string
 	}{
-		{"alone it takes all", []step{{0, numbers(0, 64), nil, 64}, {64, nil, nil, 0}}},
-		{"beside others it takes its share of what is free", []step{{0, numbers(0, 64), others{"a": 1}, 32}, {32, nil, others{"a": 2}, 0}}},
-		{"an odd share is rounded up", []step{{0, numbers(0, 64), others{"a": 1, "b": 1}, 22}}},
-		{"a session that asked once gets nothing", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}}},
-		{"a session that asks again gets its share", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 2}, -32}, {32, nil, others{"a": 3}, 0}}},
-		{"new ones each time get nothing", []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1, "b": 2}, 0}, {64, nil, others{"b": 2, "c": 3}, 0}}},
-		{"what becomes free is left to others for one Renew", []step{
+		{name: "alone it takes all", steps: []step{{0, numbers(0, 64), nil, 64}, {64, nil, nil, 0}}},
+		{name: "beside others it takes its share of what is free", steps: []step{{0, numbers(0, 64), others{"a": 1}, 32}, {32, nil, others{"a": 2}, 0}}},
+		{name: "an odd share of the first session is rounded up", self: "a", steps: []step{{0, numbers(0, 64), others{"b": 1, "c": 1}, 22}}},
+		{name: "an odd share of the second is rounded down", self: "b", steps: []step{{0, numbers(0, 64), others{"a": 1, "c": 1}, 21}}},
+		{name: "the second gives up one shard more than the first", self: "b", steps: []step{
+			{32, nil, others{"a": 1}, 0}, {32, nil, others{"a": 2, "c": 1}, 0}, {32, nil, others{"a": 3, "c": 2}, -11}, {21, nil, others{"a": 4, "c": 3}, 0},
+		}},
+		{name: "a session that asked once gets nothing", steps: []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}}},
+		{name: "a session that asks again gets its share", steps: []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 2}, -32}, {32, nil, others{"a": 3}, 0}}},
+		{name: "new ones each time get nothing", steps: []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1, "b": 2}, 0}, {64, nil, others{"b": 2, "c": 3}, 0}}},
+		{name: "what becomes free is left to others for one Renew", steps: []step{
 			{64, nil, others{"a": 1}, 0},
 			{64, nil, others{"a": 2}, -32},
 			{32, numbers(0, 32), others{"a": 3}, 0}, // given back in the meantime
 			{32, nil, others{"a": 4}, 0},            // taken
 		}},
-		{"what stays free is taken, and not given up for the same two asks", []step{
+		{name: "what stays free is taken, and not given up for the same two asks", steps: []step{
 			{64, nil, others{"a": 1}, 0},
 			{64, nil, others{"a": 2}, -32},
 			{32, numbers(0, 32), others{"a": 2}, 0},
@@ -49,17 +54,17 @@ func TestChange(t *testing.T) {
 			{64, nil, others{"a": 2}, 0},
 			{64, nil, others{"a": 3}, -32},
 		}},
-		{"one that is short takes what becomes free at once", []step{
+		{name: "one that is short takes what becomes free at once", steps: []step{
 			{0, nil, others{"a": 1}, 0}, {0, numbers(0, 32), others{"a": 2}, 32},
 		}},
-		{"one that stays free is taken by one that is short, too", []step{
+		{name: "one that stays free is taken by one that is short, too", steps: []step{
 			{10, numbers(0, 40), others{"a": 1}, 22}, {32, numbers(20, 38), others{"a": 1}, 18},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var l shares.Ledger
 			for i, s := range test.steps {
-				if got := l.Change(shares.View{Of: 64, Mine: s.mine, Free: s.free, Others: s.others}); got != s.want {
+				if got := l.Change(shares.View{Of: 64, Self: test.self, Mine: s.mine, Free: s.free, Others: s.others}); got != s.want {
 					t.Errorf("Renew %d changes %d, want %d", i+1, got, s.want)
 				}
 			}
@@ -67,7 +72,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// Sessions that renew in turn reach their shares in three rounds, and afterwards no shard changes its owner.
+// Sessions that renew in turn reach even shares in three rounds, and afterwards no shard changes its owner.
 func TestSharesComeToRest(t *testing.T) {
 	const of = 64
 	for n := 2; n <= 9; n++ {
@@ -79,7 +84,7 @@ func TestSharesComeToRest(t *testing.T) {
 			}
 			for i := n - 1; i >= 0; i-- {
 				until[i]++
-				v := shares.View{Of: of, Others: others{}}
+				v := shares.View{Of: of, Self: string(rune('a' + i)), Others: others{}}
 				for shard, o := range owner {
 					switch o {
 					case i:
@@ -116,7 +121,7 @@ func TestSharesComeToRest(t *testing.T) {
 			held[o]++
 		}
 		for _, h := range held {
-			if h > (of+n-1)/n {
+			if h < of/n || h > (of+n-1)/n {
 				t.Errorf("%d sessions hold %v", n, held)
 			}
 		}

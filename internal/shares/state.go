@@ -7,6 +7,7 @@ type Row = interface{ Scan(dest ...any) error }
 type State struct {
 	Tokens   map[int]int64    // of the session's shards, by shard
 	Free     []int            // shards that no living session holds
+	Self     string           // see View
 	Others   map[string]int64 // see View
 	Returned map[int]int64    // by shard, how often messages have returned to it; only PostgreSQL counts that
 	Shards   int              // number of shards
@@ -18,13 +19,16 @@ func NewState() State {
 	return State{Tokens: map[int]int64{}, Others: map[string]int64{}, Returned: map[int]int64{}}
 }
 
-// ScanRelay adds a row of txonce_relays that belongs to another session: its owner, whether it has this session's name, and when its hold
-// expires.
+// ScanRelay adds a row of txonce_relays: its owner, whether it has this session's name, when its hold expires, and whether it is this session's.
 func (s *State) ScanRelay(row Row) error {
 	var owner string
-	var sameName bool
+	var sameName, mine bool
 	var until int64
-	err := row.Scan(&owner, &sameName, &until)
+	err := row.Scan(&owner, &sameName, &until, &mine)
+	if mine {
+		s.Self = owner
+		return err
+	}
 	if s.Others[owner] = until; sameName {
 		s.SameName++
 	}
@@ -61,5 +65,5 @@ func (s *State) scanShard(row Row, more ...any) (shard int, err error) {
 
 // Change returns how many shards a session with this Ledger must take now. A negative number is how many it must give back.
 func (s *State) Change(l *Ledger) int {
-	return l.Change(View{Of: s.Shards, Mine: len(s.Tokens), Free: s.Free, Others: s.Others})
+	return l.Change(View{Of: s.Shards, Self: s.Self, Mine: len(s.Tokens), Free: s.Free, Others: s.Others})
 }

@@ -8,20 +8,33 @@
 //
 //	watermark  every message with a seq up to it is visible now, or will never be committed
 //	low        the shard has no message with a smaller seq; at most the seq of its first message, and at most the watermark + 1
+//	skip       all messages of the shard with a smaller seq wait, until a time that is known; at most the watermark + 1
 //
 // The watermark moves in three steps: read the last seq of the sequence, then read which transactions hold a lock on the table of messages, and
 // wait until all of these have ended. An INSERT takes that lock before it takes its seq, and keeps it until its transaction has ended.
 // So a transaction without the lock either has not taken its seq yet, which is then greater, or has committed and is visible to later
 // polls. Nothing waits for snapshots, or for transactions that do not write to the outbox.
 //
-// # Messages that appear below a low
+// # Messages that wait
+//
+// Messages wait after a failure, and behind one of their key that waits. When the broker does not have a topic, all messages of that topic wait,
+// and each poll would read all of them, because a low does not pass them. So a poll that has read them reports until when the first of them
+// waits, by the server's clock. The statements of the next polls begin at the skip while the clock is before that time, and otherwise at the low.
+//
+// Until that time no message below the skip stops waiting, because nothing makes the wait of a message shorter but Unpark and Discard, and these
+// count the return of messages. So the order of a key holds: a message above the skip waits behind one of its key below, as if polls read both.
+// What makes a low invalid makes the skip invalid too. A skip is used for a minute at most, so that even a person who changes
+// outbox_held only delays messages.
+//
+// # Messages that appear below a low or a skip
 //
 // A message that a low passed would never be published. These are all the ways to get one:
 //
 //	a transaction that commits late     the watermark waits for it, also when it is prepared for two-phase commit
 //	Unpark, and the release of messages they count the return of messages in txonce_shards.returned, in their transaction; the statement of
 //	behind a parked one                 the poll compares that with the count that belongs to the low, and begins at the first row if they differ
-//	a retry that comes due              the row never left; a poll returns the first row of a shard even if it waits, and the low is at most there
+//	a retry that comes due              the row never left; a poll returns the first row of a shard even if it waits, and the low is at most there;
+//	                                    the skip ends at that time
 //	a delayed message                   it gets a new seq when it becomes due
 //	another relay had the shard         a low holds for one token of the shard, and each relay that takes the shard gets a new token
 //	a poll that began earlier           it raises a low only with the watermark from before its statement was sent

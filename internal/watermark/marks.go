@@ -25,8 +25,16 @@ type Marks struct {
 // low is where the polls of a shard begin.
 type low struct {
 	token    int64 // of the shard; with another token the low does not hold
-	seq      int64
 	returned int64 // how often messages had returned to the shard; with another number the low does not hold
+	seq      int64
+	skip     skip
+}
+
+// skip is where the polls of a shard begin for some time.
+type skip struct {
+	seq   int64
+	until int64     // in microseconds since 1970, by the server's clock
+	since time.Time // by this process's clock
 }
 
 // Hold says which shards the session holds, with their tokens, and how often messages have returned to them. Lows that do not hold are
@@ -43,91 +51,6 @@ func (m *Marks) Hold(tokens, returned map[int]int64) {
 		lows[int16(n)] = l
 	}
 	m.lows = lows
-}
-
-// Poll is one poll of some shards. The poll of a shard begins at Lows if Returned is how often messages have returned to it, and
-// otherwise at its first row.
-type Poll struct {
-	Lows, Returned []int64
-
-	shards []int16
-	tokens []int64
-	passed int64 // the watermark from before the poll
-	epoch  int
-	seen   map[int16]seen
-}
-
-// seen is what a poll has read of a shard.
-type seen struct {
-	returned int64 // how often messages have returned to it
-	first    int64 // the seq of its first row; 0: not read
-	empty    bool
-}
-
-// Begin begins a poll of shards. Call it before the statement is sent.
-func (m *Marks) Begin(shards []int16, tokens []int64) *Poll {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := &Poll{
-		Lows: make([]int64, len(shards)), Returned: make([]int64, len(shards)),
-		shards: shards, tokens: tokens, passed: m.sequence.passed, epoch: m.sequence.epoch, seen: make(map[int16]seen, len(shards)),
-	}
-	if m.lows == nil {
-		m.lows = make(map[int16]low)
-	}
-	for i, n := range shards {
-		l := m.lows[n]
-		if l.token != tokens[i] {
-			l = low{token: tokens[i]}
-			m.lows[n] = l
-		}
-		p.Lows[i], p.Returned[i] = l.seq, l.returned
-	}
-	return p
-}
-
-// First records the first row that the poll has found in a shard, whether the message waits or not, and how often messages have returned to
-// the shard. The statement of the poll must read both from one snapshot.
-func (p *Poll) First(shard int, seq, returned int64) {
-	p.seen[int16(shard)] = seen{returned: returned, first: seq}
-}
-
-// Later records a row that is not the first one of its shard.
-func (p *Poll) Later(shard int, returned int64) {
-	s := p.seen[int16(shard)]
-	s.returned = returned
-	p.seen[int16(shard)] = s
-}
-
-// Empty records that the poll has found no row in a shard.
-func (p *Poll) Empty(shard int, returned int64) {
-	p.seen[int16(shard)] = seen{returned: returned, empty: true}
-}
-
-// End raises the lows of the shards of p after its statement has returned. all says that p has at least the first row of each shard that has
-// rows, so that a shard without any is empty.
-func (m *Marks) End(p *Poll, all bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.sequence.epoch != p.epoch {
-		return // the lows were dropped while the poll ran
-	}
-	for i, n := range p.shards {
-		l := m.lows[n]
-		if l.token != p.tokens[i] {
-			continue
-		}
-		switch got, any := p.seen[n]; {
-		case any && got.returned != l.returned: // messages have returned, so the poll began at the first row
-			l.seq, l.returned = 0, got.returned
-		case l.returned != p.Returned[i]: // another poll has noticed that
-		case got.first > 0:
-			l.seq = max(l.seq, min(got.first, p.passed+1))
-		case got.empty, !any && all:
-			l.seq = max(l.seq, p.passed+1)
-		}
-		m.lows[n] = l
-	}
 }
 
 const (
@@ -194,8 +117,7 @@ func (m *Marks) notice(ctx context.Context, server, last int64) bool {
 func (m *Marks) drop() {
 	m.sequence = sequence{epoch: m.sequence.epoch + 1}
 	for n, l := range m.lows {
-		l.seq = 0
-		m.lows[n] = l
+		m.lows[n] = low{token: l.token, returned: l.returned}
 	}
 }
 

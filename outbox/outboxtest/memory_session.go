@@ -88,7 +88,7 @@ func (m *Memory) bury(now time.Time) {
 // share takes shards or gives some back, and returns how many the session holds then.
 func (s *session) share() (held int) {
 	m := s.memory
-	v := shares.View{Of: len(m.shards), Others: map[string]int64{}}
+	v := shares.View{Of: len(m.shards), Self: s.name, Others: map[string]int64{}}
 	for i := range m.shards {
 		if _, alive := m.relays[m.shards[i].owner]; m.shards[i].owner == s {
 			v.Mine++

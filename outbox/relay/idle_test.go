@@ -67,6 +67,29 @@ func TestRelayIdle(t *testing.T) {
 	}
 }
 
+// Three relays cannot hold equal numbers of 64 shards. They come to rest nevertheless: each renews every five seconds.
+func TestRelaysWithUnequalSharesComeToRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const relays, minutes = 3, 10
+		q := &faulty{Queue: outboxtest.NewMemory()}
+		var stops []func()
+		for range relays {
+			_, stop := start(t, relay.Config{Queue: q, Publisher: &outboxtest.FakePublisher{}})
+			stops = append(stops, stop)
+			<-time.After(time.Second)
+		}
+		<-time.After(time.Minute)
+		before := q.count("renew")
+		<-time.After(minutes * time.Minute)
+		if n := q.count("renew") - before; n > relays*minutes*13 {
+			t.Errorf("%d relays have renewed %d times in %d minutes, want 12 times a minute each", relays, n, minutes)
+		}
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
 // Relays that began together do not look for delayed messages together: all of them look three times a second, at different times. So the
 // next look comes within a second on average, and not within the six seconds between two looks of one relay.
 func TestRelaysLookForDelayedMessagesAtDifferentTimes(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 const (
 	lease        = "internal/dialect/postgres_outbox.go"
 	hidesNothing = "TestOutboxWatermarkHidesNothing/sqlstore/postgres15"
+	begins       = "internal/dialect/postgres_outbox_begin.go"
 	marks        = "internal/watermark/"
 	sqlLease     = "adapters/sqlstore/internal/postgres/outbox_lease.go"
 	outboxCase   = "TestOutboxStore/postgres15/"
@@ -86,26 +87,49 @@ var outboxMutations = []mutation{
 	watermark("the low-water mark waits for each transaction that wrote before", "sequence.go", "TestSequenceWaitsForWriters", edit{
 		`if len(s.writers) > 0 {`, `if len(s.writers) > 1 {`,
 	}),
-	watermark("a poll does not raise the low-water mark of a newer state", "marks.go", "TestMarksOfAPoll", edit{
+	watermark("a poll does not raise the low-water mark of a newer state", "poll.go", "TestMarksOfAPoll", edit{
 		`if m.sequence.epoch != p.epoch {`, `if false {`,
 	}),
-	watermark("a low-water mark holds for one token of its shard", "marks.go", "TestMarksOfAPoll", edit{
+	watermark("a low-water mark holds for one token of its shard", "poll.go", "TestMarksOfAPoll", edit{
 		`if l.token != p.tokens[i] {`, `if false {`,
 	}),
-	watermark("a poll raises a low-water mark at most to the watermark from before the poll", "marks.go", "TestMarksOfAPoll", edit{
+	watermark("a poll raises a low-water mark at most to the watermark from before the poll", "poll.go", "TestMarksOfAPoll", edit{
 		`max(l.seq, min(got.first, p.passed+1))`, `max(l.seq, got.first)`,
 	}),
-	watermark("a poll whose first row may have been cut off does not raise the low-water mark", "marks.go", "TestMarksOfAPoll", edit{
-		`!any && all:`, `!any:`,
+	watermark("a poll whose first row may have been cut off does not raise the low-water mark", "poll.go", "TestMarksOfAPoll", edit{
+		`if !any && all {`, `if !any {`,
 	}),
-	watermark("a poll that messages returned after does not raise the low-water mark", "marks.go", "TestMarksOfAPoll", edit{
-		`case l.returned != p.Returned[i]:`, `case false:`,
+	watermark("a poll that messages returned after does not raise the low-water mark", "poll.go", "TestMarksOfAPoll", edit{
+		`nothing(p.Returned[i],`, `nothing(l.returned,`,
+	}),
+	watermark("a poll skips waiting messages at most up to the watermark from before the poll", "poll.go", "TestSkipOfAPoll", edit{
+		`min(got.waiting, p.passed+1)`, `got.waiting`,
+	}),
+	watermark("a poll that began behind waiting messages does not raise the low-water mark", "poll.go", "TestSkipOfAPoll", edit{
+		`case !got.skipped:`, `case true:`,
+	}),
+	watermark("a poll skips waiting messages only until the first of the waits ends", "poll.go", "TestSkipOfAPoll", edit{
+		`waiting, min(l.skip.until, got.until)`, `waiting, got.until`,
+	}),
+	watermark("a poll skips waiting messages for a minute at most", "poll.go", "TestSkipIsLimited", edit{
+		` && time.Since(l.skip.since) < skipLimit`, ``,
 	}),
 	passing("the low-water mark waits for all transactions that were writing", sqlLease, pgx, hidesNothing, edit{
 		`by.Marks.Move(ctx, server, last, writers)`, `by.Marks.Move(ctx, server, last, writers[:0])`,
 	}),
-	passing("unparked messages are found again", "internal/dialect/postgres_outbox_look.go", pgx, hidesNothing, edit{
-		`CASE WHEN s.returned = k.returned THEN k.low ELSE 0 END`, `k.low`,
+	passing("unparked messages are found again", begins, pgx, hidesNothing, edit{
+		`s.returned = r.returned AND r.until`, `r.until`,
+	}, edit{
+		`WHEN s.returned = r.returned THEN r.low ELSE 0`, `ELSE r.low`,
+	}),
+	passing("messages are found when their wait ends", begins, pgx, hidesNothing, edit{
+		` AND r.until > (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)`, ` AND r.skip > 0`,
+	}),
+	enqueuing("a poll skips only waiting messages", lease, "TestOutboxLeaseSkipsMessagesThatWait", edit{
+		`min(coalesce(waits, '-infinity'))`, `min(waits)`,
+	}),
+	enqueuing("a poll does not read waiting messages again", begins, "TestOutboxLeaseSkipsMessagesThatWait", edit{
+		` THEN r.skip WHEN`, ` THEN r.low WHEN`,
 	}),
 	passing("a poll notices a sequence that was set back", sqlLease, "adapters/sqlstore", "TestOutboxPostgresFindsWhatIsBelowTheWatermark", edit{
 		`if by.Marks.Notice(ctx, server, last) {`, `if false {`,
@@ -141,7 +165,7 @@ var outboxMutations = []mutation{
 		` || m.Payload == nil`, ``,
 	}),
 	enqueuing("a poll after a notification that may have left messages is followed by a full one", pgx+"/outbox_poll.go", "TestOutboxPollAfterNotification", edit{
-		`row.n == int64(limit) || `, ``,
+		`row.mark.N == int64(limit) || `, ``,
 	}),
 	committing("a poll is one statement, and so is Maintain with nothing to do", pgx+"/outbox_tx.go", "TestOutboxRelayRoundTrips", edit{
 		`if b.Len() > 1 {`, `if true {`,

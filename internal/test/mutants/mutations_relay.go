@@ -192,7 +192,8 @@ var relayMutations = []mutation{
 	relaying("a relay with more than its share of shards renews early", "session.go", "TestRelayJoinsABusyOne", edit{
 		` || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {`, `) {`,
 	}),
-	sharing("a session gets a share only after it has asked twice", `a.times >= 2`, `a.times >= 1`),
+	sharing("a session gets a share only after it has asked twice", `.times >= 2`, `.times >= 1`),
+	sharing("only the first sessions hold one shard more than the others", `if before < v.Of%sessions {`, `if v.Of%sessions > 0 {`),
 	sharing("shards that stay free are taken", `take = max(take, l.stayedFree(v.Free))`, `l.stayedFree(v.Free)`),
 	sharing("shards that were just taken are not given up for the same requests", `	if v.Mine+take > due {`, `	if false {`),
 	relaying("after half a full batch the relay polls again at once", "poll.go", "TestRelayPollsAgainAfterHalfABatch", edit{

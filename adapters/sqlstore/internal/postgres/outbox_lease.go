@@ -14,8 +14,8 @@ import (
 
 // beginning has the parameters that say where a statement begins to read the messages of shards.
 type beginning struct {
-	poll                           *watermark.Poll
-	shards, tokens, lows, returned string
+	poll                                          *watermark.Poll
+	shards, tokens, lows, returned, skips, untils string
 }
 
 // begin begins a poll. tokens has the token of each shard.
@@ -23,6 +23,7 @@ func begin(by *engine.Hold, shards []int, tokens map[int]int64) (b beginning) {
 	numbers, with := columnsOfShards(shards, tokens)
 	b.poll = by.Marks.Begin(numbers, with)
 	b.shards, b.tokens, b.lows, b.returned = arrayOf(numbers), arrayOf(with), arrayOf(b.poll.Lows), arrayOf(b.poll.Returned)
+	b.skips, b.untils = arrayOf(b.poll.Skips), arrayOf(b.poll.Untils)
 	return b
 }
 
@@ -69,18 +70,21 @@ func (d *DB) look(ctx context.Context, q engine.Queryer, by *engine.Hold, held m
 	from := begin(by, slices.Sorted(maps.Keys(held)), held)
 	found.Tokens = make(map[int]int64)
 	alive := false
-	err = engine.Query(ctx, q, d.box.look.Look, uuid(by.Owner), from.shards, from.tokens, from.lows, from.returned).Each(func(rows engine.Row) error {
+	err = engine.Query(
+		ctx, q, d.box.look.Look, uuid(by.Owner), from.shards, from.tokens, from.lows, from.returned, from.skips, from.untils,
+	).Each(func(rows engine.Row) error {
 		var shard, token, returned, first sql.NullInt64
-		if err := rows.Scan(&alive, &found.Due, &last, &server, &shard, &token, &returned, &first); err != nil {
+		var skipped sql.NullBool
+		if err := rows.Scan(&alive, &found.Due, &last, &server, &shard, &token, &returned, &skipped, &first); err != nil {
 			return err
 		}
 		switch n := int(shard.Int64); {
 		case !shard.Valid: // the session holds none of the shards
 		case first.Valid:
-			from.poll.First(n, first.Int64, returned.Int64)
+			from.poll.Row(watermark.Row{Shard: n, Seq: first.Int64, N: 1, Returned: returned.Int64, Skipped: skipped.Bool})
 			found.Tokens[n] = token.Int64
 		default:
-			from.poll.Empty(n, returned.Int64)
+			from.poll.Empty(n, returned.Int64, skipped.Bool)
 		}
 		return nil
 	})
@@ -145,18 +149,21 @@ func (d *DB) leaseFirst(
 	per := make(map[int]int)
 	err = engine.Query(
 		ctx, q, d.box.relay.LeaseFrom, uuid(by.Owner), from.shards, from.tokens, scans.String(), want.Limit, bytes, parts.String(), from.lows, from.returned,
+		from.skips, from.untils,
 	).Each(func(rows engine.Row) error {
 		var m outbox.Leased
-		var n int
-		var returned int64
+		var mark watermark.Row
 		var held bool
 		var key []byte
 		var headers sql.NullString
 		var at engine.Instant
-		if err := rows.Scan(&m.Shard, &m.Token, &n, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts, &returned); err != nil {
+		if err := rows.Scan(&m.Shard, &m.Token, &mark.N, &held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts,
+			&mark.Returned, &mark.Skipped, &mark.Until); err != nil {
 			return err
 		}
-		if n == scan {
+		mark.Shard, mark.Seq = m.Shard, m.Seq
+		from.poll.Row(mark)
+		if mark.N == int64(scan) {
 			deeper = append(deeper, m.Shard)
 		}
 		if held || room.Full || !room.Take(len(key)+len(m.Payload)+len(headers.String)) {
@@ -170,5 +177,8 @@ func (d *DB) leaseFirst(
 		msgs = append(msgs, m)
 		return nil
 	})
+	if err == nil {
+		by.Marks.End(from.poll, false)
+	}
 	return msgs, full, deeper, err
 }

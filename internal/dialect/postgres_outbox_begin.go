@@ -1,0 +1,18 @@
+package dialect
+
+// waits is until when the message c waits for its own retry or behind another message of its key. NULL: it does not wait. It uses the
+// statement's time: with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
+const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() THEN c.retry_at END, CASE WHEN c.key IS NOT NULL THEN (
+	SELECT h.until FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp()) END)`
+
+// skips tells whether a poll of shard s begins at the seq "skip" of r: no message has returned to the shard since the skip was noted, and all
+// messages below it still wait. See watermark.Poll. The server reads the time once for all shards, because it is in a query of its own.
+const skips = `(s.returned = r.returned AND r.until > (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint))`
+
+// begins is the seq where a poll of shard s begins.
+const begins = `CASE WHEN ` + skips + ` THEN r.skip WHEN s.returned = r.returned THEN r.low ELSE 0 END`
+
+// below finds the shards in $3 that have messages below the seq where a poll begins ($4).
+const below = `SELECT r.shard FROM unnest($3::smallint[], $4::bigint[], $5::bigint[]) AS r(shard, low, returned)
+		JOIN @txonce_shards s ON s.shard = r.shard AND s.owner = $1::uuid AND s.returned = r.returned
+		WHERE EXISTS (SELECT FROM @outbox_messages c WHERE c.shard = r.shard AND c.seq < r.low)`
