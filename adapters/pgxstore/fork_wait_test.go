@@ -271,7 +271,7 @@ func TestNobodyGetsTheConnectionLater(t *testing.T) {
 		var rows pgx.Rows
 		err := handle(func(ctx context.Context, tx pgx.Tx) (err error) {
 			left = tx
-			rows, err = tx.Query(ctx, `SELECT 1`)
+			rows, err = tx.Query(ctx, `SELECT 1`) //nolint:sqlclosecheck // closed in the next lines
 			if err == nil {
 				rows.Close()
 			}

@@ -204,7 +204,9 @@ func TestSQLiteRefusedCommit(t *testing.T) {
 						return err
 					}
 					t.Cleanup(func() { rows.Close() })
-					rows.Next()
+					if rows.Next(); rows.Err() != nil {
+						return rows.Err()
+					}
 				}
 				_, err := tx.Exec(tt.insert)
 				return err
