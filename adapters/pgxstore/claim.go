@@ -25,7 +25,7 @@ type claim struct {
 	idleLimit any        // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // the statements of ShortWait and FormerWait surround the claim
-	restore      bool // FormerWait must follow, because InsertOneShort has inserted nothing
+	oneShort     bool // InsertOneShort is sent
 	xid          string
 	standbys     bool   // COMMIT waits for synchronous standbys
 	sessionState string // see dialect.Postgres.Session; empty: not read yet
@@ -85,15 +85,15 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	if short {
 		limit = fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
 	}
-	c.restore = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
-	if c.short = short && !c.restore; c.short {
+	c.oneShort = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
+	if c.short = short && !c.oneShort; c.short {
 		b.Queue(sql.ShortWait, limit)
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			args := c.store.args(&alike[0], c.idleLimit)
-			if c.restore {
+			if c.oneShort {
 				b.Queue(sql.InsertOneShort, append(args, limit)...)
 			} else {
 				b.Queue(sql.InsertOne, args...)
@@ -143,7 +143,7 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	var key [16]byte
 	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState, nil}
-	if !c.restore {
+	if !c.oneShort {
 		dest = dest[:5]
 	}
 	switch err := row.Scan(dest...); {
@@ -152,7 +152,7 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].KeyHash], c.restore = true, false
+	c.Inserted[rows[0].KeyHash] = true
 	return nil
 }
 

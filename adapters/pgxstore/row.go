@@ -44,13 +44,9 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		queue(sql.Existing, pgUUIDs(keys), row.dest())
 	}
 	ends := c.tx != nil && c.conn != nil && len(c.Inserted) == 0 && !c.standbys
-	switch {
-	case ends:
+	if ends {
 		b.Queue(`commit`)
-	case c.restore:
-		b.Queue(sql.FormerWait)
 	}
-	c.restore = false
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if c.tx == nil {
 			return c.conn.SendBatch(ctx, b).Close()

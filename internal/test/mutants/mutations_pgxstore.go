@@ -111,9 +111,6 @@ var pgxstoreMutations = []mutation{
 	single("a short wait for a claim does not shorten the handler's waits", "internal/dialect/postgres.go", "TestClaimWaitEndsWithTheClaim", edit{
 		"unlessKnown + claimed + `, ` + formerWait)", "unlessKnown + claimed + `, ''`)",
 	}),
-	single("a short wait for a claim that is a duplicate does not shorten later waits", pgx+"/row.go", "TestClaimWaitEndsWithTheClaim", edit{
-		`case c.restore:`, `case false:`,
-	}),
 	single("a claim that fails does not shorten the waits of the caller's own transaction", pgx+"/claim.go", "TestAClaimThatIsCancelledLeavesNoShortWait", edit{
 		`short && len(rows) == 1 && c.conn != nil //`, `short && len(rows) == 1 //`,
 	}),
