@@ -90,7 +90,8 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
 		InsertOne: q(insertOne + idleLimit + unlessKnown + claimed),
 
-		// InsertOneShort waits for $9 at most. If it inserts no row, the transaction must end.
+		// InsertOneShort waits for $9 at most. If it inserts no row, the wait stays short until the transaction ends: at once, except for some
+		// duplicates where COMMIT waits for standbys.
 		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.
