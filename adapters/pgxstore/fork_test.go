@@ -323,6 +323,21 @@ func TestForkFails(t *testing.T) {
 	}
 }
 
+// The handler that has the last turn is verified too: nothing that is sent afterwards would show its fault as its own.
+func TestForkVerifiesTheLastTurn(t *testing.T) {
+	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
+	failed, err := h.fork(nil,
+		func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "effect") },
+		func(ctx context.Context, tx pgx.Tx) error { return second(tx.Conn().Exec(ctx, `ROLLBACK`)) },
+	)
+	if failed != 1 || err == nil {
+		t.Errorf("failed = %d: %v", failed, err)
+	}
+	if left := h.effects(); len(left) > 0 {
+		t.Errorf("committed: %q", left)
+	}
+}
+
 func slow(ctx context.Context, tx pgx.Tx, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()

@@ -54,6 +54,16 @@ func newPostgres(t *testing.T) *base {
 	return newBase(t, "pgx", testdb.Schema(t, testdb.Postgres(t)), sqlstore.Postgres)
 }
 
+// newQuietPostgres is on a server that no other test uses, where such a server can be started: watermill's subscribers wait for each
+// transaction of the whole server that is older than a message.
+func newQuietPostgres(t *testing.T) *base {
+	t.Helper()
+	if testdb.NoOwnPostgres() != "" {
+		return newPostgres(t)
+	}
+	return newBase(t, "pgx", testdb.StartPostgres(t, "max_connections=300").DSN, sqlstore.Postgres)
+}
+
 func newBase(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) *base {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

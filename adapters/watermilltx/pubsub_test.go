@@ -51,7 +51,7 @@ func TestPubSub(t *testing.T) {
 			t.Log("-short: there is no watermill-sql without a server")
 			return
 		}
-		b := newPostgres(t)
+		b := newQuietPostgres(t)
 		inner, err := watermillsql.NewPublisher(b.db, watermillsql.PublisherConfig{SchemaAdapter: schemaAdapter(), AutoInitializeSchema: true}, nil)
 		if err != nil {
 			t.Fatal(err)

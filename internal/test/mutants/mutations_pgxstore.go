@@ -225,7 +225,7 @@ var pgxstoreMutations = []mutation{
 	single("interleaved: the handler that fails first is named", pgx+"/fork_send.go", "TestForkFails", edit{
 		`p.culprit = p.owners[i].place`, `p.culprit = p.owners[0].place`,
 	}),
-	single("interleaved: the transaction is verified after the last turn", pgx+"/fork_run.go", "TestBatches", edit{
+	single("interleaved: the transaction is verified after the last turn", pgx+"/fork_run.go", "TestForkVerifiesTheLastTurn", edit{
 		`f.live > 0 || f.turn != nil && f.err == nil`, `f.live > 0`,
 	}),
 	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
