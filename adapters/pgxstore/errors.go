@@ -191,8 +191,7 @@ func idleError(limit time.Duration, err error) error {
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 
-// isDefinite reports whether the server refused COMMIT, so that nothing was committed. After any other error of COMMIT the outcome
-// is unknown.
+// isDefinite reports whether err, the answer to COMMIT, proves that nothing was committed. After any other error the outcome is unknown.
 func isDefinite(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && dialect.CommitRefusedPostgres(severity(pg), pg.Code)

@@ -168,8 +168,8 @@ func effect(query string) func(context.Context, *sql.Tx, string) error {
 	}
 }
 
-// registerSource returns a DB.RegisterSource. insert records two sources, the first of which is empty, and waiting counts the transactions
-// that wait for the transaction of a connection. id returns that connection's number.
+// registerSource returns a DB.RegisterSource. The statement insert records two sources: an empty one and another one. The statement waiting
+// counts the transactions that wait for the transaction of a connection. The statement id returns that connection's number.
 func registerSource(db *sql.DB, insert, id, waiting string) func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
 	return func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
 		tx, err := db.Begin()

@@ -1,8 +1,8 @@
 package deduptest
 
 // PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE. An error about the data of a statement is the message's fault.
-// An error that any message would meet is the database's. Of an error that a wrong or too expensive statement causes, and that an
-// unfinished deployment causes too, nobody knows whose fault it is.
+// An error that any message would meet is the database's. Some errors can be the fault of either: a wrong or too expensive statement causes
+// them, and so does an unfinished deployment.
 func PostgresCodes() map[string]Code {
 	messages := Code{}
 	databases := Code{Retryable: true}

@@ -51,7 +51,7 @@ func (l *Ledger) Change(v View) int {
 	return take
 }
 
-// fair is how many shards the session should hold beside those of the others for which counts is true.
+// fair returns this session's share of the shards if they are divided among it and those other sessions for which counts returns true.
 func (v *View) fair(counts func(session string) bool) int {
 	sessions, before := 1, 0
 	for session := range v.Others {

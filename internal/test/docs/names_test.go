@@ -102,7 +102,7 @@ func (n names) read(t *testing.T, path string) {
 	}
 }
 
-// addMembers adds the fields of a struct, or the methods of an interface. What is embedded counts by its own name only.
+// addMembers adds the fields of a struct, or the methods of an interface. Of an embedded type it adds the name, and not the members.
 func (n names) addMembers(s *ast.TypeSpec) {
 	var fields *ast.FieldList
 	switch t := s.Type.(type) {
