@@ -77,7 +77,7 @@ N   ?= 20
 
 .PHONY: flake
 flake: services-up ## Run the tests of PKG that match RUN N (20) times on a busy machine, and count failures
-	@$(ENV); go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; RACE='$(RACE)' go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go

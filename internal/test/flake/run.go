@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,8 @@ func (s settings) tryPackage(ctx context.Context, pkg, kept string, counts *tall
 		return err
 	}
 	program := filepath.Join(kept, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "-")+".test")
-	if _, err := output(ctx, "go", "test", "-race", "-c", "-o", program, pkg); err != nil {
+	build := append([]string{"test", "-c", "-ldflags=-s", "-o", program}, strings.Fields(cmp.Or(os.Getenv("RACE"), "-race"))...) // as run.sh
+	if _, err := output(ctx, "go", append(build, pkg)...); err != nil {
 		return err
 	}
 	if _, err := os.Stat(program); err != nil {
@@ -92,6 +94,7 @@ func (s settings) once(ctx context.Context, program, dir string) ([]byte, error)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // as run.sh
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
