@@ -219,7 +219,11 @@ func (g *group) committed(partition int32) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if answer.Err != sarama.ErrNoError {
+	switch answer.Err {
+	case sarama.ErrNoError:
+	case sarama.ErrGroupIDNotFound: // kfake's answer for a group without members and offsets; Kafka's has the offset -1
+		return -1, nil
+	default:
 		return 0, answer.Err
 	}
 	block := answer.GetBlock(g.topic, partition)

@@ -48,6 +48,7 @@ func (m *Marks) Checked(ctx context.Context, c Check, below []int16) {
 	if len(below) == 0 || m.sequence.epoch != c.epoch {
 		return
 	}
+	passed := m.sequence.passed
 	m.drop()
-	m.warn(ctx, "shards", below)
+	m.warn(ctx, "shards", below, "checked", c.Shards, "lows", c.Lows, "watermark", passed)
 }
