@@ -216,14 +216,13 @@ func (g *group) committed(partition int32) (int64, error) {
 		return 0, err
 	}
 	answer, err := admin.ListConsumerGroupOffsets(g.name, map[string][]int32{g.topic: {partition}})
+	if errors.Is(err, sarama.ErrGroupIDNotFound) { // kfake's answer for a group without members and offsets; Kafka's has the offset -1
+		return -1, nil
+	}
 	if err != nil {
 		return 0, err
 	}
-	switch answer.Err {
-	case sarama.ErrNoError:
-	case sarama.ErrGroupIDNotFound: // kfake's answer for a group without members and offsets; Kafka's has the offset -1
-		return -1, nil
-	default:
+	if answer.Err != sarama.ErrNoError {
 		return 0, answer.Err
 	}
 	block := answer.GetBlock(g.topic, partition)
