@@ -323,7 +323,7 @@ func TestForkFails(t *testing.T) {
 	}
 }
 
-// The handler that has the last turn is verified too: nothing that is sent afterwards would show its fault as its own.
+// The transaction is verified after the last handler too. No statement follows that would fail because this handler has ended the transaction.
 func TestForkVerifiesTheLastTurn(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	failed, err := h.fork(nil,

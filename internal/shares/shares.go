@@ -51,7 +51,7 @@ func (l *Ledger) Change(v View) int {
 	return take
 }
 
-// fair returns this session's share of the shards if they are divided among it and those other sessions for which counts returns true.
+// fair returns how many shards this session holds when all shards are divided equally. counts chooses the other sessions that get a share.
 func (v *View) fair(counts func(session string) bool) int {
 	sessions, before := 1, 0
 	for session := range v.Others {
