@@ -143,8 +143,7 @@ CROSS JOIN LATERAL (
 
 		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
 		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.
-		Last: q(`SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-FROM @outbox_seq`),
+		Last: q(`SELECT ` + lastSeq),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 
@@ -227,14 +226,13 @@ SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of i
 
 		// The values of Last; whether delayed messages are due; whether DropHolds or DropDead would delete something; those of the shards
 		// in $2 that are in Behind's answer; and the shards in $3 that have messages below the seq where LeaseFrom begins ($4).
-		Chores: q(`SELECT CASE WHEN o.is_called THEN o.last_value ELSE o.last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+		Chores: q(`SELECT ` + lastSeq + `,
 	EXISTS (SELECT FROM @outbox_delayed WHERE not_before <= statement_timestamp()),
 	EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
 		OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'),
 	ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
 		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')),
-	ARRAY(` + below + `)
-FROM @outbox_seq o`),
+	ARRAY(` + below + `)`),
 		Below: q(strings.NewReplacer("$3", "$2", "$4", "$3", "$5", "$4").Replace(below)),
 
 		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),

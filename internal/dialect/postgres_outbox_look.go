@@ -13,10 +13,9 @@ func NewPostgresOutboxLook(schema string) PostgresOutboxLook {
 		// Returns whether the hold is valid, whether delayed messages are due, the values of PostgresOutbox.Last, and for each shard in $2
 		// that the session holds with its token its first message, from where the poll begins.
 		Look: q(`SELECT t.until > clock_timestamp(), due.yes,
-	CASE WHEN o.is_called THEN o.last_value ELSE o.last_value - 1 END, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+	` + lastSeq + `,
 	s.shard, s.token, s.returned, s.skipped, s.first
 FROM @txonce_relays t
-CROSS JOIN @outbox_seq o
 CROSS JOIN LATERAL (SELECT coalesce(min(not_before) <= statement_timestamp(), false) AS yes FROM @outbox_delayed) AS due
 LEFT JOIN LATERAL (
 	SELECT s.shard, s.token, s.returned, ` + skips + ` AS skipped, (

@@ -10,8 +10,9 @@
 //	low        the shard has no message with a smaller seq; at most the seq of its first message, and at most the watermark + 1
 //	skip       all messages of the shard with a smaller seq wait, until a time that is known; at most the watermark + 1
 //
-// The watermark moves in three steps: read the last seq of the sequence, then read which transactions hold a lock on the table of messages, and
-// wait until all of these have ended. An INSERT takes that lock before it takes its seq, and keeps it until its transaction has ended.
+// The watermark moves in three steps: read the last seq that the sequence has assigned, then read which transactions hold a lock on the table of
+// messages, and wait until all of these have ended. The first step calls pg_sequence_last_value, because a query of the sequence may
+// read a number that is not assigned yet. An INSERT takes that lock before it takes its seq, and keeps it until its transaction has ended.
 // So a transaction without the lock either has not taken its seq yet, which is then greater, or has committed and is visible to later
 // polls. Nothing waits for snapshots, or for transactions that do not write to the outbox.
 //
