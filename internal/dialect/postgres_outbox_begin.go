@@ -11,8 +11,9 @@ const skips = `(s.returned = r.returned AND r.until > (SELECT (extract(epoch FRO
 
 // lastSeq is the last seq that was assigned, 0 if none was, and the time of the server's start. A query of last_value in outbox_seq would
 // sometimes be wrong: nextval writes a number up to 32 above the one that it assigns into that row, to log it, and then the right one. A
-// query reads the row without waiting for nextval; pg_sequence_last_value waits.
-const lastSeq = `(SELECT coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0)), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`
+// query reads the row without waiting for nextval; pg_sequence_last_value waits. It returns NULL for a role without privileges on PostgreSQL
+// 18; FROM makes that an error.
+const lastSeq = `(SELECT coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0) FROM @outbox_seq), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`
 
 // begins is the seq where a poll of shard s begins.
 const begins = `CASE WHEN ` + skips + ` THEN r.skip WHEN s.returned = r.returned THEN r.low ELSE 0 END`

@@ -92,7 +92,7 @@ var pgxstoreMutations = []mutation{
 		`pid IS DISTINCT FROM pg_backend_pid()`, `pid <> pg_backend_pid()`,
 	}),
 	single("the watermark reads no seq before it is assigned", "internal/dialect/postgres_outbox_begin.go", "TestOutboxReadsNoSeqBeforeItIsAssigned", edit{
-		`coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0)`, `last_value FROM @outbox_seq`,
+		`coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0)`, `last_value`,
 	}),
 	single("a read-only session acknowledges no batch", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", "\nWHERE NOT pg_is_in_recovery()",
