@@ -90,9 +90,8 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
 		InsertOne: q(insertOne + idleLimit + unlessKnown + claimed),
 
-		// InsertOneShort waits for $9 at most. If it inserts a row, it restores the former lock_timeout. If it inserts none, the short
-		// lock_timeout stays until the transaction ends. pgxstore ends it with the next round trip. There is one exception: the claim is tried
-		// again, because a sweep has deleted the row meanwhile, and COMMIT waits for standbys. Then the transaction ends after the caller's function.
+		// InsertOneShort waits for $9 at most. If it inserts a row, it restores the former lock_timeout. Otherwise pgxstore's next round trip
+		// reads the row and ends the transaction.
 		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.
