@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -217,4 +218,28 @@ func await(t *testing.T, what string, done func() bool) {
 			t.Fatalf("did not happen: %s", what)
 		}
 	}
+}
+
+// After a failover to a standby that lacked commits, another message may have the seq of a leased one. It is not settled in its place.
+func TestOutboxSettlesNoOtherMessage(t *testing.T) {
+	servers(t, func(t *testing.T, server func(testing.TB) string) {
+		d := newHolding(t, server)
+		d.enqueue(t, "sent", "deferred", "parked")
+		leased := d.lease(t)
+		d.exec(t, `UPDATE outbox_messages SET id = 'new ' || id`)
+		d.settle(t, outcomesLike(leased)...)
+		d.want(t, "new sent", "new deferred", "new parked")
+		if got := leasedIDs(d.lease(t)); len(got) != 3 {
+			t.Errorf("leased %v, want three messages, none of them deferred", got)
+		}
+	})
+}
+
+// outcomesLike gives the messages the verdicts that their IDs name.
+func outcomesLike(leased []outbox.Leased) (all []outbox.Outcome) {
+	for _, m := range leased {
+		verdict := map[string]outbox.Verdict{"sent": outbox.Sent, "deferred": outbox.Deferred, "parked": outbox.Parked}[m.ID]
+		all = append(all, outbox.Outcome{Leased: m, Verdict: verdict, Cause: errors.New("refused"), Delay: time.Hour})
+	}
+	return all
 }

@@ -280,3 +280,23 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 		}
 	}
 }
+
+// After a failover to a replica that lacked commits, another message may have the seq of a leased one. It is not settled in its place.
+func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	s := holdsAll(t, n)
+	for _, verdict := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
+		enqueue(t, n, outbox.Message{ID: "old", Topic: "t", Key: "k"})
+		leased := lease(t, s)
+		exec(t, d.db, `UPDATE outbox_messages SET id = 'new'`)
+		all := outcomes(verdict, leased...)
+		all[0].Delay = time.Hour
+		settle(t, s, all)
+		again := lease(t, s)
+		if len(again) != 1 || again[0].ID != "new" || again[0].Attempts != 0 {
+			t.Fatalf("after verdict %v of another message: leased %+v, want the new message", verdict, again)
+		}
+		settle(t, s, outcomes(outbox.Sent, again...))
+	}
+}

@@ -41,8 +41,10 @@ const TakeTurn = 1024
 const (
 	// mysqlRefs is a list of messages with parameters for each. Columns that a row leaves out are NULL.
 	mysqlRefs = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
-	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]')) AS r`
-	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq`
+	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]',
+	id VARCHAR(510) CHARACTER SET latin1 PATH '$[7]')) AS r`
+	// A list of leased messages has their ids: after a failover to a replica that lacked commits, another message may have the seq.
+	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq AND COALESCE(m.id = UNHEX(r.id), true)`
 	mysqlParked   = mysqlRefs + ` STRAIGHT_JOIN @outbox_parked AS p FORCE INDEX (PRIMARY) ON p.seq = r.seq`
 	mysqlDelayed  = `JSON_TABLE(?, '$[*]' COLUMNS (not_before BIGINT PATH '$[0]', seq BIGINT PATH '$[1]')) AS r
 	STRAIGHT_JOIN @outbox_delayed AS d FORCE INDEX (PRIMARY) ON d.not_before = r.not_before AND d.seq = r.seq`
@@ -149,12 +151,12 @@ WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		// Locks those of the shards that the owner still has against takeovers and operations until the end of the transaction.
 		Own: q(`SELECT s.shard FROM @shardsOf WHERE s.token = r.token AND s.owner = UNHEX(?) FOR UPDATE`),
 
-		// A row of the list is [shard, seq].
+		// A row of the list is [shard, seq, -, -, -, -, -, id].
 		Sent: q(`DELETE m FROM @messagesOf`),
 		Keep: q("INSERT INTO @outbox_sent (sent_at, seq, id, topic, `key`, payload, headers, enqueued_at)\n" +
 			"SELECT @clock, m.seq, m.id, m.topic, m.`key`, m.payload, m.headers, m.enqueued_at FROM @messagesOf"),
 
-		// A row of the list is [shard, seq, attempts, cause, delay]. Repeating it changes nothing, because attempts are set, not
+		// A row of the list is [shard, seq, attempts, cause, delay, -, -, id]. Repeating it changes nothing, because attempts are set, not
 		// incremented.
 		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL)"),
 		// Assignments are evaluated from left to right, so the one to from_seq still sees the old value of until.
@@ -164,7 +166,7 @@ ON DUPLICATE KEY UPDATE
 	from_seq = IF(until > @clock, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
 	until = IF(until > @clock, GREATEST(until, VALUES(until)), VALUES(until))`),
 
-		// A row of the list is [shard, seq, attempts, cause, -, keep_order].
+		// A row of the list is [shard, seq, attempts, cause, -, keep_order, -, id].
 		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +
 			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
 			"FROM @messagesOf"),

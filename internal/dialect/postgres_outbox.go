@@ -30,9 +30,9 @@ const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_
 // dueSince is the time when a message became due.
 const dueSince = `coalesce(not_before, enqueued_at)`
 
-// at finds message m by r. It avoids =, because with outdated statistics of an empty table the planner might merge or hash all
-// messages.
-const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`
+// at finds message m by r. The id matters after a failover to a standby that lacked commits: another message may have the seq then. at
+// avoids = for the primary key, because with outdated statistics of an empty table the planner might merge or hash all messages.
+const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq AND m.id = r.id`
 
 // guarded is true in a transaction after Check has found that the session still holds every shard.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
@@ -157,12 +157,12 @@ CROSS JOIN LATERAL (
 SELECT coalesce(array_agg(shard), '{}'), set_config('txonce.settling', CASE WHEN count(*) = cardinality($2::smallint[]) THEN 'on' ELSE 'off' END, true)
 FROM mine`),
 
-		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
+		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[], $3::text[]) AS r(shard, seq, id)
 WHERE ` + at + ` AND ` + guarded),
 
 		// Like Sent, but keeps a copy.
 		Keep: q(`WITH gone AS (
-	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[]) AS r(shard, seq)
+	DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[], $3::text[]) AS r(shard, seq, id)
 	WHERE ` + at + ` AND ` + guarded + ` RETURNING m.*
 )
 INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
@@ -173,12 +173,12 @@ SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause, retry_at = CASE
 	WHEN m.key IS NULL OR EXISTS (SELECT FROM @outbox_held h WHERE h.shard = m.shard AND h.key = m.key AND h.until = 'infinity')
 	THEN statement_timestamp() + r.delay * interval '1 second' END
-FROM unnest($1::smallint[], $2::bigint[], $3::integer[], $4::text[], $5::float8[]) AS r(shard, seq, attempts, cause, delay)
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::float8[]) AS r(shard, seq, id, attempts, cause, delay)
 WHERE ` + at + ` AND ` + guarded),
 
 		HoldDeferred: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until)
 SELECT m.shard, m.key, min(m.seq), statement_timestamp() + max(r.delay) * interval '1 second'
-FROM unnest($1::smallint[], $2::bigint[], $3::float8[]) AS r(shard, seq, delay)
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::float8[]) AS r(shard, seq, id, delay)
 JOIN @outbox_messages m ON ` + at + `
 WHERE m.key IS NOT NULL AND ` + guarded + `
 GROUP BY m.shard, m.key
@@ -189,7 +189,7 @@ WHERE h.until < 'infinity'`),
 
 		Park: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m
-	USING unnest($1::smallint[], $2::bigint[], $3::integer[], $4::text[], $5::smallint[]) AS r(shard, seq, attempts, cause, keep_order)
+	USING unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::smallint[]) AS r(shard, seq, id, attempts, cause, keep_order)
 	WHERE ` + at + ` AND ` + guarded + `
 	RETURNING m.*, r.attempts AS tried, r.cause AS why, r.keep_order
 )

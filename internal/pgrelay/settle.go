@@ -20,6 +20,7 @@ type Settlement struct {
 type rows struct {
 	shards   []int16
 	seqs     []int64
+	ids      []string
 	attempts []int32
 	causes   []string
 	delays   []float64
@@ -54,7 +55,7 @@ func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
 }
 
 func (r *rows) add(o *outbox.Outcome) {
-	r.shards, r.seqs = append(r.shards, int16(o.Shard)), append(r.seqs, o.Seq)
+	r.shards, r.seqs, r.ids = append(r.shards, int16(o.Shard)), append(r.seqs, o.Seq), append(r.ids, o.ID)
 	if o.Verdict == outbox.Sent {
 		return
 	}
@@ -73,18 +74,18 @@ func (s *Settlement) Steps(sql *dialect.PostgresOutbox, keep bool, follow []int)
 		if keep {
 			statement = sql.Keep
 		}
-		steps = append(steps, Step{SQL: statement, Args: []any{r.shards, r.seqs}})
+		steps = append(steps, Step{SQL: statement, Args: []any{r.shards, r.seqs, r.ids}})
 	}
 	if r := &s.parked; len(r.seqs) > 0 {
 		steps = append(
-			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.attempts, r.causes, r.policies}},
+			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.causes, r.policies}},
 			Step{SQL: sql.HoldParked, Args: []any{r.seqs}},
 		)
 	}
 	if r := &s.deferred; len(r.seqs) > 0 {
 		steps = append(
-			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.attempts, r.causes, r.delays}},
-			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.delays}},
+			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.causes, r.delays}},
+			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}},
 		)
 	}
 	if len(follow) > 0 {

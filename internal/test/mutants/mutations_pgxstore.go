@@ -94,6 +94,9 @@ var pgxstoreMutations = []mutation{
 	single("the watermark reads no seq before it is assigned", "internal/dialect/postgres_outbox_begin.go", "TestOutboxReadsNoSeqBeforeItIsAssigned", edit{
 		`coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0)`, `last_value`,
 	}),
+	single("a settlement leaves another message with the seq of a leased one alone", "internal/dialect/postgres_outbox.go", "TestOutboxSettlesNoOtherMessage", edit{
+		` AND m.id = r.id`, ``,
+	}),
 	single("a read-only session acknowledges no batch", "internal/dialect/postgres.go", "TestNothingIsAcknowledgedReadOnly", edit{
 		"\nWHERE current_setting('transaction_read_only') = 'off'", "\nWHERE NOT pg_is_in_recovery()",
 	}),

@@ -42,16 +42,17 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		return err
 	}
 	sent, deferred, parked := make([][]any, len(do.Sent)), make([][]any, len(do.Deferred)), make([][]any, len(do.Parked))
-	for i, o := range do.Sent {
-		sent[i] = []any{o.Shard, o.Seq}
+	for i := range do.Sent {
+		o := &do.Sent[i]
+		sent[i] = []any{o.Shard, o.Seq, nil, nil, nil, nil, nil, hexID(o)}
 	}
 	for i := range do.Deferred {
 		o := &do.Deferred[i]
-		deferred[i] = append(failure(o), engine.CeilMicros(o.Delay))
+		deferred[i] = append(failure(o), engine.CeilMicros(o.Delay), nil, nil, hexID(o))
 	}
 	for i := range do.Parked {
 		o := &do.Parked[i]
-		parked[i] = append(failure(o), nil, int(o.ParkPolicy))
+		parked[i] = append(failure(o), nil, int(o.ParkPolicy), nil, hexID(o))
 	}
 	var kept [][]any
 	if d.cfg.KeepSent > 0 {
@@ -83,6 +84,8 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 func failure(o *outbox.Outcome) []any {
 	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Cause(o)))}
 }
+
+func hexID(o *outbox.Outcome) string { return hex.EncodeToString([]byte(o.ID)) }
 
 // followIn moves messages behind parked ones to outbox_parked. The transaction has locked shards.
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {
