@@ -175,7 +175,7 @@ var brokerMutations = []mutation{
 	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
-	elsewhere("mysql: a settlement leaves another message with the seq of a leased one alone", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLSettlesNoOtherMessage", edit{
+	sqlstore("mysql: a settlement leaves another message with the seq of a leased one alone", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLSettlesNoOtherMessage", edit{
 		` AND COALESCE(m.id = UNHEX(r.id), true)`, ``,
 	}),
 	elsewhere("mysql: a sweeper waits for other sweepers that only check the lease", "adapters/sqlstore/internal/mysql/sweep.go", "TestMySQLSweeperWaitsForThoseThatLook", edit{
