@@ -9,11 +9,15 @@ const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() THEN c.retr
 // messages below it still wait. See watermark.Poll. The server reads the time once for all shards, because it is in a query of its own.
 const skips = `(s.returned = r.returned AND r.until > (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint))`
 
-// lastSeq is the last seq that was assigned, 0 if none was, and the time of the server's start. A query of last_value in outbox_seq would
-// sometimes be wrong: nextval writes a number up to 32 above the one that it assigns into that row, to log it, and then the right one. A
-// query reads the row without waiting for nextval; pg_sequence_last_value waits. It returns NULL for a role without privileges on PostgreSQL
-// 18; FROM makes that an error.
-const lastSeq = `(SELECT coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0) FROM @outbox_seq), (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`
+// lastSeq is the last seq that was assigned, 0 if none was, and a number that changes whenever the server starts or recovers from a crash.
+//
+// A query of last_value in outbox_seq would sometimes be wrong: nextval writes a number up to 32 above the one that it assigns into that row,
+// to log it, and then the right one. A query reads the row without waiting for nextval; pg_sequence_last_value waits. It returns NULL for a
+// role without privileges on PostgreSQL 18; FROM makes that an error.
+//
+// When a process of the server is killed, the server recovers without a new pg_postmaster_start_time, but with new statistics.
+const lastSeq = `(SELECT coalesce(pg_sequence_last_value('@outbox_seq'::regclass), 0) FROM @outbox_seq),
+	((extract(epoch FROM pg_postmaster_start_time()) + coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()), 0)) * 1000000)::bigint`
 
 // begins is the seq where a poll of shard s begins.
 const begins = `CASE WHEN ` + skips + ` THEN r.skip WHEN s.returned = r.returned THEN r.low ELSE 0 END`

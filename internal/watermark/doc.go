@@ -39,8 +39,8 @@
 //	a delayed message                   it gets a new seq when it becomes due
 //	another relay had the shard         a low holds for one token of the shard, and each relay that takes the shard gets a new token
 //	a poll that began earlier           it raises a low only with the watermark from before its statement was sent
-//	a failover or a restored backup     the sequence is lower than before, or the server was started at another time: all lows are dropped,
-//	                                    and polls that run at that time raise none
+//	a failover or a restored backup     the sequence is lower than before, or the server has started or recovered from a crash since: all lows
+//	                                    are dropped, and polls that run at that time raise none
 //	a person who resets the sequence,   Check finds rows below a low: all lows are dropped. Until then, which takes half a minute
 //	or inserts an old seq               with 64 shards, such a message waits
 //

@@ -86,8 +86,8 @@ func (m *Marks) Moving() {
 	m.movedAt, m.leased = time.Now(), 0
 }
 
-// Move moves the watermark. last is the last seq that the sequence of the server, identified by the time of its start, has assigned. writers are the
-// transactions that held a lock on the table of messages when they were read, after last.
+// Move moves the watermark. last is the last seq that the sequence has assigned. server is another number after the server has started or recovered
+// from a crash. writers are the transactions that held a lock on the table of messages when they were read, after last.
 func (m *Marks) Move(ctx context.Context, server, last int64, writers []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,14 +4,15 @@ import "slices"
 
 // sequence is the watermark of the sequence.
 type sequence struct {
-	server  int64    // when the server was started; 0: not known yet
+	server  int64    // see Marks.Move; 0: not known yet
 	passed  int64    // all seqs up to it are committed, or never will be
 	next    int64    // the next value of passed; 0: none
 	writers []string // open transactions that may commit a seq up to next
 	epoch   int      // how often the watermark was dropped
 }
 
-// outdated reports whether the sequence was set back, or may have been: while the server was restarted it may have passed next again.
+// outdated reports whether the sequence was set back, or may have been: since the server has started again, the sequence may have passed next
+// again.
 func (s *sequence) outdated(server, last int64) bool {
 	return s.server != 0 && s.server != server || last < s.next
 }
