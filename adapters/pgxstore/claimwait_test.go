@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +63,40 @@ func TestClaimWaitEndsWithTheClaim(t *testing.T) {
 	}
 	if got := trips.take(); len(got) != 2 || got[0] != `begin isolation level + insert into processed_messages` {
 		t.Errorf("round trips %q", got)
+	}
+}
+
+// A sweep deletes the row of a duplicate before it is read, and another process claims the key again. The handler of the other message of the
+// batch waits as the session says.
+func TestClaimWaitOfADuplicateThatVanishes(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres, 2)
+	again := func() {
+		if err := db.store.InTx(t.Context(), ordinaryRecord("old"), doNothing); err != nil {
+			t.Error(err)
+		}
+	}
+	again()
+	h, swept, claimed := &sentBatch{}, false, false
+	store, _ := tracedStore(t, db, h)
+	h.on = func(sql string) {
+		switch {
+		case strings.HasPrefix(sql, "SELECT key, fingerprint") && !swept:
+			swept = true
+			db.exec(t, `DELETE FROM processed_messages WHERE id = 'old'`)
+		case strings.HasPrefix(sql, "INSERT INTO ") && swept && !claimed:
+			claimed = true
+			again()
+		}
+	}
+	ctx := dedup.WithClaimWait(t.Context(), 10*time.Second)
+	err := store.InTx(ctx, append(ordinaryRecord("new"), ordinaryRecord("old")...), func(tx pgx.Tx, claims []dedup.Claim) error {
+		wait, err := lockWait(ctx, tx)
+		if claims[0].Verdict != dedup.First || claims[1].Verdict != dedup.Duplicate || wait != "0 0" {
+			t.Errorf("verdicts %v, %v; lock_timeout and statement_timeout are %s; want first, duplicate, 0 0", claims[0].Verdict, claims[1].Verdict, wait)
+		}
+		return err
+	})
+	if err != nil || !claimed {
+		t.Errorf("InTx: %v; the key was claimed again: %v", err, claimed)
 	}
 }

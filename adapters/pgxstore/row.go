@@ -44,8 +44,11 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		queue(sql.Existing, pgUUIDs(keys), row.dest())
 	}
 	ends := c.tx != nil && c.conn != nil && len(c.Inserted) == 0 && !c.standbys
-	if ends {
+	switch {
+	case ends:
 		b.Queue(`commit`)
+	case c.oneShort && c.tx != nil:
+		b.Queue(sql.FormerWait)
 	}
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if c.tx == nil {

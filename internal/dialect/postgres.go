@@ -90,8 +90,8 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 	coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + standbys + `, ` + session + ` FROM new`),
 		InsertOne: q(insertOne + idleLimit + unlessKnown + claimed),
 
-		// InsertOneShort waits for $9 at most. If it inserts a row, it restores the former lock_timeout. Otherwise pgxstore's next round trip
-		// reads the row and ends the transaction.
+		// InsertOneShort waits for $9 at most. If it inserts a row, it restores the former lock_timeout. Otherwise the transaction must end, or
+		// FormerWait must follow.
 		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.

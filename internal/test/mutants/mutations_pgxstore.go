@@ -10,6 +10,9 @@ var pgxstoreMutations = []mutation{
 	single("a claim's transaction ends before the handler only if all keys had rows", pgx+"/row.go", "TestBatchWithADuplicateRollsBack", edit{
 		`len(c.Inserted) == 0 && !c.standbys`, `!c.standbys`,
 	}),
+	single("a short wait for a claim that is a duplicate does not shorten later waits", pgx+"/row.go", "TestClaimWaitOfADuplicateThatVanishes", edit{
+		"		b.Queue(sql.FormerWait)\n", "",
+	}),
 	single("a row that vanishes after its claim's transaction has ended is claimed in a new one", pgx+"/row.go", "TestRowVanishesWithTheTransactionOfItsDuplicate", edit{
 		"if err == nil && ends {\n\t\tc.tx = nil", "if err == nil && ends {\n\t\t_ = c.tx",
 	}),
