@@ -58,8 +58,9 @@ type Config struct {
 	// AllowAsyncCommit accepts a database that may lose a commit in a crash (synchronous_commit off or local, fsync off). A
 	// message whose effect was lost this way is not delivered again.
 	//
-	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change that a
-	// database function makes is not detected.
+	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change is not detected if
+	// neither the statement nor its arguments name the setting: it was made by a database function, or by a statement that AfterConnect
+	// has prepared.
 	//
 	// Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool

@@ -123,9 +123,15 @@ func TestPreparedStatementsSetSavepoints(t *testing.T) {
 
 // COMMIT is durable also if a prepared statement has turned synchronous_commit off.
 func TestPreparedStatementsSetSynchronousCommit(t *testing.T) {
-	for _, statement := range [][]any{{"set", "synchronous_commit", "off"}, {"EXECUTE set('synchronous_commit', 'off')"}} {
+	for _, statement := range [][]any{
+		{"set", "synchronous_commit", "off"}, {"EXECUTE set('synchronous_commit', 'off')"},
+		{"set_all", `{"value": "off", "reason": "a bulk load", "name": "synchronous_commit"}`},
+	} {
 		t.Run(statement[0].(string), func(t *testing.T) {
-			h := newPreparedTest(t, map[string]string{"set": `SELECT set_config($1, $2, true)`})
+			h := newPreparedTest(t, map[string]string{
+				"set":     `SELECT set_config($1, $2, true)`,
+				"set_all": `SELECT set_config(s->>'name', s->>'value', true) FROM (SELECT $1::jsonb AS s) AS s`,
+			})
 			h.commitsDurably(func(ctx context.Context, tx pgx.Tx) error {
 				return second(tx.Exec(ctx, statement[0].(string), statement[1:]...))
 			})

@@ -139,11 +139,11 @@ func (g *guard) settings(c dialect.Control, sql string, args []any) {
 }
 
 // namesSync reports whether a statement that changes settings may change synchronous_commit. The name may be in an argument of any type,
-// such as pgx.NamedArgs.
+// such as pgx.NamedArgs. Of a long argument, such as a payload, only the beginning is searched.
 func namesSync(sql string, args []any) bool {
 	names := func(text string) bool { return strings.Contains(strings.ToLower(text), "synchronous_commit") }
 	return names(sql) || slices.ContainsFunc(args, func(arg any) bool {
-		return names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))
+		return names(fmt.Sprintf("%.1000s", reflect.Indirect(reflect.ValueOf(arg))))
 	})
 }
 

@@ -58,11 +58,11 @@ var pgxstoreMutations = []mutation{
 	single("a handler cannot roll back to a savepoint of another one by EXECUTE", "internal/dialect/control.go", "TestPreparedStatementsSetSavepoints", edit{
 		"	case wordExecute:\n\t\tc.unknown()", "	case wordExecute:",
 	}),
-	single("COMMIT is durable although a prepared statement says otherwise", "internal/dialect/control.go", "TestPreparedStatementsSetSynchronousCommit", edit{
+	single("COMMIT is durable although an argument of a prepared statement says otherwise", "internal/dialect/control.go", "TestPreparedStatementsSetSynchronousCommit", edit{
 		`c.Savepoint, c.Sets = true, true`, `c.Savepoint = true`,
 	}),
 	single("COMMIT is durable although a named argument says otherwise", pgx+"/session.go", "TestCommitIsDurable", edit{
-		`names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%.30s", reflect.Indirect(reflect.ValueOf(""))))`,
+		`names(fmt.Sprintf("%.1000s", reflect.Indirect(reflect.ValueOf(arg))))`, `names(fmt.Sprintf("%.1000s", reflect.Indirect(reflect.ValueOf(""))))`,
 	}),
 	single("a deadlock before many errors is not the message's fault", pgx+"/errors.go", "TestBlame", edit{
 		`!g.exposed && !errors.Is(err, g.first) && `, `!g.exposed && `,
