@@ -168,11 +168,9 @@ WHERE ` + at + ` AND ` + guarded),
 INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
 SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 
-		// Attempts are set, not incremented, because a Settle without an answer is repeated. A key that is held back for a parked
-		// message has no room for a second hold, so its deferred message gets retry_at instead.
-		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause, retry_at = CASE
-	WHEN m.key IS NULL OR EXISTS (SELECT FROM @outbox_held h WHERE h.shard = m.shard AND h.key = m.key AND h.until = 'infinity')
-	THEN statement_timestamp() + r.delay * interval '1 second' END
+		// Attempts are set, not incremented, because a Settle without an answer is repeated.
+		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause,
+	retry_at = CASE WHEN m.key IS NULL THEN statement_timestamp() + r.delay * interval '1 second' END
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::float8[]) AS r(shard, seq, id, attempts, cause, delay)
 WHERE ` + at + ` AND ` + guarded),
 
@@ -182,10 +180,9 @@ FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::float8[]) AS r(shard, 
 JOIN @outbox_messages m ON ` + at + `
 WHERE m.key IS NOT NULL AND ` + guarded + `
 GROUP BY m.shard, m.key
-ON CONFLICT (shard, key) DO UPDATE SET
+ON CONFLICT (shard, key, endless) DO UPDATE SET
 	from_seq = CASE WHEN h.until > statement_timestamp() THEN least(h.from_seq, excluded.from_seq) ELSE excluded.from_seq END,
-	until = greatest(h.until, excluded.until)
-WHERE h.until < 'infinity'`),
+	until = greatest(h.until, excluded.until)`),
 
 		Park: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m
@@ -203,8 +200,8 @@ FROM unnest($1::bigint[]) AS r(seq)
 JOIN @outbox_parked p ON p.seq BETWEEN r.seq AND r.seq
 WHERE p.key IS NOT NULL AND p.keep_order <> 2 AND ` + guarded + `
 ORDER BY p.shard, p.key, p.seq
-ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park
-WHERE h.until < 'infinity' OR h.from_seq > excluded.from_seq`),
+ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, park = excluded.park
+WHERE h.from_seq > excluded.from_seq`),
 
 		// Shards with keys that are held back for a parked message.
 		Behind: q(`SELECT r.shard FROM unnest($1::smallint[]) AS r(shard)

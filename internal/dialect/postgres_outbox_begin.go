@@ -3,7 +3,8 @@ package dialect
 // waits is until when the message c waits for its own retry or behind another message of its key. NULL: it does not wait. It uses the
 // statement's time: with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
 const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() THEN c.retry_at END, CASE WHEN c.key IS NOT NULL THEN (
-	SELECT h.until FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp()) END)`
+	SELECT h.until FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp()
+	ORDER BY h.endless DESC LIMIT 1) END)`
 
 // skips tells whether a poll of shard s begins at the seq "skip" of r: no message has returned to the shard since the skip was noted, and all
 // messages below it still wait. See watermark.Poll. The server reads the time once for all shards, because it is in a query of its own.

@@ -71,7 +71,7 @@ INSERT INTO @outbox_messages (` + columns + `, attempts) SELECT ` + columns + `,
 INSERT INTO @outbox_held AS h (shard, key, from_seq, until, park)
 SELECT $1::smallint, key, least(first, waits), 'infinity', coalesce(park AND first < coalesce(waits, 9223372036854775807), false)
 FROM remains WHERE first IS NOT NULL OR waits IS NOT NULL
-ON CONFLICT (shard, key) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, park = excluded.park`),
+ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, park = excluded.park`),
 
 		// The message that a parked message waits for may have changed since it was parked.
 		Parked: q(`SELECT p.shard, p.seq, p.id, p.topic, p.key, p.payload, p.headers::text, p.enqueued_at, p.attempts, p.cause,
@@ -83,7 +83,7 @@ WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::byte
 	AND ($7::timestamptz IS NULL OR p.parked_at < $7::timestamptz)
 ORDER BY p.seq LIMIT $4::bigint`),
 
-		Clock: q(`SELECT clock_timestamp(), (SELECT count(*) FROM @outbox_held WHERE until > statement_timestamp())`),
+		Clock: q(`SELECT clock_timestamp(), (SELECT count(DISTINCT (shard, key)) FROM @outbox_held WHERE until > statement_timestamp())`),
 
 		// The first message of each shard. They are among the first that are due.
 		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s

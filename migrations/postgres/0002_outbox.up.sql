@@ -32,14 +32,16 @@ CREATE TABLE outbox_delayed (
     PRIMARY KEY (not_before, seq)
 );
 
--- Keys that are held back: messages of the key with a seq of at least from_seq wait until then. 'infinity': for a person.
+-- Keys that are held back: messages of the key with a seq of at least from_seq wait until then. A key may have two holds: one after a failure, and
+-- an endless one behind a parked message, which waits for a person.
 CREATE TABLE outbox_held (
     shard    smallint    NOT NULL,
     key      bytea       NOT NULL,
     from_seq bigint      NOT NULL,
     until    timestamptz NOT NULL,
     park     boolean     NOT NULL DEFAULT false, -- later messages are parked, not only kept waiting
-    PRIMARY KEY (shard, key)
+    endless  boolean     NOT NULL GENERATED ALWAYS AS (until = 'infinity') STORED,
+    PRIMARY KEY (shard, key, endless)
 );
 
 -- Messages that were given up, and those that wait behind one of them. They are out of outbox_messages so that a key that waits

@@ -167,6 +167,29 @@ func brokenParkings() []brokenStore {
 				return err
 			}),
 		},
+		{
+			name: "one hold for each key, that of the parked message", found: []string{"a message between a deferred one and a parked one of its key waits"},
+			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+				err := s.Settle(ctx, all)
+				for i := range s.memory.shards {
+					sh := &s.memory.shards[i]
+					for key, holds := range sh.holds {
+						if !slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() }) {
+							continue
+						}
+						sh.holds[key] = slices.DeleteFunc(holds, func(h hold) bool {
+							for _, r := range sh.rows {
+								if r.Seq == h.from && !h.until.IsZero() {
+									r.retryAt = h.until // it waits alone
+								}
+							}
+							return !h.until.IsZero()
+						})
+					}
+				}
+				return err
+			}),
+		},
 		{name: "the session that parked knows it", found: []string{"a parked key waits for a person, whichever sessions come and go"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, close: func(s *session, ctx context.Context) error {
 				for i := range m.shards {

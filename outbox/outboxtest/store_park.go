@@ -24,6 +24,7 @@ func parkCases[TTx any]() []storeCase[TTx] {
 		{name: "two parked messages of one key", hazard: order, run: parkTwo[TTx]},
 		{name: "a confirmed message is not parked behind another one", hazard: lost, run: parkBesideSent[TTx]},
 		{name: "a deferred message is not held for ever by a parked one behind it", hazard: lost, run: parkBehindDeferred[TTx]},
+		{name: "a message between a deferred one and a parked one of its key waits", hazard: order, run: parkBehindNext[TTx]},
 		{name: "a parked key waits for a person, whichever sessions come and go", hazard: order, run: parkOutlasts[TTx]},
 		{name: "parking and unparking keep every field", hazard: lost, run: parkIntact[TTx]},
 		{name: "unparking begins with no attempts counted", hazard: lost, run: unparkAttempts[TTx]},
@@ -268,6 +269,17 @@ func parkBehindDeferred[TTx any](e *env[TTx]) {
 		e.unpark(l[1].Seq)
 		e.wantOrder(s.drain(2), map[string][]string{key: {key + "-2", key + "-3"}})
 	}
+}
+
+// parkBehindNext: the hold for the parked message does not replace that for the deferred one.
+func parkBehindNext[TTx any](e *env[TTx]) {
+	e.enqueue(series("k", 3)...)
+	s := e.session()
+	l := s.await("k-1", "k-2", "k-3")
+	s.settle(deferred(l[0], time.Hour), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.BlockKey))
+	s.quiet("the first message of its key is deferred")
+	e.unpark(l[2].Seq)
+	s.quiet("the first message of its key is deferred, and none is parked")
 }
 
 func parkOutlasts[TTx any](e *env[TTx]) {
