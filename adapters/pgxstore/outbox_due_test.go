@@ -1,7 +1,9 @@
 package pgxstore_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
@@ -33,5 +35,38 @@ func TestOutboxLeaseMovesAllThatIsDue(t *testing.T) {
 	}
 	if found != n {
 		t.Errorf("leased %d messages of %d that are due", found, n)
+	}
+}
+
+// While a session moves due messages, another one waits: messages keep the order of their not-before times.
+func TestOutboxMovesWhatIsDueInOrder(t *testing.T) {
+	d := newHolding(t, testdb.Postgres)
+	d.exec(t, `INSERT INTO outbox_delayed (not_before, shard, id, topic, key, payload)
+		SELECT now() - interval '1 minute' + g * interval '1 s', 5, g::text, 'events', 'k', 'x' FROM generate_series(1, 3) g`)
+	other, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(t.Context())
+	if _, err := other.Exec(t.Context(), `SELECT FROM outbox_delayed WHERE id = '1' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	moved := make(chan error, 1)
+	go func() { moved <- d.Session.(outbox.Maintainer).Maintain(t.Context()) }()
+	pid := int(other.Conn().PgConn().PID())
+	for began := time.Now(); len(d.strings(t, `SELECT pid::text FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid))`, pid)) == 0 && len(moved) == 0; {
+		if pause(time.Millisecond); time.Since(began) > time.Minute {
+			t.Fatal("Maintain does not wait for the session that moves the first message")
+		}
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	d.maintain(t)
+	if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("leased %v, want 1, 2, 3", got)
 	}
 }

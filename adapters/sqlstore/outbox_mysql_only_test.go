@@ -300,3 +300,43 @@ func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 		settle(t, s, outcomes(outbox.Sent, again...))
 	}
 }
+
+// While a session moves due messages, another one waits: messages keep the order of their not-before times.
+func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	s := holdsAll(t, n)
+	for i, id := range []string{"1", "2", "3"} {
+		enqueue(t, n, outbox.Message{ID: id, Topic: "t", Key: "k", NotBefore: time.Now().Add(time.Hour + time.Duration(i)*time.Second)})
+	}
+	exec(t, d.db, `UPDATE outbox_delayed SET not_before = not_before - 7200000000`)
+	other, err := d.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if _, err := other.Exec(`SELECT 1 FROM outbox_delayed ORDER BY not_before LIMIT 1 FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	moved := make(chan error, 1)
+	go func() {
+		_, err := s.tryLease(t.Context(), outbox.Want{Limit: 10})
+		moved <- err
+	}()
+	select {
+	case err := <-moved:
+		t.Errorf("Lease does not wait for the session that moves the first message: %v", err)
+		moved <- nil
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	var ids string
+	if err := d.db.QueryRow(`SELECT group_concat(id ORDER BY seq) FROM outbox_messages`).Scan(&ids); err != nil || ids != "1,2,3" {
+		t.Errorf("the messages have the order %s, %v; want 1,2,3", ids, err)
+	}
+}

@@ -142,8 +142,9 @@ WHERE ` + mysqlDue + ` LIMIT ?`),
 WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
 
-		// Due delayed messages get new sequence numbers, as if they were enqueued now.
-		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
+		// Due delayed messages get new sequence numbers, as if they were enqueued now. A session that finds another one at this waits: if it
+		// skipped locked rows, it would give later messages lower numbers.
+		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE`),
 		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
 			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at, d.not_before FROM @delayedOf ORDER BY d.not_before, d.seq"),
 		Came: q(`DELETE d FROM @delayedOf`),
