@@ -95,7 +95,11 @@ func (s *outboxSession) follow(ctx context.Context, shards []int) (n int64, err 
 	if len(shards) == 0 {
 		return 0, nil
 	}
-	numbers, tokens := s.tokens(shards)
+	numbers, tokens := s.tokens(shards) // without those that were lost meanwhile
+	shards = shards[:0:0]
+	for _, n := range numbers {
+		shards = append(shards, int(n))
+	}
 	follow := pgrelay.Follow(&s.store.outbox, shards)
 	follow.Changed = func(rows int64) { n = rows }
 	return n, inBatch(s.tx)(ctx, "park followers", pgrelay.Step{SQL: s.store.outbox.Check, Args: []any{s.owner, numbers, tokens}}, follow)
