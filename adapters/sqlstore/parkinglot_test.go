@@ -283,3 +283,30 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 		}
 	})
 }
+
+// A letter was parked while the clock was wrong. Later ones have the right times.
+func TestParkedWhileTheClockWasWrong(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		park(t, s, letter(1))
+		exec(t, db.DB, `UPDATE dead_letters SET first_parked = first_parked + `+db.later)
+		park(t, s, letter(2))
+		if n := db.count(t, `SELECT count(*) FROM dead_letters WHERE first_parked > `+db.clock); n != 1 {
+			t.Errorf("%d letters have a time in the future, want the first one", n)
+		}
+	})
+}
+
+// SQLite's clock shows milliseconds. Letters that are parked within one have different times all the same.
+func TestSQLiteParksWithinOneMillisecond(t *testing.T) {
+	d := openSQLite(t)
+	var letters []consumer.DeadLetter
+	for id := range byte(100) {
+		letters = append(letters, letter(id))
+	}
+	park(t, d.open(t, d.dsn, deduptest.Options{}), letters...) // in one transaction
+	var n int
+	if err := d.db.QueryRow(`SELECT count(DISTINCT first_parked) FROM dead_letters`).Scan(&n); err != nil || n != len(letters) {
+		t.Errorf("%d letters have %d times, %v", len(letters), n, err)
+	}
+}

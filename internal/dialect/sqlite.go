@@ -82,11 +82,12 @@ RETURNING used_until`),
 		JournalMode: `PRAGMA journal_mode`,
 		File:        `SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'`, // empty: in memory
 
-		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later time than those before it.
+		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later time than those of its consumer
+		// in the same millisecond. A letter from a time when the clock was wrong moves no others.
 		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	reason, cause, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at, at FROM (
-	SELECT max(@clock, coalesce((SELECT max(first_parked) + 1 FROM dead_letters WHERE consumer = ?3), 0)) AS at) WHERE true
+	SELECT max(@clock, coalesce((SELECT max(first_parked) + 1 FROM dead_letters WHERE consumer = ?3 AND first_parked BETWEEN @clock AND @clock + 999), 0)) AS at) WHERE true
 ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, reason = excluded.reason,
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
