@@ -75,8 +75,11 @@ func interleaved(t *testing.T, kinds map[string]kind) database {
 	})
 	d.used = func(t *testing.T) {
 		t.Logf("the handlers of %d batches ran side by side, those of %d succeeded", forks.Load(), succeeded.Load())
-		if forks.Load() == 0 {
+		switch {
+		case forks.Load() == 0:
 			t.Error("no handlers ran side by side")
+		case forks.Load() > 50 && succeeded.Load() == 0: // in a few batches each may have a handler that fails
+			t.Error("no batch succeeded whose handlers ran side by side")
 		}
 	}
 	return d
