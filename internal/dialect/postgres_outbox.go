@@ -100,8 +100,8 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
-		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The first and the last row
-		// of each shard are returned even if they wait, and so is the row at position "look", to show that more may follow. "until" is when
+		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The first and the last of
+		// these rows are returned even if they wait; a row at position "look" shows that more may follow. "until" is when
 		// the first of the rows before this one stops waiting, at most a minute ahead; 0 if one of them does not wait. Rows are taken from the
 		// shards in turn, so a cut by number ($5) or bytes ($6) leaves each shard its first messages.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, skipped,

@@ -10,8 +10,8 @@ const (
 	checkCooldown = 20 // after a check there is none for this many times its duration, because dead rows may make it slow
 )
 
-// Check is a search for messages below the lows of some shards. There are none, unless a person has changed the table or the sequence, or the
-// database was set back to an older state.
+// Check is a search for messages below the lows of some shards. It finds some only if a person has changed the table or the sequence, or if the
+// database was set back to an older state in a way that Notice does not see.
 type Check struct {
 	Shards         []int16
 	Lows, Returned []int64 // a low holds if Returned is how often messages have returned to the shard

@@ -22,8 +22,8 @@
 // and each poll would read all of them, because a low does not pass them. So a poll that has read them reports until when the first of them
 // waits, by the server's clock. The statements of the next polls begin at the skip while the clock is before that time, and otherwise at the low.
 //
-// Until that time no message below the skip stops waiting, because nothing makes the wait of a message shorter but Unpark and Discard, and these
-// count the return of messages. So the order of a key holds: a message above the skip waits behind one of its key below, as if polls read both.
+// Until that time no message below the skip stops waiting: only Unpark and Discard make a wait shorter, and both increment txonce_shards.returned.
+// So the order of a key holds: a message above the skip still waits behind a message of its key below the skip.
 // What makes a low invalid makes the skip invalid too. A skip is used for a minute at most, so that even a person who changes
 // outbox_held only delays messages.
 //
@@ -41,8 +41,9 @@
 //	a poll that began earlier           it raises a low only with the watermark from before its statement was sent
 //	a failover or a restored backup     the sequence is lower than before, or the server has started or recovered from a crash since: all lows
 //	                                    are dropped, and polls that run at that time raise none
-//	a person who resets the sequence,   Check finds rows below a low: all lows are dropped. Until then, which takes half a minute
-//	or inserts an old seq               with 64 shards, such a message waits
+//	a person who resets the sequence,   Check finds rows below a low, and all lows are dropped. Until then such a message waits: up to half a
+//	gives it a cache, or inserts an     minute with 64 shards
+//	old seq
 //
 // The lows are in memory only: after a crash a relay begins at the first row.
 package watermark

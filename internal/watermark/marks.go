@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Marks are the watermark and the lows of one session. They are safe for concurrent use, except that the caller must not read the
-// sequence for Notice or Move while another read of it is not processed yet: a late answer would look like a sequence that was set back.
+// Marks are the watermark and the lows of one session. They are safe for concurrent use. But the caller must read the sequence and call Notice or
+// Move before it reads the sequence again: a late answer would look like a sequence that was set back.
 type Marks struct {
 	// Warn is called when the database was set back to an older state. args say how that was noticed, as those of slog. It must not call
 	// Marks. nil: nobody is warned.
@@ -38,7 +38,7 @@ type skip struct {
 }
 
 // Hold says which shards the session holds, with their tokens, and how often messages have returned to them. Lows that do not hold are
-// dropped. Begin needs no call of Hold: it saves a poll from the first row of a shard that is empty.
+// dropped. Hold is optional: without it, the first poll of a shard finds out how often messages have returned, and the second one raises the low.
 func (m *Marks) Hold(tokens, returned map[int]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +54,7 @@ func (m *Marks) Hold(tokens, returned map[int]int64) {
 }
 
 const (
-	manyLeased    = 1000                  // after so many messages polls read over their dead rows
+	manyLeased    = 1000                  // after so many messages the watermark moves, because polls read their dead rows until then
 	manyLeasedPer = 50 * time.Millisecond // but the watermark is not moved more often
 )
 

@@ -8,8 +8,8 @@ import (
 // skipLimit is how long a skip is used at most.
 const skipLimit = time.Minute
 
-// Poll is one poll of some shards. The poll of a shard begins at its first row, unless Returned is how often messages have returned to it.
-// Then it begins at Skips while the server's clock is before Untils, and otherwise at Lows.
+// Poll is one poll of some shards. If messages have returned to a shard another number of times than Returned, the poll begins at the shard's
+// first row. Otherwise it begins at Skips while the server's clock is before Untils, and then at Lows.
 type Poll struct {
 	Lows, Returned, Skips, Untils []int64
 

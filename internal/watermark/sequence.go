@@ -17,7 +17,7 @@ func (s *sequence) outdated(server, last int64) bool {
 	return s.server != 0 && s.server != server || last < s.next
 }
 
-// behind reports whether messages that are committed already may have passed the watermark.
+// behind reports whether there may be messages above the watermark that are committed.
 func (s *sequence) behind() bool { return s.passed < s.next || s.server == 0 }
 
 // move updates the watermark. last is the last seq, and writers are the transactions that were writing after last was read.
