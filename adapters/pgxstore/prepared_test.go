@@ -124,7 +124,8 @@ func TestPreparedStatementsSetSavepoints(t *testing.T) {
 // COMMIT is durable also if a prepared statement has turned synchronous_commit off.
 func TestPreparedStatementsSetSynchronousCommit(t *testing.T) {
 	for _, statement := range [][]any{
-		{"set", "synchronous_commit", "off"}, {"EXECUTE set('synchronous_commit', 'off')"},
+		{"set", "synchronous_commit", "off"},
+		{"EXECUTE set('synchronous_commit', 'off')"},
 		{"set_all", `{"value": "off", "reason": "a bulk load", "name": "synchronous_commit"}`},
 	} {
 		t.Run(statement[0].(string), func(t *testing.T) {

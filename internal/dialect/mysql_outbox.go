@@ -21,7 +21,7 @@ type MySQLOutbox struct {
 	Expired, Bury, Free, Lock, Take      string
 	GiveBack, Leave, End                 string
 	// Leasing.
-	Look, LeaseFew, LeaseShard, Heavy, Due, Come, Came string
+	Look, LeaseFew, LeaseShard, Heavy, TryTurn, Due, Come, Came string
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
 	// Upkeep.
@@ -35,8 +35,12 @@ type MySQLOutbox struct {
 // is known to fit.
 const Light = 4 << 10
 
-// TakeTurn is the slot of outbox_locks that a session locks to take shards. Lower slots are for keys.
-const TakeTurn = 1024
+// TakeTurn is the slot of outbox_locks that a session locks to take shards, MoveTurn the one for moving delayed messages. Lower slots are for
+// keys.
+const (
+	TakeTurn = 1024
+	MoveTurn = 1025
+)
 
 const (
 	// mysqlRefs is a list of messages with parameters for each. Columns that a row leaves out are NULL.
@@ -142,9 +146,10 @@ WHERE ` + mysqlDue + ` LIMIT ?`),
 WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Heavy: q("SELECT m.seq, m.`key`, m.payload, m.headers FROM @messagesOf"),
 
-		// Due delayed messages get new sequence numbers, as if they were enqueued now. A session that finds another one at this waits: if it
-		// skipped locked rows, it would give later messages lower numbers.
-		Due: q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE`),
+		// Due delayed messages get new sequence numbers, as if they were enqueued now. One session at a time moves them: otherwise the later
+		// messages could be committed first.
+		TryTurn: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE SKIP LOCKED`),
+		Due:     q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
 		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
 			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at, d.not_before FROM @delayedOf ORDER BY d.not_before, d.seq"),
 		Came: q(`DELETE d FROM @delayedOf`),

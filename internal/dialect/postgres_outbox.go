@@ -89,12 +89,13 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 		End:         q(`DELETE FROM @txonce_relays WHERE owner = $1::uuid`),
 		GiveBackAll: q(`UPDATE @txonce_shards SET owner = NULL WHERE owner = $1::uuid`),
 
-		// Due delayed messages get a new seq, in the order of their not-before times. A session that finds another one at this waits: if it
-		// skipped locked rows, it would give later messages lower numbers.
+		// Due delayed messages get a new seq, in the order of their not-before times. One session at a time moves them: otherwise the
+		// later messages could be committed first.
 		Due: q(`WITH due AS (
 	DELETE FROM @outbox_delayed d USING (
 		SELECT not_before, seq FROM @outbox_delayed WHERE not_before <= statement_timestamp()
-		ORDER BY not_before, seq LIMIT $1::bigint FOR UPDATE
+			AND (SELECT pg_try_advisory_xact_lock(` + outboxMoves + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass)
+		ORDER BY not_before, seq LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 	) AS first WHERE d.not_before = ANY (ARRAY[first.not_before]) AND d.seq BETWEEN first.seq AND first.seq RETURNING d.*
 )
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)

@@ -66,11 +66,12 @@ FROM pg_class WHERE oid = '@txonce_shards'::regclass AND NOT pg_try_advisory_xac
 
 const outboxChannel = `'txonce_outbox_' || relnamespace`
 
-// outboxHears and outboxTakes are the two numbers of advisory locks: one of our own, and the schema's OID, which may exceed the range of
-// integer.
+// outboxHears, outboxTakes and outboxMoves are the two numbers of advisory locks: one of our own, and the schema's OID, which may exceed the
+// range of integer.
 const (
 	outboxHears = `1954115438, (relnamespace::bigint - 2147483648)::integer`
 	outboxTakes = `1954115439, (relnamespace::bigint - 2147483648)::integer`
+	outboxMoves = `1954115440, (relnamespace::bigint - 2147483648)::integer`
 )
 
 // maxNotified is how many shards a notification names. For more it is shorter to say nothing.

@@ -95,13 +95,13 @@ WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 63) SE
 ON DUPLICATE KEY UPDATE txonce_shards.shard = txonce_shards.shard;
 
 -- Locks for transactions that exclude each other by a key, which has one of slots 0 to 1023. Rows, because GET_LOCK belongs to a
--- session and not to a transaction. Slot 1024 is for those who take shards.
+-- session and not to a transaction. Slot 1024 is for those who take shards, 1025 for those who move delayed messages.
 CREATE TABLE IF NOT EXISTS outbox_locks (
     slot SMALLINT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
 INSERT INTO outbox_locks (slot)
 WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 32)
-SELECT a.i * 32 + b.i FROM n AS a CROSS JOIN n AS b WHERE b.i < 32 AND (a.i < 32 OR b.i = 0)
+SELECT a.i * 32 + b.i FROM n AS a CROSS JOIN n AS b WHERE b.i < 32 AND (a.i < 32 OR b.i < 2)
 ON DUPLICATE KEY UPDATE outbox_locks.slot = outbox_locks.slot;
 
 INSERT INTO txonce_schema (version, works_with, applied_at)

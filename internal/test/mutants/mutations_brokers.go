@@ -175,8 +175,8 @@ var brokerMutations = []mutation{
 	elsewhere("mysql: a poll that is cut off by its limit is not taken for complete", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLFewAndMany/fair", edit{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
-	sqlstore("mysql: delayed messages become due in the order of their times while two sessions move them", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLMovesWhatIsDueInOrder", edit{
-		`ORDER BY not_before, seq LIMIT ? FOR UPDATE`, `ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`,
+	sqlstore("mysql: delayed messages become due in the order of their times while two sessions move them", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLMovesWhatIsDueInOrder", edit{
+		`		return nil // another session moves them`, `		err = nil`,
 	}),
 	sqlstore("mysql: a settlement leaves another message with the seq of a leased one alone", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLSettlesNoOtherMessage", edit{
 		` AND COALESCE(m.id = UNHEX(r.id), true)`, ``,

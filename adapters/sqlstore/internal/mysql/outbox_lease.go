@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -21,6 +23,13 @@ func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, _ 
 
 func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	if err := d.applySettings(ctx, tx); err != nil {
+		return err
+	}
+	turn := dialect.MoveTurn
+	err := tx.QueryRowContext(ctx, d.box.TryTurn, turn).Scan(&turn)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil // another session moves them
+	} else if err != nil {
 		return err
 	}
 	due, err := engine.ReadDue(engine.Query(ctx, tx, d.box.Due, limit))
