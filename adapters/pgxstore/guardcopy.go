@@ -21,7 +21,7 @@ func (s *copySource) Next() (more bool) {
 }
 
 func (s *copySource) Values() (row []any, err error) {
-	err = errCopyPanicked
+	err = errCopyPanicked // what is returned after a panic
 	defer s.recover()
 	return s.CopyFromSource.Values()
 }

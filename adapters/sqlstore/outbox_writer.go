@@ -20,7 +20,7 @@ type OutboxConfig struct {
 	// none for it. It opens a connection, not through a pooler, executes statements on it one after another, and from then on calls
 	// notified: once at once, and once for each notification that arrives. It returns when ctx ends or the connection is lost.
 	// The Store calls it again after a pause of up to 30 s, while relays run. The Store drops its error: log it here. It must return when
-	// ctx ends, because the relay that stops last waits for it when it stops. It must not panic, because that ends the process. With pgx:
+	// ctx ends: the last relay of this Store to stop waits for it. It must not panic, because that ends the process. With pgx:
 	//
 	//	func(ctx context.Context, statements []string, notified func()) error {
 	//		conn, err := pgx.Connect(ctx, dsn)

@@ -144,7 +144,8 @@ func (c *Control) control(words [4]keyword) {
 	}
 }
 
-// unknown records what a prepared statement may do whose text is unknown. Its command tag tells whether it ends the transaction.
+// unknown records what a prepared statement may do whose text is unknown: use savepoints and change settings. Its command tag tells whether it ends
+// the transaction.
 func (c *Control) unknown() {
 	c.Savepoint, c.Sets = true, true
 }

@@ -51,7 +51,7 @@ func (l *Ledger) Change(v View) int {
 	return take
 }
 
-// fair returns how many shards this session holds when all shards are divided equally. counts chooses the other sessions that get a share.
+// fair returns how many shards this session holds when all shards are divided equally. counts reports whether another session gets a share.
 func (v *View) fair(counts func(session string) bool) int {
 	sessions, before := 1, 0
 	for session := range v.Others {
