@@ -337,3 +337,30 @@ func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 		t.Errorf("leased %v, want 1, 2, 3", ids)
 	}
 }
+
+// A transaction that has enqueued a delayed message stays open. Messages that are due are leased without waiting for it.
+func TestOutboxMySQLLeaseBesideAnOpenTransaction(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	s := holdsAll(t, n)
+	open, err := d.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Rollback()
+	if err := n.Enqueue(t.Context(), open, outbox.Message{ID: "open", Topic: "t", NotBefore: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, n, outbox.Message{ID: "now", Topic: "t"}, outbox.Message{ID: "due", Topic: "t", NotBefore: time.Now().Add(100 * time.Millisecond)})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for ids := []string{}; !slices.Equal(ids, []string{"due", "now"}); slices.Sort(ids) {
+		msgs, err := s.tryLease(ctx, outbox.Want{Limit: 10})
+		if err != nil {
+			t.Fatalf("after %v: %v", ids, err)
+		}
+		for _, m := range msgs {
+			ids = append(ids, m.ID)
+		}
+	}
+}

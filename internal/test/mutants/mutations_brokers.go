@@ -178,6 +178,9 @@ var brokerMutations = []mutation{
 	sqlstore("mysql: delayed messages become due in the order of their times while two sessions move them", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLMovesWhatIsDueInOrder", edit{
 		`		return nil // another session moves them`, `		err = nil`,
 	}),
+	sqlstore("mysql: an open transaction with a delayed message stops no others", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLLeaseBesideAnOpenTransaction", edit{
+		`ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`, `ORDER BY not_before, seq LIMIT ? FOR UPDATE`,
+	}),
 	sqlstore("mysql: a settlement leaves another message with the seq of a leased one alone", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLSettlesNoOtherMessage", edit{
 		` AND COALESCE(m.id = UNHEX(r.id), true)`, ``,
 	}),
