@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -86,11 +87,12 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			askingInnoDB.Lock() // the server answers from a cached copy until no query has come for 100 ms
+			askingInnoDB.Lock() // the server answers from a cached copy until no query has come for 100 ms, also none of another process
 			defer askingInnoDB.Unlock()
-			for range 20 {
+			for range 50 {
 				<-time.After(130 * time.Millisecond)
-				err = tx.QueryRowContext(ctx, `SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&yes)
+				err = tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx
+					WHERE trx_query LIKE '%%%x%%' AND trx_mysql_thread_id = CONNECTION_ID()`, rand.Uint64())).Scan(&yes) // a copy has no row for this query
 				if err != sql.ErrNoRows {
 					break
 				}
