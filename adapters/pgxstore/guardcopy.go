@@ -21,7 +21,7 @@ func (s *copySource) Next() (more bool) {
 }
 
 func (s *copySource) Values() (row []any, err error) {
-	err = errCopyPanicked // what is returned after a panic
+	err = errCopyPanicked // Values returns this error if the source panics
 	defer s.recover()
 	return s.CopyFromSource.Values()
 }

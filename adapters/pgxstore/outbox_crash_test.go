@@ -56,8 +56,8 @@ func crash(t *testing.T, dsn string) {
 			return false
 		}
 		defer conn.Close(t.Context())
-		var other bool
-		err = conn.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&other)
-		return err == nil && other
+		var ended bool
+		err = conn.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&ended)
+		return err == nil && ended
 	})
 }

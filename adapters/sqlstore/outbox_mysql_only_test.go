@@ -338,6 +338,19 @@ func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 	}
 }
 
+// The row of the lock for moving delayed messages is missing. Lease fails: otherwise no delayed message would ever move.
+func TestOutboxMySQLMovesNothingWithoutItsLock(t *testing.T) {
+	d := openMySQL(t)
+	n := d.open(t, d.dsn, deduptest.Options{})
+	s := holdsAll(t, n)
+	exec(t, d.db, `DELETE FROM outbox_locks WHERE slot = ?`, dialect.MoveTurn)
+	enqueue(t, n, outbox.Message{ID: "due", Topic: "t", NotBefore: time.Now().Add(time.Hour)})
+	exec(t, d.db, `UPDATE outbox_delayed SET not_before = not_before - 7200000000`)
+	if _, err := s.Lease(t.Context(), outbox.Want{Limit: 10}); !errors.Is(err, dedup.ErrSchema) {
+		t.Errorf("Lease: %v, want ErrSchema", err)
+	}
+}
+
 // A transaction that has enqueued a delayed message stays open. Messages that are due are leased without waiting for it.
 func TestOutboxMySQLLeaseBesideAnOpenTransaction(t *testing.T) {
 	d := openMySQL(t)

@@ -21,7 +21,7 @@ type MySQLOutbox struct {
 	Expired, Bury, Free, Lock, Take      string
 	GiveBack, Leave, End                 string
 	// Leasing.
-	Look, LeaseFew, LeaseShard, Heavy, TryTurn, Due, Come, Came string
+	Look, LeaseFew, LeaseShard, Heavy, TryTurn, Slots, Due, Come, Came string
 	// Settling.
 	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
 	// Upkeep.
@@ -149,6 +149,7 @@ WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		// Due delayed messages get new sequence numbers, as if they were enqueued now. One session at a time moves them: otherwise the later
 		// messages could be committed first.
 		TryTurn: q(`SELECT slot FROM @outbox_locks WHERE slot = ? FOR UPDATE SKIP LOCKED`),
+		Slots:   q(`SELECT count(*) FROM @outbox_locks WHERE slot = ?`),
 		Due:     q(`SELECT not_before, seq FROM @outbox_delayed FORCE INDEX (PRIMARY) WHERE not_before <= @clock ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`),
 		Come: q("INSERT INTO @outbox_messages (" + mysqlColumns + ")\n" +
 			"SELECT d.shard, d.id, d.topic, d.`key`, d.key_hash, d.payload, d.headers, d.size, d.enqueued_at, d.not_before FROM @delayedOf ORDER BY d.not_before, d.seq"),

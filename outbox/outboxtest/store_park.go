@@ -271,7 +271,6 @@ func parkBehindDeferred[TTx any](e *env[TTx]) {
 	}
 }
 
-// parkBehindNext: the hold for the parked message does not replace that for the deferred one.
 func parkBehindNext[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	s := e.session()

@@ -176,7 +176,10 @@ var brokerMutations = []mutation{
 		`return chosen, len(chosen) < most, nil`, `return chosen, true, nil`,
 	}),
 	sqlstore("mysql: delayed messages become due in the order of their times while two sessions move them", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLMovesWhatIsDueInOrder", edit{
-		`		return nil // another session moves them`, `		err = nil`,
+		"\t\treturn err\n\t} else if err != nil {", "\t} else if err != nil {",
+	}),
+	sqlstore("mysql: a missing lock for delayed messages is an error", "adapters/sqlstore/internal/mysql/outbox_lease.go", "TestOutboxMySQLMovesNothingWithoutItsLock", edit{
+		`err == nil && slots == 0`, `false`,
 	}),
 	sqlstore("mysql: an open transaction with a delayed message stops no others", "internal/dialect/mysql_outbox.go", "TestOutboxMySQLLeaseBesideAnOpenTransaction", edit{
 		`ORDER BY not_before, seq LIMIT ? FOR UPDATE SKIP LOCKED`, `ORDER BY not_before, seq LIMIT ? FOR UPDATE`,

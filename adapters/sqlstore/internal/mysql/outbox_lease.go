@@ -25,10 +25,13 @@ func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return err
 	}
-	turn := dialect.MoveTurn
+	turn, slots := dialect.MoveTurn, 0
 	err := tx.QueryRowContext(ctx, d.box.TryTurn, turn).Scan(&turn)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil // another session moves them
+	if errors.Is(err, sql.ErrNoRows) { // another session moves them, or the row is missing
+		if err = tx.QueryRowContext(ctx, d.box.Slots, turn).Scan(&slots); err == nil && slots == 0 {
+			err = errNoLocks
+		}
+		return err
 	} else if err != nil {
 		return err
 	}
