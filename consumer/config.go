@@ -67,9 +67,9 @@ type Config[TTx any] struct {
 
 	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
 	// its own: when it fails, no other message runs again, and locks are held for the time of one handler. The messages are then
-	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of each travels with the COMMIT
-	// of the one before; pgxstore.Store.Sequence says when it does not. Leave the Subscriber's MaxBatch, which is how many messages
-	// one call gets, higher: with 1 there is no next message.
+	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of the next message is
+	// sent in the same round trip as the COMMIT; pgxstore.Store.Sequence says when it is not. Do not also set the Subscriber's MaxBatch,
+	// which is how many messages one call gets, to 1: then no next message is known.
 	//
 	// Defaults to 0: no limit.
 	MaxBatch int
@@ -158,8 +158,9 @@ type Config[TTx any] struct {
 	// Defaults to a burst of 100, and 100 a minute.
 	ParkLimit ParkLimit
 
-	// Logger gets one line for each message that is given up, one for each handler that runs for more than a minute, and
-	// for each pause one when it begins, one a minute while it lasts, and one when it ends.
+	// Logger gets one line at the start, one for each message that is given up, one for each dead letter that is replayed, one for each
+	// handler that runs for more than a minute, and for each pause one when it begins, one a minute while it lasts, and one when it
+	// ends. Messages that were processed and duplicates are not logged; Trace has them.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger

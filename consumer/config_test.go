@@ -89,7 +89,7 @@ func TestStart(t *testing.T) {
 			}
 			process(t, c, msg("1", ""))
 		}
-		if store.calls != 1 || log.lines("consumer starts") != 1 || log.lines("messages_without_time=\"run, also") != 1 {
+		if store.calls != 1 || log.lines("consumer starts") != 1 || log.lines("messages_without_time_are=\"processed, also") != 1 {
 			t.Errorf("registered %d times; log:\n%s", store.calls, log.buf.String())
 		}
 	})

@@ -37,7 +37,7 @@ type Consumer[TTx any] struct {
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
 	starting   chan struct{} // contains one element while a goroutine registers or closes
-	registered bool          // with the store; guarded by starting
+	registered atomic.Bool   // with the store; set while starting is held
 
 	sourcesMu sync.Mutex
 	sources   []string // see AddSource

@@ -34,6 +34,9 @@ var errReplayLost = fmt.Errorf("%d processes took it, and ended or still work on
 // are logged, and it tries again. It fails at once if the Store is not a ReplayQueue, and returns ErrClosed after Close. It must not be called
 // again before it has returned.
 //
+// If a Subscriber or a webhook Receiver was made with this Consumer, RunReplays waits until that has started the Consumer: it does so after
+// checks of its own, and a start that it refuses must record nothing. It logs a line after two seconds.
+//
 // Each letter is claimed, processed and removed in one transaction that also records the result. After a crash before COMMIT nothing has
 // happened, and another worker tries the letter a minute later, after the other letters. When five processes have ended, the letter fails.
 func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
@@ -41,6 +44,7 @@ func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("consumer %q: replays: the store keeps no requests: it is not a ReplayQueue", c.cfg.Name)
 	}
+	c.awaitStart(ctx)
 	failures := 0
 	for ctx.Err() == nil {
 		wait, err := c.replayNext(ctx, queue)
@@ -60,6 +64,18 @@ func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
 		_ = await.Sleep(ctx, wait) // the loop looks at ctx
 	}
 	return nil
+}
+
+// awaitStart waits until the Consumer has been registered, if it has sources: then somebody else starts it.
+func (c *Consumer[TTx]) awaitStart(ctx context.Context) {
+	const step = 100 * time.Millisecond
+	for waited := time.Duration(0); len(c.allSources()) > 0 && !c.registered.Load() && ctx.Err() == nil && !c.closed.Load(); waited += step {
+		if waited == replayIdle {
+			c.cfg.Logger.InfoContext(ctx, "replays wait until the Subscriber or the Receiver has started the consumer", "consumer", c.cfg.Name,
+				"sources", c.allSources())
+		}
+		_ = await.Sleep(ctx, step) // the loop looks at ctx
+	}
 }
 
 // replayNext replays one letter, if a request is open. It returns how long to wait before the next one.

@@ -92,7 +92,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 		}
 	}
-	if !c.registered {
+	if !c.registered.Load() {
 		if err := c.tryAudit(ctx); err != nil { // first, because a second Register would be refused
 			return fmt.Errorf("consumer %q: start: Config.AuditEvery: %w", c.cfg.Name, err)
 		}
@@ -101,7 +101,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 			}
 		}
-		c.registered = true
+		c.registered.Store(true)
 		c.logStart(ctx)
 	}
 	c.sourcesMu.Lock()
@@ -111,7 +111,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 }
 
 func (c *Consumer[TTx]) logStart(ctx context.Context) {
-	untimed, givenUp := "run, also after old keys were deleted", "parked"
+	untimed, givenUp := "processed, also after old keys were deleted", "parked"
 	if c.cfg.Untimed == ParkUntimed {
 		untimed = "parked after old keys were deleted"
 	}
@@ -119,7 +119,7 @@ func (c *Consumer[TTx]) logStart(ctx context.Context) {
 		givenUp = "rejected, because the store keeps no dead letters"
 	}
 	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
-		"messages_without_time", untimed, "messages_given_up", givenUp)
+		"messages_without_time_are", untimed, "messages_given_up_are", givenUp)
 }
 
 // AddSource implements Sourced. Add all sources before Start or the first message. A source that is added later is
@@ -153,7 +153,7 @@ func (c *Consumer[TTx]) Close() {
 	}
 	c.starting <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
 	defer func() { <-c.starting }()
-	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.registered {
+	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.registered.Load() {
 		releaser.Release(c.cfg.Name)
 	}
 	for _, p := range c.pauses { // a process with another Consumer is not paused

@@ -22,7 +22,7 @@
 // A crash leaves either the effect and the row, or neither. There is no status column and no lease, so nothing needs to be
 // repaired.
 //
-// An error of COMMIT does not show whether the transaction is committed, and neither does reading the row, because the old
+// An error of COMMIT does not tell whether the transaction is committed. Reading the row does not tell either, because the
 // transaction may still be committing. Claim the key again: the claim waits for the transaction in progress. Then Duplicate
 // means that it committed, and First means that it never will.
 package dedup

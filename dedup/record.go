@@ -60,7 +60,7 @@ type Record struct {
 	Fingerprint Fingerprint   // hash of the content; zero: unknown, matches any content
 	Time        time.Time     // when the message was created, the same on every delivery; zero: unknown, never Unprovable
 	Window      time.Duration // how long to remember the key at least; zero: DefaultWindow
-	Redelivered bool          // the key was probably claimed before: a Store may look for it first, which does not change the answer
+	Redelivered bool          // the key was probably claimed before: a Store may read the row before it inserts; the result is the same
 }
 
 // Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep is ErrFuture, and ValidateTime

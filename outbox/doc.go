@@ -15,7 +15,8 @@
 //     or call the store's LockOrderingKey. Keys do not wait for each other.
 //   - A repeat, after a crash or after a pause that outlasted the lease, may come late, even behind later messages of its key. It
 //     carries the ID and the sequence number of the first publication, see [HeaderID] and [HeaderSequence].
-//   - A message that the broker refuses stops its own key and no other, and is parked. It is never dropped.
+//   - When the broker refuses a message, later messages of its key wait. After relay.Config.MaxAttempts it is parked; it is never
+//     dropped. Other keys go on.
 //
 // # How it works
 //
@@ -24,8 +25,8 @@
 //
 // A key belongs to one of a fixed number of shards, and one relay at a time holds a shard, for a limited time by the database's
 // clock, with a fencing token that it must show with each completion. There is no leader: any number of relays share the
-// shards and take over those of a dead relay. A relay finds messages by their state and never by a cursor, because a transaction
-// with a lower sequence number may commit later.
+// shards and take over those of a dead relay. A relay finds messages by their state, because a transaction with a lower
+// sequence number may commit later. It skips only numbers below which every message is known to be gone.
 //
 // # IDs
 //

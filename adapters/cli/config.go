@@ -35,7 +35,8 @@ type Config struct {
 	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, actor string, l net.Listener) error
 
 	// Replayer returns the consumer of that name, which works on db, so that dead-letters replay --here carries out replays in this process. It
-	// fails if the program has no such consumer. *consumer.Consumer is a Replayer.
+	// fails if the program has no such consumer. *consumer.Consumer is a Replayer. Make no Subscriber with it: RunReplays would wait for
+	// its start.
 	//
 	// Defaults to none: there is no flag --here, and only workers carry out replays.
 	Replayer func(ctx context.Context, db *Database, name string) (Replayer, error)

@@ -28,7 +28,10 @@ func (a *app) explain() *cobra.Command {
 		if f.hash != "" || f.position != "" {
 			return cobra.MaximumNArgs(1)(cmd, args)
 		}
-		return cobra.ExactArgs(2)(cmd, args)
+		if len(args) != 2 {
+			return fmt.Errorf("want 2 arguments, CONSUMER and KEY, and got %d", len(args))
+		}
+		return nil
 	}
 	c := a.command("explain CONSUMER KEY", "Show what has happened to one message, and what a redelivery would get", args,
 		func(ctx context.Context, db *Database, out *printer, args []string) error {

@@ -143,7 +143,7 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 				return forgotten, nil
 			}
 		}
-		return time.Time{}, refused("%s made no claims around %s", name, instant(to))
+		return time.Time{}, refused("no worker of %s ran within a window of %s, so no claim for a message of that time can be missing", name, instant(to))
 	}
 	return time.Time{}, noConsumer(name)
 }

@@ -179,8 +179,12 @@ func planText(p ops.ReplayPlan) string {
 	}
 	for _, cause := range slices.Sorted(maps.Keys(p.Refused)) {
 		needs := "--as-new"
-		if cause == observe.CauseMismatch || cause == observe.CauseNoKey {
+		switch cause {
+		case observe.CauseMismatch:
 			needs = "--new-key"
+		case observe.CauseNoKey:
+			needs = "--repair or --new-key"
+		default:
 		}
 		text += fmt.Sprintf(", %d %s (needs %s)", p.Refused[cause], cause, needs)
 	}

@@ -163,7 +163,7 @@ func sweep(s ops.Status) string {
 		parts = append(parts, "last pass ended "+ago(s.Sweep.Lag)+" ago")
 	}
 	if s.Sweep.LeaseUntil.After(s.Now) {
-		parts = append(parts, "one is active")
+		parts = append(parts, "one holds the lease until "+instant(s.Sweep.LeaseUntil))
 	}
 	if !s.Sweep.Forgotten.IsZero() {
 		parts = append(parts, "keys that expired by "+instant(s.Sweep.Forgotten)+" are deleted")

@@ -43,7 +43,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	type swept struct {
 		version
 		Keys       int     `json:"keys"`
-		Busy       bool    `json:"busy"` // another sweeper is active
+		Busy       bool    `json:"busy"` // another sweeper holds the lease
 		LagSeconds float64 `json:"lag_seconds"`
 	}
 	r := swept{version: v1()}
@@ -88,7 +88,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {
-			out.printf("another sweeper is active; %s deleted here\n", counted(r.Keys, "key"))
+			out.printf("another sweeper holds the lease, also when its process has ended: the lease lasts %v after its last transaction at most; %s deleted here\n", sweepLease, counted(r.Keys, "key"))
 			return
 		}
 		if r.Keys == 0 {

@@ -52,7 +52,7 @@ type Store struct {
 	relayConns relayConns
 }
 
-// New returns a Store. It does not connect to the database. Register does.
+// New returns a Store. It does not connect to the database. The consumer calls Register at its start.
 func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.Pool == nil:

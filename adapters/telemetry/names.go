@@ -105,7 +105,7 @@ var (
 	}
 	deadLetters = instrument{
 		name: "txonce.dead_letters", unit: "{letter}",
-		description: "Dead letters that wait for a person, by cause. Counts stop at 10,001.",
+		description: "Dead letters that wait for a person, by cause. 10,001 means more than 10,000.",
 	}
 	windowMargin = instrument{
 		name: "txonce.window.margin", unit: "s",

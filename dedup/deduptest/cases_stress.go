@@ -18,7 +18,7 @@ import (
 // claims run during the few milliseconds of a purge, and because the purge is the first one for these keys.
 const (
 	stressDatabases = 3 // each has a first purge
-	stressRounds    = 5 // on each
+	stressRounds    = 2 // on each
 	stressKeys      = 300
 	stressClaimers  = 6
 	stressAge       = dedup.MinWindow + time.Minute // the keys expire, and the horizon must be read

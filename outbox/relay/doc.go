@@ -28,13 +28,13 @@
 //	failed, fewer than MaxAttempts              deferred by Backoff, with the later messages of its key; the attempt is counted
 //	failed for the MaxAttempts-th time          parked
 //	outbox.Permanent                            parked
-//	outbox.TopicError                           deferred, not counted; the topic cools down: 1 s, doubling up to 1 min
-//	outbox.UnavailableError                     pending or deferred, not counted; the publisher cools down by Backoff, at most 5 s,
+//	outbox.TopicError                           deferred, not counted; the topic pauses: 1 s, doubling up to 1 min
+//	outbox.UnavailableError                     pending or deferred, not counted; the publisher pauses by Backoff, at most 5 s,
 //	                                            and at least as long as a call of a second or longer took, at most 30 s
 //	not tried, or cut off when the hold ended   returned: due again at once
 //
-// A publisher that cooled down gets one batch, and others after a message of it is confirmed. A topic
-// that cooled down gets one message first; when the broker confirms it, the others follow.
+// After its pause, a publisher gets one batch, and others when a message of it is confirmed. After its pause, a topic gets one
+// message; when the broker confirms it, the others follow.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
 // [outbox.AtomicPublisher] or an [outbox.OrderedPublisher] gets all of them in one call.

@@ -109,7 +109,7 @@ func (r *Report) Bound() string {
 	case r.Whole:
 		return "everything was compared"
 	case r.Faults() == 0 && r.Checked < 10:
-		return "a sample: too few were compared to say anything about the others"
+		return "a sample: too few were compared to say anything about those that were not"
 	case r.Faults() > 0:
 		return fmt.Sprintf("a sample: about 1 in %d is wrong", r.Checked/r.Faults())
 	}

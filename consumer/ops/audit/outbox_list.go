@@ -22,7 +22,7 @@ func (c *Config) confirmed(ctx context.Context, of OutboxConfig, r *Report) (*li
 	}
 	if list.known = len(list.byID) > 0; !list.known {
 		list.whole = true
-		r.Notes = append(r.Notes, "outbox_sent has no such message, so that only repeats were looked for: "+
+		r.Notes = append(r.Notes, "outbox_sent has no such message: this looked for repeated messages, and not for lost ones; "+
 			"set the store's Outbox.KeepSent to keep what was sent, or OutboxConfig.PerClaim if each claim enqueues the same number of messages")
 	}
 	return list, nil

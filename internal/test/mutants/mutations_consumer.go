@@ -119,13 +119,13 @@ var consumerMutations = []mutation{
 		edits: []edit{{`d.reason <> 'outcome_unknown' AND`, `true AND`}},
 	},
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
-		`ok && c.registered {`, `ok {`,
+		`ok && c.registered.Load() {`, `ok {`,
 	}),
 	handling("interleaved: a panic beside the handler does not end the process", "interleave.go", "TestInterleaveRecoversAllPanics", edit{
 		`return onThisGoroutine(func() error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) })`, `return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])`,
 	}),
 	handling("Close releases the name also if a source was added since", "start.go", "TestCloseAfterALateSourceGivesTheNameBack", edit{
-		`ok && c.registered {`, `ok && c.started.Load() {`,
+		`ok && c.registered.Load() {`, `ok && c.started.Load() {`,
 	}),
 	handling("a message whose COMMIT succeeded without an answer is not parked", "park.go", "TestParkingSettlesAnUnknownCommit", edit{
 		`if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {`, `if false {`,
@@ -142,6 +142,10 @@ var consumerMutations = []mutation{
 	}),
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
 		`; wait > 0 {`, `; wait > 0 && false {`,
+	}),
+	handling("RunReplays records neither a source nor a window before the Subscriber has started", "replayer.go", "TestReplaysRecordNothingBeforeTheStart", edit{
+		`	c.awaitStart(ctx)
+`, ``,
 	}),
 	handling("a replay claims the key of the parked message", "replay.go", "TestReplay", edit{
 		`	if rec.Key != own.Key {
