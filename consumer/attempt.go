@@ -166,7 +166,7 @@ func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, ve
 	case ended && !errors.Is(a.err, dedup.ErrRolledBack):
 		a.culprits = suspects
 		b.addDoubts(a, answers, ran, suspects, true)
-		a.err, a.ended = &unknownError{err: a.err}, true
+		a.err, a.ended = &unknownError{err: a.err, sure: true}, true
 	case inDoubt != nil: // probably the database's fault
 		b.addDoubts(a, answers, ran, suspects, false)
 	}

@@ -44,8 +44,9 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 // unknownError is the cause of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
 // database error among them does not cause another attempt.
 type unknownError struct {
-	err error
-	by  string // the key of the other message whose handler ended the transaction before this message's handler was called; empty: none
+	err  error
+	sure bool   // the handler ended the transaction; otherwise nobody knows whether the transaction was committed
+	by   string // the key of the other message whose handler ended the transaction before this message's handler was called; empty: none
 }
 
 func (e *unknownError) Error() string {
@@ -54,7 +55,11 @@ func (e *unknownError) Error() string {
 		return fmt.Sprintf("outcome unknown: the handler of message %q, in the same batch, ended the transaction that claimed this message too, "+
 			"before the handler of this message was called; it has no effects, unless another process has handled a copy"+todo+": %v", e.by, e.err)
 	}
-	return "outcome unknown: the handler ended the transaction that claimed the message, so its effects may be committed or not" + todo + ": " + e.err.Error()
+	what := "the server does not tell whether the transaction that claimed the message was committed"
+	if e.sure {
+		what = "the handler ended the transaction that claimed the message, so its effects may be committed or not"
+	}
+	return "outcome unknown: " + what + todo + ": " + e.err.Error()
 }
 
 func (e *unknownError) Is(target error) bool { return target == dedup.ErrTxEnded }
@@ -101,7 +106,7 @@ func (b *batch[TTx]) addDoubts(a *attempt, answers []claimAnswer, ran, culprits 
 		if ans.verdict != dedup.First || slices.Contains(ran, j) && !guilty {
 			continue
 		}
-		cause := &unknownError{err: a.err}
+		cause := &unknownError{err: a.err, sure: sure}
 		if !guilty && len(culprits) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
 			cause.by = answers[culprits[0]].item.rec.Key.ID
 		}
@@ -156,8 +161,8 @@ const (
 // It goes on while another transaction holds the key. That may be the transaction in doubt, which the server has not ended
 // yet. On MariaDB it may also be another consumer's transaction that found the committed claim and has locked its row.
 //
-// A message whose claim turns out not to be committed is given back to the broker to be tried again, without counting an
-// attempt.
+// A message whose claim turns out not to be committed is given back to the broker to be tried again. This counts as an attempt if its
+// handler had failed in a transaction of its own; without attempts left, the message is parked for that failure.
 func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 	var waiting []int
 	for i := range b.items {

@@ -327,3 +327,67 @@ func (p *parking) Park(ctx context.Context, tx tx, letter consumer.DeadLetter) e
 	p.parks()
 	return p.endable.Park(ctx, tx, letter)
 }
+
+// slowServer goes on with a handler's statement when its connection is closed at the end of ctx, as MariaDB does: the key stays held, and
+// the outcome is in doubt until the statement ends and the server rolls back.
+type slowServer struct {
+	*endable
+	statement time.Duration
+}
+
+func (s *slowServer) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) error {
+	t, err := s.Database().Begin(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	claims, err := s.Claim(ctx, t, recs)
+	if err == nil {
+		err = fn(t, claims)
+	}
+	if errors.Is(context.Cause(ctx), consumer.ErrHandlerTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		time.AfterFunc(s.statement, func() { _ = t.Rollback() })
+		return errors.Join(&dedup.InDoubtError{Err: errFault}, err)
+	}
+	defer t.Rollback()
+	if err != nil {
+		return err
+	}
+	return t.Commit(ctx)
+}
+
+// A handler that exceeds HandlerTimeout has failed, also if nobody knows at first whether its transaction was committed.
+func TestHandlerTimeoutCountsWhenTheServerGoesOn(t *testing.T) {
+	for _, batch := range []int{1, 3} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				store := &slowServer{&endable{Store: consumertest.NewStore()}, 5 * time.Second}
+				c := newConsumer(t, config{
+					Store: store, Backoff: noBackoff, MaxAttempts: 3, HandlerTimeout: time.Second,
+					Handle: func(ctx context.Context, t tx, m *consumer.Message) error {
+						if m.ID != "0" {
+							return t.Add(m.ID)
+						}
+						runs++
+						<-ctx.Done()
+						return ctx.Err()
+					},
+				})
+				var msgs []*consumer.Message
+				for i := range batch {
+					msgs = append(msgs, msg(fmt.Sprint(i), ""))
+				}
+				for delivery := 1; delivery <= 10 && len(letters(t, c)) == 0; delivery++ {
+					msgs[0].Attempt = delivery
+					c.ProcessBatch(t.Context(), msgs)
+				}
+				if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseExhausted {
+					t.Errorf("letters %+v after %d runs; want one that is exhausted", found, runs)
+				}
+				for i := 1; i < batch; i++ {
+					wantCount(t, store.Database(), fmt.Sprint(i), 1)
+				}
+			})
+		})
+	}
+}

@@ -28,17 +28,27 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))
 	default:
 		it.failed = !isRefused || !byClaim(refused.reason)
-		switch {
-		case isRefused:
+		if isRefused {
 			b.parkOrReject(ctx, i, refused.reason, err)
-		case IsPermanent(err), unretryable(err), b.attemptsSpent(it, attempt):
-			b.parkOrReject(ctx, i, givenUpFor(err), err)
-		case asks:
-			b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0)}, b.c.cause(err))
-		default:
-			b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(attempt)}, b.c.cause(err))
+			return
 		}
+		it.counted, it.spent = err, IsPermanent(err) || unretryable(err) || b.attemptsSpent(it, attempt)
+		b.parkOrRetry(ctx, i)
 	}
+}
+
+// parkOrRetry does what follows from the counted failure of items[i]: it is parked if it has no attempts left.
+func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
+	it := &b.items[i]
+	after := b.c.cfg.backoff(max(it.msg.Attempt, 1))
+	if asked, asks := errors.AsType[*RetryError](it.counted); asks {
+		after = max(asked.After, 0)
+	}
+	if it.spent {
+		b.parkOrReject(ctx, i, givenUpFor(it.counted), it.counted)
+		return
+	}
+	b.retry([]int{i}, &RetryError{Err: it.counted, After: after}, b.c.cause(it.counted))
 }
 
 // givenUpFor returns the reason for parking a message whose handler failed with err.

@@ -56,6 +56,10 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	default:
 		b.c.doubts.forget(it.hash)
+		if reason == observe.CauseUnknown && it.counted != nil { // the transaction in doubt was rolled back, as that of any handler that fails
+			b.parkOrRetry(ctx, i)
+			return
+		}
 		b.retry([]int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
 	}
 }

@@ -25,6 +25,9 @@ type item struct {
 	ran     bool // its handler's work is committed
 	failed  bool // an attempt was counted, or it was given up
 
+	counted error // why the latest counted attempt failed
+	spent   bool  // it was the last one
+
 	committed bool              // its effects are committed, by this call or an earlier one
 	claimed   dedup.Fingerprint // the fingerprint that they were committed with
 }

@@ -170,7 +170,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, cause error) error {
 	ctx, cancel := outlive(ctx, parkDoubtsWithin)
 	defer cancel()
-	letter.Reason, letter.Cause = observe.CauseUnknown, (&unknownError{err: cause}).Error()
+	letter.Reason, letter.Cause = observe.CauseUnknown, (&unknownError{err: cause, sure: true}).Error()
 	var recs []dedup.Record
 	if own := letter.Record; own.Key.ID != "" {
 		own.Window, own.Time = c.cfg.Window, time.Time{}

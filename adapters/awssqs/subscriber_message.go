@@ -18,7 +18,8 @@ import (
 // The ID is empty, because SQS gives a message another ID each time that it is sent, so its ID says nothing about the event. Attempt is how
 // often SQS has delivered the message, to any process and for any reason.
 //
-// When a Publisher sent the message, Payload, Key and Headers are those of its outbox.Message. Otherwise Payload is the body, Key is the
+// When a Publisher sent the message, Payload, Key and Headers are those of its outbox.Message, but on a FIFO queue Key is the message group
+// when that was not made from this key, because SQS orders by group. Otherwise Payload is the body, Key is the
 // message group of a FIFO queue, and Headers are the attributes. On a standard queue a message group names a tenant of a fair queue and is
 // not used as Key. When a message claims to come from a Publisher and cannot be decoded, the fields are filled in as if it did not, and
 // Malformed says why.
@@ -33,8 +34,8 @@ func ToMessage(queue string, raw types.Message) *consumer.Message {
 	if m.Key, m.Payload, m.Headers, m.Malformed = decode(aws.ToString(raw.Body), raw.MessageAttributes); m.Malformed != nil {
 		m.Key, m.Payload, m.Headers = "", []byte(aws.ToString(raw.Body)), rawHeaders(raw.MessageAttributes)
 	}
-	if group := group(raw); m.Key == "" && strings.HasSuffix(queue, fifoSuffix) && !strings.HasPrefix(group, keylessPrefix) {
-		m.Key = group
+	if group := group(raw); strings.HasSuffix(queue, fifoSuffix) && group != "" && GroupID(m.Key) != group && (m.Key != "" || !strings.HasPrefix(group, keylessPrefix)) {
+		m.Key = group // SQS orders by group; the attribute of a message that another system has forwarded may have another key
 	}
 	return m
 }

@@ -128,3 +128,26 @@ func TestOrderByThatDoesNotReturn(t *testing.T) {
 		}
 	})
 }
+
+// SQS orders a FIFO queue by message group. A system that forwards messages may keep the attributes and choose another group: then a
+// message that failed must hold back the later ones of its group, not those with its attribute.
+func TestAGroupIsTheOrderWhateverTheAttributeSays(t *testing.T) {
+	long := strings.Repeat("order", 40) // its group is a hash
+	for _, c := range []struct{ queue, group, attribute, want string }{
+		{"q.fifo", "account-7", "order-1", "account-7"},
+		{"q.fifo", "account-7", "", "account-7"},
+		{"q.fifo", "order-1", "order-1", "order-1"},
+		{"q.fifo", awssqs.GroupID(long), long, long},
+		{"q.fifo", awssqs.GroupID(""), "", ""}, // a Publisher's message without a key
+		{"q", "tenant", "order-1", "order-1"},
+		{"q", "", "order-1", "order-1"},
+	} {
+		raw := types.Message{Body: aws.String("1"), Attributes: map[string]string{"MessageGroupId": c.group}}
+		if c.attribute != "" {
+			raw.MessageAttributes = map[string]types.MessageAttributeValue{"txonce-key": {DataType: aws.String("String"), StringValue: &c.attribute}}
+		}
+		if m := awssqs.ToMessage(c.queue, raw); m.Key != c.want || m.Malformed != nil {
+			t.Errorf("queue %s, group %s, attribute %q: Key %q, want %q (%v)", c.queue, c.group, c.attribute, m.Key, c.want, m.Malformed)
+		}
+	}
+}

@@ -64,7 +64,8 @@ type Config struct {
 
 	// AllowAsyncCommit accepts a database that may lose a commit in a crash. A message whose effects were lost is not delivered
 	// again. Such settings are: on PostgreSQL synchronous_commit off or local, and fsync off; on SQLite synchronous below FULL,
-	// and an in-memory database; on MySQL innodb_flush_log_at_trx_commit or sync_binlog other than 1.
+	// or below EXTRA with journal_mode DELETE, and an in-memory database; on MySQL innodb_flush_log_at_trx_commit or sync_binlog
+	// other than 1.
 	//
 	// Defaults to false: Register fails with dedup.ErrNotDurable.
 	AllowAsyncCommit bool

@@ -57,7 +57,8 @@
 // handler gets it. The Store checks these settings:
 //
 //   - PostgreSQL: search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, text formats and default_transaction_*
-//   - MySQL: the database, role, sql_mode, checks, sql_log_bin, character sets, time zone and limits
+//   - MySQL: the database, role, sql_mode, checks, sql_log_bin, system_versioning_asof, character sets, time zone, limits, and a timestamp that differs from the
+//     server's time by 5 s or more, unless the server runs with sysdate-is-now
 //   - SQLite: temporary tables, views and triggers, query_only, locking_mode, ignore_check_constraints and recursive_triggers. A
 //     connection is also closed after an error that the disk is full, which max_page_count may cause. An in-memory database
 //     would end with its connection, which therefore stays open
@@ -69,7 +70,7 @@
 // transaction, the Store resets it before COMMIT to the value at the claim.
 //
 // The Store does not detect session-level advisory locks, LISTEN, temporary tables on PostgreSQL and MySQL, user variables,
-// GET_LOCK, and SQLite's ATTACH and other pragmas: do not use them in handlers. Behind PgBouncer the changed session belongs to a
+// GET_LOCK, and other pragmas of SQLite: do not use them in handlers. Behind PgBouncer the changed session belongs to a
 // server connection, which stays open when the client's connection is closed.
 //
 // # SQLite
@@ -80,7 +81,14 @@
 //
 // Open the database with journal_mode WAL, so that readers do not block the writer. Leave synchronous at FULL: with NORMAL a
 // power loss may undo a commit, and Register refuses it. Without WAL, COMMIT waits for readers, for up to Config.ClaimTimeout
-// and at most 10 s, and blocks new readers meanwhile.
+// and at most 10 s, and blocks new readers meanwhile. With journal_mode DELETE, SQLite's default, set synchronous to EXTRA: with FULL
+// a power loss may undo the deletion of the journal, which is the commit. TRUNCATE and PERSIST need only FULL.
+//
+// Keep the tables of handlers in the same file as the Store's. SQLite commits a transaction in several files together only if each has
+// journal_mode DELETE, TRUNCATE or PERSIST, and synchronous is not OFF. Otherwise it commits the claims first, and the effects in an
+// attached file are lost if that file's disk is full or the process dies. So Register, claims, VerifyTx and InTx after the handler fail
+// with dedup.ErrNotDurable if such a file is attached, also if no handler writes to it. Attached databases in memory are not refused: a crash
+// loses what they have.
 //
 // InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. If you call Claim in your own transaction,
 // claim before you read: SQLite refuses to write after a read if another connection has written since, and waiting does not
@@ -116,6 +124,9 @@
 // commits: earlier writes stay, with the claim. Any other failed statement undoes only itself, including a lock wait that timed
 // out (1205, unless innodb_rollback_on_timeout is on). If a handler ignores such an error, the rest of the transaction commits
 // without that statement. Claim in your own transaction has none of these guards: roll back after every error.
+//
+// The tables that handlers write must be InnoDB too. What a handler writes to a table without transactions, such as MyISAM, stays when its
+// batch is rolled back, because another message failed, and is written again.
 //
 // A claim waits for at most Config.ClaimTimeout, rounded up to seconds on MySQL. The handler's own statements keep the
 // session's innodb_lock_wait_timeout. The isolation level is READ COMMITTED, whatever the server's default. At higher levels

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"strings"
@@ -72,6 +73,10 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 			{`SET SESSION time_zone = '+05:00'`, `@@time_zone`},
 			{`SET NAMES latin1`, `@@character_set_client`},
 			{`SET SESSION sql_select_limit = 1`, `@@sql_select_limit`},
+			{`SET SESSION check_constraint_checks = 0`, `@@check_constraint_checks`},
+			{`SET timestamp = UNIX_TIMESTAMP() + 30 * 86400`, `YEAR(UTC_TIMESTAMP()) * 100 + MONTH(UTC_TIMESTAMP())`},
+			{`SET SESSION system_versioning_asof = '2020-01-01 00:00:00'`, `@@system_versioning_asof`},
+			{`SET timestamp = 1600000000`, `YEAR(UTC_TIMESTAMP())`},
 		},
 		"sqlite": {
 			{`PRAGMA query_only = 1`, `query_only FROM pragma_query_only`},
@@ -104,6 +109,49 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 					}
 				}
 			})
+		}
+	})
+}
+
+// After a failover, the pool may keep connections to the former primary, which accepts no writes.
+func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
+	readOnly := map[string]string{"postgres": `SET default_transaction_read_only = on`, "mysql": `SET SESSION tx_read_only = 1`}
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		if readOnly[db.dialect] == "" {
+			return
+		}
+		s := alone(db)
+		claim := func(consumer string) error {
+			key := dedup.Key{Consumer: consumer, ID: rand.Text()}
+			return s.InTx(t.Context(), []dedup.Record{{Key: key}}, func(*sql.Tx, []dedup.Claim) error { return nil })
+		}
+		for what, do := range map[string]func() error{
+			"claim":           func() error { return claim("suite") },
+			"first of a name": func() error { return claim(rand.Text()) },
+			"purge": func() error {
+				_, err := s.Purge(t.Context(), dedup.Sweep{Owner: rand.Text(), Lease: time.Millisecond, Limit: 10})
+				return err
+			},
+			"relay": func() error {
+				session, err := s.Open(t.Context(), outbox.SessionOptions{Name: "relay", TTL: time.Minute})
+				if err == nil {
+					_, err = session.Renew(t.Context())
+				}
+				return err
+			},
+		} {
+			if err := do(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if _, err := s.db.Exec(readOnly[db.dialect]); err != nil {
+				t.Fatal(err)
+			}
+			first, second := do(), do()
+			if first == nil || second != nil {
+				t.Errorf("%s in a session that accepts no writes = %v, and then %v; want an error, and then nil on another connection", what, first, second)
+			}
+			s.db.SetMaxIdleConns(0) // closes the connection for the next
+			s.db.SetMaxIdleConns(1)
 		}
 	})
 }

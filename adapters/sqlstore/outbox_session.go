@@ -77,6 +77,7 @@ func (s *Store) outboxTxOnce(ctx context.Context, what string, f func(ctx contex
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin)
 	defer cancel()
 	if err := f(ctx, t.Tx); err != nil {
+		t.Spoilt = s.fault(err).ReadOnly
 		return s.outboxError(what, err)
 	}
 	if err := ctx.Err(); err != nil {

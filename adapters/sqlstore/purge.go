@@ -36,6 +36,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 		err = ctx.Err()
 	}
 	if err != nil {
+		t.Spoilt = s.fault(err).ReadOnly
 		return dedup.SweepResult{}, engine.Database.Wrap(s.statementError(fmt.Errorf("purge: %w", err)))
 	}
 	if err := t.commit(); err != nil {

@@ -120,10 +120,23 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 			return err
 		})
 		if err != nil {
+			s.closeReadOnly(ctx, err)
 			return until, s.claimError(fmt.Errorf("register consumer %q: %w", w.Consumer, err))
 		}
 		return until, nil
 	})
+}
+
+// closeReadOnly closes one idle connection of the pool if err says that a session accepts no writes, so that after some attempts a
+// connection to the new primary is used.
+func (s *Store) closeReadOnly(ctx context.Context, err error) {
+	if !s.fault(err).ReadOnly {
+		return
+	}
+	if conn, err := s.cfg.DB.Conn(ctx); err == nil {
+		engine.Discard(conn)
+		conn.Close()
+	}
 }
 
 // useElsewhere registers windows on another connection than the caller's. The wait is limited, because callers may hold all of

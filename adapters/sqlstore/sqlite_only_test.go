@@ -27,8 +27,11 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 		says           string
 	}{
 		{name: "wal and full", settings: "_pragma=journal_mode(wal)"},
-		{name: "rollback journal"},
-		{name: "extra", settings: "_pragma=synchronous(extra)"},
+		{name: "deleted journal", want: dedup.ErrNotDurable, says: "synchronous is full and journal_mode is delete"}, // SQLite's defaults
+		{name: "deleted journal, allowed", allow: true},
+		{name: "deleted journal and extra", settings: "_pragma=synchronous(extra)"},
+		{name: "truncated journal", settings: "_pragma=journal_mode(truncate)"},
+		{name: "persistent journal", settings: "_pragma=journal_mode(persist)"},
 		{name: "normal", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", want: dedup.ErrNotDurable, says: "synchronous is normal"},
 		{name: "off", settings: "_pragma=synchronous(off)", want: dedup.ErrNotDurable, says: "synchronous is off"},
 		{name: "normal, allowed", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", allow: true},
@@ -64,6 +67,7 @@ func TestSQLiteRegisterOfALockedFile(t *testing.T) {
 	d.db.Close()
 	d.own.Close()
 	file, _, _ := strings.Cut(d.dsn, "?")
+	file += "?_pragma=synchronous(extra)"
 	locker, err := openDB(t, "sqlite", file).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)

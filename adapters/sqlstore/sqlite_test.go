@@ -86,7 +86,7 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 		},
 		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
 		NoSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
-			return d.open(t, "file:"+filepath.Join(t.TempDir(), "empty.db"), deduptest.Options{})
+			return d.open(t, "file:"+filepath.Join(t.TempDir(), "empty.db")+walMode, deduptest.Options{})
 		},
 		OldSchema: func(t *testing.T) dedup.Store[*sql.Tx] {
 			exec(t, d.db, `UPDATE txonce_schema SET version = version + 100, works_with = works_with + 100`)

@@ -120,7 +120,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 		t.Spoilt = true
 		return true, err
 	case err != nil:
-		t.Spoilt = s.fault(err).Refused || s.fault(err).Undefined || s.fault(err).Full // the session's role or another setting may be the cause
+		f := s.fault(err)
+		t.Spoilt = f.Refused || f.Undefined || f.Full || f.ReadOnly // the session's role or another setting may be the cause
 		return false, err
 	}
 	if err := t.stamp(ctx); err != nil {
@@ -129,7 +130,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	s.outbox.watch(t.Tx)
 	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {
-		t.Spoilt = t.Spoilt || s.fault(err).Full || errors.Is(err, dedup.ErrTxEnded) // settings that the handler made in other transactions stay in the session
+		t.Spoilt = t.Spoilt || s.fault(err).Full || s.fault(err).ReadOnly || errors.Is(err, dedup.ErrTxEnded) // settings that the handler made in other transactions stay in the session
 		return false, t.markInDoubt(err)
 	}
 	err = t.markInDoubt(t.commit())

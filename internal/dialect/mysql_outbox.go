@@ -83,15 +83,12 @@ const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size,
 // NewMySQLOutbox returns the statements for tables in the database schema. Empty means the session's own database.
 func NewMySQLOutbox(schema string) MySQLOutbox {
 	names := MySQLNames(schema)
-	q := func(sql string) string {
-		sql = strings.ReplaceAll(sql, "@idle", mysqlIdle)
-		sql = strings.NewReplacer(
-			"@refs", mysqlRefs, "@messagesOf", mysqlMessages, "@parkedOfList", mysqlParked, "@delayedOf", mysqlDelayed, "@heldOf", mysqlHeld,
-			"@shardsOf", mysqlShards, "@relaysOf", mysqlRelays,
-			"@parkedOfHeld", fmt.Sprintf(mysqlFirst, "h"), "@parkedOfMessage", fmt.Sprintf(mysqlFirst, "m")+" AND p.seq < m.seq",
-		).Replace(sql)
-		return names(sql)
-	}
+	parts := strings.NewReplacer(
+		"@refs", mysqlRefs, "@messagesOf", mysqlMessages, "@parkedOfList", mysqlParked, "@delayedOf", mysqlDelayed, "@heldOf", mysqlHeld,
+		"@shardsOf", mysqlShards, "@relaysOf", mysqlRelays,
+		"@parkedOfHeld", fmt.Sprintf(mysqlFirst, "h"), "@parkedOfMessage", fmt.Sprintf(mysqlFirst, "m")+" AND p.seq < m.seq",
+	)
+	q := func(sql string) string { return names(parts.Replace(strings.ReplaceAll(sql, "@idle", mysqlIdle))) }
 	return MySQLOutbox{
 		Shards: q(`SELECT count(*), COALESCE(max(shard), -1), @@max_allowed_packet FROM @txonce_shards`),
 		Now:    q(`SELECT @clock`),

@@ -116,9 +116,6 @@ func (h *Handler) items(event Event) []*item {
 		it.msg = awssqs.ToMessage(r.queue(), r.message())
 		it.msg.Raw = r
 		it.msg.Attempt = max(it.msg.Attempt-h.uncountedReceives.Of(r.MessageID), 1)
-		if it.group != "" && it.msg.Key != "" && awssqs.GroupID(it.msg.Key) != it.group {
-			it.msg.Key = it.group // SQS orders by group; an attribute may have another key
-		}
 	}
 	return items
 }

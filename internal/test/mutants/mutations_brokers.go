@@ -115,7 +115,10 @@ var brokerMutations = []mutation{
 		`case <-r.deliverer.Context().Done():`, `case <-r.requests.Done():`,
 	}),
 	elsewhere("sqs: a fair queue's message group is not an ordering key", "adapters/awssqs/subscriber_message.go", "TestATenantIsNoOrder", edit{
-		`m.Key == "" && strings.HasSuffix(queue, fifoSuffix) &&`, `m.Key == "" &&`,
+		`strings.HasSuffix(queue, fifoSuffix) && group != "" &&`, `group != "" &&`,
+	}),
+	elsewhere("sqs: a failure holds back its group, also of messages whose attribute has another key", "adapters/awssqs/subscriber_message.go", "TestAGroupIsTheOrderWhateverTheAttributeSays", edit{
+		`GroupID(m.Key) != group &&`, `m.Key == "" &&`,
 	}),
 	elsewhere("sqs: a message for which OrderBy panics is Malformed", "adapters/awssqs/subscriber_take.go", "TestOrderByThatDoesNotReturn", edit{
 		`errors.Join(msg.Malformed, err)`, `errors.Join(msg.Malformed, nil)

@@ -143,6 +143,9 @@ var consumerMutations = []mutation{
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
 		`; wait > 0 {`, `; wait > 0 && false {`,
 	}),
+	handling("a handler that exceeds HandlerTimeout counts as failed, also if the server goes on with it", "park.go", "TestHandlerTimeoutCountsWhenTheServerGoesOn", edit{
+		`if reason == observe.CauseUnknown && it.counted != nil {`, `if it.counted != nil && it.done {`,
+	}),
 	handling("RunReplays records neither a source nor a window before the Subscriber has started", "replayer.go", "TestReplaysRecordNothingBeforeTheStart", edit{
 		`	c.awaitStart(ctx)
 `, ``,

@@ -66,6 +66,9 @@ var kafkaMutations = []mutation{
 	subscriber("a window shorter than the topic's retention is refused", "retention.go", "TestWindowAndRetention", edit{
 		`	case window < keeps:`, `	case window < 0:`,
 	}),
+	subscriber("a compacted topic is refused", "retention.go", "TestCompactedTopic", edit{
+		`strings.Contains(policy, "compact")`, `policy == "compact"`,
+	}),
 	subscriber("the number and size of unfinished messages are bounded", "partition.go", "TestUnfinishedAreBounded", edit{
 		`return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes`, `return false`,
 	}),

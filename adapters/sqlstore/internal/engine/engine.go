@@ -162,6 +162,7 @@ type Fault struct {
 	Ambiguous    bool // see dedup.FaultClassifier
 	Full         bool // the disk is full, or a limit of the session says so
 	Refused      bool // a wrong user, database name, permission or file: an operator must change it
+	ReadOnly     bool // the session accepts no writes: after a failover it may be one to the former primary
 }
 
 // Values converts parameters to the database's types.

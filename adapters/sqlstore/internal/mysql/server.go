@@ -23,12 +23,13 @@ type server struct {
 
 // enterSession saves the session's own values in user variables, and leaveSession resets them. If a handler changed the
 // session's settings, leaveSession sets autocommit to a text that the server rejects. The statement then fails, and the
-// connection is closed. wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims
+// connection is closed. SYSDATE is the server's time also after a handler's SET timestamp, which NOW and the clock of later claims
+// would follow. wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims
 // forever.
 const (
 	enterSession = `SET @txonce_was_settings = %[4]s, @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
 	autocommit = 0, %[1]s = '%[2]s', wait_timeout = LEAST(@@wait_timeout, %[3]d)`
-	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
+	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s AND ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) < 5, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
 	%[1]s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
 
 	// sessionSettings reads the settings that a handler may change and that would affect later handlers.
@@ -64,6 +65,9 @@ func newServer(version string, cfg engine.Config) *server {
 		idle = int64(math.Ceil(cfg.IdleInTxTimeout.Seconds()))
 	}
 	session := fmt.Sprintf(sessionSettings, readOnly, limit)
+	if s.mariaDB {
+		session = strings.Replace(session, "@@unique_checks", "@@unique_checks, @@check_constraint_checks, @@system_versioning_asof", 1)
+	}
 	s.enter = make(map[sql.IsolationLevel]string)
 	for level, name := range map[sql.IsolationLevel]string{
 		sql.LevelDefault: "READ-COMMITTED", sql.LevelReadCommitted: "READ-COMMITTED",

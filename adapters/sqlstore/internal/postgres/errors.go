@@ -28,6 +28,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Retryable:    dialect.RetryablePostgres(state) || stalePlan(err),
 		Ambiguous:    dialect.AmbiguousPostgres(state),
 		Refused:      dialect.RefusedPostgres(state),
+		ReadOnly:     state == "25006",
 	}
 }
 
