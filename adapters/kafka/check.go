@@ -59,7 +59,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-var subscriberRisks = []Risk{RiskShortWindow, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
+var subscriberRisks = []Risk{RiskShortWindow, RiskCompaction, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
 
 // rule is about a setting of a sarama.Config that a Subscriber or a Publisher refuses.
 type rule struct {
@@ -75,7 +75,8 @@ type rule struct {
 // settings; NewConfig returns settings that are accepted. The error names each refused setting and its remedy; nil means that there is none.
 // Risks in accepted are not refused. A nil cfg means sarama's defaults.
 //
-// Check looks only at cfg. Only a Subscriber's Run checks that the Processor remembers keys for longer than the topics keep messages.
+// Check looks only at cfg. Only a Subscriber's Run and CheckWindow refuse topics that are compacted, or keep messages for longer than the
+// Processor remembers keys.
 func Check(cfg *sarama.Config, accepted ...Risk) error {
 	if cfg == nil { // sarama also takes nil for its defaults
 		cfg = sarama.NewConfig()

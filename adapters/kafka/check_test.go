@@ -75,7 +75,7 @@ func TestRefusedSettings(t *testing.T) {
 			}
 			if tt.allow == "" {
 				cfg.AcceptedRisks = []kafka.Risk{
-					kafka.RiskShortWindow, kafka.RiskOffsetNewest,
+					kafka.RiskShortWindow, kafka.RiskCompaction, kafka.RiskOffsetNewest,
 					kafka.RiskResetInvalidOffsets, kafka.RiskReadUncommitted, kafka.RiskFetchMax,
 				}
 				if _, err := kafka.NewSubscriber(cfg); err == nil {

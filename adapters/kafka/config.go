@@ -81,6 +81,10 @@ const (
 	// again after its key was forgotten, for example because offsets were reset, is parked as unprovable.
 	RiskShortWindow Risk = "RiskShortWindow"
 
+	// RiskCompaction accepts, with a warning, a topic whose cleanup.policy contains compact: when a key gets another message, its older
+	// messages are deleted, and those that were not handled yet are never handled.
+	RiskCompaction Risk = "RiskCompaction"
+
 	// RiskOffsetNewest accepts Consumer.Offsets.Initial = OffsetNewest: a partition without a committed offset starts
 	// at its end. Messages that were sent before that are not handled. The same applies to partitions that are added later.
 	RiskOffsetNewest Risk = "RiskOffsetNewest"

@@ -25,7 +25,9 @@
 // Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been idle for a second,
 // the Subscriber moves the committed offset over those too, because otherwise their deletion by retention would look like a loss.
 //
-// The Subscriber refuses settings that silently lose messages, and a Processor that forgets keys sooner than the topics forget messages.
+// The Subscriber refuses settings that silently lose messages, topics whose cleanup.policy contains compact, and a Processor that forgets
+// keys sooner than the topics forget messages. Compaction deletes older messages of a key although the group has not handled them, and the
+// gap that it leaves in the offsets is not noticed.
 // When it can only report a loss, Run ends with an error: messages were deleted before the group handled them, or the Processor gave up on a
 // message and stored it nowhere.
 //

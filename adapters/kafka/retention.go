@@ -17,7 +17,8 @@ import (
 // forever is how long a topic keeps messages that it never deletes by age.
 const forever = time.Duration(math.MaxInt64)
 
-// checkTopics refuses topics that do not exist or may not be read, and topics that keep messages for longer than the Processor remembers keys.
+// checkTopics refuses topics that do not exist or may not be read, compacted topics, and topics that keep messages for longer than the
+// Processor remembers keys.
 func (s *Subscriber) checkTopics(client sarama.Client) error {
 	for _, topic := range s.cfg.Topics {
 		switch err := client.RefreshMetadata(topic); {
@@ -33,16 +34,38 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	for _, topic := range s.cfg.Topics {
 		entries, err := settingsOf(client, topic)
 		warnOfOneReplica(s.log, topic, entries, err)
-		if !ok {
-			continue
+		refused := s.unlessAccepted(RiskCompaction, checkCompaction(topic, entries, err), "kafka: messages may be deleted before they are handled")
+		if refused == nil && ok {
+			refused = s.unlessAccepted(RiskShortWindow, checkWindow(topic, windowed.Window(), entries, err), "kafka: keys may be forgotten before messages")
 		}
-		err = checkWindow(topic, windowed.Window(), entries, err)
-		if err != nil && !slices.Contains(s.cfg.AcceptedRisks, RiskShortWindow) {
-			return fmt.Errorf("%w, or accept kafka.%s (AcceptedRisks)", err, RiskShortWindow)
+		if refused != nil {
+			return refused
 		}
-		if err != nil {
-			s.log.Warn("kafka: keys may be forgotten before messages", "error", err)
-		}
+	}
+	return nil
+}
+
+// unlessAccepted returns err, or logs it after warning if risk is accepted.
+func (s *Subscriber) unlessAccepted(risk Risk, err error, warning string) error {
+	switch {
+	case err == nil:
+		return nil
+	case !slices.Contains(s.cfg.AcceptedRisks, risk):
+		return fmt.Errorf("%w, or accept kafka.%s (AcceptedRisks)", err, risk)
+	}
+	s.log.Warn(warning, "error", err)
+	return nil
+}
+
+// checkCompaction refuses a topic whose older messages of a key Kafka deletes at any time, also before the group has handled them. The
+// gap in the offsets looks like that of a transaction's marker, so the loss could not be reported. err says why entries could not be read.
+func checkCompaction(topic string, entries []sarama.ConfigEntry, err error) error {
+	if err != nil {
+		return fmt.Errorf("kafka: cannot read whether topic %s is compacted: %w; grant this user DescribeConfigs on it", topic, err)
+	}
+	if policy := setting(entries, "cleanup.policy"); strings.Contains(policy, "compact") {
+		return fmt.Errorf("kafka: topic %s is compacted (cleanup.policy=%s): when a key gets another message, its older messages are deleted, also before "+
+			"they are handled; set cleanup.policy=delete on the topic", topic, policy)
 	}
 	return nil
 }
@@ -117,12 +140,15 @@ func setting(entries []sarama.ConfigEntry, name string) string {
 	return ""
 }
 
-// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that keeps
-// messages for longer than window. window is how long the consumer remembers keys.
+// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that is
+// compacted, or keeps messages for longer than window. window is how long the consumer remembers keys.
 func CheckWindow(client sarama.Client, topic string, window time.Duration) error {
 	if err := client.RefreshMetadata(topic); err != nil {
 		return fmt.Errorf("kafka: topic %s: %w", topic, err)
 	}
 	entries, err := settingsOf(client, topic)
+	if err := checkCompaction(topic, entries, err); err != nil {
+		return err
+	}
 	return checkWindow(topic, window, entries, err)
 }

@@ -199,8 +199,6 @@ func TestWindowAndRetention(t *testing.T) {
 			{"long retention", map[string]string{"retention.ms": "2592000000"}, 15 * day, []string{"retention.ms=2592000000"}},
 			{"short", map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"}, 2 * time.Hour, nil},
 			{"no retention", map[string]string{"retention.ms": "-1"}, 10000 * day, []string{"for ever", "retention.ms=-1"}},
-			{"compacted", map[string]string{"cleanup.policy": "compact"}, 10000 * day, []string{"for ever", "cleanup.policy=compact"}},
-			{"compacted and deleted", map[string]string{"cleanup.policy": "compact,delete"}, 15 * day, nil},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
@@ -222,6 +220,41 @@ func TestWindowAndRetention(t *testing.T) {
 				}
 				if warned := strings.Contains(m.log.String(), g.topic+" keeps"); warned != (tt.says != nil) {
 					t.Errorf("warned: %v; want a warning when it is too short and allowed, only then. Log:\n%s", warned, m.log)
+				}
+			})
+		}
+	})
+}
+
+// Compaction deletes messages that the group has not handled, and nothing reports it.
+func TestCompactedTopic(t *testing.T) {
+	window := 15 * 24 * time.Hour
+	eachCluster(t, func(t *testing.T, c cluster) {
+		for policy, risks := range map[string][]kafka.Risk{
+			"compact":        {kafka.RiskCompaction, kafka.RiskShortWindow}, // it keeps messages for ever
+			"compact,delete": {kafka.RiskCompaction},
+		} {
+			t.Run(policy, func(t *testing.T) {
+				t.Parallel()
+				g := c.group(t, 1)
+				g.alter(t, map[string]string{"cleanup.policy": policy})
+				g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, string(kafka.RiskCompaction)) // also without a window
+				cfg := kafka.SubscriberConfig{Processor: &starting{window: window}}
+				for i, risk := range risks {
+					cfg.AcceptedRisks = risks[:i]
+					g.refuses(t, cfg, g.topic, "cleanup.policy="+policy, string(risk))
+				}
+				if err := kafka.CheckWindow(g.client, g.topic, window); err == nil || !strings.Contains(err.Error(), "is compacted (cleanup.policy="+policy) {
+					t.Errorf("CheckWindow = %v; want it to name the policy", err)
+				}
+				cfg.AcceptedRisks = risks
+				m := g.join(t, cfg)
+				g.awaitConsumed(t) // of an empty topic: the member is at work
+				if err := m.stop(); err != nil {
+					t.Errorf("Run = %v; want it accepted", err)
+				}
+				if !strings.Contains(m.log.String(), g.topic+" is compacted") {
+					t.Errorf("no warning of the compaction. Log:\n%s", m.log)
 				}
 			})
 		}

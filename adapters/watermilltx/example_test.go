@@ -29,7 +29,7 @@ func exampleStore(ctx context.Context) (store *sqlstore.Store, remove func()) {
 	if err != nil {
 		panic(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+"?_pragma=journal_mode(wal)")
 	if err != nil {
 		panic(err)
 	}

@@ -40,11 +40,16 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return d.Stamp(ctx, t)
 }
 
-// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended.
+// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. Verify also fails if a
+// handler has attached a file that SQLite does not commit together with the claims.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	_, err := t.Tx.ExecContext(ctx, d.sql.Proof)
 	if code, known := resultCode(err); known && code&0xff == codeError {
 		return fmt.Errorf("%w: it is not the transaction that claimed: %w", dedup.ErrTxEnded, err)
+	}
+	if err == nil {
+		err = checkAttached(ctx, t.Tx)
+		t.Spoilt = t.Spoilt || err != nil
 	}
 	return err
 }

@@ -106,7 +106,11 @@ func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 	}
 }
 
+// Claim also refuses a connection to which something attached a file after Check, for example a hook of the driver.
 func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
+	if err := checkAttached(ctx, c.Tx); err != nil {
+		return err
+	}
 	list := make([][]any, len(rows))
 	for i, row := range rows {
 		rec := row.Record

@@ -41,11 +41,12 @@ func (d *DB) Check(ctx context.Context) error {
 	case d.cfg.AllowAsyncCommit:
 	case strings.EqualFold(journal, "memory"):
 		return fmt.Errorf("%w: journal_mode is memory, or the database is; use a file and journal_mode wal, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
-	case synchronous < 2:
-		return fmt.Errorf("%w: synchronous is %s: a commit may be forgotten at a loss of power; set it to full in the data source name "+
-			"(_pragma=synchronous(full)), or set Config.AllowAsyncCommit", dedup.ErrNotDurable, [...]string{"off", "normal"}[max(synchronous, 0)])
+	case synchronous < 2 || synchronous < 3 && strings.EqualFold(journal, "delete"): // full does not sync the directory after the journal's deletion
+		return fmt.Errorf("%w: synchronous is %s and journal_mode is %s: a commit may be forgotten at a loss of power; use journal_mode wal with "+
+			"synchronous full (_pragma=journal_mode(wal)&_pragma=synchronous(full) in the data source name) or synchronous extra, "+
+			"or set Config.AllowAsyncCommit", dedup.ErrNotDurable, levels[max(synchronous, 0)], journal)
 	}
-	return nil
+	return d.RetryBusy(ctx, func() error { return checkAttached(ctx, d.cfg.DB) })
 }
 
 // One Purge reads at most sweepScan rows, which takes about 10 ms, and deletes at most sweepMost, because all claims wait meanwhile.
