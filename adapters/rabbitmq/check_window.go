@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // CheckWindow is for programs that check a queue without receiving from it. It returns an error if messages may wait in the queue for longer than
@@ -21,11 +19,11 @@ func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Dur
 	if err != nil {
 		return fmt.Errorf("rabbitmq: %w", err)
 	}
-	if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil { // readArgs would create it
+	if _, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil { // readSpec would create it
 		return fmt.Errorf("rabbitmq: queue %s: %w", queue, err)
 	}
-	args, read, err := readArgs(conn, queue, amqp.Table{})
-	switch ttl, there := number(args["x-message-ttl"]); {
+	spec, read, err := readSpec(conn, queue, QueueSpec{}, "")
+	switch ttl, there := number(spec.Args["x-message-ttl"]); {
 	case err != nil:
 		return fmt.Errorf("rabbitmq: queue %s: %w", queue, err)
 	case !read:

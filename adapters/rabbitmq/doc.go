@@ -30,13 +30,23 @@
 // SubscriberConfig.Spec, until a delivery shows that the queue is a quorum queue although Spec says otherwise; then Run ends with an error.
 // A client cannot see what the server's policies add: set that in Spec.
 //
+// Also refused are queues that drop messages when they are full ([RiskMaxLength]), queues that the server deletes with their messages
+// ([RiskTemporaryQueue]), and streams, which have no place where a Subscriber could go on. Whether a queue is auto-delete or not durable is
+// known only if the user may configure it.
+//
 // Message.Attempt counts only failures of handlers: a message that comes back because a connection, a channel or a process was lost is the
 // same attempt. So a message whose handler ends the process is delivered for ever, unless the delivery limit of a quorum queue moves
 // it to a dead letter exchange.
 //
 // A copy differs from its message in two properties, which a Processor does not see. First, its routing key is the queue's name, so a dead
-// letter exchange must route that name too, or the queue must have x-dead-letter-routing-key. Second, it does not expire: expiration limits
-// how long a message waits to be received, and a message that was received is handled or parked, never dropped.
+// letter exchange must route that name too, or the queue must have x-dead-letter-routing-key. Second, it does not expire.
+//
+// An expiration limits how long a message waits to be received. RabbitMQ counts it from the message's first arrival: a message that was
+// received and goes back too late is dropped, or moved to the dead letter exchange. So a copy also replaces a message with an expiration when
+// the database is away and when Run ends before the message is handled. RabbitMQ may still drop such a message when the process crashes, when
+// the connection or the channel is lost, when the server does not take the copy before Run ends (a warning names the message), and in
+// Ordered mode also when Run ends, because a copy would lose its place in the order. A dead letter exchange keeps these messages. A warning is
+// logged at the first message with an expiration if the queue has none.
 //
 // When a message is not settled within the server's consumer_timeout, 30 minutes, the server closes the channel and delivers all its
 // messages again. A warning is logged after four fifths of that time.

@@ -91,6 +91,7 @@ type run struct {
 	events    *deliver.Observer
 	hooksCtx  context.Context // of hooks, which also run while Run ends
 	warnOnce  sync.Once       // warnOfRisks
+	expiring  sync.Once       // warnOfExpiration
 }
 
 // sessions opens session after session. The first one must succeed.
@@ -162,14 +163,16 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 
 // keep is the Deliverer's Keep: it reports whether a message waits in memory for its next attempt. In Ordered mode all do, because the next
 // of their key must not overtake them. In other modes uncounted ones do, because otherwise a database that is away would send the
-// whole queue through the retry queues, and so do those whose retry queue cannot be used yet. No message is kept for so long that the
-// server takes it back.
+// whole queue through the retry queues, and so do those whose retry queue cannot be used yet. A message that expires goes through a retry
+// queue, because its copy does not expire: a crash would give the message back as it is. No message is kept for so long that the server
+// takes it back.
 func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if r.cfg.Ordered {
 		return true
 	}
-	if time.Since(d.Raw.(*delivery).since)+retry.After > r.cfg.ConsumerTimeout/2 {
+	dl := d.Raw.(*delivery)
+	if time.Since(dl.since)+retry.After > r.cfg.ConsumerTimeout/2 {
 		return false
 	}
-	return retry.Uncounted || !r.retries.ready(retry.After)
+	return retry.Uncounted && !dl.expires() || !r.retries.ready(retry.After)
 }

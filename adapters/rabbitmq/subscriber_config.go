@@ -106,8 +106,16 @@ const (
 	RiskShortWindow Risk = "RiskShortWindow"
 
 	// RiskExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
-	// that was not received in that time.
+	// that was not received in that time, or that was received and goes back to the queue after it.
 	RiskExpiry Risk = "RiskExpiry"
+
+	// RiskMaxLength accepts a queue with x-max-length or x-max-length-bytes, without x-overflow reject-publish and without a dead letter
+	// exchange, with a warning: RabbitMQ drops messages when the queue is full, also those that were received and go back to it.
+	RiskMaxLength Risk = "RiskMaxLength"
+
+	// RiskTemporaryQueue accepts a queue that is auto-delete or not durable or has x-expires, with a warning: RabbitMQ deletes it with its
+	// messages when its last consumer ends, when the server restarts, or when it had no consumer for that time.
+	RiskTemporaryQueue Risk = "RiskTemporaryQueue"
 )
 
 const (
@@ -164,7 +172,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := c.checkDangers(""); err != nil {
 		wrong = append(wrong, err)
 	}
-	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry); err != nil {
+	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry, RiskMaxLength, RiskTemporaryQueue); err != nil {
 		refuse("%w", err)
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())

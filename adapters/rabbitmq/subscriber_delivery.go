@@ -1,6 +1,8 @@
 package rabbitmq
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -16,7 +18,12 @@ type delivery struct {
 	attempt int // on arrival
 	since   time.Time
 	warned  bool // guarded by session.mu
+	copied  bool // its copy is on its way; guarded by retries.mu
 }
+
+// expires reports whether the server drops d, or moves it to the dead letter exchange, when it goes back too late: its time counts from its
+// first arrival.
+func (d *delivery) expires() bool { return d.raw.Expiration != "" }
 
 // ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate. It reports whether it did.
 func (s *session) ack(d *delivery) bool {
@@ -30,11 +37,37 @@ func (s *session) ack(d *delivery) bool {
 	return true
 }
 
-// giveBack makes the server deliver d again at once.
+// giveBack makes the server deliver d again at once. A copy replaces a message that expires, because the server might drop it.
 func (s *session) giveBack(d *delivery) {
+	if d.expires() {
+		if s.holds(d) {
+			s.run.retries.add(&deferral{delivery: d, attempt: d.attempt})
+		}
+		return
+	}
 	if s.forget(d) {
 		_ = s.ch.Nack(d.raw.DeliveryTag, false, true)
 	}
+}
+
+// giveBackExpiring gives back the messages in flight that expire, because the end of the channel would give them back as they are.
+func (s *session) giveBackExpiring() {
+	s.mu.Lock()
+	inFlight := maps.Clone(s.inFlight)
+	s.mu.Unlock()
+	for _, tag := range slices.Sorted(maps.Keys(inFlight)) {
+		if d := inFlight[tag].Raw.(*delivery); d.expires() {
+			s.giveBack(d)
+		}
+	}
+}
+
+// holds reports whether d is not settled and its channel is open.
+func (s *session) holds(d *delivery) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, inFlight := s.inFlight[d.raw.DeliveryTag]
+	return inFlight && !s.dead
 }
 
 // forget reports whether d may be settled. It does that once for each delivery.
@@ -44,6 +77,22 @@ func (s *session) forget(d *delivery) bool {
 	_, inFlight := s.inFlight[d.raw.DeliveryTag]
 	delete(s.inFlight, d.raw.DeliveryTag)
 	return inFlight && !s.dead
+}
+
+// warnOfExpiration warns once that the server may drop messages like d.
+func (s *session) warnOfExpiration(d *delivery) {
+	if !d.expires() || s.spec.DeadLetters != nil {
+		return
+	}
+	lost := "the connection is lost or this process crashes"
+	if s.run.cfg.Ordered {
+		lost += " or Run ends"
+	}
+	s.run.expiring.Do(func() {
+		s.run.log.Warn("rabbitmq: a message has an expiration, and the queue has no dead letter exchange: if "+lost+" before the message is handled, it goes back to the "+
+			"queue, and RabbitMQ drops it when its expiration is over, counted from its first arrival; publish without expiration, or give the queue a "+
+			"dead letter exchange (Spec.DeadLetters)", "position", d.msg.Position, "expiration", d.raw.Expiration)
+	})
 }
 
 // warnOfAge warns once about each message that comes near the server's timeout.

@@ -80,6 +80,9 @@ func earlier(raw *amqp.Delivery) int {
 // headerDeliveries is set by quorum queues from the second delivery on.
 const headerDeliveries = "x-delivery-count"
 
+// headerOffset is set by streams.
+const headerOffset = "x-stream-offset"
+
 // number returns v if it is a whole number.
 func number(v any) (int64, bool) {
 	switch v := v.(type) {

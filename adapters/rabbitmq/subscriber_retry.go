@@ -70,11 +70,15 @@ func newRetries(s *Subscriber, connected context.Context) *retries {
 	}
 }
 
-// add defers a message. It does not wait.
+// add defers a message, unless its copy is on its way already. It does not wait.
 func (r *retries) add(d *deferral) {
 	d.after = min(max(d.after, 0), maxRetryDelay)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if d.delivery.copied {
+		return
+	}
+	d.delivery.copied = true
 	r.queued = append(r.queued, d)
 	r.owed++
 	r.wake()
@@ -141,6 +145,11 @@ func (r *retries) answer(d *deferral, err error) {
 		s.ack(d.delivery)
 		s.run.events.Returned(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg, After: d.after})
 	case r.connected.Err() != nil || s.run.deliverer.Context().Err() != nil: // it goes back when the channel is closed
+		if d.delivery.expires() {
+			r.log.Warn("rabbitmq: a message has an expiration, and the server did not take a copy without one before Run ended; the message goes back to the queue, "+
+				"and RabbitMQ drops it, or moves it to the dead letter exchange, when its expiration is over, counted from its first arrival",
+				"position", d.delivery.msg.Position, "expiration", d.delivery.raw.Expiration, "error", err)
+		}
 	default:
 		r.log.Warn("rabbitmq: a message to be retried could not be deferred; it waits in memory and goes back to the queue, and the failure is not counted",
 			"position", d.delivery.msg.Position, "after", d.after, "error", err)
@@ -148,6 +157,7 @@ func (r *retries) answer(d *deferral, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	d.delivery.copied = err == nil
 	r.owed--
 	r.signal()
 }

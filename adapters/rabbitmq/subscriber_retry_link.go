@@ -155,13 +155,16 @@ func (r *retries) closeLink(l *retryLink, why error) {
 func (r *retries) publish(l *retryLink, d *deferral) error {
 	queue := r.cfg.Queue
 	msg := deferredCopy(d.delivery, d.attempt)
-	if d.after > 0 {
+	if d.after > 0 && !r.ready(d.after) {
+		r.find(l, nil, retryStep(d.after))
 		if !r.ready(d.after) {
-			r.find(l, nil, retryStep(d.after))
-			if !r.ready(d.after) {
+			if !d.delivery.expires() {
 				return errYoung
 			}
+			d.after = 0 // the copy goes to the work queue, because the server might drop the original
 		}
+	}
+	if d.after > 0 {
 		queue = retryQueue(r.cfg.Queue, retryStep(d.after))
 		// Rounded up, so that no copy comes back too early.
 		msg.Expiration = fmt.Sprint((d.after + time.Millisecond - 1).Milliseconds())

@@ -151,10 +151,6 @@ func (s *session) ended() error {
 
 // take adds raw to the Deliverer.
 func (s *session) take(raw *amqp.Delivery) {
-	if err := s.checkQuorum(raw); err != nil {
-		s.run.deliverer.Fail(err) // raw goes back when the channel is closed
-		return
-	}
 	msg := toMessage(s.run.cfg.Queue, raw)
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
 	d := &deliver.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
@@ -167,6 +163,11 @@ func (s *session) take(raw *amqp.Delivery) {
 		s.inFlight[raw.DeliveryTag] = d
 	}
 	s.mu.Unlock()
+	if err := s.checkKind(raw); err != nil {
+		s.run.deliverer.Fail(err) // raw goes back at the end
+		return
+	}
+	s.warnOfExpiration(dl)
 	if !lost {
 		s.run.deliverer.Add(d)
 	}
@@ -196,6 +197,9 @@ func (s *session) stop() error {
 		}
 	}
 	err := s.run.deliverer.Drain(s.run.cfg.Grace, deliver.HandlerExit)
+	if !s.run.cfg.Ordered { // there the copies would lose their places
+		s.giveBackExpiring()
+	}
 	s.run.retries.drain(retriesWithin)
 	s.close()
 	return err

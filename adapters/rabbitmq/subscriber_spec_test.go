@@ -23,6 +23,9 @@ var specCases = []struct {
 	args amqp.Table
 	cfg  rabbitmq.SubscriberConfig
 	want string // empty: Run goes on
+
+	autoDelete, transient bool
+	onlyReal              bool // the fake does not have such queues
 }{
 	{name: "a limit that drops", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5}, want: "drops a message that was delivered more than 5 times"},
 	{
@@ -35,7 +38,7 @@ var specCases = []struct {
 	{name: "a classic one with everything", args: amqp.Table{
 		"x-message-ttl": 7_200_000, "x-dead-letter-exchange": "amq.fanout", "x-max-length": 1000, "x-overflow": "reject-publish", "x-expires": 3_600_000,
 		"x-single-active-consumer": true,
-	}, cfg: rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}}},
+	}, cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskTemporaryQueue}, Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}}},
 	{
 		name: "a time to live beyond the window", args: amqp.Table{"x-message-ttl": 7_200_000}, cfg: rabbitmq.SubscriberConfig{Processor: windowed{}},
 		want: "keeps messages for up to 2h0m0s",
@@ -44,6 +47,33 @@ var specCases = []struct {
 	{
 		name: "several active consumers", cfg: rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}},
 		want: "without x-single-active-consumer",
+	},
+	{name: "a maximum length", args: amqp.Table{"x-max-length": 10}, want: "drops messages when it is full (x-max-length is 10)"},
+	{name: "a maximum length of a quorum queue", args: amqp.Table{"x-queue-type": "quorum", "x-max-length": 10}, want: "accept rabbitmq.RiskMaxLength"},
+	{name: "a maximum of bytes", args: amqp.Table{"x-max-length-bytes": 1000, "x-overflow": "drop-head"}, want: "(x-max-length-bytes is 1000)", onlyReal: true},
+	{name: "a maximum length that refuses", args: amqp.Table{"x-max-length": 10, "x-overflow": "reject-publish"}},
+	{name: "a maximum length that refuses to dead letters", args: amqp.Table{"x-max-length": 10, "x-overflow": "reject-publish-dlx"}},
+	{
+		name: "a maximum length, accepted", args: amqp.Table{"x-max-length": 10},
+		cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskMaxLength}},
+	},
+	{name: "a maximum length, and a policy that refuses", args: amqp.Table{"x-max-length": 10}, cfg: rabbitmq.SubscriberConfig{
+		Spec: rabbitmq.QueueSpec{Args: amqp.Table{"x-overflow": "reject-publish"}},
+	}},
+	{
+		name: "an expiring queue", args: amqp.Table{"x-expires": 3_600_000, "x-dead-letter-exchange": "amq.fanout", "x-dead-letter-routing-key": "k"},
+		want: "deletes queue q with its messages when it had no consumer for 3600000 ms (x-expires)",
+	},
+	{name: "auto-delete", autoDelete: true, want: "when its last consumer ends (auto-delete)"},
+	{name: "auto-delete, accepted", autoDelete: true, cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskTemporaryQueue}}},
+	{name: "not durable", transient: true, want: "when the server restarts (not durable)"},
+	{name: "a stream", args: amqp.Table{"x-queue-type": "stream"}, want: "the queue is a stream", onlyReal: true},
+	{
+		name: "a stream with all risks accepted", args: amqp.Table{"x-queue-type": "stream", "x-max-length-bytes": 1_000_000}, want: "the queue is a stream", onlyReal: true,
+		cfg: rabbitmq.SubscriberConfig{
+			AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit, rabbitmq.RiskMaxLength, rabbitmq.RiskTemporaryQueue},
+			Spec:          rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5, DeadLetters: &rabbitmq.DeadLetters{Exchange: "amq.fanout", Key: "k"}},
+		},
 	},
 }
 
@@ -77,18 +107,28 @@ func TestSpecIsRead(t *testing.T) {
 	}
 	for _, test := range specCases {
 		t.Run(test.name, func(t *testing.T) {
-			t.Run("fake", func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
-					declare(t, s.Dial, "q", test.args)
-					run(t, s.Dial, "q", test.cfg, test.want)
-					s.DeleteQueue("q") // it may expire
+			create := func(t *testing.T, dial rabbitmq.Dialer, queue string) {
+				onChannel(t, dial, func(ch rabbitmq.Channel) error {
+					_, err := ch.QueueDeclare(queue, !test.transient, test.autoDelete, false, false, test.args)
+					return err
 				})
-			})
+			}
+			if !test.onlyReal {
+				t.Run("fake", func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
+						create(t, s.Dial, "q")
+						run(t, s.Dial, "q", test.cfg, test.want)
+						s.DeleteQueue("q") // it may expire
+					})
+				})
+			}
 			t.Run("rabbitmq", func(t *testing.T) {
 				t.Parallel()
 				url := testdb.RabbitMQ(t)
-				run(t, dialer(url), testdb.Queue(t, url, test.args), test.cfg, test.want)
+				queue := testdb.QueueName(t, url)
+				create(t, dialer(url), queue)
+				run(t, dialer(url), queue, test.cfg, strings.ReplaceAll(test.want, "queue q ", "queue "+queue+" "))
 			})
 		})
 	}

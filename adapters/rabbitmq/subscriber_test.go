@@ -195,7 +195,19 @@ func TestSubscriberConfig(t *testing.T) {
 			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
 		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that was not received for 2h0m0s"},
-		"defaults":                            {func(*rabbitmq.SubscriberConfig) {}, ""},
+		"a maximum of bytes without dead letters": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-max-length-bytes": 1000} },
+			"drops messages when it is full (x-max-length-bytes is 1000), also those that were received and go back to it; give it x-overflow reject-publish",
+		},
+		"a queue that expires": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-expires": 1000} },
+			"deletes queue q with its messages when it had no consumer for 1000 ms (x-expires); create a durable queue",
+		},
+		"a stream": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-queue-type": "stream"} },
+			"SubscriberConfig.Spec.Args: the queue is a stream",
+		},
+		"defaults": {func(*rabbitmq.SubscriberConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := rabbitmq.SubscriberConfig{Dial: rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial, Queue: "q", Processor: &answers{}}

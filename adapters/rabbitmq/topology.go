@@ -4,14 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/txonce/txonce/consumer"
 )
 
 // QueueSpec describes a queue. A Subscriber whose user may configure the queue also reads the queue's arguments, which win where the two
@@ -45,8 +42,11 @@ type QueueSpec struct {
 	// Bindings are declared when SubscriberConfig.Declare is set. Their exchanges must exist.
 	Bindings []Binding
 
-	// Args are further arguments of the queue's declaration. Arguments that have a field here are refused.
+	// Args are further arguments of the queue's declaration. Arguments that have a field here are refused, and so are x-max-length and
+	// x-max-length-bytes without x-overflow reject-publish or DeadLetters (RiskMaxLength), and x-expires (RiskTemporaryQueue).
 	Args amqp.Table
+
+	autoDelete, transient bool // as read from the server
 }
 
 // DeadLetters is a dead letter exchange, and the routing key that messages get there; empty: they keep their own. A message that was
@@ -67,6 +67,9 @@ const defaultLimit = 20
 
 func (q QueueSpec) check() error {
 	const field = "Args"
+	if q.Args["x-queue-type"] == "stream" {
+		return fmt.Errorf("%s: %w", field, errStream)
+	}
 	for _, arg := range []string{
 		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl", "x-single-active-consumer",
 	} {
@@ -127,64 +130,6 @@ func major(version string) int {
 	first, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(first)
 	return n
-}
-
-// danger is a setting of a queue that can lose or park messages although no handler failed.
-type danger struct {
-	risk Risk // accepts it
-	text string
-	fix  string
-}
-
-// dangers returns those of the queue on a server of this version; an empty version is unknown.
-func (c *SubscriberConfig) dangers(version string) (all []danger) {
-	limit, ttl := c.Spec.limit(version), c.Spec.MessageTTL
-	if limit > 0 && c.Spec.DeadLetters == nil {
-		all = append(all, danger{
-			RiskDeliveryLimit, fmt.Sprintf("rabbitmq: queue %s drops a message that was delivered more than %d times, even if no handler failed", c.Queue, limit),
-			"give it a dead letter exchange (Spec.DeadLetters), or no limit (Spec.DeliveryLimit = rabbitmq.NoDeliveryLimit)",
-		})
-	}
-	if ttl > 0 && c.Spec.DeadLetters == nil {
-		all = append(all, danger{
-			RiskExpiry, fmt.Sprintf("rabbitmq: queue %s drops a message that was not received for %v (Spec.MessageTTL without Spec.DeadLetters)", c.Queue, ttl),
-			"set Spec.DeadLetters",
-		})
-	}
-	if windowed, ok := c.Processor.(consumer.Windowed); ok && windowed.Window() < ttl {
-		all = append(all, danger{
-			RiskShortWindow, fmt.Sprintf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v",
-				c.Queue, ttl, windowed.Window()),
-			fmt.Sprintf("set its Window to %v", ttl),
-		})
-	}
-	return all
-}
-
-// checkDangers returns an error that names each danger that is not accepted.
-func (c *SubscriberConfig) checkDangers(version string) error {
-	var wrong []error
-	for _, d := range c.dangers(version) {
-		if !slices.Contains(c.AcceptedRisks, d.risk) {
-			wrong = append(wrong, fmt.Errorf("%s; %s, or accept rabbitmq.%s (AcceptedRisks)", d.text, d.fix, d.risk))
-		}
-	}
-	return errors.Join(wrong...)
-}
-
-// warnOfRisks warns of each accepted risk that exists.
-func (c *SubscriberConfig) warnOfRisks(version string) {
-	for _, d := range c.dangers(version) {
-		c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", d.risk, "danger", d.text)
-	}
-	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {
-		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
-			"give the Processor a longer Window, or the queue a time to live with a dead letter exchange (Spec.MessageTTL and Spec.DeadLetters), which keeps what expires", "queue", c.Queue, "remembers", windowed.Window())
-	}
-	if c.Spec.DeadLetters != nil && c.Spec.DeadLetters.Key == "" && !c.Ordered {
-		c.Logger.Warn("rabbitmq: a message that was deferred and then dead-lettered has the queue's name as its routing key; bind the dead letter exchange with that key too, "+
-			"or set x-dead-letter-routing-key (Spec.DeadLetters.Key)", "queue", c.Queue, "exchange", c.Spec.DeadLetters.Exchange)
-	}
 }
 
 // declare declares the queue, or without Declare checks that it exists.

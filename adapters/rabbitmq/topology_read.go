@@ -1,8 +1,10 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"time"
@@ -11,52 +13,53 @@ import (
 )
 
 // A passive declaration does not return a queue's arguments. But the server refuses a declaration whose arguments differ from the queue's,
-// and names one that differs, with its value. So readArgs declares the queue again and again, each time with one more correct argument.
+// and names one that differs, with its value. So readSpec declares the queue again and again, each time with one more correct argument.
 
 // inequivalent is the reason that RabbitMQ gives when it refuses a declaration.
-var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for queue .*but current is (none|'(true|false)'|the value '(.*)' of type '(\w+)')$`)
+var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for queue .*but current is (none|'(\w+)'|the value '(.*)' of type '(\w+)')$`)
 
 // maxArgs is the maximum number of declarations. RabbitMQ has fewer arguments.
 const maxArgs = 40
 
-// readArgs returns the arguments of an existing queue. It begins with those that are expected. read is false when the user may not
-// configure the queue, or when the server's reason is not understood.
-func readArgs(conn Connection, queue string, expected amqp.Table) (args amqp.Table, read bool, err error) {
-	args = amqp.Table{}
-	for name, v := range expected {
-		args[name] = v
-	}
+// readSpec returns q with the arguments of an existing queue. It begins with those of q. read is false when the user may not configure the
+// queue, or when the server's reason is not understood. A stream is an error.
+func readSpec(conn Connection, queue string, q QueueSpec, version string) (_ QueueSpec, read bool, err error) {
+	args := q.args(version)
 	durable, autoDelete := true, false
 	for range maxArgs {
 		ch, err := conn.Channel()
 		if err != nil {
-			return nil, false, err
+			return q, false, err
 		}
 		_, err = ch.QueueDeclare(queue, durable, autoDelete, false, false, args)
 		if err == nil {
-			return args, true, ch.Close()
+			q = q.withArgs(args)
+			q.autoDelete, q.transient = autoDelete, !durable
+			return q, true, ch.Close()
 		}
 		var refused *amqp.Error
 		if !errors.As(err, &refused) || !ofChannel(err) {
-			return nil, false, err
+			return q, false, err
 		}
 		found := inequivalent.FindStringSubmatch(refused.Reason)
 		if found == nil {
-			return nil, false, nil
+			return q, false, nil
 		}
-		name, none, flag, value, kind := found[1], found[2] == "none", found[3] == "true", found[4], found[5]
+		name, none, flag, value, kind := found[1], found[2] == "none", found[3] == "true", cmp.Or(found[3], found[4]), found[5]
 		switch {
 		case name == "durable":
 			durable = flag
 		case name == "auto_delete":
 			autoDelete = flag
+		case name == "x-queue-type" && value == "stream":
+			return q, false, fatalError{errStream}
 		case none:
 			delete(args, name)
 		default:
 			args[name] = argument(value, kind)
 		}
 	}
-	return nil, false, nil
+	return q, false, nil
 }
 
 // argument is the value of an argument of this type.
@@ -70,7 +73,7 @@ func argument(value, kind string) any {
 	return value
 }
 
-// withArgs returns q with the values of the queue's arguments. Missing arguments may be set by a policy, so their fields stay as they are.
+// withArgs returns q with the values of the queue's arguments, in its fields and all of them in Args. Missing arguments may be set by a policy, so those of q stay as they are.
 func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	q.Quorum = args["x-queue-type"] == "quorum"
 	q.SingleActiveConsumer = args["x-single-active-consumer"] == true
@@ -84,6 +87,10 @@ func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	if n, there := number(args["x-message-ttl"]); there {
 		q.MessageTTL = time.Duration(n) * time.Millisecond
 	}
+	all := amqp.Table{}
+	maps.Copy(all, q.Args)
+	maps.Copy(all, args)
+	q.Args = all
 	return q
 }
 
@@ -93,12 +100,8 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 	if c.Declare { // the server has compared them
 		return c, true, nil
 	}
-	args, read, err := readArgs(conn, c.Queue, c.Spec.args(version))
-	if err != nil {
+	if c.Spec, read, err = readSpec(conn, c.Queue, c.Spec, version); err != nil {
 		return c, false, err
-	}
-	if read {
-		c.Spec = c.Spec.withArgs(args)
 	}
 	if c.Ordered && !c.Spec.SingleActiveConsumer {
 		return c, read, fatalError{errors.New("the queue was declared without x-single-active-consumer, which Ordered requires: two processes that receive " +
@@ -110,8 +113,13 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 	return c, read, nil
 }
 
-// checkQuorum refuses a delivery that shows that the queue is a quorum queue, when its arguments could not be read and Spec says otherwise.
-func (s *session) checkQuorum(raw *amqp.Delivery) error {
+// checkKind refuses a delivery that shows that the queue is a stream, or a quorum queue although Spec says otherwise, when its arguments could
+// not be read.
+func (s *session) checkKind(raw *amqp.Delivery) error {
+	if _, streams := raw.Headers[headerOffset]; streams && !s.specRead {
+		return fmt.Errorf("message %q was delivered with the header %s: %w. If it is no stream, grant this user configure on the queue, so that its arguments can be read",
+			raw.MessageId, headerOffset, errStream)
+	}
 	_, counts := number(raw.Headers[headerDeliveries])
 	if !counts || s.specRead || s.spec.Quorum {
 		return nil

@@ -224,7 +224,7 @@ var brokerMutations = []mutation{
 		"		_ = s.Close()\n", "",
 	}),
 	elsewhere("rabbitmq: the queue's real arguments override its Spec", "adapters/rabbitmq/topology_read.go", "TestSpecIsRead/a_limit_that_drops/fake", edit{
-		`c.Spec = c.Spec.withArgs(args)`, `_ = args`,
+		`q = q.withArgs(args)`, `_ = args`,
 	}),
 	elsewhere("rabbitmq: a delivery count reveals a quorum queue", "adapters/rabbitmq/topology_read.go", "TestSpecIsNotBelieved", edit{
 		`if !counts || s.specRead || s.spec.Quorum {`, `if !counts || true {`,
@@ -237,6 +237,12 @@ var brokerMutations = []mutation{
 	}),
 	elsewhere("rabbitmq: a lost connection counts no attempt", "adapters/rabbitmq/subscriber_session.go", "TestLossesCountForNoAttempt/quorum_true", edit{
 		`msg := toMessage(s.run.cfg.Queue, raw)`, `msg := ToMessage(s.run.cfg.Queue, raw)`,
+	}),
+	elsewhere("rabbitmq: a message that expires after it was received survives a stop", "adapters/rabbitmq/subscriber_delivery.go", "TestAStopDropsNoExpiration/classic/fake", edit{
+		"	if d.expires() {\n		if s.holds(d) {", "	if false {\n		if s.holds(d) {",
+	}),
+	elsewhere("rabbitmq: a queue that drops messages when it is full is refused", "adapters/rabbitmq/topology_dangers.go", "TestSpecIsRead/a_maximum_length/fake", edit{
+		`limited && c.Spec.DeadLetters == nil`, `limited && false`,
 	}),
 	elsewhere("sqs: a stop waits for the answer of a receive in progress", "adapters/awssqs/subscriber_reception.go", "TestAStopLosesNoAnswerThatIsOnItsWay", edit{
 		`await.Sleep(ctx, time.Until(began.Add(minRequest)))`, `await.Sleep(ctx, time.Until(began))`,
