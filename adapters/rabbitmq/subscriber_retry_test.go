@@ -19,7 +19,8 @@ import (
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
-// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed.
+// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed. The deferrals are not
+// reported as acknowledgements.
 func TestNoHotRequeue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +31,11 @@ func TestNoHotRequeue(t *testing.T) {
 			}
 			return nil
 		}}
-		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
+		var acked, returned atomic.Int32
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Trace: &consumer.SourceTrace{
+			Acked:    func(context.Context, consumer.SourceEvent) { acked.Add(1) },
+			Returned: func(context.Context, consumer.SourceEvent) { returned.Add(1) },
+		}})
 		// It expires after 3 s in a queue, and is received at once.
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), Expiration: "3000", CorrelationId: "c", Headers: amqp.Table{
 			"CC": []any{"elsewhere"}, "n": int64(7), "x-death": []any{amqp.Table{"queue": "before", "count": int64(3)}},
@@ -39,6 +44,9 @@ func TestNoHotRequeue(t *testing.T) {
 		got := p.all()
 		if len(got) != 4 {
 			t.Fatalf("%d deliveries in 9 s, want 4 at 0, 2, 4 and 6 s", len(got))
+		}
+		if acked.Load() != 1 || returned.Load() == 0 {
+			t.Errorf("%d acknowledgements and %d deferrals are reported of one message that was deferred", acked.Load(), returned.Load())
 		}
 		for i, m := range got {
 			if i > 0 && p.at[i].Sub(p.at[i-1]) < 2*time.Second {

@@ -115,7 +115,7 @@ var telemetryMutations = []mutation{
 		`r.events.Lost(r.requests, `, `_ = (`,
 	}),
 	elsewhere("rabbitmq: a message that is deferred is not reported as acknowledged", "adapters/rabbitmq/subscriber_retry.go",
-		"TestSubscriberOnFake/classic/acknowledgements_are_reported", edit{
+		"TestNoHotRequeue", edit{
 			`		s.ack(d.delivery)
 `, `		if s.ack(d.delivery) {
 			s.run.events.Acked(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg})
