@@ -194,3 +194,25 @@ func TestAnswersOfAWorker(t *testing.T) {
 		}
 	})
 }
+
+// A nil answer makes the relay delete the event, so it must not come before the consumer has committed the effect.
+func TestWorkerAnswersAfterTheProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		committed, answered := make(chan struct{}), make(chan []error, 1)
+		w := newWorker(t, webhook.WorkerConfig{Processor: answers(func(_ context.Context, msgs []*consumer.Message) []error {
+			<-committed
+			return make([]error, len(msgs))
+		})})
+		go func() {
+			answered <- w.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "billing.inbox", Headers: map[string]string{webhook.HeaderID: "1", webhook.HeaderTenant: "shop"}}})
+		}()
+		synctest.Wait()
+		if len(answered) != 0 {
+			t.Errorf("the event is answered with %v before it is processed", <-answered)
+		}
+		close(committed)
+		if errs := <-answered; errs[0] != nil {
+			t.Error(errs[0])
+		}
+	})
+}
