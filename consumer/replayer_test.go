@@ -45,7 +45,7 @@ func TestReplaysRecordNothingBeforeTheStart(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- c.RunReplays(ctx) }()
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				synctest.Wait()
 				if waits := len(sources) > 0; waits != (len(store.registered) == 0) || waits != (store.asked == 0) || waits != (log.lines("replays wait") == 1) {
 					t.Errorf("before Start it recorded %q, and looked for requests %d times; log:\n%s", store.registered, store.asked, log.buf.String())
@@ -53,7 +53,7 @@ func TestReplaysRecordNothingBeforeTheStart(t *testing.T) {
 				if err := c.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				synctest.Wait()
 				if store.asked == 0 || !slices.Equal(store.registered, append(sources, "window")) {
 					t.Errorf("after Start it looked for requests %d times; recorded %q", store.asked, store.registered)
