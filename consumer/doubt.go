@@ -45,7 +45,7 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 // database error among them does not cause another attempt.
 type unknownError struct {
 	err  error
-	sure bool   // the handler ended the transaction; otherwise nobody knows whether the transaction was committed
+	sure bool   // true: the handler ended the transaction; false: the server did not tell whether it was committed
 	by   string // the key of the other message whose handler ended the transaction before this message's handler was called; empty: none
 }
 

@@ -355,7 +355,8 @@ func (s *slowServer) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 	return t.Commit(ctx)
 }
 
-// A handler that exceeds HandlerTimeout has failed, also if nobody knows at first whether its transaction was committed.
+// A handler that exceeds HandlerTimeout has failed. This counts as an attempt also if the server still runs the handler's statement, so that
+// the consumer cannot find out at once whether the transaction was committed.
 func TestHandlerTimeoutCountsWhenTheServerGoesOn(t *testing.T) {
 	for _, batch := range []int{1, 3} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {

@@ -40,15 +40,14 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 // parkOrRetry does what follows from the counted failure of items[i]: it is parked if it has no attempts left.
 func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
 	it := &b.items[i]
-	after := b.c.cfg.backoff(max(it.msg.Attempt, 1))
-	if asked, asks := errors.AsType[*RetryError](it.counted); asks {
-		after = max(asked.After, 0)
-	}
-	if it.spent {
+	switch asked, asks := errors.AsType[*RetryError](it.counted); {
+	case it.spent:
 		b.parkOrReject(ctx, i, givenUpFor(it.counted), it.counted)
-		return
+	case asks:
+		b.retry([]int{i}, &RetryError{Err: it.counted, After: max(asked.After, 0)}, b.c.cause(it.counted))
+	default:
+		b.retry([]int{i}, &RetryError{Err: it.counted, After: b.c.cfg.backoff(max(it.msg.Attempt, 1))}, b.c.cause(it.counted))
 	}
-	b.retry([]int{i}, &RetryError{Err: it.counted, After: after}, b.c.cause(it.counted))
 }
 
 // givenUpFor returns the reason for parking a message whose handler failed with err.

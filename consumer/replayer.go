@@ -34,8 +34,9 @@ var errReplayLost = fmt.Errorf("%d processes took it, and ended or still work on
 // are logged, and it tries again. It fails at once if the Store is not a ReplayQueue, and returns ErrClosed after Close. It must not be called
 // again before it has returned.
 //
-// If a Subscriber or a webhook Receiver was made with this Consumer, RunReplays waits until that has started the Consumer: it does so after
-// checks of its own, and a start that it refuses must record nothing. It logs a line after two seconds.
+// If a Subscriber or a webhook Receiver was made with this Consumer, RunReplays waits until the Subscriber or the Receiver has started the
+// Consumer. A Subscriber first checks its topics or its queue, and nothing may be recorded if it refuses them. After two seconds RunReplays
+// logs that it waits.
 //
 // Each letter is claimed, processed and removed in one transaction that also records the result. After a crash before COMMIT nothing has
 // happened, and another worker tries the letter a minute later, after the other letters. When five processes have ended, the letter fails.

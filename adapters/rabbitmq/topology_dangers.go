@@ -97,5 +97,5 @@ func (c *SubscriberConfig) warnOfRisks(version string) {
 }
 
 // errStream refuses a queue that no setting makes safe.
-var errStream = errors.New("the queue is a stream (x-queue-type), from which a Subscriber would lose messages: each start begins with the next message that is " +
-	"published, and what was delivered and not acknowledged is not delivered again; use a quorum queue or a classic one")
+var errStream = errors.New("the queue is a stream (x-queue-type), and a Subscriber would lose messages: a stream does not deliver unacknowledged messages " +
+	"again, and after a restart the Subscriber would get only messages that are published later; use a quorum queue or a classic one")

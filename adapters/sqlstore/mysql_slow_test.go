@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// When ctx ends, the driver closes the connection, and the server goes on with the handler's statement. Until it ends, nobody knows whether
-// the transaction will be committed. The attempt counts all the same.
+// When ctx ends, the driver closes the connection, and the server goes on with the handler's statement. The Store cannot find out whether the
+// transaction was committed until the statement ends. The attempt counts all the same.
 func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 	t.Parallel()
 	d := openMySQL(t)
