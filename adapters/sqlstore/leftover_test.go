@@ -113,6 +113,33 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
+// Other code of the application may change the clock of a connection. A claim with a clock of the past would be swept too early.
+func TestAClaimNeedsTheServersClock(t *testing.T) {
+	d := openMySQL(t)
+	s := d.open(t, d.dsn, deduptest.Options{})
+	s.db.SetMaxOpenConns(1)
+	claim := func(id string) (expires time.Time, err error) {
+		err = s.InTx(t.Context(), []dedup.Record{{Key: dedup.Key{Consumer: "suite", ID: id}, Window: 24 * time.Hour}}, func(_ *sql.Tx, claims []dedup.Claim) error {
+			expires = claims[0].ExpiresAt
+			return nil
+		})
+		return expires, err
+	}
+	want, err := claim("before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Exec(`SET timestamp = UNIX_TIMESTAMP() - 7200`); err != nil {
+		t.Fatal(err)
+	}
+	if expires, err := claim("with a clock of the past"); err == nil {
+		t.Errorf("a claim with a clock of the past expires at %v, and one before it at %v", expires, want)
+	}
+	if expires, err := claim("after"); err != nil || expires.Before(want) {
+		t.Errorf("the next claim expires at %v (%v), and one before it at %v", expires, err, want)
+	}
+}
+
 // After a failover, the pool may keep connections to the former primary, which accepts no writes.
 func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
 	readOnly := map[string]string{"postgres": `SET default_transaction_read_only = on`, "mysql": `SET SESSION tx_read_only = 1`}

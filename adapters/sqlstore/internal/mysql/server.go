@@ -23,14 +23,17 @@ type server struct {
 
 // enterSession saves the session's own values in user variables, and leaveSession resets them. If a handler changed the
 // session's settings, leaveSession sets autocommit to a text that the server rejects. The statement then fails, and the
-// connection is closed. SYSDATE is the server's time also after a handler's SET timestamp, which NOW and the clock of later claims
-// would follow. wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims
-// forever.
+// connection is closed. So does enterSession if the session has another clock, which other code of the application may have set.
+// wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims forever.
 const (
 	enterSession = `SET @txonce_was_settings = %[4]s, @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
-	autocommit = 0, %[1]s = '%[2]s', wait_timeout = LEAST(@@wait_timeout, %[3]d)`
-	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s AND ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) < 5, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
+	autocommit = IF(` + serversClock + `, 'OFF', 'of a session whose clock was SET'), %[1]s = '%[2]s', wait_timeout = LEAST(@@wait_timeout, %[3]d)`
+	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s AND ` + serversClock + `, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
 	%[1]s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
+
+	// serversClock is whether the session has the server's clock. After SET timestamp, NOW and the clock of later claims have another
+	// time, and SYSDATE has the server's.
+	serversClock = `ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) < 5`
 
 	// sessionSettings reads the settings that a handler may change and that would affect later handlers.
 	sessionSettings = `CAST(CONCAT_WS(' ', DATABASE(), CURRENT_ROLE(), @@sql_mode, @@foreign_key_checks, @@unique_checks, @@sql_log_bin,
