@@ -18,7 +18,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxBody     = 256 << 10
+	DefaultMaxBody     = 256 << 10 // for a Source without MaxBody
 	DefaultReadTimeout = 10 * time.Second
 	DefaultDeadline    = 30 * time.Second // of a Source without Deadline
 )
@@ -56,7 +56,7 @@ type Config struct {
 
 	// MaxBody is the maximum size of a delivery in bytes. Larger ones are answered with 413, before they are read if they declare their size.
 	//
-	// Defaults to DefaultMaxBody.
+	// Defaults to the Source's MaxBody, and without one to DefaultMaxBody.
 	MaxBody int64
 
 	// ReadTimeout is how long reading the body may take, from the moment when the handler is called. It needs a ResponseWriter that supports
@@ -133,7 +133,7 @@ func (c Config) withDefaults() (Config, Source, error) {
 		refuse("%w", err)
 	}
 	source.Deadline = cmp.Or(source.Deadline, DefaultDeadline)
-	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxBody = cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, DefaultReadTimeout)
 	c.ReadTimeout = min(c.ReadTimeout, source.answerWithin())
 	c.RefusalStatus = cmp.Or(c.RefusalStatus, http.StatusBadRequest)
@@ -151,6 +151,8 @@ func (s Source) validate() error {
 		return fmt.Errorf("Source.Horizon is %v: want how long the sender may deliver an event again", s.Horizon)
 	case s.Deadline < 0:
 		return fmt.Errorf("Source.Deadline is %v: want more than 0, or 0 for %v", s.Deadline, DefaultDeadline)
+	case s.MaxBody < 0:
+		return fmt.Errorf("Source.MaxBody is %d: want 1 or more, or 0 for %d", s.MaxBody, DefaultMaxBody)
 	case s.GiveUpAfter < 0:
 		return fmt.Errorf("Source.GiveUpAfter is %v: want more than 0, or 0 for events without a signed time", s.GiveUpAfter)
 	}

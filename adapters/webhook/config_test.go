@@ -46,6 +46,7 @@ func TestNewRefusesSettings(t *testing.T) {
 		{"a source without a name", func(_ *webhook.Config, s *webhook.Source) { s.Name = "" }, []string{"Name is empty"}},
 		{"a source without a horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 0 }, []string{"Horizon is 0s"}},
 		{"a negative deadline", func(_ *webhook.Config, s *webhook.Source) { s.Deadline = -1 }, []string{"Deadline is -1ns"}},
+		{"a negative MaxBody of the source", func(_ *webhook.Config, s *webhook.Source) { s.MaxBody = -1 }, []string{"Source.MaxBody is -1"}},
 		{"a negative GiveUpAfter", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = -1 }, []string{"GiveUpAfter is -1ns"}},
 		{"a PublicURL with a path", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://shop.example/api/" }, nil},
 		{"a PublicURL without a scheme", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "shop.example" }, []string{`Config.PublicURL is "shop.example"`}},

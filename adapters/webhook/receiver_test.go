@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,23 @@ func TestABodyOfExactlyTheLimitIsAccepted(t *testing.T) {
 	req = s.request(t.Context(), shopEvent{ID: "a longer one", Created: time.Now()})
 	req.ContentLength = -1
 	wantStatus(t, do(r, req), 413)
+}
+
+func TestTheSourceSaysHowLargeDeliveriesAre(t *testing.T) {
+	for name, c := range map[string]struct{ source, config, want int64 }{
+		"neither":  {0, 0, webhook.DefaultMaxBody},
+		"source":   {1 << 20, 0, 1 << 20},
+		"the user": {1 << 20, 1 << 10, 1 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop()
+			s.source.MaxBody = c.source
+			r := newReceiver(t, webhook.Config{Verifier: s, MaxBody: c.config, Processor: always(nil)})
+			for size, status := range map[int64]int{c.want: 400, c.want + 1: 413} { // 400: it is not signed
+				wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(make([]byte, size)))), status)
+			}
+		})
+	}
 }
 
 // Refusals are caused by strangers, so they must not fill the log.

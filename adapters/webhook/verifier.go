@@ -72,6 +72,9 @@ type Source struct {
 	// Deadline is how long the sender waits for a response. The response comes a little earlier. 0 means 30 seconds.
 	Deadline time.Duration
 
+	// MaxBody is the default of Config.MaxBody, in bytes: the size of the sender's largest delivery. 0 means DefaultMaxBody.
+	MaxBody int64
+
 	// GiveUpAfter is an age of events, by Message.Time. When an event is older, each attempt may be the sender's last, so the
 	// event is parked after one failure. 0 means that the events have no signed time, so that their age is unknown: such events
 	// must be stored and forwarded, see NewInbox.

@@ -13,6 +13,9 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
+// maxBody is the size of the largest delivery: a message has at most 256 KiB, and JSON makes of a character at most three times as many bytes.
+const maxBody = 1 << 20
+
 // Verifier verifies messages of SNS. It is safe for concurrent use.
 type Verifier struct {
 	cfg          Config
@@ -32,7 +35,7 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes SNS.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: "sns", Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter}
+	return webhook.Source{Name: "sns", Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
 }
 
 // Verify returns the message of d. Confirmations of subscriptions are dropped events. If the certificate cannot be fetched, the error is
@@ -86,7 +89,8 @@ func (v *Verifier) verified(ctx context.Context, body []byte, received time.Time
 			m.certificate)
 	}
 	if ahead := m.timestamp.Sub(received); ahead > dedup.MaxAhead {
-		return m, webhook.Refuse(webhook.BadTime, "Timestamp %s is %v ahead of this machine's clock", m.fields["Timestamp"], ahead)
+		// Not a refusal: SNS signed this time, so it is this machine's clock that is wrong, and SNS does not repeat what was answered with 4xx.
+		return m, fmt.Errorf("snshook: Timestamp %s is %v ahead of this machine's clock: set the clock", m.fields["Timestamp"], ahead)
 	}
 	return m, nil
 }
