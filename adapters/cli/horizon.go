@@ -55,7 +55,7 @@ func (a *app) showHorizon() *cobra.Command {
 
 func (a *app) setHorizon() *cobra.Command {
 	var reason, who string
-	var yes, dry bool
+	var yes, dry, acceptParking bool
 	c := a.command("set CONSUMER TIME", "Say that claims of messages up to TIME may be missing, as after the restore of a backup", cobra.ExactArgs(2),
 		func(ctx context.Context, db *Database, out *printer, args []string) error {
 			to, err := parseTime("TIME", args[1], time.Time{})
@@ -78,20 +78,18 @@ func (a *app) setHorizon() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := horizonsObject{version: v1(), DryRun: dry, Horizons: []horizonObject{}}
-			var text, own string // own: of the consumer args[0]
-			for _, c := range s.Consumers {
-				h := horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
-				o.Horizons = append(o.Horizons, h)
+			o := horizonsObject{version: v1(), DryRun: dry, Horizons: horizonsAfter(s, forgotten)}
+			var text string
+			for _, h := range o.Horizons {
 				if h.Horizon != nil {
-					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", Harmless(c.Name), instant(*h.Horizon))
-					if c.Name == args[0] {
-						own = instant(*h.Horizon)
-					}
+					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", Harmless(h.Consumer), instant(*h.Horizon))
 				}
 			}
 			if dry {
 				return out.object(o, func() { out.printf("%s", text) })
+			}
+			if err := parksNewMessages(s, args[0], o.Horizons); err != nil && !acceptParking {
+				return err
 			}
 			if !yes {
 				out.notef("%sThis cannot be undone.\n", text)
@@ -106,13 +104,35 @@ func (a *app) setHorizon() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return out.object(o, func() { out.printf("the horizon of %s is %s\n", Harmless(args[0]), own) })
+			return out.object(o, func() { out.printf("%s", text) })
 		})
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
 	addWho(c, &who)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&acceptParking, "accept-parking", false, "also if messages that other consumers get from now on are parked as unprovable for some time")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the horizons of all consumers that would result, and change nothing")
 	return c
+}
+
+// horizonsAfter returns the horizons of all consumers after claims that expired up to forgotten were deleted.
+func horizonsAfter(s ops.Status, forgotten time.Time) []horizonObject {
+	horizons := make([]horizonObject, len(s.Consumers))
+	for i, c := range s.Consumers {
+		horizons[i] = horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
+	}
+	return horizons
+}
+
+// parksNewMessages refuses horizons of consumers other than name that are so late that a store looks for them when a message arrives now.
+func parksNewMessages(s ops.Status, name string, horizons []horizonObject) error {
+	for i, h := range horizons {
+		if latest := s.Now.Add(-dedup.MinWindow); h.Consumer != name && h.Horizon != nil && h.Horizon.After(latest) && h.Horizon.After(s.Consumers[i].Horizon) {
+			return refused("this would also move the horizon of %s to %s, because its window is shorter than that of %s: until %s, new messages of %[1]s "+
+				"that are handled %[5]v or more after their time would be parked as unprovable. --dry-run shows all horizons; accept this with --accept-parking",
+				Harmless(h.Consumer), instant(*h.Horizon), Harmless(name), instant(h.Horizon.Add(dedup.MinWindow)), dedup.MinWindow)
+		}
+	}
+	return nil
 }
 
 func uses(c ops.ConsumerStatus) []storekit.WindowUse {
