@@ -166,6 +166,12 @@ func TestHiddenKeysInCorners(t *testing.T) {
 	if _, _, err := ops.ChangeParked(t.Context(), db.Operator(), ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "because", Expect: -1}, outbox.ParkedFilter{Key: parked[0].Key}); err != nil {
 		t.Fatal(err)
 	}
+	byPosition, err := db.Operator().Request(t.Context(), ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "because", Expect: -1, Filter: consumer.DeadLetterFilter{Consumer: "billing", Position: m.Position},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := letters(t, db, consumer.DeadLetterFilter{MessageID: m.ID})[0]
 	var log strings.Builder
 	cfg := dashboard.Config{
@@ -178,7 +184,8 @@ func TestHiddenKeysInCorners(t *testing.T) {
 	id := l.ID.String()
 	for what, body := range map[string]string{
 		"an error":    failing.want("letter?id="+id, http.StatusServiceUnavailable, "connection reset"),
-		"an action":   s.want("action?id="+actions(t, db)[0].ID.String(), 200, "parked messages of the outbox"),
+		"an action":   s.want("action?id="+actions(t, db)[1].ID.String(), 200, "parked messages of the outbox"),
+		"its filter":  s.want("action?id="+byPosition.ID.String(), 200, "position"),
 		"a list":      s.want("letters", 200, "queue/"),
 		"a letter":    s.want("letter?id="+id, 200, "queue/"),
 		"a timeline":  s.want("explain?id="+id, 200, "queue/"),

@@ -45,14 +45,16 @@ func (d *Dashboard) position(l consumer.DeadLetter) string {
 	return visible(d.cfg.HideKeys.Position(l.Message.Position, l.Record.Key.ID, l.Message.ID))
 }
 
-// filterText returns the filter of an action, with its key as Config.HideKeys wants it.
+// filterText returns the filter of an action, with its key as Config.HideKeys wants it. A position may contain a key.
 func (d *Dashboard) filterText(filter string) string {
 	fields := map[string]any{}
 	if len(d.cfg.HideKeys.Secret) == 0 || json.Unmarshal([]byte(filter), &fields) != nil {
 		return filter
 	}
-	if key, ok := fields["message_id"].(string); ok {
-		fields["message_id"] = d.cfg.HideKeys.Key(key)
+	for _, name := range []string{"message_id", "position"} {
+		if key, ok := fields[name].(string); ok {
+			fields[name] = d.cfg.HideKeys.Key(key)
+		}
 	}
 	hidden, err := json.Marshal(fields)
 	if err != nil {

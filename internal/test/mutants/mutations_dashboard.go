@@ -19,6 +19,9 @@ var dashboardMutations = []mutation{
 		`payload := d.may(r, Payload)`, `payload := true`,
 	}),
 	showing("header values are for those who may see payloads", "render.go", "TestPermissions", edit{`can{Payload: d.may(r, Payload)`, `can{Payload: true`}),
+	showing("a key in the position that an action was requested by is hidden", "format.go", "TestHiddenKeysInCorners", edit{
+		`{"message_id", "position"}`, `{"message_id"}`,
+	}),
 	showing("nothing can be pressed without the permission to act", "render.go", "TestPermissions", edit{`Act: d.may(r, Act)}`, `Act: true}`}),
 	showing("an action takes the permission to act", "act.go", "TestRefusedActionsChangeNothing", edit{`d.cfg.Authorize(r, Act)`, `d.cfg.Authorize(r, View)`}),
 	showing("nobody acts without a name", "act.go", "TestRefusedActionsChangeNothing", edit{`if err == nil && who == "" {`, `if false {`}),

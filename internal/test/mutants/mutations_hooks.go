@@ -12,6 +12,12 @@ var hookMutations = []mutation{
 	hook("SNS messages of other topics are refused, before anything is fetched", "snshook", "message.go", "TestVerifyRefuses", edit{
 		`!slices.Contains(v.cfg.TopicArns, arn)`, `false`,
 	}),
+	hook("SNS's largest message is accepted by default", "snshook", "verifier.go", "TestLargestMessage", edit{
+		`, MaxBody: maxBody`, ``,
+	}),
+	hook("a message that SNS has signed is not refused for this machine's slow clock", "snshook", "verifier.go", "TestCase48Time", edit{
+		`return m, fmt.Errorf("snshook: Timestamp`, `return m, webhook.Refuse(webhook.BadTime, "Timestamp`,
+	}),
 	hook("a verifier for SNS without topics is refused", "snshook", "config.go", "TestConfig", edit{
 		`if len(c.TopicArns) == 0 {`, `if false {`,
 	}),

@@ -149,7 +149,10 @@ var storeMutations = []mutation{
 		`if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {`, `if err := ctx.Err(); err != nil {`,
 	}),
 	sqlstore("mysql: a handler's timestamp is not the clock of later claims", "adapters/sqlstore/internal/mysql/server.go", "TestASettingOfAHandlerIsNotTheNextOnes/mysql/SET_timestamp_=_1600000000", edit{
-		` AND ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) < 5`, ``,
+		"<=> %[2]s AND ` + serversClock + `, ", `<=> %[2]s, `,
+	}),
+	sqlstore("mysql: a clock that other code has set is not that of a claim", "adapters/sqlstore/internal/mysql/server.go", "TestAClaimNeedsTheServersClock", edit{
+		"IF(` + serversClock + `, 'OFF', 'of a session whose clock was SET')", `0`,
 	}),
 	sqlstore("mysql: a handler that switches CHECK constraints off does so for itself only", "adapters/sqlstore/internal/mysql/server.go", "TestASettingOfAHandlerIsNotTheNextOnes/mysql/SET_SESSION_check_constraint_checks_=_0", edit{
 		`@@unique_checks, @@check_constraint_checks, `, `@@unique_checks, `,

@@ -109,6 +109,11 @@ var webhookMutations = []mutation{
 	return make([]error, len(msgs))`}},
 	},
 	{
+		name: "webhook: a sender's largest delivery is accepted by default", file: "adapters/webhook/config.go", pkg: "adapters/webhook", short: true,
+		run: "^TestTheSourceSaysHowLargeDeliveriesAre$", fails: "TestTheSourceSaysHowLargeDeliveriesAre",
+		edits: []edit{{`cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody)`, `cmp.Or(c.MaxBody, DefaultMaxBody)`}},
+	},
+	{
 		name: "webhook: a suspected replay is parked and acknowledged, not handled", file: "consumer/attempt.go", pkg: "adapters/webhook", short: true,
 		run: "^TestSuspectedReplays$", fails: "TestSuspectedReplays",
 		edits: []edit{{`if alias.Verdict != dedup.First {
