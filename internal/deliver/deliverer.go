@@ -138,7 +138,9 @@ func (dr *Deliverer) Lose(d *Delivery) {
 	case unknown:
 		dr.mu.Unlock()
 	case inWork: // Its handler may run for long, and the broker may deliver nothing of the key until those behind d are given back.
-		d.lost = true
+		if !d.lost() {
+			d.lostAfter = dr.added
+		}
 		d.batch.cancel(ErrLost)
 		behind := dr.removeBehind(d)
 		dr.mu.Unlock()

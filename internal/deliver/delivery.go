@@ -16,11 +16,14 @@ type Delivery struct {
 	// Under Deliverer.mu.
 	number           uint64 // counts the deliveries in the order of Add
 	state            state
-	batch            *batch // while in work
-	lost             bool
+	batch            *batch    // while in work
+	lostAfter        uint64    // the number of the last delivery that was added before the broker took this one away; 0: it has not
 	notBefore        time.Time // zero: at once
 	immediateRetries int       // how often in a row the answer was to handle it again at once
 }
+
+// lost reports whether the broker took d away.
+func (d *Delivery) lost() bool { return d.lostAfter > 0 }
 
 type state uint8
 

@@ -85,7 +85,7 @@ func (dr *Deliverer) abandon() error {
 		b.abandoned = true
 		for _, d := range b.deliveries {
 			var err error = &consumer.RetryError{Err: ErrAbandoned, Uncounted: true}
-			if d.lost {
+			if d.lost() {
 				err = ErrLost
 			}
 			d.state = unknown

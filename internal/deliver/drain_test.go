@@ -129,6 +129,31 @@ func TestLoseOfWhatWaits(t *testing.T) {
 	})
 }
 
+// A queue that was lost with its connection is delivered again on the next connection, while a handler of the lost one still runs.
+func TestLoseHoldsBackNothingThatComesLater(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, benchConfig{
+			process: func(_ context.Context, msg *consumer.Message) error {
+				if msg.ID == "a1" {
+					<-time.After(time.Second)
+					return later(0)
+				}
+				return nil
+			},
+		})
+		a1, a2 := delivery("a1", "a"), delivery("a2", "a")
+		b.Add(a1, a2)
+		synctest.Wait()
+		b.Lose(a1)
+		b.Lose(a2)
+		b.Add(delivery("a1 again", "a"), delivery("a2 again", "a"))
+		<-time.After(time.Minute)
+		b.wants(map[string]error{"a1": deliver.ErrLost, "a2": deliver.ErrLost, "a1 again": nil, "a2 again": nil})
+		b.drain()
+		b.began("a1", "a1 again", "a2 again")
+	})
+}
+
 func TestLoseOfWhatIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{

@@ -30,6 +30,7 @@ type bench struct {
 	settled map[string]error     // each at most once
 	sequel  []string             // of settled deliveries
 	added   map[string]int       // how many were settled when it had been added
+	lost    map[string]int       // how many had been added when it was lost
 	most    int                  // batches side by side
 	sizes   map[string]int       // by ID, for the limit of a batch
 	due     map[string]time.Time // by ID: not to be begun before
@@ -45,7 +46,7 @@ type benchConfig struct {
 
 func newBench(t *testing.T, cfg benchConfig) *bench {
 	b := &bench{
-		t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{},
+		t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{}, lost: map[string]int{},
 		sizes: map[string]int{}, due: map[string]time.Time{},
 	}
 	if b.process == nil {

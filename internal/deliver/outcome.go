@@ -3,6 +3,7 @@ package deliver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -11,9 +12,15 @@ import (
 
 // outcome is the result of a batch.
 type outcome struct {
-	settled []settlement                    // to be passed to Settle
-	kept    []*Delivery                     // wait here for another attempt
-	failed  map[string]*consumer.RetryError // by ordering key: a delivery was settled unhandled; the error is for those behind it
+	settled []settlement         // to be passed to Settle
+	kept    []*Delivery          // wait here for another attempt
+	failed  map[string]*heldBack // by ordering key: a delivery was settled unhandled
+}
+
+// heldBack are the deliveries behind one that was settled unhandled.
+type heldBack struct {
+	err *consumer.RetryError // for each of them
+	to  uint64               // the number of the last one
 }
 
 func (o *outcome) settle(d *Delivery, err error) {
@@ -21,20 +28,37 @@ func (o *outcome) settle(d *Delivery, err error) {
 	o.settled = append(o.settled, settlement{d, err})
 }
 
-// fail settles d unhandled, and holds back those behind it.
+// fail settles d unhandled, and holds back those behind it. The broker delivers a lost one again, before the next of its key. So what was
+// added since it was lost is not behind it.
 func (o *outcome) fail(d *Delivery, err error) {
 	o.settle(d, err)
-	if d.Key == "" || o.failed[d.Key] != nil {
+	if d.Key == "" {
 		return
 	}
-	behind := &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Uncounted: true}
-	if retry, ok := errors.AsType[*consumer.RetryError](err); ok {
-		behind.After = retry.After
+	held := o.failed[d.Key]
+	if held == nil {
+		held = &heldBack{err: &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Uncounted: true}}
+		if retry, ok := errors.AsType[*consumer.RetryError](err); ok {
+			held.err.After = retry.After
+		}
+		if o.failed == nil {
+			o.failed = map[string]*heldBack{}
+		}
+		o.failed[d.Key] = held
 	}
-	if o.failed == nil {
-		o.failed = map[string]*consumer.RetryError{}
+	if d.lost() {
+		held.to = max(held.to, d.lostAfter)
+	} else {
+		held.to = math.MaxUint64
 	}
-	o.failed[d.Key] = behind
+}
+
+// behind returns the error for d if it is behind a delivery that was settled unhandled.
+func (o *outcome) behind(d *Delivery) *consumer.RetryError {
+	if held := o.failed[d.Key]; held != nil && d.number <= held.to {
+		return held.err
+	}
+	return nil
 }
 
 // keeps reports that an earlier delivery of d's key is kept.
@@ -52,11 +76,11 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 		if !again && cancelled != nil && errors.Is(err, cancelled) { // the error of the cancelled context, not of the message
 			retry, again = &consumer.RetryError{Err: err, Uncounted: true}, true
 		}
-		behind := o.failed[d.Key]
+		behind := o.behind(d)
 		switch {
-		case d.lost && err == nil:
+		case d.lost() && err == nil:
 			o.settle(d, ErrLost) // It was handled, so those behind it may go on.
-		case d.lost:
+		case d.lost():
 			o.fail(d, ErrLost)
 		case err == nil:
 			o.settle(d, nil)
@@ -66,7 +90,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 			o.fail(d, err)
 			dr.fail(err)
 		case behind != nil:
-			o.settle(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Uncounted: true})
+			o.fail(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Uncounted: true})
 		case stopping:
 			o.fail(d, retry)
 		case cancelled != nil && retry.Uncounted: // because another delivery of the batch was lost
@@ -91,11 +115,11 @@ func (dr *Deliverer) decideMore(b *batch, o *outcome) {
 	kept := o.kept
 	o.settled, o.kept = nil, nil
 	for _, d := range kept {
-		switch behind := o.failed[d.Key]; {
-		case d.lost:
+		switch behind := o.behind(d); {
+		case d.lost():
 			o.fail(d, ErrLost)
 		case behind != nil:
-			o.settle(d, behind)
+			o.fail(d, behind)
 		case dr.ctx.Err() != nil:
 			o.fail(d, stopped)
 		default:
@@ -107,12 +131,12 @@ func (dr *Deliverer) decideMore(b *batch, o *outcome) {
 		return
 	}
 	for _, d := range dr.remove(func(d *Delivery) bool {
-		return o.failed[d.Key] != nil || stopping && (dr.unreachable(d) || dr.busy[d.Key] == b)
+		return o.behind(d) != nil || stopping && (dr.unreachable(d) || dr.busy[d.Key] == b)
 	}) {
-		var err error = stopped
-		if behind := o.failed[d.Key]; behind != nil {
-			err = behind
+		if behind := o.behind(d); behind != nil {
+			o.fail(d, behind)
+		} else {
+			o.settle(d, stopped)
 		}
-		o.settle(d, err)
 	}
 }

@@ -29,6 +29,9 @@ var brokerMutations = []mutation{
 			continue
 `,
 	}),
+	elsewhere("a lost delivery holds back nothing that the broker delivers after the loss", "internal/deliver/outcome.go", "TestLoseHoldsBackNothingThatComesLater", edit{
+		`held.to = max(held.to, d.lostAfter)`, `held.to = math.MaxUint64`,
+	}),
 	elsewhere("messages of a key wait for each other", "internal/deliver/batch.go", "TestWhatIsKeptIsHandledAgainInOrder", edit{
 		`				held[d.Key] = true
 `, ``,
