@@ -90,6 +90,9 @@
 // with dedup.ErrNotDurable if such a file is attached, also if no handler writes to it. Attached databases in memory are not refused: a crash
 // loses what they have.
 //
+// Stop all workers before you delete, move or replace the file, as when you restore a backup. In WAL mode SQLite goes on writing to the
+// file that it has open, and reports success: messages are acknowledged whose claims and effects are gone. The Store does not notice.
+//
 // InTx begins every transaction as an IMMEDIATE one, whatever the driver's settings. If you call Claim in your own transaction,
 // claim before you read: SQLite refuses to write after a read if another connection has written since, and waiting does not
 // help.
