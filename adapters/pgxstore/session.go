@@ -19,8 +19,8 @@ import (
 
 // Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role that may
 // not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of the Store names its
-// schema. The Store closes a connection after a statement that, by its text, changed the session. And each claim returns the
-// state of its session: if it differs from the state that Register found, the claim is not used.
+// schema. The Store closes a connection after a statement that, by its text, changed the session. And each transaction begins with the
+// state of its session: if that differs from the state of a new session, the transaction is not used.
 
 // resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q, because a
 // transaction that waited here for a second connection of its pool might wait forever.
