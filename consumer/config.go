@@ -90,6 +90,10 @@ type Config[TTx any] struct {
 	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function or
 	// a trigger takes are not seen.
 	//
+	// Settings that a function makes are not seen either: another handler of the batch may run with them. Make them in the text of a
+	// statement (SET LOCAL, set_config), or let the handler begin with a statement that asks for a lock. The same holds for a function that
+	// calls nextval and one that then calls currval: the latter may return another handler's number.
+	//
 	// A handler also gets the transaction for itself when it sets a savepoint, uses CopyFrom, Conn, LargeObjects or Prepare, changes a
 	// setting, or sends anything but SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or WITH. So such handlers gain nothing.
 	//

@@ -83,7 +83,8 @@ type Forker[TTx any] interface {
 	// had returned.
 	//
 	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks for a lock has tx
-	// for itself from then on until it returns.
+	// for itself from then on until it returns. Locks, settings and sequence numbers in functions of the database are not seen: a handler
+	// that uses them asks for a lock first.
 	Fork(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
 }
 

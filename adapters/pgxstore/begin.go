@@ -24,7 +24,8 @@ func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, erro
 	return results, err
 }
 
-// open begins another transaction after Existing has ended the first one. It sets the same limit and reads the same state as Insert.
+// open begins a transaction that claims nothing: InTx got no records, or Existing has ended the first transaction. It sets the same limit
+// and reads the same state as Insert.
 func (c *claim) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()

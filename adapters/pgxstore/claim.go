@@ -28,7 +28,7 @@ type claim struct {
 	oneShort     bool // InsertOneShort is sent
 	xid          string
 	standbys     bool   // COMMIT waits for synchronous standbys
-	sessionState string // see dialect.Postgres.Session; empty: not read yet
+	sessionState string // see dialect.Postgres.FreshSession; empty: not read yet
 	asked        bool   // the next two fields are set
 	isolation    string
 	forgotten    *time.Time // all deleted rows had expired by then; nil: none was deleted
@@ -38,9 +38,13 @@ func (s *Store) newClaim(plan *claims.Plan) *claim {
 	return &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
 }
 
-// Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip.
+// Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip. Without rows it sends BEGIN and
+// reads the state of the session.
 func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	err := c.bounded(ctx, func(ctx context.Context) error {
+		if len(rows) == 0 {
+			return c.open(ctx)
+		}
 		if sent := c.sent; sent != nil {
 			c.sent = nil
 			return sent.read(ctx, rows)

@@ -23,7 +23,7 @@ type guard struct {
 	tx           pgx.Tx
 	xid          string // the transaction's id; empty while it has written nothing
 	standbys     bool   // COMMIT waits for synchronous standbys
-	sessionState string // as the claim found it, see dialect.Postgres.Session; empty: nothing was claimed
+	sessionState string // as the claim found it, see dialect.Postgres.FreshSession; empty: the transaction has not begun
 	shared       bool   // several handlers may use the transaction
 
 	mu         sync.Mutex

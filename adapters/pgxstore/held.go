@@ -29,7 +29,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	if err != nil {
 		return nil, database.Errorf("pgxstore: held keys: connect: %w", err)
 	}
-	defer conn.Release() // this closes the connection if its transaction has not ended
+	defer func() { s.release(ctx, conn, err) }()
 	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+s.sql.HeldKeysOf(derived)+";"+s.sql.Held+";ROLLBACK").ReadAll()
 	if err != nil {
 		return nil, s.claimError(fmt.Errorf("held keys: %w", err))

@@ -68,18 +68,34 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 	defer cancel()
 	db := stdlib.OpenDBFromPool(d.store.cfg.Pool)
 	defer db.Close()
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return d.store.operatorError(what, err)
 	}
+	defer conn.Close() // gives it back to the pool
+	err = d.write(ctx, conn, f)
+	if blamesSession(err) {
+		_ = conn.Raw(func(driver any) error {
+			d.store.discard(ctx, driver.(*stdlib.Conn).Conn())
+			return nil
+		})
+	}
+	return d.store.operatorError(what, err)
+}
+
+func (d operatorDB) write(ctx context.Context, conn *sql.Conn, f func(ctx context.Context, q operator.Queryer) error) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
 	defer tx.Rollback() // no effect after Commit
 	if _, err := tx.ExecContext(ctx, d.store.operations.Limits); err != nil {
-		return d.store.operatorError(what, err)
+		return err
 	}
 	if err := f(ctx, tx); err != nil {
-		return d.store.operatorError(what, err)
+		return err
 	}
-	return d.store.operatorError(what, tx.Commit())
+	return tx.Commit()
 }
 
 func (s *Store) operatorError(what string, err error) error {

@@ -41,7 +41,7 @@ func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err 
 	if err != nil {
 		return p, database.Errorf("pgxstore: probe: connect: %w", err)
 	}
-	defer conn.Release()
+	defer func() { s.release(ctx, conn, err) }()
 	c := s.newClaim(plan)
 	c.conn, c.idleLimit = conn.Conn(), s.idle
 	c.AssumeRegistered()

@@ -97,9 +97,9 @@ func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation st
 	if err != nil {
 		return database.Errorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
-	defer conn.Release()
+	defer func() { s.release(ctx, conn, err) }()
 	err = conn.SendBatch(ctx, b).Close()
-	if conn.Conn().IsClosed() && pool != s.cfg.Pool {
+	if (conn.Conn().IsClosed() || blamesSession(err)) && pool != s.cfg.Pool {
 		pool.Reset() // after a failover the others are lost too, and each could take as long to fail as a Renew may last
 	}
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {

@@ -26,7 +26,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if err != nil {
 		return swept, database.Errorf("pgxstore: purge: connect: %w", err)
 	}
-	defer conn.Release()
+	defer func() { s.release(ctx, conn, err) }()
 
 	page, pages, tx, err := s.sweepLease(ctx, conn.Conn(), by, &swept.Clock)
 	if tx != nil {

@@ -52,13 +52,20 @@ func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {
 	var settings claims.PostgresSettings
-	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
 		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
-	if err := s.learn(ctx); err != nil {
+	defer conn.Release()
+	if err := conn.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
+	}
+	if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
+		s.discard(ctx, conn.Conn()) // another connection may pass: after a failover this one may lead to the former primary
 		return err
 	}
-	return settings.Check(database, s.cfg.AllowAsyncCommit)
+	_, err = s.learn(ctx)
+	return err
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
@@ -104,14 +111,18 @@ func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
 }
 
 func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err error) {
-	err = s.cfg.Pool.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err == nil {
+		err = conn.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+		s.release(ctx, conn, err)
+	}
 	switch {
 	case isUndefined(err):
 		return until, s.claimError(err)
 	case err != nil:
 		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
 	case s.sessionState.Load() == nil: // a program may claim without calling Register
-		err = s.learn(ctx)
+		_, err = s.learn(ctx)
 	}
 	return until, err
 }

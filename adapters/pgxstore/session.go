@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
@@ -18,8 +19,8 @@ import (
 
 // Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role that may
 // not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of the Store names its
-// schema. The Store closes a connection after a statement that, by its text, changed the session. And each claim returns the
-// state of its session: if it differs from the state that Register found, the claim is not used.
+// schema. The Store closes a connection after a statement that, by its text, changed the session. And each transaction begins with the
+// state of its session: if that differs from the state of a new session, the transaction is not used.
 
 // resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q, because a
 // transaction that waited here for a second connection of its pool might wait forever.
@@ -53,14 +54,15 @@ func (s *Store) useSchema(schema string) {
 	s.resolved.Store(true)
 }
 
-// learn reads the state of an unchanged session.
-func (s *Store) learn(ctx context.Context) error {
-	var session string
-	if err := s.cfg.Pool.QueryRow(ctx, s.plain.Session).Scan(&session); err != nil {
-		return database.Errorf("pgxstore: read the database's settings: %w", err)
+// learn remembers and returns the state of an unchanged session.
+func (s *Store) learn(ctx context.Context) (session string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
+	defer cancel()
+	if session, err = s.freshSession(ctx); err != nil {
+		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
 	}
 	s.sessionState.Store(&session)
-	return nil
+	return session, nil
 }
 
 // errDeviates says that a session was changed, so its connection must not be used.
@@ -69,22 +71,21 @@ var errDeviates = fmt.Errorf("%w: a connection's session settings are not those 
 // fits returns errDeviates if the session of a claim differs both from the remembered one and from that of a new connection.
 func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
 	known := s.sessionState.Load()
-	if session == "" || known != nil && session == *known {
+	if known != nil && session == *known {
 		return s.durable(session, standbys)
 	}
 	if pool := s.cfg.Pool.Config(); pool.PrepareConn != nil || pool.BeforeAcquire != nil { //nolint:staticcheck // deprecated, but it still runs
 		return s.durable(session, standbys) // the hook prepares each session
 	}
-	fresh, err := s.freshSession(ctx)
+	fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
 	if err != nil {
 		return err
 	}
 	if session != fresh {
 		s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: "+
-			"its synchronous_commit, role and search_path are not those of a new connection", "found", session, "want", fresh)
+			"its synchronous_commit, role, temporary tables and search_path are not those of a new connection", "found", session, "want", fresh)
 		return errDeviates
 	}
-	s.sessionState.Store(&fresh) // the role's or the database's settings were altered since
 	return s.durable(session, standbys)
 }
 
@@ -97,24 +98,45 @@ func (s *Store) durable(session string, standbys bool) error {
 	return nil
 }
 
-// freshSession returns the state of the session of a new connection.
+// mostSessions limits how many sessions of a pooler freshSession resets. Poolers prefer the session that was used last, so two are usual.
+const mostSessions = 10
+
+// freshSession returns the state of the session of a new connection. A pooler may give a new connection a session that was changed before,
+// and then sets what the client has asked for at its start. So freshSession resets each session that it gets, until it gets one that it has
+// reset before.
 func (s *Store) freshSession(ctx context.Context) (session string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
-	defer cancel()
+	var reset []string
+	for range mostSessions {
+		var server string
+		var own bool
+		if server, session, own, err = s.readAndReset(ctx); err != nil || own || slices.Contains(reset, server) {
+			return session, err
+		}
+		reset = append(reset, server)
+	}
+	return session, nil
+}
+
+// readAndReset connects, returns the state of the session that the connection gets, and resets that session. server is the server process
+// that has the session. If own is true, that process serves only this connection.
+func (s *Store) readAndReset(ctx context.Context) (server, session string, own bool, err error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return "", database.Errorf("pgxstore: connect: %w", err)
+		return "", "", false, err
 	}
 	defer s.disconnect(ctx, conn)
 	if after := s.cfg.Pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
-			return "", database.Errorf("pgxstore: connect: %w", err)
+			return "", "", false, err
 		}
 	}
-	if err := conn.QueryRow(ctx, s.plain.Session).Scan(&session); err != nil {
-		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
+	results, err := conn.PgConn().Exec(ctx, s.plain.FreshSession).ReadAll()
+	if err != nil {
+		return "", "", false, err
 	}
-	return session, nil
+	row := results[0].Rows[0]
+	server, session = string(row[0]), string(row[1])
+	return server, session, server == fmt.Sprint(conn.PgConn().PID()), nil
 }
 
 // blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
@@ -159,18 +181,34 @@ func (g *guard) resyncs(ctx context.Context) error {
 	return nil
 }
 
+// release gives conn back to its pool. If err may be the fault of the session, release closes conn, so that the pool makes another one:
+// after a failover that may lead to the new primary.
+func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
+	if blamesSession(err) {
+		s.discard(ctx, conn.Conn())
+	}
+	conn.Release()
+}
+
 // discard closes a connection that must not be reused, so that the pool drops it. If a transaction is open, discard rolls it
 // back first. Behind a pooler it also resets the session, which outlives the connection.
 func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	defer cutInUse(conn)
-	if pg := conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
-		undo := `ROLLBACK`
-		if s.pooled.Load() {
+	if pg := conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() {
+		undo := ""
+		switch inTx := pg.TxStatus() != 'I'; {
+		case s.pooled.Load() && inTx:
 			undo = s.plain.ResetSession
+		case s.pooled.Load():
+			undo = s.plain.Reset
+		case inTx:
+			undo = `ROLLBACK`
 		}
-		_, _ = pg.Exec(ctx, undo).ReadAll()
+		if undo != "" {
+			_, _ = pg.Exec(ctx, undo).ReadAll()
+		}
 	}
 	_ = conn.Close(ctx)
 }

@@ -27,7 +27,11 @@ var sessionChanges = map[string][]string{
 	"SET ROLE":                          {`SET ROLE pg_monitor`},
 	"SET ROLE in a block":               {`DO $$ BEGIN SET ROLE pg_monitor; END $$`},
 	"a temporary table":                 {`CREATE TEMP TABLE effects (name text)`},
+	"a temporary table of a block":      {`DO $$ BEGIN CREATE TEMP TABLE effects (name text); END $$`},
+	"a temporary table of a function":   {`CREATE FUNCTION g() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CREATE TEMP TABLE effects (name text); END $$`, `SELECT g()`},
 	"a lock of the session":             {`SELECT pg_advisory_lock(42)`},
+	"a lock of a block":                 {`DO $$ BEGIN PERFORM pg_advisory_lock(42); END $$`},
+	"a setting of a block":              {`DO $$ BEGIN SET app.tenant = 'x'; END $$`},
 	"a prepared statement":              {`PREPARE left_behind AS SELECT 1`},
 	"read-only in a block":              {`DO $$ BEGIN PERFORM set_config('default_transaction_read_only', 'on', false); END $$`},
 	"SET behind a comment":              {"-- x\rSET search_path = @"},
@@ -173,6 +177,18 @@ func TestCommitIsDurable(t *testing.T) {
 			}
 			return second(tx.Exec(ctx, "prepared", "synchronous_commit", "off"))
 		},
+		"SET LOCAL in a block": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `DO $$ BEGIN SET LOCAL synchronous_commit = off; END $$`))
+		},
+		"set_config in a block": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `DO $$ BEGIN PERFORM set_config('synchronous_commit', 'off', true); END $$`))
+		},
+		"EXECUTE in a block": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `DO $$ BEGIN EXECUTE 'SET LOCAL synchronous_commit = off'; END $$`))
+		},
+		"UPDATE pg_settings": func(ctx context.Context, tx pgx.Tx) error {
+			return second(tx.Exec(ctx, `UPDATE pg_settings SET setting = 'off' WHERE name = $1`, "synchronous_commit"))
+		},
 		"on the connection": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Conn().Exec(ctx, `SET LOCAL synchronous_commit = off`)
 			return err
@@ -262,6 +278,26 @@ func TestSessionChangedOutsideOfHandlers(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A dead letter without a key claims nothing. Its transaction does not run in a session that other code has changed, either.
+func TestATransactionThatClaimsNothingInAChangedSession(t *testing.T) {
+	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 1)
+	makeTables(t, pool, ``)
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	if err := s.Register(t.Context(), "billing", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `SET synchronous_commit = off`); err != nil {
+		t.Fatal(err)
+	}
+	var sync string
+	err := s.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
+		return tx.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit')`).Scan(&sync)
+	})
+	if err != nil || sync != "on" {
+		t.Errorf("InTx = %v, with synchronous_commit = %s; want on", err, sync)
 	}
 }
 

@@ -22,7 +22,12 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 		return refusedAccess(err)
 	}
 	var refused error
-	err := pgx.BeginTxFunc(ctx, s.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return refusedAccess(database.Errorf("pgxstore: connect: %w", err))
+	}
+	defer func() { s.release(ctx, conn, err) }()
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {
 			return err
 		}

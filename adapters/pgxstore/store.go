@@ -35,7 +35,7 @@ type Store struct {
 
 	resolved     atomic.Bool // the statements include the schema, see resolve
 	resolving    sync.Mutex
-	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.Session
+	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.FreshSession
 	warned       sync.Once              // limits the warning about handlers that change their session
 
 	poolerKnown, pooled  atomic.Bool   // see checkPooler

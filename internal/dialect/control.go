@@ -3,7 +3,8 @@ package dialect
 import "strings"
 
 // Control is what a string of PostgreSQL statements does to its transaction and session, as far as its text shows. The text does
-// not show what a function or a DO block does, but neither can end a transaction block.
+// not show what a function does, and of a DO block it does not show the statements that the block builds from strings. Neither can end
+// a transaction block.
 type Control struct {
 	Ends      bool // a statement ends the transaction
 	Savepoint bool // a statement may set a savepoint, or roll back to one
@@ -67,7 +68,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		default:
 		}
 		word := t.word
-		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordLock && word != wordRecalls && word != wordTempSchema {
+		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordLock && word != wordRecalls && word != wordTempSchema && word != wordSettings {
 			word = wordOther // not a keyword, but it may name a function or schema
 		}
 		setByLocal = word == wordTrue
@@ -87,6 +88,13 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 			dropped = true
 		case word == wordHold && words[0] == wordDeclare:
 			c.Session = true
+		case word == wordSettings: // an UPDATE of this view calls set_config(…, false)
+			c.Sets, c.Session = true, c.Session || words[0] == wordUpdate
+		case t.kind == stringToken && words[0] == wordDo:
+			c.block(s.sql[t.at:s.at])
+		case s.block && (word == wordBegin || word == wordThen): // another statement of the block follows
+			words, n = [4]keyword{}, 0
+			continue
 		case word == wordAtomic && before == wordBegin && words[0] == wordCreate:
 			c.Unclear = true // a body of statements follows, up to END
 			s.at = len(s.sql)
@@ -103,6 +111,16 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 	c.control(words)
 	c.Alone = c.Alone || temporary || words[0] != wordQuery && words[0] != wordUpdate
 	return t.kind
+}
+
+// block records what the statements in body do to settings and to the session. body is the body of a DO block, with its quotes.
+func (c *Control) block(body string) {
+	var in Control
+	s := scanner{sql: body[strings.IndexAny(body, "'$")+1:], block: true}
+	for t := s.next(); t.kind != endOfText; t = s.next() {
+		s.statement(t, &in)
+	}
+	c.Sets, c.Session = true, c.Session || in.Session // any block may set something by EXECUTE
 }
 
 // control records what a statement that begins with words does.
@@ -161,6 +179,7 @@ const (
 	wordConstraints
 	wordCreate
 	wordDeclare
+	wordDo
 	wordDrop
 	wordEnd
 	wordExecute
@@ -179,8 +198,10 @@ const (
 	wordSessionLock
 	wordSet
 	wordSetConfig
+	wordSettings
 	wordTemp
 	wordTempSchema
+	wordThen
 	wordTo
 	wordTransaction
 	wordTrue
@@ -190,7 +211,7 @@ const (
 
 var keywords = map[string]keyword{
 	"abort": wordAbort, "atomic": wordAtomic, "begin": wordBegin, "commit": wordCommit, "constraints": wordConstraints,
-	"create": wordCreate, "declare": wordDeclare, "drop": wordDrop, "end": wordEnd, "execute": wordExecute, "hold": wordHold, "into": wordInto,
+	"create": wordCreate, "declare": wordDeclare, "do": wordDo, "drop": wordDrop, "end": wordEnd, "execute": wordExecute, "hold": wordHold, "into": wordInto,
 	"local": wordLocal, "prepare": wordPrepare, "rollback": wordRollback, "savepoint": wordSavepoint, "set": wordSet,
 	"set_config": wordSetConfig, "temp": wordTemp, "temporary": wordTemp, "pg_temp": wordTempSchema, "to": wordTo,
 	"transaction": wordTransaction, "true": wordTrue, "work": wordWork,
@@ -203,6 +224,10 @@ var keywords = map[string]keyword{
 	"for": wordFor, "no": wordLocks, "share": wordLocks, "key": wordLocks, // FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE
 	"pg_advisory_xact_lock": wordLock, "pg_advisory_xact_lock_shared": wordLock,
 	"pg_try_advisory_xact_lock": wordLock, "pg_try_advisory_xact_lock_shared": wordLock,
+
+	"then": wordThen, "else": wordThen, "loop": wordThen, // a statement of a DO block follows
+
+	"pg_settings": wordSettings,
 
 	"currval": wordRecalls, "lastval": wordRecalls,
 

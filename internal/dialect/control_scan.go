@@ -11,18 +11,21 @@ const (
 	quoted    // a name in double quotes
 	opens     // (
 	closes    // )
-	other     // a string, a number, an operator, a parameter
+	stringToken
+	other // a number, an operator, a parameter
 )
 
 type token struct {
 	kind tokenKind
 	word keyword
+	at   int // where a string begins
 }
 
 // scanner splits SQL into tokens by PostgreSQL's rules, as far as needed to find the ends of strings, comments and statements.
 type scanner struct {
 	sql     string
 	at      int
+	block   bool // sql is the body of a DO block
 	unclear bool // a string or comment does not end, or a string may continue on another line
 }
 
@@ -31,6 +34,7 @@ func (s *scanner) next() token {
 	if s.at >= len(s.sql) {
 		return token{kind: endOfText}
 	}
+	from := s.at
 	switch b := s.sql[s.at]; {
 	case b == ';':
 		s.at++
@@ -43,12 +47,13 @@ func (s *scanner) next() token {
 		return token{kind: closes}
 	case b == '\'':
 		s.text(false)
+		return token{kind: stringToken, at: from}
 	case b == '"':
-		from := s.at + 1
-		s.at = s.closing(from, '"', false)
-		return token{quoted, keywordOf(s.sql[from:max(from, s.at-1)])}
+		s.at = s.closing(from+1, '"', false)
+		return token{kind: quoted, word: keywordOf(s.sql[from+1 : max(from+1, s.at-1)])}
 	case b == '$':
 		s.dollar()
+		return token{kind: stringToken, at: from}
 	case startsName(b):
 		return s.name()
 	default:
@@ -105,9 +110,9 @@ func (s *scanner) name() token {
 	word := s.sql[from:s.at]
 	if (word == "e" || word == "E") && s.at < len(s.sql) && s.sql[s.at] == '\'' {
 		s.text(true)
-		return token{kind: other}
+		return token{kind: stringToken, at: from}
 	}
-	return token{wordToken, keywordOf(word)}
+	return token{kind: wordToken, word: keywordOf(word)}
 }
 
 // text reads a string in single quotes. If escapes is true, a string on a later line may continue it.

@@ -47,7 +47,7 @@ var inspected = []struct {
 	{"SELECT $a$ $b$; COMMIT; $a$; END", dialect.Control{Ends: true, Several: true}},
 	{"SELECT 1 +-- x\n1; COMMIT", dialect.Control{Ends: true, Several: true}},
 	{"SELECT E'a'\n'\\'; COMMIT; --'", dialect.Control{Unclear: true}},
-	{"DO $$ BEGIN COMMIT; END $$", dialect.Control{}},
+	{"DO $$ BEGIN COMMIT; END $$", dialect.Control{Sets: true}},
 	{"SELECT CASE WHEN true THEN 1 END", dialect.Control{}},
 	{"CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END; SELECT 2", dialect.Control{Unclear: true}},
 
@@ -95,6 +95,26 @@ var inspected = []struct {
 	{"PREPARE x AS SELECT 1", dialect.Control{Session: true}},
 	{"SELECT pg_advisory_lock(1)", dialect.Control{Session: true}},
 	{"SELECT pg_advisory_xact_lock(1)", dialect.Control{}},
+	{"UPDATE pg_settings SET setting = 'off' WHERE name = $1", dialect.Control{Sets: true, Session: true}},
+	{"UPDATE pg_catalog.\"pg_settings\" SET setting = 'off'", dialect.Control{Sets: true, Session: true}},
+	{"WITH x AS (SELECT 1) UPDATE pg_settings SET setting = 'off'", dialect.Control{Sets: true}},
+	{"INSERT INTO t SELECT setting FROM pg_settings", dialect.Control{Sets: true}},
+
+	// DO blocks. What they do to their transaction, such as COMMIT, the server refuses.
+	{"DO $$ BEGIN UPDATE t SET temp = 1; INSERT INTO t SELECT 1 RETURNING set; END $$", dialect.Control{Sets: true}},
+	{"DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('a.b', 'c', true); END $$", dialect.Control{Sets: true}},
+	{"DO $$ BEGIN CREATE TEMP TABLE t (a int) ON COMMIT DROP; END $$", dialect.Control{Sets: true}},
+	{"DO $$ BEGIN CREATE TEMP TABLE t (a int); END $$", dialect.Control{Sets: true, Session: true}},
+	{"DO LANGUAGE plpgsql $a$ DECLARE x int; BEGIN IF x > 1 THEN SET a.b = 1; END IF; END $a$", dialect.Control{Sets: true, Session: true}},
+	{"DO $$ BEGIN IF true THEN NULL; ELSE RESET ROLE; END IF; END $$", dialect.Control{Sets: true, Session: true}},
+	{"DO $$ BEGIN LOOP LISTEN x; END LOOP; END $$", dialect.Control{Sets: true, Session: true}},
+	{"DO $$ BEGIN PERFORM pg_advisory_lock(1); END $$", dialect.Control{Sets: true, Session: true}},
+	{"DO $$ BEGIN PERFORM pg_advisory_xact_lock(1); END $$", dialect.Control{Sets: true}},
+	{"DO $$ BEGIN PERFORM set_config('a.b', 'c', false); END $$", dialect.Control{Sets: true, Session: true}},
+	{"DO 'BEGIN PERFORM set_config(''a.b'', ''c'', false); END'", dialect.Control{Sets: true, Session: true}},
+	{"DO E'BEGIN PERFORM pg_advisory_lock(1); END'", dialect.Control{Sets: true, Session: true}},
+	{"DO $$ BEGIN END $$; SELECT $$ SET a.b = 1 $$", dialect.Control{Sets: true, Several: true}},
+	{"SELECT $$ BEGIN SET a.b = 1; END $$", dialect.Control{}},
 
 	// Unterminated text.
 	{"SELECT 'x", dialect.Control{Unclear: true}},

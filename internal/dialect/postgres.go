@@ -18,7 +18,7 @@ type Postgres struct {
 	// Windows and checks.
 	LockSources, Sources, AddSource                  string
 	UseWindow, SchemaVersion, SchemaTables, Settings string
-	Schema, Session                                  string
+	Schema, FreshSession                             string
 	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
@@ -42,10 +42,22 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 	WHEN '0' THEN set_config('idle_in_transaction_session_timeout', coalesce($8::text, '0'), true) IS NOT NULL ELSE true END`
 
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
-// tables unqualified names in handlers' statements mean. It begins with synchronous_commit, followed by a space.
-const session = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || current_setting('search_path')`
+// tables unqualified names in handlers' statements mean: search_path, and whether there are temporary tables, which hide others. It begins
+// with synchronous_commit, followed by a space. 2615 is pg_namespace: pg_depend has an index for what a schema contains.
+const session = sessionBegin + `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
+	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))` + sessionEnd
 
-const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all()`
+const (
+	sessionBegin = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || `
+	sessionEnd   = ` || ' ' || current_setting('search_path')`
+)
+
+// reset undoes what a handler may leave in a session. It keeps statements that are prepared by the protocol, because a pooler counts on
+// those. It has no parameters, and runs as one transaction.
+const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all();
+DO $$ DECLARE n text; BEGIN
+	FOR n IN SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql LOOP EXECUTE format('DEALLOCATE %I', n); END LOOP;
+END $$`
 
 // standbys tells whether COMMIT waits for synchronous standbys.
 const standbys = `current_setting('synchronous_standby_names') <> ''`
@@ -140,8 +152,8 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// copy may not have reached one. This writes a WAL record, which makes COMMIT wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
-		// Returns the transaction's id and the session's state.
-		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + session,
+		// Returns the transaction's id and the session's state. Temporary tables are left out: the transaction may have some that end with it.
+		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `false` + sessionEnd,
 
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
@@ -183,8 +195,9 @@ RETURNING used_until`),
 		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('txonce_schema')`,
 
-		// The state of the session, which Register remembers.
-		Session: `SELECT ` + session,
+		// The state of the session, which Register remembers, and the server process that has it. Then the session is reset. A pooler
+		// sends the statements of one string to one session.
+		FreshSession: `SELECT pg_backend_pid(), ` + session + `; ` + reset,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),

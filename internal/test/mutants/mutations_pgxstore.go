@@ -279,4 +279,41 @@ var pgxstoreMutations = []mutation{
 	handling("nothing is claimed ahead while a suspect has its trial", "batch.go", "TestNothingIsClaimedAheadDuringATrial", edit{
 		"	defer b.dropAhead()\n", "",
 	}),
+	single("behind a pooler, the state of a session that a function has changed is not learned from a redelivery", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
+		`err != nil || own || slices.Contains(reset, server) {`, `true {`,
+	}),
+	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
+		`			undo = s.plain.Reset
+`, ``,
+	}),
+	single("behind a pooler, a handler leaves no cursor to others", "internal/dialect/postgres.go", "TestASessionOfAPoolerIsReset", edit{
+		`RESET ALL; CLOSE ALL; `, `RESET ALL; `,
+	}),
+	single("behind a pooler, a handler leaves no prepared statement to others", "internal/dialect/postgres.go", "TestASessionOfAPoolerIsReset", edit{
+		`WHERE from_sql LOOP`, `WHERE NOT from_sql LOOP`,
+	}),
+	single("a temporary table that a function leaves does not take what the next message writes", "internal/dialect/postgres.go", "TestSessionsDoNotLeak", edit{
+		`(pg_my_temp_schema() <> 0 AND EXISTS`, `(pg_my_temp_schema() < 0 AND EXISTS`,
+	}),
+	single("a lock that a DO block leaves is not the next message's", "internal/dialect/control.go", "TestSessionsDoNotLeak", edit{
+		`true, c.Session || in.Session //`, `true, c.Session //`,
+	}),
+	single("COMMIT is durable although a DO block says otherwise", "internal/dialect/control.go", "TestCommitIsDurable", edit{
+		`c.Sets, c.Session = true, c.Session || in.Session //`, `c.Session = c.Session || in.Session //`,
+	}),
+	single("COMMIT is durable although an UPDATE of pg_settings says otherwise", "internal/dialect/control.go", "TestCommitIsDurable", edit{
+		`c.Sets, c.Session = true, c.Session || words[0] == wordUpdate`, `c.Session = c.Session || words[0] == wordUpdate`,
+	}),
+	single("a dead letter without a key is not written in a session that was changed", pgx+"/session.go", "TestATransactionThatClaimsNothingInAChangedSession", edit{
+		`	if known != nil && session == *known {`, `	if known != nil {`,
+	}),
+	single("a connection that accepts no writes is closed, whatever meets it", pgx+"/session.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
+		"	if blamesSession(err) {\n		s.discard(ctx, conn.Conn())\n	}\n	conn.Release()", "	conn.Release()",
+	}),
+	single("a connection that accepts no writes is closed after a refused start", pgx+"/register.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
+		"		s.discard(ctx, conn.Conn()) //", "		//",
+	}),
+	single("a connection that accepts no writes is closed after an operator's request", pgx+"/operator.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
+		"			d.store.discard(ctx, driver.(*stdlib.Conn).Conn())\n", "			_ = driver.(*stdlib.Conn).Conn()\n",
+	}),
 }

@@ -1,0 +1,124 @@
+package pgxstore_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// pooledSessions is a PgBouncer in front of tables for two tenants.
+type pooledSessions struct {
+	*testing.T
+	direct *pgxpool.Pool // not through the pooler
+	pooled string
+	schema string
+}
+
+func newPooledSessions(t *testing.T, sessions int) *pooledSessions {
+	t.Helper()
+	_, direct := testdb.PgBouncer(t)
+	pooled, _ := testdb.StartPgBouncer(t, direct, fmt.Sprintf("default_pool_size = %d", sessions))
+	p := &pooledSessions{T: t, direct: testPool(t, direct, 1), pooled: pooled + "&default_query_exec_mode=exec"}
+	if err := p.direct.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&p.schema); err != nil {
+		t.Fatal(err)
+	}
+	makeTables(t, p.direct, strings.ReplaceAll(`CREATE TABLE effects (name text NOT NULL); CREATE SCHEMA @_b; CREATE TABLE @_b.effects (name text NOT NULL);
+CREATE FUNCTION use_tenant_b() RETURNS text LANGUAGE sql AS $$ SELECT set_config('search_path', '@_b', false) $$`, "@", p.schema))
+	return p
+}
+
+// start returns a Store of another process.
+func (p *pooledSessions) start() *pgxstore.Store {
+	p.Helper()
+	s := newStore(p, pgxstore.Config{Pool: testPool(p, p.pooled, 3), Schema: p.schema})
+	if err := s.Register(p.Context(), "billing", time.Hour); err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
+
+// handle handles a message by sql. A duplicate does nothing.
+func (p *pooledSessions) handle(s *pgxstore.Store, id, sql string) error {
+	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now(), Window: time.Hour}
+	return s.InTx(p.Context(), []dedup.Record{rec}, func(tx pgx.Tx, claims []dedup.Claim) error {
+		if claims[0].Verdict != dedup.First {
+			return nil
+		}
+		return second(tx.Exec(p.Context(), sql))
+	})
+}
+
+func (p *pooledSessions) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// A function of a handler changes the search_path of a session that the pooler gives to others later. No other message runs in that session,
+// whoever meets it first.
+func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(p *pooledSessions, s *pgxstore.Store) *pgxstore.Store{
+		"a new message": func(_ *pooledSessions, s *pgxstore.Store) *pgxstore.Store { return s },
+		"a redelivery": func(p *pooledSessions, s *pgxstore.Store) *pgxstore.Store {
+			p.must(p.handle(s, "of tenant_b", ``))
+			return s
+		},
+		"a process's start": func(p *pooledSessions, _ *pgxstore.Store) *pgxstore.Store { return p.start() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPooledSessions(t, 5)
+			s := p.start()
+			p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`))
+			s = next(p, s)
+			want := []string{"0", "1", "2", "3"}
+			for _, id := range want {
+				p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
+			}
+			rows, _ := p.direct.Query(t.Context(), `SELECT name FROM effects ORDER BY name`)
+			if got, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(got, want) {
+				t.Errorf("effects of messages %v in the schema of the connection, %v; want %v", got, err, want)
+			}
+		})
+	}
+}
+
+// What a handler leaves in a session of the pooler does not fail the next message that does the same.
+func TestASessionOfAPoolerIsReset(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	s := p.start()
+	for _, sql := range []string{`DECLARE c CURSOR WITH HOLD FOR SELECT 1`, `PREPARE "My plan" AS SELECT 1`, `CREATE TEMP TABLE left_behind (n int)`} {
+		for i := range 2 {
+			if err := p.handle(s, fmt.Sprint(sql, i), sql); err != nil {
+				t.Errorf("%s, message %d: %v", sql, i, err)
+			}
+		}
+	}
+}
+
+// A statement outside of a transaction meets a session of the pooler that accepts no writes. That session is reset.
+func TestASessionOfAPoolerThatAcceptsNoWritesIsReset(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	s := p.start()
+	p.must(second(testPool(t, p.pooled, 1).Exec(t.Context(), `SET default_transaction_read_only = on`)))
+	claim := func() error {
+		rec := dedup.Record{Key: dedup.Key{Consumer: "another", ID: "1"}, Time: time.Now()}
+		return s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil })
+	}
+	first, then := claim(), claim()
+	if first == nil || then != nil {
+		t.Errorf("InTx = %v, and then %v; want an error, and then nil", first, then)
+	}
+}
