@@ -132,7 +132,7 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, cause string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
-	letter.Message.LastAttempt = false // a replay may be repeated
+	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
 	if by := b.pass.parking(ctx); by != "" {
 		headers := make(map[string]string, len(it.msg.Headers)+1)
 		maps.Copy(headers, it.msg.Headers)

@@ -32,10 +32,10 @@ var webhookMutations = []mutation{
 		`return failed(nil)`, `continue`,
 	}),
 	receiving("a failing event is parked before its sender gives up", "work.go", "TestOutageOfTenMinutes", edit{
-		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `false`,
+		`msg.GiveUpAt = msg.Time.Add(r.source.GiveUpAfter)`, ``,
 	}),
 	receiving("an outage parks nothing while the sender goes on", "work.go", "TestOutageOfTenMinutes", edit{
-		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `true`,
+		`msg.GiveUpAt = msg.Time.Add(r.source.GiveUpAfter)`, `msg.GiveUpAt = msg.Time`,
 	}),
 	receiving("the window is not shorter than the sender's retries", "config.go", "TestNewRefusesSettings", edit{
 		`w.Window() < source.Horizon`, `false`,
@@ -116,8 +116,13 @@ var webhookMutations = []mutation{
 				ans`}},
 	},
 	{
-		name: "webhook: the failure of a last attempt parks", file: "consumer/judge.go", pkg: "consumer", short: true,
-		run: "^TestALastAttemptIsParkedAtItsFirstFailure$", fails: "TestALastAttemptIsParkedAtItsFirstFailure",
-		edits: []edit{{` || it.msg.LastAttempt`, ``}},
+		name: "webhook: a failure after the source has given up parks", file: "consumer/judge.go", pkg: "consumer", short: true,
+		run: "^TestAFailureAfterGiveUpAtParks$", fails: "TestAFailureAfterGiveUpAtParks",
+		edits: []edit{{` || it.msg.givenUpBy(time.Now())`, ``}},
+	},
+	{
+		name: "webhook: the time of a failure decides whether the source has given up, not that of the delivery", file: "consumer/judge.go", pkg: "consumer", short: true,
+		run: "^TestGiveUpAtPassesWhileTheHandlerRuns$", fails: "TestGiveUpAtPassesWhileTheHandlerRuns",
+		edits: []edit{{`it.msg.givenUpBy(time.Now())`, `it.msg.givenUpBy(it.msg.Time)`}},
 	},
 }
