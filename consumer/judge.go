@@ -101,7 +101,9 @@ func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
 }
 
 // givenUpBy reports whether the source may have stopped delivering the message at the time now.
-func (m *Message) givenUpBy(now time.Time) bool { return !m.GiveUpAt.IsZero() && !now.Before(m.GiveUpAt) }
+func (m *Message) givenUpBy(now time.Time) bool {
+	return !m.GiveUpAt.IsZero() && !now.Before(m.GiveUpAt)
+}
 
 // fault defers items[todo...] because the database failed.
 func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
