@@ -90,6 +90,32 @@ var webhookMutations = []mutation{
 	receiving("the Verifier's fingerprint reaches the consumer", "forward.go", "TestWhatIsForwarded", edit{
 		`	if msg.Fingerprint != nil {`, `	if false {`,
 	}),
+	receiving("the consumer behind an inbox knows the aliases of its events", "forward.go", "TestABackfillBesideAnInbox", edit{
+		`headers[HeaderAliases] = aliases.Join(msg.Aliases)`, `headers[HeaderAliases] = aliases.Join(nil)`,
+	}),
+	receiving("a worker restores the aliases of an event", "forward.go", "TestWhatIsForwarded", edit{
+		`Aliases: aliases.Split(m.Headers[HeaderAliases]),`, ``,
+	}),
+	{
+		name: "webhook: a person decides once about a suspected replay", file: "consumer/replay.go", pkg: "adapters/webhook", short: true,
+		run: "^TestASuspectedReplayIsDecidedOnce$", fails: "TestASuspectedReplayIsDecidedOnce",
+		edits: []edit{{`for _, alias := range free {
+			msgs`, `for _, alias := range aliases {
+			msgs`}},
+	},
+	{
+		name: "webhook: an event that is replayed under a new key is forwarded under that key", file: "consumer/replay.go",
+		pkg: "adapters/webhook", short: true, run: "^TestReplayOfAnInboxUnderANewKey$", fails: "TestReplayOfAnInboxUnderANewKey",
+		edits: []edit{{`		msg.ID = opts.Key
+`, ``}},
+	},
+	{
+		name: "webhook: an event that is replayed is forwarded with the fingerprint that its Verifier gave", file: "consumer/replay.go",
+		pkg: "adapters/webhook", short: true, run: "^TestReplayOfAnInboxUnderANewKey$", fails: "TestReplayOfAnInboxUnderANewKey",
+		edits: []edit{{`		msg.Fingerprint = &fingerprint
+`, `		_ = fingerprint
+`}},
+	},
 	receiving("a worker counts the attempts of an event", "worker.go", "TestAnswersOfAWorker", edit{
 		`w.failures.Add(m.ID)`, ``,
 	}),
