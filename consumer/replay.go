@@ -218,9 +218,9 @@ func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, ke
 }
 
 // Discard removes a dead letter without processing it, in one transaction that also claims its key and its Aliases for its content, so
-// that a late redelivery is a duplicate, and another message with one of its Aliases is a suspected replay. After an error the letter is still there, unless the answer to COMMIT was lost. Some
-// messages are parked again if they are delivered again: those without a key, and those with observe.CauseMismatch, whose key
-// belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
+// that a late redelivery is a duplicate, and another message with one of its Aliases is a suspected replay. After an error the letter is
+// still there, unless the answer to COMMIT was lost. Some messages are parked again if they are delivered again: those without a key, and
+// those with observe.CauseMismatch, whose key belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
@@ -274,7 +274,7 @@ func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
 	return &msg, nil
 }
 
-// replayRecords returns what to claim: first the key that the message runs under, then the letter's own key if that is
+// replayRecords returns the keys to claim: first the one that the message runs under, then the letter's own key if that is
 // another one. A Duplicate of either means that the message was processed. The letter's own key stays claimed, because the
 // message that had it is processed now.
 func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Replay) (recs []dedup.Record, err error) {

@@ -221,6 +221,12 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 	if err := c.Process(bounded(t), aliased("order-3", "known")); err != nil {
 		t.Fatal(err)
 	}
+	for id, want := range map[string]ops.Verdict{"order-1": ops.SuspectedReplay, "order-2": ops.First, "known": ops.Duplicate} {
+		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: id}, ops.ExplainOptions{})
+		if err != nil || x.Verdict != want {
+			t.Errorf("%s is explained as %s, %v; want %s", id, x.Verdict, err, want)
+		}
+	}
 	p := plan(t, s.Operator(), replayRequest())
 	if p.Match != 2 || p.Run != 1 || p.Refused[observe.CauseReplay] != 1 {
 		t.Errorf("%+v", p)
