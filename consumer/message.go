@@ -23,7 +23,7 @@ type Message struct {
 
 	// For sources that authenticate messages. These fields take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
-	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
+	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint. In a replay: what is claimed
 	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay. In a replay: those that it claims
 
 	// GiveUpAt is when the source may stop delivering the message again. The first failure that counts at this time or later parks the

@@ -108,6 +108,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	if err != nil {
 		return false, err
 	}
+	msg.Fingerprint = &keys[0].Fingerprint // a handler that forwards the message, as an Inbox does, forwards what is claimed
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
 	p.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
 	ctx = p.start(ctx)
@@ -251,8 +252,7 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 	return nil
 }
 
-// repaired returns a copy of the message of letter, which opts.Repair may change in any way. A message that keeps its payload also keeps its
-// fingerprint: if its source gave that, Config.Fingerprint would give another one.
+// repaired returns a copy of the message of letter, which opts.Repair may change in any way.
 func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
 	msg := letter.Message
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
@@ -262,14 +262,12 @@ func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
 	if opts.Key != "" {
 		msg.ID = opts.Key
 	}
-	if opts.Repair != nil {
-		defer recoverPanic(&err)
-		if err := opts.Repair(&msg); err != nil {
-			return nil, fmt.Errorf("repair: %w", err)
-		}
+	if opts.Repair == nil {
+		return &msg, nil
 	}
-	if fingerprint := letter.Record.Fingerprint; !fingerprint.IsZero() && bytes.Equal(msg.Payload, letter.Message.Payload) {
-		msg.Fingerprint = &fingerprint
+	defer recoverPanic(&err)
+	if err := opts.Repair(&msg); err != nil {
+		return nil, fmt.Errorf("repair: %w", err)
 	}
 	return &msg, nil
 }
@@ -289,7 +287,8 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 			return nil, fmt.Errorf("it has no usable key: set Replay.Key, or a Repair after which Config.Key finds one: %w", err)
 		}
 	}
-	if rec.Key != own.Key {
+	// The payload that was parked keeps its fingerprint under another key: if its source gave that, Config.Fingerprint gives another one.
+	if rec.Key != own.Key && (own.Fingerprint.IsZero() || !bytes.Equal(msg.Payload, letter.Message.Payload)) {
 		if rec.Fingerprint, err = c.fingerprint(msg, true); err != nil {
 			rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		}

@@ -112,9 +112,7 @@ var webhookMutations = []mutation{
 	{
 		name: "webhook: an event that is replayed is forwarded with the fingerprint that its Verifier gave", file: "consumer/replay.go",
 		pkg: "adapters/webhook", short: true, run: "^TestReplayOfAnInboxUnderANewKey$", fails: "TestReplayOfAnInboxUnderANewKey",
-		edits: []edit{{`		msg.Fingerprint = &fingerprint
-`, `		_ = fingerprint
-`}},
+		edits: []edit{{`	msg.Fingerprint = &keys[0].Fingerprint`, `	msg.Fingerprint = nil`}},
 	},
 	receiving("a worker counts the attempts of an event", "worker.go", "TestAnswersOfAWorker", edit{
 		`w.failures.Add(m.ID)`, ``,
