@@ -130,7 +130,7 @@ type Config[TTx any] struct {
 	//
 	// Message.Attempt may include crashes, stops and lost answers, so it alone does not park a message: this process
 	// must have seen the handler fail twice, or once if MaxAttempts is 1. One failure is enough when Attempt has reached
-	// 10 times MaxAttempts, and at least 100, or when Message.LastAttempt is set.
+	// 10 times MaxAttempts, and at least 100, or when Message.GiveUpAt has passed.
 	//
 	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
 	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with observe.CauseCrashed.

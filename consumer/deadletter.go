@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/aliases"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -48,15 +49,18 @@ func Reasons() []observe.Cause {
 	}
 }
 
-// HeaderParkedBy is a header that a consumer adds to the message of a dead letter: what the hook Parking of its Trace returned. A replay
-// removes it before the message is used.
-const HeaderParkedBy = "txonce-parked-by"
+// Headers that a consumer adds to the message of a dead letter, in place of headers with these names that the message may have had. A
+// replay removes them before the message is used.
+const (
+	HeaderParkedBy = "txonce-parked-by" // what the hook Parking of its Trace returned
+	HeaderAliases  = "txonce-aliases"   // Message.Aliases, with a NUL between them; absent if there are none. See DeadLetter.AliasRecords
+)
 
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
 type DeadLetter struct {
 	ID      DeadLetterID
 	Record  dedup.Record  // what the consumer would have claimed; Key.ID is empty if the message has no usable key
-	Message Message       // without Raw and Malformed
+	Message Message       // without Raw, Malformed, Fingerprint, Aliases and GiveUpAt
 	Reason  observe.Cause // why it was parked, see Reasons
 	Cause   string        // the text of the error
 
@@ -64,6 +68,13 @@ type DeadLetter struct {
 	Times         int       // how many times it was parked
 	First, Latest time.Time // when it was parked, by the database's clock
 	Settled       bool      // its key was claimed for the same content since: nothing is left to do
+}
+
+// AliasRecords returns what a replay or a discard of the letter claims beside rec, for the Aliases of its message. rec has the key that the
+// message is claimed under.
+func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
+	recs, _ := aliasRecords(rec, aliases.Split(l.Message.Headers[HeaderAliases])) // parking has left out those that cannot be claimed
+	return recs
 }
 
 // DeadLetterFilter chooses dead letters. Fields with the zero value choose all.

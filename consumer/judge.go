@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
@@ -92,11 +93,16 @@ func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool 
 
 // attemptsSpent reports whether a message that failed once more is given up. The broker's count of attempts may include
 // crashes, stops and lost answers, so this process must also have seen two failures. The count alone decides when it is too
-// high for that, as when each attempt reaches another process. A last attempt is spent by its first failure.
+// high for that, as when each attempt reaches another process. From Message.GiveUpAt on, the first failure decides.
 func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
 	seen := b.c.history.failed(it.hash)
 	most := b.c.cfg.MaxAttempts
-	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most) || it.msg.LastAttempt
+	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most) || it.msg.givenUpBy(time.Now())
+}
+
+// givenUpBy reports whether the source may have stopped delivering the message at the time now.
+func (m *Message) givenUpBy(now time.Time) bool {
+	return !m.GiveUpAt.IsZero() && !now.Before(m.GiveUpAt)
 }
 
 // fault defers items[todo...] because the database failed.

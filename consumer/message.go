@@ -23,12 +23,13 @@ type Message struct {
 
 	// For sources that authenticate messages. These fields take precedence over Config.
 	Tenant      string             // empty: from Config.Tenant
-	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
-	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay
+	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint. In a replay: what is claimed
+	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay. In a replay: those that it claims
 
-	// LastAttempt says that the source may not deliver the message again. It is then parked at its first failure that counts,
-	// whatever Attempt is.
-	LastAttempt bool
+	// GiveUpAt is when the source may stop delivering the message again. The first failure that counts at this time or later parks the
+	// message, whatever Attempt is. The time of the failure decides: a handler may fail long after the message was delivered. Zero: no
+	// such time.
+	GiveUpAt time.Time
 }
 
 // Handler does the work of one message in tx. After nil, the work is committed together with the message's claim. An error

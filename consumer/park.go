@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/aliases"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -132,14 +133,33 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, cause string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
-	letter.Message.LastAttempt = false // a replay may be repeated
-	if by := b.pass.parking(ctx); by != "" {
-		headers := make(map[string]string, len(it.msg.Headers)+1)
-		maps.Copy(headers, it.msg.Headers)
-		headers[HeaderParkedBy] = by
-		letter.Message.Headers = headers
+	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
+	letter.Message.Fingerprint = nil      // Record has it
+	letter.Message.Aliases = nil          // HeaderAliases has them
+	ids := []string{}
+	recs, _ := aliasRecords(it.rec, it.msg.Aliases) // an alias that cannot be claimed is of no use
+	for _, alias := range recs {
+		ids = append(ids, alias.Key.ID)
 	}
+	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{HeaderParkedBy: b.pass.parking(ctx), HeaderAliases: aliases.Join(ids)})
 	return letter
+}
+
+// withReserved returns a copy of headers where the reserved headers have the given values; empty: none. A value that the message was delivered
+// with does not stay: a replay would believe it.
+func withReserved(headers, reserved map[string]string) map[string]string {
+	headers = maps.Clone(headers)
+	for name, value := range reserved {
+		switch {
+		case value == "":
+			delete(headers, name)
+		case headers == nil:
+			headers = map[string]string{name: value}
+		default:
+			headers[name] = value
+		}
+	}
+	return headers
 }
 
 // letterID hashes what identifies the item's dead letter. A test keeps it from changing; a change needs a new version in the

@@ -103,18 +103,27 @@ func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 	if msg.Malformed != nil {
 		it.refused = refuse(observe.CauseUndecodable, msg.Malformed)
 	}
-	for _, id := range msg.Aliases {
-		alias := dedup.Record{Key: key, Fingerprint: it.rec.Fingerprint, Window: it.rec.Window} // no Time: only its own key can be Unprovable
-		alias.Key.ID = id
-		if err := alias.Key.Validate(); err != nil {
-			it.refused = refuse(observe.CausePermanent, fmt.Errorf("alias: %w", err))
-			return it
-		}
-		if id != key.ID && !slices.ContainsFunc(it.aliases, func(r dedup.Record) bool { return r.Key == alias.Key }) {
-			it.aliases = append(it.aliases, alias)
-		}
+	if it.aliases, err = aliasRecords(it.rec, msg.Aliases); err != nil {
+		it.refused = refuse(observe.CausePermanent, err)
 	}
 	return it
+}
+
+// aliasRecords returns what to claim for the aliases ids of the message that own is claimed for. It leaves out those that cannot be
+// claimed, and returns the error of one of them.
+func aliasRecords(own dedup.Record, ids []string) (recs []dedup.Record, err error) {
+	for _, id := range ids {
+		alias := own
+		alias.Key.ID, alias.Time = id, time.Time{} // only its own key can be Unprovable
+		if invalid := alias.Key.Validate(); invalid != nil {
+			err = fmt.Errorf("alias: %w", invalid)
+			continue
+		}
+		if id != own.Key.ID && !slices.ContainsFunc(recs, func(r dedup.Record) bool { return r.Key == alias.Key }) {
+			recs = append(recs, alias)
+		}
+	}
+	return recs, err
 }
 
 // key finds the key of msg. Next to an error it returns the tenant if that is known.

@@ -15,21 +15,21 @@ import (
 
 // Replay says how to process a dead letter again. The zero value processes the message unchanged, under its natural key.
 type Replay struct {
-	// Repair changes the message before the handler gets it. The message is still claimed with its original key and
-	// fingerprint, so that a late redelivery of the original is a duplicate.
+	// Repair changes the message before the handler gets it. The message is still claimed with its original key, fingerprint and
+	// Aliases, so that a late redelivery of the original is a duplicate.
 	//
 	// Defaults to no change.
 	Repair func(msg *Message) error
 
-	// Key is another natural key to process the message under. A mismatch needs one, because its own key belongs to other
-	// content.
+	// Key is another natural key to process the message under. It becomes Message.ID, before Repair is called. A mismatch needs one,
+	// because its own key belongs to other content.
 	//
 	// Defaults to the message's own key. If it has none, defaults to what Config.Key finds after Repair.
 	Key string
 
 	// AsNew says that you have made sure that the message was not processed before. It is required for unprovable messages,
-	// suspected replays, and messages whose outcome is unknown. A message whose outcome is unknown then runs although its key is
-	// claimed.
+	// suspected replays, and messages whose outcome is unknown. A message is a suspected replay, whatever it was parked for, if one of
+	// its Aliases is claimed now. A message whose outcome is unknown then runs although its key is claimed.
 	AsNew bool
 }
 
@@ -100,29 +100,32 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	if err := c.register(ctx); err != nil {
 		return false, err
 	}
-	msg, err := repaired(letter.Message, opts.Repair)
+	msg, err := repaired(letter, opts)
 	if err != nil {
 		return false, err
 	}
-	recs, err := c.replayRecords(letter, msg, opts)
+	keys, err := c.replayRecords(letter, msg, opts)
 	if err != nil {
 		return false, err
 	}
+	msg.Fingerprint = &keys[0].Fingerprint // a handler that forwards the message, as an Inbox does, forwards what is claimed
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
 	p.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
 	ctx = p.start(ctx)
-	ran, err = c.replay(ctx, &p, letter, recs, opts, settle)
+	ran, err = c.replay(ctx, &p, letter, keys, opts, settle)
 	if errors.Is(err, dedup.ErrTxEnded) && !errors.Is(err, dedup.ErrRolledBack) {
 		err = errors.Join(err, c.parkUnknown(ctx, letter, err))
 	}
-	p.outcome(0, c.replayOutcome(ctx, letter, recs[0].Key, ran, err))
+	p.outcome(0, c.replayOutcome(ctx, letter, keys[0].Key, ran, err))
 	p.done(ctx)
 	return ran, err
 }
 
-// replay makes one attempt to process the message of p, which is that of letter.
-func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, recs []dedup.Record, opts Replay, settle settleLetter[TTx],
+// replay makes one attempt to process the message of p, which is that of letter. keys are what replayRecords returned.
+func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, keys []dedup.Record, opts Replay, settle settleLetter[TTx],
 ) (ran bool, err error) {
+	aliases := letter.AliasRecords(keys[0])
+	recs := slices.Concat(keys, aliases)
 	unlock, err := c.keys.lockAll(ctx, recs)
 	if err != nil {
 		return false, err
@@ -133,23 +136,38 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 	err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		ran = false
 		measured.claimed()
+		var free []dedup.Record // aliases that this message has claimed now
+		for i, alias := range aliases {
+			if claims[len(keys)+i].Verdict == dedup.First {
+				free = append(free, alias)
+			}
+		}
+		claims = claims[:len(keys)]
 		processed := func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }
 		if letter.Reason == observe.CauseUnknown { // a claim of its own key proves nothing
 			processed = func(claim dedup.Claim) bool {
-				return claim.Verdict == dedup.Duplicate && recs[0].Key != letter.Record.Key
+				return claim.Verdict == dedup.Duplicate && keys[0].Key != letter.Record.Key
 			}
 			claims = claims[:1]
 		}
 		if slices.ContainsFunc(claims, processed) {
-			return c.removeProcessed(ctx, tx, settle, recs[0].Key, claims[0].Verdict)
+			unused := free
+			if claims[0].Verdict == dedup.First { // processed under its own key: nothing happens under the new one
+				unused = append(unused, keys[0])
+			}
+			return c.removeProcessed(ctx, tx, settle, unused)
 		}
-		if err := mayReplay(letter, claims[0].Verdict, opts); err != nil {
+		if err := mayReplay(letter, claims[0].Verdict, len(free) < len(aliases), opts); err != nil {
 			return err
+		}
+		msgs[0].Aliases = nil // without those that other messages have claimed
+		for _, alias := range free {
+			msgs[0].Aliases = append(msgs[0].Aliases, alias.Key.ID)
 		}
 		ran = true
 		measured.attempt.Ran = 1
 		p.claimed(ctx, msgs)
-		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{recs[0].Key}) })
+		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{keys[0].Key}) })
 		if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && err == nil {
 			err = verifier.VerifyTx(ctx, tx)
 		}
@@ -200,10 +218,10 @@ func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, ke
 	return o
 }
 
-// Discard removes a dead letter without processing it, in one transaction that also claims its key for its content, so that
-// a late redelivery is a duplicate. After an error the letter is still there, unless the answer to COMMIT was lost. Some
-// messages are parked again if they are delivered again: those without a key, and those with observe.CauseMismatch, whose key
-// belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
+// Discard removes a dead letter without processing it, in one transaction that also claims its key and its Aliases for its content, so
+// that a late redelivery is a duplicate, and another message with one of its Aliases is a suspected replay. After an error the letter is
+// still there, unless the answer to COMMIT was lost. Some messages are parked again if they are delivered again: those without a key, and
+// those with observe.CauseMismatch, whose key belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
@@ -213,7 +231,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	if letter.Record.Key.ID != "" {
 		rec := letter.Record
 		rec.Window, rec.Time = c.cfg.Window, time.Time{} // without a time it is never Unprovable
-		recs = append(recs, rec)
+		recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)...)
 	}
 	if err == nil {
 		err = c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })
@@ -234,22 +252,27 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 	return nil
 }
 
-// repaired returns a copy of msg, which repair may change in any way.
-func repaired(msg Message, repair func(*Message) error) (_ *Message, err error) {
+// repaired returns a copy of the message of letter, which opts.Repair may change in any way.
+func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
+	msg := letter.Message
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
 	delete(msg.Headers, HeaderParkedBy)
-	if repair == nil {
+	delete(msg.Headers, HeaderAliases)
+	if opts.Key != "" {
+		msg.ID = opts.Key
+	}
+	if opts.Repair == nil {
 		return &msg, nil
 	}
 	defer recoverPanic(&err)
-	if err := repair(&msg); err != nil {
+	if err := opts.Repair(&msg); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
 	return &msg, nil
 }
 
-// replayRecords returns what to claim: first the key that the message runs under, then the letter's own key if that is
+// replayRecords returns the keys to claim: first the one that the message runs under, then the letter's own key if that is
 // another one. A Duplicate of either means that the message was processed. The letter's own key stays claimed, because the
 // message that had it is processed now.
 func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Replay) (recs []dedup.Record, err error) {
@@ -264,7 +287,8 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 			return nil, fmt.Errorf("it has no usable key: set Replay.Key, or a Repair after which Config.Key finds one: %w", err)
 		}
 	}
-	if rec.Key != own.Key {
+	// The payload that was parked keeps its fingerprint under another key: if its source gave that, Config.Fingerprint gives another one.
+	if rec.Key != own.Key && (own.Fingerprint.IsZero() || !bytes.Equal(msg.Payload, letter.Message.Payload)) {
 		if rec.Fingerprint, err = c.fingerprint(msg, true); err != nil {
 			rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		}
@@ -279,8 +303,9 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 	return recs, nil
 }
 
-// mayReplay refuses a letter that needs a person's decision first. The error says how to state it.
-func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
+// mayReplay refuses a letter that needs a person's decision first. The error says how to state it. v answers the claim of the key that the
+// message runs under; suspected says that another message has claimed one of its aliases.
+func mayReplay(letter DeadLetter, v dedup.Verdict, suspected bool, opts Replay) error {
 	switch {
 	case v == dedup.Mismatch:
 		return fmt.Errorf("%w: give Replay a Key that is not in use, or Discard the letter", dedup.ErrMismatch)
@@ -290,17 +315,17 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, opts Replay) error {
 		return nil
 	case v == dedup.Unprovable, letter.Reason == observe.CauseUnprovable:
 		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter", dedup.ErrUnprovable)
-	case letter.Reason == observe.CauseReplay:
+	case suspected, letter.Reason == observe.CauseReplay:
 		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrSuspectedReplay)
 	}
 	return nil
 }
 
-// removeProcessed removes a letter whose message was processed since, under its own key or another one. verdict answers the
-// claim of key. If the letter does not exist any more, or has changed, removeProcessed fails with errProcessed and ErrNotParked.
-func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, settle settleLetter[TTx], key dedup.Key, verdict dedup.Verdict) error {
-	if verdict == dedup.First { // processed under its own key: nothing happens under the new one
-		if err := c.cfg.Store.Forget(ctx, tx, key); err != nil {
+// removeProcessed removes a letter whose message was processed since, under its own key or another one. unused are claims of tx that
+// nothing was done for. If the letter does not exist any more, or has changed, removeProcessed fails with errProcessed and ErrNotParked.
+func (c *Consumer[TTx]) removeProcessed(ctx context.Context, tx TTx, settle settleLetter[TTx], unused []dedup.Record) error {
+	for _, rec := range unused {
+		if err := c.cfg.Store.Forget(ctx, tx, rec.Key); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func TestOutcomesOfReplays(t *testing.T) {
 		{"no key", "", func(ctx context.Context, r replays) error {
 			_, err := r.Replay(ctx, r.letter, consumer.Replay{Key: "2"})
 			return err
-		}, "parked(handler) "},
+		}, "parked(handler) 2"},
 		{"in flight", "1", func(ctx context.Context, r replays) (err error) {
 			_ = consumertest.NewStoreOn(r.db).InTx(ctx, []dedup.Record{r.letter.Record}, func(tx, []dedup.Claim) error {
 				_, err = r.Replay(ctx, r.letter, consumer.Replay{})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,7 +61,7 @@ func TestReplay(t *testing.T) {
 		},
 		{
 			name: "under a new key", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair, Key: "2"}, ran: true,
-			after: []*consumer.Message{msg("1", "poison"), msg("2", "good")}, effects: map[string]int{"1": 1, "2": 0},
+			after: []*consumer.Message{msg("1", "poison"), msg("2", "good")}, effects: map[string]int{"1": 0, "2": 1},
 		},
 		{
 			name: "taken by somebody else", before: []*consumer.Message{msg("1", "poison")},
@@ -86,12 +88,12 @@ func TestReplay(t *testing.T) {
 		},
 		{
 			name: "mismatch under a new key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1b"}, ran: true,
-			after: []*consumer.Message{msg("1b", "b")}, effects: map[string]int{"1": 2, "1b": 0},
+			after: []*consumer.Message{msg("1b", "b")}, effects: map[string]int{"1": 1, "1b": 1},
 		},
 		{name: "no key", before: []*consumer.Message{msg("", "a")}, err: dedup.ErrNoKey, says: "Repair", letters: 1},
 		{
 			name: "no key, given one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "1"}, ran: true,
-			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"none": 1, "1": 0},
+			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"1": 1},
 		},
 		{
 			name: "no key, repaired", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Repair: giveKey}, ran: true,
@@ -115,6 +117,46 @@ func TestReplay(t *testing.T) {
 			name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
 			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
 		},
+		{
+			name: "an alias, known later", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"x"}}}, opts: consumer.Replay{Repair: repair},
+			ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+		},
+		{
+			name: "an alias, known meanwhile", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},
+			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) {
+				process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
+			},
+			opts: consumer.Replay{Repair: repair}, err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 0, "2": 1}, letters: 1,
+		},
+		{
+			name: "an alias, known meanwhile, as new", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},
+			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) {
+				process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
+			},
+			opts: consumer.Replay{Repair: repair, AsNew: true}, ran: true, effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
+			after: []*consumer.Message{{ID: "3", Aliases: []string{"w"}}},
+		},
+		{
+			name: "an alias of a message without key", before: []*consumer.Message{{Aliases: []string{"x"}}}, opts: consumer.Replay{Key: "1"}, ran: true,
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+		},
+		{
+			name: "an alias, under a new key", before: []*consumer.Message{msg("1", "a"), {ID: "1", Aliases: []string{"x", "1", "2"}}}, opts: consumer.Replay{Key: "2"}, ran: true,
+			after: []*consumer.Message{{ID: "3", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
+		},
+		{
+			name: "an alias that cannot be claimed, and one that can", before: []*consumer.Message{{ID: "1", Aliases: []string{"a\x00b", "", "x\n\xff", "x,\n"}}}, ran: true,
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x,\n"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+		},
+		{
+			name: "settled by a later delivery without the alias", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"x"}}},
+			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
+			after:  []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1}, // a duplicate claims nothing
+		},
+		{
+			name: "a reserved header that was delivered", after: []*consumer.Message{msg("victim", "")}, opts: consumer.Replay{Repair: repair}, ran: true,
+			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Headers: map[string]string{consumer.HeaderAliases: "victim"}}}, effects: map[string]int{"1": 1, "victim": 1},
+		},
 		{name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, err: dedup.ErrFuture, says: "AsNew", letters: 1},
 		{
 			name: "time ahead, as new", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, opts: consumer.Replay{AsNew: true}, ran: true,
@@ -124,12 +166,7 @@ func TestReplay(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			store := consumertest.NewStore()
 			db := store.Database()
-			c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-				if m.ID == "" {
-					return tx.Add("none")
-				}
-				return poison(ctx, tx, m)
-			}})
+			c := newConsumer(t, config{Store: store, Handle: poison})
 			fixed := newConsumer(t, config{Store: consumertest.NewStoreOn(db)})
 			last := len(tc.before) - 1
 			for _, m := range tc.before[:last] {
@@ -256,6 +293,99 @@ func TestDiscard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is discarded must not happen, also not through another message of the same content.
+func TestDiscardClaimsAliases(t *testing.T) {
+	store := consumertest.NewStore()
+	c := newConsumer(t, config{Store: store, Handle: poison})
+	first := msg("1", "poison")
+	first.Aliases = []string{"x"}
+	process(t, c, first)
+	mustDiscard(t, c)
+	process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
+	wantCount(t, store.Database(), "2", 0)
+	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseReplay {
+		t.Errorf("letters %v, want one suspected replay", found)
+	}
+}
+
+// The handler of a replay gets what the message is claimed with: the key, the aliases that are not another message's, and the fingerprint that
+// its source gave. Under a new key, a payload that Repair has changed does not have that fingerprint.
+func TestReplayedMessage(t *testing.T) {
+	given := dedup.FingerprintOf([]byte("given by the source"))
+	for _, tc := range []struct {
+		name   string
+		opts   consumer.Replay
+		id     string
+		claims dedup.Fingerprint
+	}{
+		{"unchanged", consumer.Replay{AsNew: true}, "1", given},
+		{"under a new key", consumer.Replay{AsNew: true, Key: "1b"}, "1b", given},
+		{
+			"repaired", consumer.Replay{AsNew: true, Repair: func(m *consumer.Message) error { m.Payload = []byte("good"); return nil }}, "1", given,
+		},
+		{
+			"repaired, under a new key",
+			consumer.Replay{AsNew: true, Key: "1b", Repair: func(m *consumer.Message) error { m.Payload = []byte("good"); return nil }},
+			"1b",
+			dedup.Fingerprint{},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store := consumertest.NewStore()
+			broken := true
+			var got consumer.Message
+			c := newConsumer(t, config{Store: store, Fingerprint: consumer.NoFingerprint, Handle: func(_ context.Context, _ tx, m *consumer.Message) error {
+				if got = *m; broken && m.ID == "1" {
+					return consumer.Permanent(errPoison)
+				}
+				return nil
+			}})
+			process(t, c, &consumer.Message{ID: "1", Aliases: []string{"x", "y"}, Fingerprint: &given, Headers: map[string]string{"a": "b"}})
+			process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
+			broken = false
+			if ran, err := c.Replay(t.Context(), letters(t, c)[0], tc.opts); !ran || err != nil {
+				t.Fatalf("ran %v, %v", ran, err)
+			}
+			if got.ID != tc.id || !slices.Equal(got.Aliases, []string{"y"}) || !maps.Equal(got.Headers, map[string]string{"a": "b"}) {
+				t.Errorf("the handler got the ID %q, the aliases %q, the headers %q", got.ID, got.Aliases, got.Headers)
+			}
+			if got.Fingerprint == nil || *got.Fingerprint != tc.claims {
+				t.Errorf("the handler got the fingerprint %v", got.Fingerprint)
+			}
+			claim, found, err := store.Lookup(t.Context(), dedup.Key{Consumer: "billing", ID: tc.id})
+			if !found || err != nil || claim.Fingerprint != tc.claims {
+				t.Errorf("found %v, %v, fingerprint %v, want %v", found, err, claim.Fingerprint, tc.claims)
+			}
+		})
+	}
+}
+
+// Two messages were sent under one key by mistake, and both are replayed under the same new key: the second one is not taken for the first.
+func TestTwoMismatchesUnderOneNewKey(t *testing.T) {
+	store := consumertest.NewStore()
+	c := newConsumer(t, config{Store: store, Fingerprint: consumer.NoFingerprint})
+	for _, content := range []string{"a", "b", "c"} {
+		m := msg("1", content)
+		fingerprint := dedup.FingerprintOf(m.Payload)
+		m.Fingerprint = &fingerprint // as the Verifier of a webhook does
+		process(t, c, m)
+	}
+	found := letters(t, c)
+	if len(found) != 2 {
+		t.Fatalf("letters %v, want two", found)
+	}
+	if ran, err := c.Replay(t.Context(), found[0], consumer.Replay{Key: "1#2"}); !ran || err != nil {
+		t.Errorf("the first: ran %v, %v", ran, err)
+	}
+	if ran, err := c.Replay(t.Context(), found[1], consumer.Replay{Key: "1#2"}); ran || !errors.Is(err, dedup.ErrMismatch) {
+		t.Errorf("the second: ran %v, %v, want ErrMismatch", ran, err)
+	}
+	if n := len(letters(t, c)); n != 1 {
+		t.Errorf("%d letters left, want the second", n)
+	}
+	wantCount(t, store.Database(), "1#2", 1)
 }
 
 // A handler that fails in a replay changes nothing: the letter stays, and there is no claim.

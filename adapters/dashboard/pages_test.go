@@ -113,6 +113,24 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// Another message has claimed an alias of a letter since it was parked: a replay needs “as new”, whatever the letter was parked for.
+func TestLetterWithAKnownAlias(t *testing.T) {
+	t.Parallel()
+	db := dashboardtest.SQLite(t)
+	c := db.Consumer(t, "billing")
+	for _, id := range []string{"first", "second"} {
+		db.Broken.Store(id == "first")
+		m := dashboardtest.Message(id)
+		m.Aliases = []string{"object:cs_1"}
+		if err := c.Process(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, dashboard.Config{Store: db.Operator()})
+	letter := letters(t, db, consumer.DeadLetterFilter{MessageID: "first"})[0]
+	s.want("letter?id="+letter.ID.String(), 200, "A redelivery: suspected_replay", "claimed an alias", "Run it as new", "txonce-aliases: object:cs_1")
+}
+
 // A message whose letter was discarded is a duplicate, and was not processed.
 func TestExplainDiscarded(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {

@@ -220,19 +220,41 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			}
 		})
 	})
-	t.Run("E20: exactly at GiveUpAfter", func(t *testing.T) {
+	t.Run("the handler fails after the sender has given up", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, store := newShop(), consumertest.NewStore()
+			s.source.GiveUpAfter = 30 * time.Second
+			c := billing(t, consumer.Config[tx]{Store: store, Handle: func(context.Context, tx, *consumer.Message) error {
+				<-time.After(2 * time.Minute)
+				return errors.New("the bank does not answer")
+			}})
+			r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
+			created := time.Now()
+			for range 4 { // the first finds a young event, the last finds it in flight
+				wantStatus(t, s.send(t, r, shopEvent{ID: "1", Created: created}), 503)
+				<-time.After(10 * time.Second)
+			}
+			if err := r.Shutdown(t.Context()); err != nil { // waits for the handler
+				t.Error(err)
+			}
+			if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseExhausted {
+				t.Errorf("letters %v: the event is neither processed nor parked", found)
+			}
+		})
+	})
+	t.Run("E20: from GiveUpAfter on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShop()
-			var last []bool
+			var giveUpAt []time.Time
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: answers(func(_ context.Context, msgs []*consumer.Message) []error {
 				for _, m := range msgs {
-					last = append(last, m.LastAttempt)
+					giveUpAt = append(giveUpAt, m.GiveUpAt)
 				}
 				return make([]error, len(msgs))
 			})})
 			now := time.Now()
-			s.send(t, r, shopEvent{ID: "1", Created: now.Add(-time.Hour + 1)}, shopEvent{ID: "2", Created: now.Add(-time.Hour)}, shopEvent{ID: "3"}, shopEvent{ID: "4", Created: now.Add(time.Hour)})
-			if diff := gocmp.Diff([]bool{false, true, false, false}, last); diff != "" {
+			s.send(t, r, shopEvent{ID: "1", Created: now.Add(-time.Hour)}, shopEvent{ID: "2"}, shopEvent{ID: "3", Created: now.Add(time.Hour)})
+			if diff := gocmp.Diff([]time.Time{now, {}, now.Add(2 * time.Hour)}, giveUpAt); diff != "" {
 				t.Error(diff)
 			}
 		})

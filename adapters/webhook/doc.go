@@ -69,8 +69,8 @@
 // handler were cancelled instead, one that needs a little longer than the sender waits would never finish.
 //
 // An event that fails is delivered again by its sender, with growing intervals, until the sender gives up. An event is parked at its
-// first failure after it has reached the age Source.GiveUpAfter, and before that only if its handler returns consumer.Permanent
-// or consumer.Config.MaxAttempts is 1.
+// first failure after it has reached the age Source.GiveUpAfter, also if its handler began earlier. It is parked before that age only if
+// its handler returns consumer.Permanent or consumer.Config.MaxAttempts is 1.
 // The Receiver counts no failures, because a sender's first attempts can follow each other within seconds, and an outage must not park
 // events; a backfill and a Worker do count them. While the database is away, or consumer.Config.ParkLimit is spent, nothing can be parked either: when that outlasts the
 // sender's retries, use the verifier's backfill.

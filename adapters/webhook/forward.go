@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/aliases"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -22,20 +23,22 @@ import (
 //		…
 //	}
 //
-// There the broker's Message.Time is the time of publication, and Message.Topic is the broker's. A Worker restores both.
+// There the broker's Message.Time is the time of publication, and Message.Topic is the broker's. Message.Aliases are not set: only the Inbox
+// claims them. A Worker restores all three.
 const (
 	HeaderID          = "inbox-id"          // Message.ID
 	HeaderTenant      = "inbox-tenant"      // Message.Tenant
 	HeaderType        = "inbox-type"        // Message.Topic: the event's type
 	HeaderTime        = "inbox-time"        // Message.Time, RFC 3339 in UTC; absent if it is unknown
 	HeaderFingerprint = "inbox-fingerprint" // Message.Fingerprint, 16 hexadecimal digits; absent if the Verifier gave none
+	HeaderAliases     = "inbox-aliases"     // Message.Aliases, with a NUL between them; absent if there are none
 
 	headerPrefix = "inbox-"
 )
 
 // forwarded returns the outbox message for an event. Its ID is derived from the event's key by the handler's scope.
 func forwarded(topic string, msg *consumer.Message) (outbox.Message, error) {
-	headers := make(map[string]string, len(msg.Headers)+5)
+	headers := make(map[string]string, len(msg.Headers)+6)
 	for name, value := range msg.Headers {
 		if strings.HasPrefix(strings.ToLower(name), headerPrefix) {
 			return outbox.Message{}, fmt.Errorf("%w: header %q: names that begin with %q are reserved", outbox.ErrBadMessage, name, headerPrefix)
@@ -49,6 +52,9 @@ func forwarded(topic string, msg *consumer.Message) (outbox.Message, error) {
 	if msg.Fingerprint != nil {
 		headers[HeaderFingerprint] = hex.EncodeToString(msg.Fingerprint[:])
 	}
+	if len(msg.Aliases) > 0 {
+		headers[HeaderAliases] = aliases.Join(msg.Aliases)
+	}
 	return outbox.Message{Topic: topic, Key: msg.Key, Payload: msg.Payload, Headers: headers}, nil
 }
 
@@ -58,6 +64,7 @@ func restored(m outbox.Message) *consumer.Message {
 	msg := &consumer.Message{
 		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType], Key: m.Key,
 		Position: "outbox/" + m.Topic + "/" + m.ID, Payload: m.Payload, Headers: maps.Clone(m.Headers),
+		Aliases: aliases.Split(m.Headers[HeaderAliases]),
 	}
 	if msg.ID == "" {
 		msg.Malformed = fmt.Errorf("webhook: no header %s: the message was not forwarded by an Inbox", HeaderID)

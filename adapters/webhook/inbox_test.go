@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -59,6 +60,7 @@ func TestWhatIsForwarded(t *testing.T) {
 		{"all fields", consumer.Message{
 			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", Key: "order-1", Payload: []byte("{}\x00"),
 			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC), Fingerprint: &fingerprint,
+			Aliases: []string{"object:cs_1", "é,\n\x01\"\\"},
 		}},
 		{"few fields", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte{}}},
 		{"a fingerprint that matches all content", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte("x"), Fingerprint: &none}},
@@ -137,6 +139,103 @@ func withoutOurs(headers map[string]string) map[string]string {
 		}
 	}
 	return rest
+}
+
+// forwarding is an Inbox with the Worker and the consumer behind it, on one database.
+type forwarding struct {
+	store    *consumertest.Store
+	in       *webhook.Inbox[tx]
+	consumer *consumer.Consumer[tx]
+	out      *pending
+	relay    *relay.Relay
+}
+
+func newForwarding(t *testing.T) *forwarding {
+	t.Helper()
+	f := &forwarding{store: consumertest.NewStore()}
+	f.out = newPending(f.store)
+	f.in = newInbox(t, f.store, f.out)
+	f.consumer = billing(t, consumer.Config[tx]{Store: f.store, Fingerprint: consumer.NoFingerprint})
+	f.relay = newRelay(t, relay.Config{Queue: f.out.queue, Publisher: newWorker(t, webhook.WorkerConfig{Processor: f.consumer})})
+	return f
+}
+
+// deliver hands an event to the Inbox or the consumer, and forwards what the Inbox has stored.
+func (f *forwarding) deliver(t *testing.T, to consumer.BatchProcessor, id, content string, aliases ...string) {
+	t.Helper()
+	fingerprint := dedup.FingerprintOf([]byte(content))
+	msg := &consumer.Message{ID: id, Tenant: "shop/live", Payload: []byte(content), Fingerprint: &fingerprint, Aliases: aliases}
+	if errs := to.ProcessBatch(t.Context(), []*consumer.Message{msg}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	f.forward(t)
+}
+
+func (f *forwarding) forward(t *testing.T) {
+	t.Helper()
+	f.out.move(t)
+	for n := 1; n > 0; {
+		var err error
+		if n, err = f.relay.RunOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The Inbox parks a genuine event because its ID was used for another one, and a person replays it under a new key. Under its old ID the
+// consumer would take it for a duplicate.
+func TestReplayOfAnInboxUnderANewKey(t *testing.T) {
+	f := newForwarding(t)
+	f.deliver(t, f.in, "1", "captured")
+	f.deliver(t, f.in, "1", "genuine")
+	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0], consumer.Replay{Key: "1#2"}); !ran || err != nil {
+		t.Fatalf("Replay: %v, %v", ran, err)
+	}
+	f.forward(t)
+	wantCount(t, f.store, "1", 1)
+	wantCount(t, f.store, "1#2", 1)
+	claim, found, err := f.store.Lookup(t.Context(), dedup.Key{Consumer: "billing", Tenant: "shop/live", ID: "1#2"})
+	if !found || err != nil || claim.Fingerprint != dedup.FingerprintOf([]byte("genuine")) {
+		t.Errorf("found %v, %v, fingerprint %v; want that of the Verifier", found, err, claim.Fingerprint)
+	}
+	if found := letters(t, f.consumer); len(found) != 0 {
+		t.Errorf("letters %v", found)
+	}
+}
+
+// A backfill hands events to the consumer behind the Inbox. The consumer must know the aliases of those that came through the Inbox.
+func TestABackfillBesideAnInbox(t *testing.T) {
+	f := newForwarding(t)
+	f.deliver(t, f.in, "1", "paid", "object:cs_1")
+	f.deliver(t, f.in, "2", "paid", "object:cs_1") // the second event of one change
+	for _, id := range []string{"1", "2"} {
+		f.deliver(t, f.consumer, id, "paid", "object:cs_1")
+	}
+	wantCount(t, f.store, "1", 1)
+	wantCount(t, f.store, "2", 0)
+	for _, c := range []*consumer.Consumer[tx]{f.in.Consumer(), f.consumer} {
+		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Reason != observe.CauseReplay {
+			t.Errorf("letters %v, want 2 as a suspected replay", found)
+		}
+	}
+}
+
+// A person has decided that an event is no replay. The consumer behind the Inbox does not ask again.
+func TestASuspectedReplayIsDecidedOnce(t *testing.T) {
+	f := newForwarding(t)
+	f.deliver(t, f.in, "1", "paid", "object:cs_1")
+	f.deliver(t, f.in, "2", "paid", "object:cs_1", "body:2")
+	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0], consumer.Replay{AsNew: true}); !ran || err != nil {
+		t.Fatalf("Replay: %v, %v", ran, err)
+	}
+	f.forward(t)
+	f.deliver(t, f.consumer, "3", "paid", "body:2")
+	for id, want := range map[string]int{"1": 1, "2": 1, "3": 0} {
+		wantCount(t, f.store, id, want)
+	}
+	if found := letters(t, f.consumer); len(found) != 1 || found[0].Message.ID != "3" {
+		t.Errorf("letters %v, want one of 3", found)
+	}
 }
 
 // A header that looks like ours cannot replace what is claimed.

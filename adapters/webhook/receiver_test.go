@@ -223,8 +223,8 @@ func TestAnswers(t *testing.T) {
 			}
 			r := newReceiver(t, webhook.Config{Verifier: s, Logger: log.Logger(), Trace: trace, Processor: answers(func(ctx context.Context, msgs []*consumer.Message) []error {
 				for _, m := range msgs {
-					if m.Attempt != 1 || m.LastAttempt {
-						t.Errorf("Attempt %d, LastAttempt %v", m.Attempt, m.LastAttempt)
+					if m.Attempt != 1 || !m.GiveUpAt.IsZero() {
+						t.Errorf("Attempt %d, GiveUpAt %v", m.Attempt, m.GiveUpAt)
 					}
 				}
 				return c.processor(ctx, msgs)

@@ -66,7 +66,7 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	for i := range events {
 		e := &events[i]
 		if e.Drop == "" {
-			msgs = append(msgs, r.message(e, d.Time))
+			msgs = append(msgs, r.message(e))
 			continue
 		}
 		if e.Reply != nil && !replaced {
@@ -119,10 +119,12 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 
 // message returns the message of e. Its age decides whether a failure is the last one: failures in a row say little, because a sender may
 // try again within seconds.
-func (r *Receiver) message(e *Event, now time.Time) *consumer.Message {
+func (r *Receiver) message(e *Event) *consumer.Message {
 	msg := e.Message
 	msg.Attempt = 1
-	msg.LastAttempt = r.source.GiveUpAfter > 0 && !msg.Time.IsZero() && now.Sub(msg.Time) >= r.source.GiveUpAfter
+	if r.source.GiveUpAfter > 0 && !msg.Time.IsZero() {
+		msg.GiveUpAt = msg.Time.Add(r.source.GiveUpAfter)
+	}
 	return &msg
 }
 

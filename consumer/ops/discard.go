@@ -53,8 +53,7 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 	limit := filter.Limit
 	filter.Limit = 0
 	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
-		l.Message.Payload, l.Message.Headers = nil, nil
-		letters = append(letters, l)
+		letters = append(letters, withoutContent(l))
 		return true
 	})
 	slices.Reverse(letters)
@@ -62,6 +61,16 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 		letters = letters[:min(limit, len(letters))]
 	}
 	return letters, err
+}
+
+// withoutContent returns l without what uses much memory. The header stays that AliasRecords reads.
+func withoutContent(l consumer.DeadLetter) consumer.DeadLetter {
+	aliases, found := l.Message.Headers[consumer.HeaderAliases]
+	l.Message.Payload, l.Message.Headers = nil, nil
+	if found {
+		l.Message.Headers = map[string]string{consumer.HeaderAliases: aliases}
+	}
+	return l
 }
 
 // DiscardLetters discards the letters that r.Filter chooses, oldest first, in this process, and records the action with one result for each. A

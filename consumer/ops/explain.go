@@ -25,6 +25,9 @@ const (
 	Mismatch   Verdict = "mismatch"   // the key was used for other content
 	Unprovable Verdict = "unprovable" // it may have been processed and forgotten
 	InFlight   Verdict = "in_flight"  // a transaction holds the key now
+
+	// SuspectedReplay says that the key is free, and that one of the aliases that a letter with the key has is claimed.
+	SuspectedReplay Verdict = "suspected_replay"
 )
 
 // Explanation is what the database knows about one key.
@@ -83,6 +86,15 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
+	if e.Verdict == First {
+		suspected, err := knownAlias(ctx, s, e.Letters, opts.Fingerprint)
+		if err != nil {
+			return e, fmt.Errorf("ops: explain %v: %w", key, err)
+		}
+		if suspected {
+			e.Verdict = SuspectedReplay
+		}
+	}
 	if e.Discarded, err = s.Keys().Discards(ctx, key); err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
@@ -99,6 +111,24 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 		}
 	}
 	return e, nil
+}
+
+// knownAlias reports whether an alias of letters is claimed. It looks only at letters with the content.
+func knownAlias(ctx context.Context, s Store, letters []consumer.DeadLetter, content dedup.Fingerprint) (bool, error) {
+	var aliases []dedup.Key
+	for _, l := range letters {
+		if !content.Matches(l.Record.Fingerprint) {
+			continue
+		}
+		for _, rec := range l.AliasRecords(l.Record) {
+			aliases = append(aliases, rec.Key)
+		}
+	}
+	if len(aliases) == 0 {
+		return false, nil
+	}
+	claimed, err := s.Keys().Claimed(ctx, aliases)
+	return len(claimed) > 0, err
 }
 
 // ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See Outgoing for what

@@ -34,7 +34,8 @@ type ReplayPlan struct {
 // PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
 // most limits the letters: it reads at most that many that match, and searches five times as many. 0: no limit. r.Expect is not compared.
 //
-// The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. It knows
+// The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. Of two
+// letters with a common alias it counts both as new, although the second will be a suspected replay. It knows
 // nothing of the consumer's Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key
 // now; a letter without a time as new, although Config.Untimed may say that it is not; and it takes the hash of a repaired payload for its
 // fingerprint, although Config.Fingerprint may give another one.
@@ -54,11 +55,13 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	}
 	plan.Match = len(letters)
 	for page := range slices.Chunk(letters, pageSize) {
-		recs := make([][]dedup.Record, len(page))
+		recs, aliases := make([][]dedup.Record, len(page)), make([][]dedup.Record, len(page))
 		var keys []dedup.Key
 		for i, l := range page {
-			recs[i] = replayRecords(l, r)
-			for _, rec := range recs[i] {
+			if recs[i] = replayRecords(l, r); len(recs[i]) > 0 {
+				aliases[i] = l.AliasRecords(recs[i][0])
+			}
+			for _, rec := range slices.Concat(recs[i], aliases[i]) {
 				keys = append(keys, rec.Key)
 			}
 		}
@@ -71,7 +74,8 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 			for _, rec := range recs[i] {
 				verdicts = append(verdicts, verdict(rec, claimed, horizons[rec.Key.Consumer]))
 			}
-			switch processed, refused := foresee(l, r, verdicts); {
+			suspected := slices.ContainsFunc(aliases[i], func(alias dedup.Record) bool { _, found := claimed[alias.Key]; return found })
+			switch processed, refused := foresee(l, r, verdicts, suspected); {
 			case processed:
 				plan.Processed++
 			case refused != "":
@@ -112,8 +116,7 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 		if l.Record.Key.ID == "" {
 			l.Record.Fingerprint = dedup.FingerprintOf(l.Message.Payload)
 		}
-		l.Message.Payload, l.Message.Headers = nil, nil
-		letters = append(letters, l)
+		letters = append(letters, withoutContent(l))
 		return true
 	}); err != nil {
 		return nil, err
@@ -169,8 +172,9 @@ func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon 
 	return dedup.First
 }
 
-// foresee says whether a replay of l finds it processed, or else why it would fail; empty: it runs. verdicts answer replayRecords.
-func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict) (processed bool, refused observe.Cause) {
+// foresee says whether a replay of l finds it processed, or else why it would fail; empty: it runs. verdicts answer replayRecords. suspected
+// says that one of its aliases is claimed.
+func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspected bool) (processed bool, refused observe.Cause) {
 	otherKey := r.Key != "" && r.Key != l.Record.Key.ID
 	switch {
 	case l.Reason == observe.CauseUnknown && !r.AsNew:
@@ -193,8 +197,8 @@ func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict) (proces
 		return false, ""
 	case verdicts[0] == dedup.Unprovable, l.Reason == observe.CauseUnprovable:
 		return false, observe.CauseUnprovable
-	case l.Reason == observe.CauseReplay:
-		return false, l.Reason
+	case suspected, l.Reason == observe.CauseReplay:
+		return false, observe.CauseReplay
 	}
 	return false, ""
 }

@@ -25,7 +25,9 @@ type BackfillConfig[TTx any] struct {
 	Verifier *Verifier
 
 	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on the same
-	// database. With another Name each event would run twice. Its window must be at least Verifier.Source().Horizon. Required.
+	// database. With another Name each event would run twice. Behind an Inbox with a Worker, that consumer or the Inbox. Behind an Inbox
+	// with a broker, and with ObjectAlias, the Inbox: the consumer does not get aliases from a broker. Its window must be at least
+	// Verifier.Source().Horizon. Required.
 	Processor consumer.BatchProcessor
 
 	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own. Required.

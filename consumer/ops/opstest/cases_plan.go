@@ -21,6 +21,7 @@ func planCases[TTx any]() []testCase[TTx] {
 		{"a plan with a limit is about the oldest letters", testPlanLimit[TTx]},
 		{"a plan leaves out letters that wait for another request", testPlanElsewhere[TTx]},
 		{"a plan of a letter under another key", testPlanKey[TTx]},
+		{"a letter whose alias is known needs a person", testPlanAliases[TTx]},
 	}
 }
 
@@ -201,6 +202,54 @@ func testPlanKey[TTx any](t *testing.T, e *env[TTx]) {
 		t.Errorf("under a free key: %+v", p)
 	}
 	wantReplay(t, s.Operator(), r, p, c)
+}
+
+// aliased is message with aliases.
+func aliased(id string, aliases ...string) *consumer.Message {
+	m := message(id, "orders")
+	m.Aliases = aliases
+	return m
+}
+
+// A letter keeps the aliases of its message. An alias that another message has claimed meanwhile makes it a suspected replay, and those that
+// are free are claimed by the replay.
+func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	const unusual = "é,\n\x01\"'\\"
+	e.park(t, s, aliased("order-1", "free", "known"), aliased("order-2", "other", unusual))
+	c := e.consumer(t, s, nil)
+	if err := c.Process(bounded(t), aliased("order-3", "known")); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]ops.Verdict{"order-1": ops.SuspectedReplay, "order-2": ops.First, "known": ops.Duplicate} {
+		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: id}, ops.ExplainOptions{})
+		if err != nil || x.Verdict != want {
+			t.Errorf("%s is explained as %s, %v; want %s", id, x.Verdict, err, want)
+		}
+	}
+	p := plan(t, s.Operator(), replayRequest())
+	if p.Match != 2 || p.Run != 1 || p.Refused[observe.CauseReplay] != 1 {
+		t.Errorf("%+v", p)
+	}
+	wantReplay(t, s.Operator(), replayRequest(), p, c)
+	e.wantEffects(t, "order-2", "order-3")
+	if err := c.Process(bounded(t), aliased("order-4", unusual)); err != nil {
+		t.Fatal(err)
+	}
+	r := replayRequest()
+	r.Filter.MessageID, r.AsNew = "order-1", true
+	p = plan(t, s.Operator(), r)
+	if p.Match != 1 || p.Run != 1 {
+		t.Errorf("as new: %+v", p)
+	}
+	wantReplay(t, s.Operator(), r, p, c)
+	if err := c.Process(bounded(t), aliased("order-5", "free")); err != nil {
+		t.Fatal(err)
+	}
+	e.wantEffects(t, "order-1", "order-2", "order-3")
+	if left := e.letters(t, s); len(left) != 2 || left[0].Reason != observe.CauseReplay || left[1].Reason != observe.CauseReplay {
+		t.Errorf("left %+v, want order-4 and order-5 as suspected replays", left)
+	}
 }
 
 // A letter whose key may have been forgotten since needs Request.AsNew.

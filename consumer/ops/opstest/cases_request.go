@@ -21,6 +21,7 @@ func requestCases[TTx any]() []testCase[TTx] {
 		{"the end of a request releases its letters", testEnd[TTx]},
 		{"actions are listed", testActions[TTx]},
 		{"a letter is discarded", testDiscard[TTx]},
+		{"a discard claims the aliases", testDiscardAliases[TTx]},
 		{"a discard uses no window that is given up", testDiscardWindow[TTx]},
 		{"letters are discarded by filter", testDiscardLetters[TTx]},
 	}
@@ -126,6 +127,23 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t)
+}
+
+// What is discarded must not happen, also not through another message of the same content.
+func testDiscardAliases[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, aliased("order-1", "known", "x"))
+	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1}
+	if _, err := ops.DiscardLetters(bounded(t), s.Operator(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.consumer(t, s, nil).Process(bounded(t), aliased("order-2", "x")); err != nil {
+		t.Fatal(err)
+	}
+	e.wantEffects(t)
+	if left := e.letters(t, s); len(left) != 1 || left[0].Reason != observe.CauseReplay {
+		t.Errorf("left %+v, want order-2 as a suspected replay", left)
+	}
 }
 
 // A window that is used again counts for the horizon: messages that are older than it would be unprovable.

@@ -151,19 +151,37 @@ var consumerMutations = []mutation{
 `, ``,
 	}),
 	handling("a replay claims the key of the parked message", "replay.go", "TestReplay", edit{
-		`	if rec.Key != own.Key {
-		if`, `	if true {
-		if`,
+		`	if rec.Key != own.Key && (`, `	if rec.Key.ID != "" && (`,
 	}),
 	handling("a discarded message stays discarded", "replay.go", "TestDiscard", edit{
-		`recs = append(recs, rec)
-	}
-	if err == nil {
-		err = c.cfg.Store.InTx`,
-		`_ = rec
-	}
-	if err == nil {
-		err = c.cfg.Store.InTx`,
+		`recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)...)`, `_ = rec`,
+	}),
+	handling("a discarded message does not happen through another one with its content", "replay.go", "TestDiscardClaimsAliases", edit{
+		`recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)...)`, `recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)[:0]...)`,
+	}),
+	handling("a dead letter keeps the aliases of its message", "park.go", "TestReplay", edit{`, HeaderAliases: aliases.Join(ids)}`, `, HeaderAliases: aliases.Join(ids[:0])}`}),
+	handling("a message whose alias is known meanwhile is not replayed without AsNew", "replay.go", "TestReplay", edit{
+		`case suspected, letter.Reason == observe.CauseReplay:`, `case letter.Reason == observe.CauseReplay:`,
+	}),
+	handling("a replay that finds its message processed claims no alias", "replay.go", "TestReplay", edit{`			unused := free
+`, `			unused := free[:0]
+`}),
+	handling("a replay does not believe a reserved header that was delivered", "park.go", "TestReplay", edit{`delete(headers, name)`, ``}),
+	handling("a replayed message has only the aliases that it has claimed", "replay.go", "TestReplayedMessage", edit{
+		`for _, alias := range free {
+			msgs`, `for _, alias := range aliases {
+			msgs`,
+	}),
+	handling("a replayed message has the key that it is claimed under as its ID", "replay.go", "TestReplayedMessage", edit{`		msg.ID = opts.Key
+`, ``}),
+	handling("a replayed message has the fingerprint that it is claimed with", "replay.go", "TestReplayedMessage", edit{
+		`	msg.Fingerprint = &keys[0].Fingerprint`, `	msg.Fingerprint = nil`,
+	}),
+	handling("a repaired payload does not have the fingerprint of the original", "replay.go", "TestReplayedMessage", edit{
+		` && (own.Fingerprint.IsZero() || !bytes.Equal(msg.Payload, letter.Message.Payload)) {`, ` && own.Fingerprint.IsZero() {`,
+	}),
+	handling("of two messages with one key, both replayed under the same new key, none is dropped", "replay.go", "TestTwoMismatchesUnderOneNewKey", edit{
+		` && (own.Fingerprint.IsZero() || !bytes.Equal(msg.Payload, letter.Message.Payload)) {`, ` {`,
 	}),
 	handling("copies of a message in one process wait for each other", "keylock.go", "TestAStormOfCopiesIsOneTransaction", edit{
 		`	if !held {

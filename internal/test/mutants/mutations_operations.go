@@ -128,6 +128,18 @@ var operationsMutations = []mutation{
 		edits: []edit{{`'2s', true),
 	set_config('idle_in_transaction_session_timeout', $1::text, true)`, `'2s', true)`}},
 	},
+	operating("an operator's discard claims the aliases", "internal/operator/replays.go", "a_discard_claims_the_aliases", edit{
+		`letter.AliasRecords(rec)...`, `letter.AliasRecords(rec)[:0]...`,
+	}),
+	operating("a discard by filter claims the aliases", "consumer/ops/discard.go", "a_discard_claims_the_aliases", edit{`	if found {
+`, `	if false && found {
+`}),
+	operating("a dry run knows that another message has claimed an alias", "consumer/ops/plan.go", "a_letter_whose_alias_is_known_needs_a_person", edit{
+		`case suspected, l.Reason == observe.CauseReplay:`, `case l.Reason == observe.CauseReplay:`,
+	}),
+	operating("a key is not explained as new if another message has claimed an alias of its letter", "consumer/ops/explain.go",
+		"a_letter_whose_alias_is_known_needs_a_person", edit{`			e.Verdict = SuspectedReplay
+`, ``}),
 	operating("a discard uses no window that is given up", "internal/operator/replays.go", "a_discard_uses_no_window_that_is_given_up", edit{
 		`rec.Window, latest =`, `_, latest =`,
 	}),

@@ -32,10 +32,10 @@ var webhookMutations = []mutation{
 		`return failed(nil)`, `continue`,
 	}),
 	receiving("a failing event is parked before its sender gives up", "work.go", "TestOutageOfTenMinutes", edit{
-		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `false`,
+		`msg.GiveUpAt = msg.Time.Add(r.source.GiveUpAfter)`, ``,
 	}),
 	receiving("an outage parks nothing while the sender goes on", "work.go", "TestOutageOfTenMinutes", edit{
-		`now.Sub(msg.Time) >= r.source.GiveUpAfter`, `true`,
+		`msg.GiveUpAt = msg.Time.Add(r.source.GiveUpAfter)`, `msg.GiveUpAt = msg.Time`,
 	}),
 	receiving("the window is not shorter than the sender's retries", "config.go", "TestNewRefusesSettings", edit{
 		`w.Window() < source.Horizon`, `false`,
@@ -90,6 +90,30 @@ var webhookMutations = []mutation{
 	receiving("the Verifier's fingerprint reaches the consumer", "forward.go", "TestWhatIsForwarded", edit{
 		`	if msg.Fingerprint != nil {`, `	if false {`,
 	}),
+	receiving("the consumer behind an inbox knows the aliases of its events", "forward.go", "TestABackfillBesideAnInbox", edit{
+		`headers[HeaderAliases] = aliases.Join(msg.Aliases)`, `headers[HeaderAliases] = aliases.Join(nil)`,
+	}),
+	receiving("a worker restores the aliases of an event", "forward.go", "TestWhatIsForwarded", edit{
+		`Aliases: aliases.Split(m.Headers[HeaderAliases]),`, ``,
+	}),
+	{
+		name: "webhook: a person decides once about a suspected replay", file: "consumer/replay.go", pkg: "adapters/webhook", short: true,
+		run: "^TestASuspectedReplayIsDecidedOnce$", fails: "TestASuspectedReplayIsDecidedOnce",
+		edits: []edit{{`for _, alias := range free {
+			msgs`, `for _, alias := range aliases {
+			msgs`}},
+	},
+	{
+		name: "webhook: an event that is replayed under a new key is forwarded under that key", file: "consumer/replay.go",
+		pkg: "adapters/webhook", short: true, run: "^TestReplayOfAnInboxUnderANewKey$", fails: "TestReplayOfAnInboxUnderANewKey",
+		edits: []edit{{`		msg.ID = opts.Key
+`, ``}},
+	},
+	{
+		name: "webhook: an event that is replayed is forwarded with the fingerprint that its Verifier gave", file: "consumer/replay.go",
+		pkg: "adapters/webhook", short: true, run: "^TestReplayOfAnInboxUnderANewKey$", fails: "TestReplayOfAnInboxUnderANewKey",
+		edits: []edit{{`	msg.Fingerprint = &keys[0].Fingerprint`, `	msg.Fingerprint = nil`}},
+	},
 	receiving("a worker counts the attempts of an event", "worker.go", "TestAnswersOfAWorker", edit{
 		`w.failures.Add(m.ID)`, ``,
 	}),
@@ -121,8 +145,13 @@ var webhookMutations = []mutation{
 				ans`}},
 	},
 	{
-		name: "webhook: the failure of a last attempt parks", file: "consumer/judge.go", pkg: "consumer", short: true,
-		run: "^TestALastAttemptIsParkedAtItsFirstFailure$", fails: "TestALastAttemptIsParkedAtItsFirstFailure",
-		edits: []edit{{` || it.msg.LastAttempt`, ``}},
+		name: "webhook: a failure after the source has given up parks", file: "consumer/judge.go", pkg: "consumer", short: true,
+		run: "^TestAFailureAfterGiveUpAtParks$", fails: "TestAFailureAfterGiveUpAtParks",
+		edits: []edit{{` || it.msg.givenUpBy(time.Now())`, ``}},
+	},
+	{
+		name: "webhook: the time of a failure decides whether the source has given up, not that of the delivery", file: "consumer/judge.go", pkg: "consumer", short: true,
+		run: "^TestGiveUpAtPassesWhileTheHandlerRuns$", fails: "TestGiveUpAtPassesWhileTheHandlerRuns",
+		edits: []edit{{`it.msg.givenUpBy(time.Now())`, `it.msg.givenUpBy(it.msg.Time)`}},
 	},
 }
