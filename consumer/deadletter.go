@@ -53,7 +53,7 @@ func Reasons() []observe.Cause {
 // replay removes them before the message is used.
 const (
 	HeaderParkedBy = "txonce-parked-by" // what the hook Parking of its Trace returned
-	HeaderAliases  = "txonce-aliases"   // Message.Aliases, with a NUL between them; absent if there are none. See DeadLetter.AliasRecords
+	HeaderAliases  = "txonce-aliases"   // Message.Aliases, as a JSON array of strings; absent if there are none. See DeadLetter.AliasRecords
 )
 
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
@@ -73,7 +73,8 @@ type DeadLetter struct {
 // AliasRecords returns what a replay or a discard of the letter claims beside rec, for the Aliases of its message. rec has the key that the
 // message is claimed under.
 func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
-	recs, _ := aliasRecords(rec, aliases.Split(l.Message.Headers[HeaderAliases])) // parking has left out those that cannot be claimed
+	ids, _ := aliases.Split(l.Message.Headers[HeaderAliases]) // parking has written them
+	recs, _ := aliasRecords(rec, ids)                         // and has left out those that cannot be claimed
 	return recs
 }
 

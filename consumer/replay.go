@@ -169,7 +169,9 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		p.claimed(ctx, msgs)
 		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{keys[0].Key}) })
 		if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && err == nil {
-			err = verifier.VerifyTx(ctx, tx)
+			if err = verifier.VerifyTx(ctx, tx); errors.Is(err, dedup.ErrTemporary) {
+				err = nil // no other handler follows
+			}
 		}
 		if err != nil {
 			return err

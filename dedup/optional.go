@@ -59,8 +59,9 @@ type AuditLedger[TTx any] interface {
 type TxVerifier[TTx any] interface {
 	// VerifyTx returns nil if tx, which InTx passed to fn, is still the transaction that holds the claims and can still
 	// commit. Call it after a handler has returned nil and before the next one runs, so that an error is the fault of the
-	// handler that ran last. The error is ErrTxEnded if that handler ended or lost the transaction. Any other error means
-	// that InTx would fail too, because the handler ignored an error of a statement or left rows open, for example.
+	// handler that ran last. The error is ErrTxEnded if that handler ended or lost the transaction. It is ErrTemporary if tx can
+	// commit, and no other handler may run in it. Any other error means that InTx would fail too, because the handler ignored an
+	// error of a statement or left rows open, for example.
 	//
 	// It costs no round trip if the driver knows the answer.
 	VerifyTx(ctx context.Context, tx TTx) error

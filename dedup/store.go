@@ -52,6 +52,9 @@ var (
 	ErrClock        = errors.New("dedup: the database's clock is ahead of the expected time")
 	ErrNameTaken    = errors.New("dedup: consumer name is already in use on this store")
 
+	// ErrTemporary is an error of TxVerifier.VerifyTx: the transaction can commit, but no other handler may run in it.
+	ErrTemporary = errors.New("the handler left a temporary table, view or trigger, which may take what the next handler of the transaction writes")
+
 	// ErrClocks says that the clocks of this machine and of the database differ, so that it is unknown whether a message's
 	// time or one of the clocks is wrong. It is Retryable: set the clocks.
 	ErrClocks = errors.New("dedup: the clocks of this machine and of the database disagree")

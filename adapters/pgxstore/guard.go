@@ -34,6 +34,7 @@ type guard struct {
 	answers    []*pgconn.PgError           // the server's errors for the handler's statements
 	unverified bool                        // since the last verification the handler could have ended this transaction and begun another
 	exposed    bool                        // the handler got the connection itself and may still use it
+	temporary  bool                        // the handler may have created a temporary table
 	changed    bool                        // the session was changed or has a stale plan: the connection must not be reused
 	resync     bool                        // the handler may have made COMMIT less durable
 	latest     time.Time                   // when the latest statement began
@@ -196,7 +197,7 @@ func (g *guard) leave(ctx context.Context) {
 	if changed {
 		g.store.warned.Do(func() {
 			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection because the handler changed its session; this happens after each such handler: "+
-				"use SET LOCAL, set_config(…, true), ON COMMIT DROP and pg_advisory_xact_lock")
+				"use SET LOCAL, set_config(…, true), DROP TABLE or ON COMMIT DROP, and pg_advisory_xact_lock")
 		})
 	}
 	if changed || ended {

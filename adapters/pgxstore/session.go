@@ -151,12 +151,13 @@ func blamesSession(err error) bool {
 
 // settings records what a statement changes in the session.
 func (g *guard) settings(c dialect.Control, sql string, args []any) {
-	if !c.Sets && !c.Session {
+	if !c.Sets && !c.Session && !c.Temporary {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.changed = g.changed || c.Session
+	g.temporary = g.temporary || c.Temporary
 	g.resync = g.resync || c.Sets && namesSync(sql, args)
 }
 

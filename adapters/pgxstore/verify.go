@@ -34,6 +34,7 @@ func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {
 var (
 	errSwallowed = errors.New("pgxstore: rolled back: a statement failed, and the handler returned nil")
 	errLeftOpen  = errors.New("pgxstore: rolled back: the handler left rows or a batch open: close them before it returns")
+	errTemporary = fmt.Errorf("pgxstore: %w; drop it before the handler returns", dedup.ErrTemporary)
 )
 
 // verifyForCommit checks, after a handler returned nil, that COMMIT may be sent. If another handler may run before COMMIT, it
@@ -60,6 +61,9 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 		if err := g.release(ctx); err != nil {
 			return err
 		}
+		if err := g.leavesNoTables(ctx); err != nil {
+			return err
+		}
 	}
 	g.mu.Lock()
 	verified := !g.unverified && !(another && g.moved) || g.xid == ""
@@ -68,6 +72,28 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 		return nil
 	}
 	return g.verify(ctx, another)
+}
+
+// leavesNoTables returns errTemporary if there is a temporary table, which may take what the next handler of the transaction writes. It
+// asks the server only if the handler may have created one.
+func (g *guard) leavesNoTables(ctx context.Context) error {
+	g.mu.Lock()
+	ask := g.temporary || g.unverified
+	g.mu.Unlock()
+	if !ask {
+		return nil
+	}
+	var found bool
+	if err := g.tx.QueryRow(ctx, g.store.plain.Temporary).Scan(&found); err != nil {
+		return database.Errorf("pgxstore: look for temporary tables: %w", err)
+	}
+	if found {
+		return errTemporary
+	}
+	g.mu.Lock()
+	g.temporary = false
+	g.mu.Unlock()
+	return nil
 }
 
 // lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the

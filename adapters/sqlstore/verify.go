@@ -39,7 +39,7 @@ func (e idleError) Unwrap() error { return e.error }
 
 // VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
 // MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
-// returns.
+// returns, except after dedup.ErrTemporary.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	t := s.running.of(tx)
 	if t == nil {
@@ -47,8 +47,12 @@ func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	}
 	if t.failed == nil {
 		sent := time.Now()
-		t.failed = t.check(ctx, s.db.Proofs.VerifyAndStamp)
+		err := t.check(ctx, s.db.Proofs.VerifyAndStamp)
+		if !errors.Is(err, engine.ErrTemporary) {
+			t.failed = err
+		}
 		t.handed = sent
+		return err
 	}
 	return t.failed
 }

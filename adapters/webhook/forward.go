@@ -31,7 +31,7 @@ const (
 	HeaderType        = "inbox-type"        // Message.Topic: the event's type
 	HeaderTime        = "inbox-time"        // Message.Time, RFC 3339 in UTC; absent if it is unknown
 	HeaderFingerprint = "inbox-fingerprint" // Message.Fingerprint, 16 hexadecimal digits; absent if the Verifier gave none
-	HeaderAliases     = "inbox-aliases"     // Message.Aliases, with a NUL between them; absent if there are none
+	HeaderAliases     = "inbox-aliases"     // Message.Aliases, as a JSON array of strings; absent if there are none
 
 	headerPrefix = "inbox-"
 )
@@ -64,13 +64,15 @@ func restored(m outbox.Message) *consumer.Message {
 	msg := &consumer.Message{
 		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType], Key: m.Key,
 		Position: "outbox/" + m.Topic + "/" + m.ID, Payload: m.Payload, Headers: maps.Clone(m.Headers),
-		Aliases: aliases.Split(m.Headers[HeaderAliases]),
 	}
 	if msg.ID == "" {
 		msg.Malformed = fmt.Errorf("webhook: no header %s: the message was not forwarded by an Inbox", HeaderID)
 	}
+	var err error
+	if msg.Aliases, err = aliases.Split(m.Headers[HeaderAliases]); err != nil {
+		msg.Malformed = errors.Join(msg.Malformed, fmt.Errorf("webhook: header %s: %w", HeaderAliases, err))
+	}
 	if text, found := m.Headers[HeaderTime]; found {
-		var err error
 		if msg.Time, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			msg.Malformed = errors.Join(msg.Malformed, fmt.Errorf("webhook: header %s: %w", HeaderTime, err))
 		}

@@ -1,18 +1,27 @@
 // Package aliases writes consumer.Message.Aliases as one header value, and reads it.
 package aliases
 
-import "strings"
+import (
+	"encoding/json"
+	"fmt"
+)
 
-// separator occurs in no alias that can be claimed: dedup.Key.Validate refuses it.
-const separator = "\x00"
-
-// Join returns the header value for aliases that can be claimed. It is empty if there are none.
-func Join(aliases []string) string { return strings.Join(aliases, separator) }
+// Join returns the header value for aliases, which are UTF-8. It is empty if there are none.
+func Join(aliases []string) string {
+	if len(aliases) == 0 {
+		return ""
+	}
+	value, _ := json.Marshal(aliases) // strings have no error
+	return string(value)
+}
 
 // Split is the inverse of Join.
-func Split(value string) []string {
+func Split(value string) (aliases []string, err error) {
 	if value == "" {
-		return nil
+		return nil, nil
 	}
-	return strings.Split(value, separator)
+	if err := json.Unmarshal([]byte(value), &aliases); err != nil {
+		return nil, fmt.Errorf("want a JSON array of strings: %w", err)
+	}
+	return aliases, nil
 }

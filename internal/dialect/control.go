@@ -11,6 +11,7 @@ type Control struct {
 	Several   bool // there is more than one statement
 	Sets      bool // it changes a setting, for the transaction or for the session
 	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
+	Temporary bool // it may create a temporary table, which hides others of its name at least until the transaction ends
 	Unclear   bool // the text may do more than Inspect understood
 	Alone     bool // later statements of its handler may depend on it, so no other handler's statement may come in between
 	Recalls   bool // it reads the latest number that its session took from a sequence
@@ -108,6 +109,7 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		before = word
 	}
 	c.Session = c.Session || setAt >= 0 || temporary && !dropped
+	c.Temporary = c.Temporary || temporary
 	c.control(words)
 	c.Alone = c.Alone || temporary || words[0] != wordQuery && words[0] != wordUpdate
 	return t.kind
@@ -120,7 +122,7 @@ func (c *Control) block(body string) {
 	for t := s.next(); t.kind != endOfText; t = s.next() {
 		s.statement(t, &in)
 	}
-	c.Sets, c.Session = true, c.Session || in.Session // any block may set something by EXECUTE
+	c.Sets, c.Temporary, c.Session = true, true, c.Session || in.Session // any block may set or create something by EXECUTE
 }
 
 // control records what a statement that begins with words does.

@@ -12,6 +12,7 @@ type Postgres struct {
 	ExistingOne, State, Open, Forget                string
 	SaveResult, Lookup                              string
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
+	Temporary                                       string
 	Reset, ResetSession                             string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	Holder                                          string
@@ -43,9 +44,12 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean: search_path, and whether there are temporary tables, which hide others. It begins
-// with synchronous_commit, followed by a space. 2615 is pg_namespace: pg_depend has an index for what a schema contains.
-const session = sessionBegin + `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
-	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))` + sessionEnd
+// with synchronous_commit, followed by a space.
+const session = sessionBegin + temporary + sessionEnd
+
+// temporary tells whether the session has temporary tables. 2615 is pg_namespace: pg_depend has an index for what a schema contains.
+const temporary = `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
+	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))`
 
 const (
 	sessionBegin = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || `
@@ -154,6 +158,8 @@ FROM @processed_messages WHERE key = $1::uuid`),
 
 		// Returns the transaction's id and the session's state. Temporary tables are left out: the transaction may have some that end with it.
 		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `false` + sessionEnd,
+
+		Temporary: `SELECT ` + temporary,
 
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,

@@ -94,7 +94,7 @@ var webhookMutations = []mutation{
 		`headers[HeaderAliases] = aliases.Join(msg.Aliases)`, `headers[HeaderAliases] = aliases.Join(nil)`,
 	}),
 	receiving("a worker restores the aliases of an event", "forward.go", "TestWhatIsForwarded", edit{
-		`Aliases: aliases.Split(m.Headers[HeaderAliases]),`, ``,
+		`aliases.Split(m.Headers[HeaderAliases])`, `aliases.Split("")`,
 	}),
 	{
 		name: "webhook: a person decides once about a suspected replay", file: "consumer/replay.go", pkg: "adapters/webhook", short: true,

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -26,8 +27,7 @@ var (
 		"return the errors of statements, or roll back to a savepoint from before")
 
 	// ErrTemporary means that a handler has left something on its connection that later handlers of the transaction would use.
-	ErrTemporary = errors.New("sqlstore: not committed: a handler left a temporary table, view or trigger, which may take what the next handler " +
-		"of the transaction writes; drop it before the handler returns, or use a transaction for each handler")
+	ErrTemporary = fmt.Errorf("sqlstore: %w; drop it before the handler returns, or use a transaction for each handler", dedup.ErrTemporary)
 
 	// ErrUnready means that the driver takes no statement: the handler left rows open, or the connection is lost.
 	ErrUnready = errors.New("the connection takes no statement")

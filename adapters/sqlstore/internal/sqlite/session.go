@@ -34,10 +34,13 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if err != nil {
 		return err
 	}
+	if err := d.Stamp(ctx, t); err != nil {
+		return err
+	}
 	if temporary != t.Proof {
 		return engine.ErrTemporary
 	}
-	return d.Stamp(ctx, t)
+	return nil
 }
 
 // Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. Verify also fails if a
