@@ -21,10 +21,10 @@ type Message struct {
 
 	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
 
-	// For sources that authenticate messages. These fields take precedence over Config.
+	// For sources that authenticate messages. These fields take precedence over Config. In a replay they have what is claimed.
 	Tenant      string             // empty: from Config.Tenant
-	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint. In a replay: what is claimed
-	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay. In a replay: those that it claims
+	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
+	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay
 
 	// GiveUpAt is when the source may stop delivering the message again. The first failure that counts at this time or later parks the
 	// message, whatever Attempt is. The time of the failure decides: a handler may fail long after the message was delivered. Zero: no

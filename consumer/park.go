@@ -136,7 +136,7 @@ func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cau
 	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
 	letter.Message.Fingerprint = nil      // Record has it
 	letter.Message.Aliases = nil          // HeaderAliases has them
-	ids := []string{}
+	var ids []string
 	recs, _ := aliasRecords(it.rec, it.msg.Aliases) // an alias that cannot be claimed is of no use
 	for _, alias := range recs {
 		ids = append(ids, alias.Key.ID)
