@@ -21,8 +21,8 @@ type Replay struct {
 	// Defaults to no change.
 	Repair func(msg *Message) error
 
-	// Key is another natural key to process the message under. It becomes Message.ID, before Repair is called. A mismatch needs one,
-	// because its own key belongs to other content.
+	// Key is another natural key to process the message under. A mismatch needs one, because its own key belongs to other content.
+	// If Message.ID was the key, it is changed too, before Repair is called.
 	//
 	// Defaults to the message's own key. If it has none, defaults to what Config.Key finds after Repair.
 	Key string
@@ -261,7 +261,7 @@ func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
 	msg.Attempt++
 	delete(msg.Headers, HeaderParkedBy)
 	delete(msg.Headers, HeaderAliases)
-	if opts.Key != "" {
+	if opts.Key != "" && msg.ID == letter.Record.Key.ID {
 		msg.ID = opts.Key
 	}
 	if opts.Repair == nil {

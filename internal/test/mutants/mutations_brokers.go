@@ -146,7 +146,7 @@ var brokerMutations = []mutation{
 		`Stack: debug.Stack()`, `Stack: debug.Stack()[:0]`,
 	}),
 	elsewhere("deliver: what was lost has no good answer", "internal/deliver/outcome.go", "TestLoseCancelsTheHandler", edit{
-		`case d.lost && err == nil:`, `case err == nil:`,
+		`case d.lost() && err == nil:`, `case err == nil:`,
 	}),
 	elsewhere("rabbitmq: an unroutable retry copy does not replace its message", "adapters/rabbitmq/confirm_channel.go", "TestRetryQueueDeleted", edit{
 		`const mandatory, immediate = true, false`, `const mandatory, immediate = false, false`,

@@ -293,7 +293,7 @@ var pgxstoreMutations = []mutation{
 		"	defer b.dropAhead()\n", "",
 	}),
 	single("behind a pooler, the state of a session that a function has changed is not learned from a redelivery", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
-		`err != nil || own || slices.Contains(reset, server) {`, `true {`,
+		`own || slices.Contains(reset, server) {`, `own || true {`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
 		`			undo = s.plain.Reset
@@ -312,7 +312,7 @@ var pgxstoreMutations = []mutation{
 		`true, c.Session || in.Session //`, `true, c.Session //`,
 	}),
 	single("COMMIT is durable although a DO block says otherwise", "internal/dialect/control.go", "TestCommitIsDurable", edit{
-		`c.Sets, c.Session = true, c.Session || in.Session //`, `c.Session = c.Session || in.Session //`,
+		`c.Sets, c.Temporary, c.Session = true, true, `, `c.Temporary, c.Session = true, `,
 	}),
 	single("COMMIT is durable although an UPDATE of pg_settings says otherwise", "internal/dialect/control.go", "TestCommitIsDurable", edit{
 		`c.Sets, c.Session = true, c.Session || words[0] == wordUpdate`, `c.Session = c.Session || words[0] == wordUpdate`,
