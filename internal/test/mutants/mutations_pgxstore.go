@@ -280,7 +280,7 @@ var pgxstoreMutations = []mutation{
 		"	defer b.dropAhead()\n", "",
 	}),
 	single("behind a pooler, the state of a session that a function has changed is not learned from a redelivery", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
-		`err != nil || own || slices.Contains(reset, server) {`, `true {`,
+		`own || slices.Contains(reset, server) {`, `own || server != "" {`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
 		`			undo = s.plain.Reset
