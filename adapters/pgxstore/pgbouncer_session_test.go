@@ -46,14 +46,22 @@ func (p *pooledSessions) start() *pgxstore.Store {
 	return s
 }
 
-// handle handles a message by sql. A duplicate does nothing.
-func (p *pooledSessions) handle(s *pgxstore.Store, id, sql string) error {
+// handle handles a message by sql, and then calls meanwhile before COMMIT. A duplicate does nothing.
+func (p *pooledSessions) handle(s *pgxstore.Store, id, sql string, meanwhile ...func() error) error {
 	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now(), Window: time.Hour}
 	return s.InTx(p.Context(), []dedup.Record{rec}, func(tx pgx.Tx, claims []dedup.Claim) error {
 		if claims[0].Verdict != dedup.First {
 			return nil
 		}
-		return second(tx.Exec(p.Context(), sql))
+		if _, err := tx.Exec(p.Context(), sql); err != nil {
+			return err
+		}
+		for _, do := range meanwhile {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -64,8 +72,8 @@ func (p *pooledSessions) must(err error) {
 	}
 }
 
-// A function of a handler changes the search_path of a session that the pooler gives to others later. No other message runs in that session,
-// whoever meets it first.
+// A function of a handler changes the search_path of two sessions that the pooler gives to others later. No other message runs in such a
+// session, whatever meets it first.
 func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(p *pooledSessions, s *pgxstore.Store) *pgxstore.Store{
@@ -79,7 +87,9 @@ func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPooledSessions(t, 5)
 			s := p.start()
-			p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`))
+			p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`, func() error {
+				return p.handle(s, "another of tenant_b", `SELECT use_tenant_b()`)
+			}))
 			s = next(p, s)
 			want := []string{"0", "1", "2", "3"}
 			for _, id := range want {

@@ -131,12 +131,15 @@ func (s *Store) readAndReset(ctx context.Context) (server, session string, own b
 		}
 	}
 	results, err := conn.PgConn().Exec(ctx, s.plain.FreshSession).ReadAll()
-	if err != nil {
+	if len(results) == 0 || len(results[0].Rows) == 0 {
 		return "", "", false, err
 	}
 	row := results[0].Rows[0]
 	server, session = string(row[0]), string(row[1])
-	return server, session, server == fmt.Sprint(conn.PgConn().PID()), nil
+	if own = server == fmt.Sprint(conn.PgConn().PID()); own {
+		err = nil // the session ends here, so it need not be reset: the role may not be allowed to run a DO block
+	}
+	return server, session, own, err
 }
 
 // blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no

@@ -292,8 +292,8 @@ var pgxstoreMutations = []mutation{
 	handling("nothing is claimed ahead while a suspect has its trial", "batch.go", "TestNothingIsClaimedAheadDuringATrial", edit{
 		"	defer b.dropAhead()\n", "",
 	}),
-	single("behind a pooler, the state of a session that a function has changed is not learned from a redelivery", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
-		`own || slices.Contains(reset, server) {`, `own || true {`,
+	single("behind a pooler, the state of a session that a function has changed is not learned", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
+		`own || slices.Contains(reset, server) {`, `own || server != "" {`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
 		`			undo = s.plain.Reset
