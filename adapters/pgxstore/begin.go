@@ -53,7 +53,7 @@ func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
 	}()
 	failed := c.open(ctx)
 	if failed == nil {
-		failed = g.store.fits(g.ctx, c.sessionState, c.standbys)
+		failed = g.store.fits(g.ctx, c)
 	}
 	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
 	if failed != nil {

@@ -81,7 +81,7 @@ func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *seq
 	}()
 	answers, err := c.Make(ctx, c)
 	if err == nil {
-		err = s.fits(ctx, c.sessionState, c.standbys)
+		err = s.fits(ctx, c)
 	}
 	if err != nil {
 		if errors.Is(err, errDeviates) || blamesSession(err) {

@@ -97,7 +97,8 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 	if len(results) == 0 || len(results[0].Rows) == 0 {
 		return database.Errorf("pgxstore: verify the transaction: %w", err)
 	}
-	xid, session := string(results[0].Rows[0][0]), string(results[0].Rows[0][1])
+	row := results[0].Rows[0]
+	xid, session, temporary := string(row[0]), string(row[1]), string(row[2]) == "t"
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -112,8 +113,11 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 	if g.separated = renew && g.shared; g.separated {
 		g.within = 0
 	}
-	if session != g.sessionState {
+	if session != temporaries(g.sessionState, "0") {
 		g.changed, g.resync = true, true
+	}
+	if g.temporary = temporary; temporary && renew {
+		return errTemporary
 	}
 	return nil
 }

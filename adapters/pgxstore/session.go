@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,24 +70,40 @@ func (s *Store) learn(ctx context.Context) (session string, err error) {
 var errDeviates = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
 
 // fits returns errDeviates if the session of a claim differs both from the remembered one and from that of a new connection.
-func (s *Store) fits(ctx context.Context, session string, standbys bool) error {
+func (s *Store) fits(ctx context.Context, c *claim) error {
 	known := s.sessionState.Load()
-	if known != nil && session == *known {
-		return s.durable(session, standbys)
+	if known != nil && c.sessionState == *known {
+		return s.durable(c.sessionState, c.standbys)
 	}
 	if pool := s.cfg.Pool.Config(); pool.PrepareConn != nil || pool.BeforeAcquire != nil { //nolint:staticcheck // deprecated, but it still runs
-		return s.durable(session, standbys) // the hook prepares each session
+		return s.durable(c.sessionState, c.standbys) // the hook prepares each session
 	}
-	fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
-	if err != nil {
-		return err
+	if c.sessionState != temporaries(c.sessionState, "0") { // it has temporary tables, or had some that are gone
+		var found int
+		if err := c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&found); err != nil {
+			return database.Errorf("pgxstore: look for temporary tables: %w", err)
+		}
+		c.sessionState = temporaries(c.sessionState, strconv.Itoa(found))
 	}
-	if session != fresh {
-		s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: "+
-			"its synchronous_commit, role, temporary tables and search_path are not those of a new connection", "found", session, "want", fresh)
-		return errDeviates
+	if known == nil || c.sessionState != *known {
+		fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
+		if err != nil {
+			return err
+		}
+		if c.sessionState != fresh {
+			s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
+				"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", fresh)
+			return errDeviates
+		}
 	}
-	return s.durable(session, standbys)
+	return s.durable(c.sessionState, c.standbys)
+}
+
+// temporaries returns the state of a session with n in the place of its temporary tables.
+func temporaries(state, n string) string {
+	sync, rest, _ := strings.Cut(state, " ")
+	_, rest, _ = strings.Cut(rest, " ")
+	return sync + " " + n + " " + rest
 }
 
 // durable rejects a session whose commits may be lost in a crash.

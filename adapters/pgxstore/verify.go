@@ -61,39 +61,14 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 		if err := g.release(ctx); err != nil {
 			return err
 		}
-		if err := g.leavesNoTables(ctx); err != nil {
-			return err
-		}
 	}
 	g.mu.Lock()
-	verified := !g.unverified && !(another && g.moved) || g.xid == ""
+	verified := !g.unverified && !(another && (g.moved || g.temporary)) || g.xid == ""
 	g.mu.Unlock()
 	if verified {
 		return nil
 	}
 	return g.verify(ctx, another)
-}
-
-// leavesNoTables returns errTemporary if there is a temporary table, which may take what the next handler of the transaction writes. It
-// asks the server only if the handler may have created one.
-func (g *guard) leavesNoTables(ctx context.Context) error {
-	g.mu.Lock()
-	ask := g.temporary || g.unverified
-	g.mu.Unlock()
-	if !ask {
-		return nil
-	}
-	var found bool
-	if err := g.tx.QueryRow(ctx, g.store.plain.Temporary).Scan(&found); err != nil {
-		return database.Errorf("pgxstore: look for temporary tables: %w", err)
-	}
-	if found {
-		return errTemporary
-	}
-	g.mu.Lock()
-	g.temporary = false
-	g.mu.Unlock()
-	return nil
 }
 
 // lookBack explains a transaction that InTx does not commit. err is the reason. If the handler itself had committed the

@@ -48,7 +48,7 @@ func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	if t.failed == nil {
 		sent := time.Now()
 		err := t.check(ctx, s.db.Proofs.VerifyAndStamp)
-		if !errors.Is(err, engine.ErrTemporary) {
+		if !errors.Is(err, dedup.ErrTemporary) {
 			t.failed = err
 		}
 		t.handed = sent

@@ -43,18 +43,18 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 	WHEN '0' THEN set_config('idle_in_transaction_session_timeout', coalesce($8::text, '0'), true) IS NOT NULL ELSE true END`
 
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
-// tables unqualified names in handlers' statements mean: search_path, and whether there are temporary tables, which hide others. It begins
-// with synchronous_commit, followed by a space.
-const session = sessionBegin + temporary + sessionEnd
+// tables unqualified names in handlers' statements mean: search_path, and temporary tables, which hide others. It begins with
+// synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession and Verify
+// have 0 or 1 there. Whether a schema has tables costs too much for each claim.
+const (
+	session      = sessionBegin + `pg_my_temp_schema()` + sessionEnd
+	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
+	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
+)
 
 // temporary tells whether the session has temporary tables. 2615 is pg_namespace: pg_depend has an index for what a schema contains.
 const temporary = `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
 	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))`
-
-const (
-	sessionBegin = `current_setting('synchronous_commit') || ' ' || current_user || ' ' || `
-	sessionEnd   = ` || ' ' || current_setting('search_path')`
-)
 
 // reset undoes what a handler may leave in a session. It keeps statements that are prepared by the protocol, because a pooler counts on
 // those. It has no parameters, and runs as one transaction.
@@ -156,10 +156,12 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// copy may not have reached one. This writes a WAL record, which makes COMMIT wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
-		// Returns the transaction's id and the session's state. Temporary tables are left out: the transaction may have some that end with it.
-		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `false` + sessionEnd,
+		// Returns the transaction's id, the session's state as if it had no temporary tables, because they may end with the transaction,
+		// and whether it has any.
+		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `0` + sessionEnd + `, ` + temporary,
 
-		Temporary: `SELECT ` + temporary,
+		// Returns 1 if the session has temporary tables, and 0 otherwise.
+		Temporary: `SELECT ` + temporary + `::int`,
 
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
@@ -203,7 +205,7 @@ WHERE c.oid = to_regclass('txonce_schema')`,
 
 		// The state of the session, which Register remembers, and the server process that has it. Then the session is reset. A pooler
 		// sends the statements of one string to one session.
-		FreshSession: `SELECT pg_backend_pid(), ` + session + `; ` + reset,
+		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int` + sessionEnd + `; ` + reset,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),

@@ -91,15 +91,11 @@ var pgxstoreMutations = []mutation{
 	single("the handler of a batch is named that leaves a call in progress", pgx+"/verify.go", "TestVerifyTxFindsACallInProgress", edit{
 		`if g.inUse() {`, `if false {`,
 	}),
-	single("no handler runs in a transaction with another one's temporary table", pgx+"/verify.go", "TestATemporaryTableOfANeighbour", edit{
-		`	if found {
-		return errTemporary
-	}`, ``,
+	single("no handler runs in a transaction with another one's temporary table", pgx+"/savepoint.go", "TestATemporaryTableOfANeighbour", edit{
+		`temporary && renew {`, `false {`,
 	}),
-	single("handlers that drop their temporary tables share a transaction", pgx+"/verify.go", "TestATemporaryTableThatIsDropped", edit{
-		`	if found {
-		return errTemporary`, `	if found || ask {
-		return errTemporary`,
+	single("handlers that drop their temporary tables share a transaction", pgx+"/savepoint.go", "TestATemporaryTableThatIsDropped", edit{
+		`g.temporary = temporary; temporary && renew {`, `g.temporary && renew {`,
 	}),
 	single("a replay may leave a temporary table", "consumer/replay.go", "TestAReplayMayLeaveATemporaryTable", edit{
 		`err = nil // no other handler follows`, ``,
