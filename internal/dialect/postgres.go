@@ -47,7 +47,7 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 // synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession and Verify
 // have 0 or 1 there. Whether a schema has tables costs too much for each claim.
 const (
-	session      = sessionBegin + `pg_my_temp_schema()` + sessionEnd
+	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
 	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
@@ -158,7 +158,7 @@ FROM @processed_messages WHERE key = $1::uuid`),
 
 		// Returns the transaction's id, the session's state as if it had no temporary tables, because they may end with the transaction,
 		// and whether it has any.
-		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `0` + sessionEnd + `, ` + temporary,
+		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `'0'` + sessionEnd + `, ` + temporary,
 
 		// Returns 1 if the session has temporary tables, and 0 otherwise.
 		Temporary: `SELECT ` + temporary + `::int`,
@@ -205,7 +205,7 @@ WHERE c.oid = to_regclass('txonce_schema')`,
 
 		// The state of the session, which Register remembers, and the server process that has it. Then the session is reset. A pooler
 		// sends the statements of one string to one session.
-		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int` + sessionEnd + `; ` + reset,
+		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int::text` + sessionEnd + `; ` + reset,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
