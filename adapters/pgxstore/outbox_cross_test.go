@@ -48,7 +48,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 		t.Parallel()
 		outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
 			Run:    sideBySide,
-			Select: func(name string) bool { return name == wakes || matrix.Dealt(name, 0, 2) },
+			Select: func(name string) bool { return name == wakes || matrix.Dealt(name, 0, 4) },
 			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onSQL(t, db, o), onPgx(t, db, o)
@@ -69,7 +69,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 				wakes: "sqlstore's sessions do not listen: they find the commits of others by polling",
 			}},
 			Run:    sideBySide,
-			Select: func(name string) bool { return matrix.Dealt(name, 1, 2) },
+			Select: func(name string) bool { return matrix.Dealt(name, 2, 4) },
 			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onPgx(t, db, o), onSQL(t, db, o)
