@@ -18,7 +18,7 @@ import (
 )
 
 // Programs with pgxstore and programs with sqlstore may share one outbox: each of them relays, unparks and counts the messages
-// of the other.
+// of the other. make test tests half of the cases, each in one direction.
 func TestOutboxOfBothStores(t *testing.T) {
 	t.Parallel() // beside the other suites
 	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
