@@ -9,11 +9,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/internal/test/leaktest"
 )
 
 // admins keeps sessions on PostgreSQL for the set-up and clean-up of later tests: to begin a session costs the server more than most
 // statements. They end with this process.
 var admins sessions
+
+// An idle session has a goroutine of pgx if the machine was so busy that a statement took 15 ms to send.
+func init() { leaktest.AtEnd(admins.close) }
 
 // sessions are idle connections by DSN.
 type sessions struct {
@@ -61,6 +66,18 @@ func (s *sessions) pop(dsn string) *pgx.Conn {
 	}
 	s.idle[dsn] = idle[:len(idle)-1]
 	return idle[len(idle)-1]
+}
+
+// close ends the idle sessions.
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, idle := range s.idle {
+		for _, conn := range idle {
+			_ = conn.Close(context.Background())
+		}
+	}
+	s.idle = nil
 }
 
 // execute runs statements as one transaction.
