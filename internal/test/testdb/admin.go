@@ -74,7 +74,7 @@ func (s *sessions) close() {
 	defer s.mu.Unlock()
 	for _, idle := range s.idle {
 		for _, conn := range idle {
-			_ = conn.Close(context.Background())
+			_ = conn.PgConn().Conn().Close() // the process ends
 		}
 	}
 	s.idle = nil
