@@ -9,21 +9,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/txonce/txonce/internal/test/atend"
 )
 
 const patience = time.Minute
 
-var atEnd []func()
-
-// AtEnd makes Main call f before it looks for goroutines. Call it in an init function, where a helper keeps something for all tests.
-func AtEnd(f func()) { atEnd = append(atEnd, f) }
-
 // Main runs the tests of a package and fails if they leave a goroutine behind. Call it in TestMain. It does not return.
 func Main(m *testing.M, opts ...goleak.Option) {
 	code := m.Run()
-	for _, f := range atEnd {
-		f()
-	}
+	atend.Run()
 	if code == 0 {
 		if err := find(opts); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left behind:", err)

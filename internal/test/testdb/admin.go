@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/internal/test/atend"
 )
 
 // admins keeps sessions on PostgreSQL for the set-up and clean-up of later tests: to begin a session costs the server more than most
@@ -18,7 +18,7 @@ import (
 var admins sessions
 
 // An idle session has a goroutine of pgx if the machine was so busy that a statement took 15 ms to send.
-func init() { leaktest.AtEnd(admins.close) }
+func init() { atend.Do(admins.close) }
 
 // sessions are idle connections by DSN.
 type sessions struct {
