@@ -21,7 +21,7 @@ type Message struct {
 
 	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
 
-	// For sources that authenticate messages. These fields take precedence over Config. In a replay they have what is claimed.
+	// For sources that authenticate messages. These fields take precedence over Config. In a replay they are what the replay claims.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
 	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay

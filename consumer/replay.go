@@ -108,7 +108,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	if err != nil {
 		return false, err
 	}
-	msg.Fingerprint = &keys[0].Fingerprint // a handler that forwards the message, as an Inbox does, forwards what is claimed
+	msg.Fingerprint = &keys[0].Fingerprint // an Inbox forwards the message with the fingerprint that the replay claims
 	p := c.newPass(ctx, []*Message{msg}, letter.ID)
 	p.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
 	ctx = p.start(ctx)

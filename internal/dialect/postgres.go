@@ -52,7 +52,8 @@ const (
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
 
-// temporary tells whether the session has temporary tables. 2615 is pg_namespace: pg_depend has an index for what a schema contains.
+// temporary tells whether the session has temporary tables. pg_depend has a row for each object in a schema, and an index by schema; 2615 is
+// the OID of pg_namespace.
 const temporary = `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
 	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))`
 

@@ -129,7 +129,7 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 	e.wantEffects(t)
 }
 
-// What is discarded must not happen, also not through another message of the same content.
+// A discarded message does not run when it is delivered again, and another message with one of its aliases does not run either.
 func testDiscardAliases[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, aliased("order-1", "known", "x"))

@@ -1,4 +1,4 @@
-// Package atend has what a test process does after its last test.
+// Package atend keeps the functions that a test process calls after its last test.
 package atend
 
 var all []func()
