@@ -56,20 +56,22 @@
 // changes its session's settings with SET or USE, the Store closes the connection after the transaction, so that no later
 // handler gets it. The Store checks these settings:
 //
-//   - PostgreSQL: search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, text formats and default_transaction_*
+//   - PostgreSQL: temporary tables, search_path, role, synchronous_commit, session_replication_role, timeouts, time zone, text formats and
+//     default_transaction_*
 //   - MySQL: the database, role, sql_mode, checks, sql_log_bin, system_versioning_asof, character sets, time zone, limits, and a timestamp that differs from the
 //     server's time by 5 s or more, unless the server runs with sysdate-is-now
 //   - SQLite: temporary tables, views and triggers, query_only, locking_mode, ignore_check_constraints and recursive_triggers. A
 //     connection is also closed after an error that the disk is full, which max_page_count may cause. An in-memory database
 //     would end with its connection, which therefore stays open
 //
-// On SQLite, VerifyTx also fails if a handler has left a temporary table, view or trigger, because it may take what the next
-// handler of the transaction writes. A consumer then handles that message in a transaction of its own.
+// On PostgreSQL and SQLite, VerifyTx also fails if a handler has left a temporary table, view or trigger, because it may take what
+// the next handler of the transaction writes. A consumer then handles that message in a transaction of its own. That includes
+// tables with ON COMMIT DROP: drop them in the handler, so that its messages share transactions.
 //
 // SET LOCAL keeps the connection and costs at most two round trips. If a handler weakens synchronous_commit for its own
 // transaction, the Store resets it before COMMIT to the value at the claim.
 //
-// The Store does not detect session-level advisory locks, LISTEN, temporary tables on PostgreSQL and MySQL, user variables,
+// The Store does not detect session-level advisory locks, LISTEN, temporary tables on MySQL, user variables,
 // GET_LOCK, and other pragmas of SQLite: do not use them in handlers. Behind PgBouncer the changed session belongs to a
 // server connection, which stays open when the client's connection is closed.
 //

@@ -20,13 +20,13 @@ const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 // PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. They name no table.
 type PostgresSession struct {
 	SessionSettings, Mark, ProofByMark, ProofByID string
-	Savepoint, RenewSavepoint                     string
+	Savepoint, RenewSavepoint, UndoDivision       string
 	Committed, InProgress                         string
 }
 
 // NewPostgresSession returns the statements.
 func NewPostgresSession() PostgresSession {
-	q := func(sql string) string { return strings.ReplaceAll(sql, "@settings", postgresSettings) }
+	q := strings.NewReplacer("@settings", postgresSettings, "@temporary", postgresTemporary).Replace
 	return PostgresSession{
 		SessionSettings: q(`SELECT @settings`),
 
@@ -36,9 +36,12 @@ func NewPostgresSession() PostgresSession {
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
 
 		// In a batch, another handler may run after this one. Releasing the savepoint fails in any other transaction; and it also
-		// releases the savepoints that a handler left set, so that no later handler can roll back to them.
-		Savepoint:      `SAVEPOINT txonce_handler`,
-		RenewSavepoint: `RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`,
+		// releases the savepoints that a handler left set, so that no later handler can roll back to them. RenewSavepoint fails with
+		// a division by zero if temporary tables have come or gone since Savepoint; UndoDivision makes the transaction usable again.
+		Savepoint: q(`SELECT set_config('txonce.temporary', @temporary, true); SAVEPOINT txonce_handler`),
+		RenewSavepoint: q(`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler;
+SELECT 1 / (current_setting('txonce.temporary') = @temporary)::int`),
+		UndoDivision: `ROLLBACK TO SAVEPOINT txonce_handler`,
 
 		Committed:  `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
 		InProgress: `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,

@@ -129,8 +129,8 @@ type Proofs interface {
 	// statement has broken the transaction, Verify fails with ErrSwallowed.
 	Stamp(ctx context.Context, t *Transaction) error
 	Verify(ctx context.Context, t *Transaction) error
-	// VerifyAndStamp verifies, and prepares for another verification. On SQLite it fails with ErrTemporary if a handler has left
-	// a temporary table, view or trigger.
+	// VerifyAndStamp verifies, and prepares for another verification. On PostgreSQL and SQLite it fails with ErrTemporary if a
+	// handler has left a temporary table, view or trigger.
 	VerifyAndStamp(ctx context.Context, t *Transaction) error
 	// Committed reports whether the rows that c inserted are committed. q has no open transaction.
 	Committed(ctx context.Context, q Queryer, c *Claim) (bool, error)

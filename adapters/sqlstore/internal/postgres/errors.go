@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	inAbortedTx   = "25P02" // an earlier statement of the transaction failed
-	noSavepoint   = "3B001" // the transaction has no savepoint of this name
-	noTransaction = "25P01" // no transaction is open
+	inAbortedTx    = "25P02" // an earlier statement of the transaction failed
+	noSavepoint    = "3B001" // the transaction has no savepoint of this name
+	divisionByZero = "22012"
+	noTransaction  = "25P01" // no transaction is open
 )
 
 // Fault implements engine.Errors. A failed statement breaks its transaction until a rollback to a savepoint. Only COMMIT and

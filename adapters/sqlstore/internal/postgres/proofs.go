@@ -56,8 +56,8 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 }
 
 // VerifyAndStamp renews the savepoint, which shows that the transaction is the one that claimed. If a handler's savepoints
-// outlived it, a later handler could roll back to one, and undo the effects of all handlers between them. The settings of the
-// session are compared before COMMIT only.
+// outlived it, a later handler could roll back to one, and undo the effects of all handlers between them. The other settings of
+// the session are compared before COMMIT only.
 func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if !t.Marked {
 		return d.Verify(ctx, t)
@@ -68,6 +68,10 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 		return engine.ErrSwallowed
 	case noSavepoint, noTransaction:
 		return errOther
+	case divisionByZero:
+		if _, err = t.Tx.ExecContext(ctx, d.SQL.UndoDivision); err == nil {
+			return engine.ErrTemporary
+		}
 	}
 	return err
 }
