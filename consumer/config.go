@@ -65,11 +65,12 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
-	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. With 1, each message has a transaction of
-	// its own: when it fails, no other message runs again, and locks are held for the time of one handler. The messages are then
-	// handled one after the other, and if Store is a dedup.Sequencer, such as pgxstore, the claim of the next message is
-	// sent in the same round trip as the COMMIT; pgxstore.Store.Sequence says when it is not. Do not also set the Subscriber's MaxBatch,
-	// which is how many messages one call gets, to 1: then no next message is known.
+	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. The Subscriber's MaxBatch is another setting:
+	// how many messages one call gets.
+	//
+	// With 1, each message has a transaction of its own: when it fails, no other message runs again, and locks are held for the time of
+	// one handler. If Store is a dedup.Sequencer, such as pgxstore, the claim of the next message is then sent in the same round trip as
+	// the COMMIT (pgxstore.Store.Sequence says when it is not), unless the Subscriber's MaxBatch is 1 too: then no next message is known.
 	//
 	// Defaults to 0: no limit.
 	MaxBatch int
@@ -128,9 +129,9 @@ type Config[TTx any] struct {
 	// message meets them again and again while other messages are committed: from the second time if the server refuses
 	// a statement, for example because of a missing column, and from the 21st time if the connection is lost.
 	//
-	// Message.Attempt may include crashes, stops and lost answers, so it alone does not park a message: this process
-	// must have seen the handler fail twice, or once if MaxAttempts is 1. One failure is enough when Attempt has reached
-	// 10 times MaxAttempts, and at least 100, or when Message.GiveUpAt has passed.
+	// Message.Attempt counts the deliveries of all processes, and may include crashes, stops and lost answers. So it does not park a
+	// message by itself: this process must also have seen the handler fail twice, or once if MaxAttempts is 1, if Attempt is at
+	// least 100 and 10 times MaxAttempts, or if Message.GiveUpAt has passed.
 	//
 	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
 	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with observe.CauseCrashed.
@@ -292,6 +293,6 @@ func (cfg *Config[TTx]) backoff(attempt int) time.Duration {
 // ParkLimit is a rate. The zero value means the default of Config.ParkLimit.
 type ParkLimit struct {
 	Burst     int  // how many messages may be parked at once
-	PerMinute int  // how many of the burst come back each minute
+	PerMinute int  // how many more may be parked each minute, up to Burst at once
 	Unlimited bool // no limit; the other fields must be 0
 }

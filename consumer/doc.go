@@ -5,7 +5,8 @@
 //
 // [New] takes a [Config]: a name, a Store of adapters/pgxstore or adapters/sqlstore, a function that finds each message's
 // natural key, and a [Handler]. Give the [Consumer] to a Subscriber of one of the packages under adapters. A Subscriber
-// needs no more than a [Processor], so a program can also call [Consumer.Process] itself.
+// needs no more than a [Processor], so a program can also call [Consumer.Process] itself. Beside it, run a dedup.Sweeper, which deletes
+// expired keys, and [Consumer.RunReplays], which carries out replays that operators request.
 //
 // The handler must write through the transaction that it gets. Anything else it does, such as a call to another
 // service, may happen more than once: send an idempotency key that is derived from the message.

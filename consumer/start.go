@@ -111,15 +111,15 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 }
 
 func (c *Consumer[TTx]) logStart(ctx context.Context) {
-	untimed, givenUp := "processed, also after old keys were deleted", "parked"
+	untimed, givenUp := "process", "park"
 	if c.cfg.Untimed == ParkUntimed {
-		untimed = "parked after old keys were deleted"
+		untimed = "park once keys were deleted"
 	}
 	if c.lot == nil {
-		givenUp = "rejected, because the store keeps no dead letters"
+		givenUp = "reject: the store keeps no dead letters"
 	}
 	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
-		"messages_without_time_are", untimed, "messages_given_up_are", givenUp)
+		"messages_without_time", untimed, "messages_that_fail_for_good", givenUp)
 }
 
 // AddSource implements Sourced. Add all sources before Start or the first message. A source that is added later is

@@ -13,8 +13,8 @@ import (
 // Registrar checks at start what would otherwise fail later or lose messages.
 type Registrar interface {
 	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
-	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). Errors that
-	// may pass are Retryable and none of these. A Store registers each window that it claims with by itself; Register makes the
+	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). A temporary
+	// error is Retryable and is none of these three. A Store registers each window that it claims with by itself; Register makes the
 	// errors appear at start.
 	//
 	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
@@ -60,7 +60,7 @@ type TxVerifier[TTx any] interface {
 	// VerifyTx returns nil if tx, which InTx passed to fn, is still the transaction that holds the claims and can still
 	// commit. Call it after a handler has returned nil and before the next one runs, so that an error is the fault of the
 	// handler that ran last. The error is ErrTxEnded if that handler ended or lost the transaction. It is ErrTemporary if tx can
-	// commit, and no other handler may run in it. Any other error means that InTx would fail too, because the handler ignored an
+	// still commit, but must run no further handler. Any other error means that InTx would fail too, because the handler ignored an
 	// error of a statement or left rows open, for example.
 	//
 	// It costs no round trip if the driver knows the answer.

@@ -52,7 +52,7 @@ var (
 	ErrClock        = errors.New("dedup: the database's clock is ahead of the expected time")
 	ErrNameTaken    = errors.New("dedup: consumer name is already in use on this store")
 
-	// ErrTemporary is an error of TxVerifier.VerifyTx: the transaction can commit, but no other handler may run in it.
+	// ErrTemporary is an error of TxVerifier.VerifyTx: the transaction can still commit, but must run no further handler.
 	ErrTemporary = errors.New("the handler left a temporary table, view or trigger, which may take what the next handler of the transaction writes")
 
 	// ErrClocks says that the clocks of this machine and of the database differ, so that it is unknown whether a message's

@@ -35,7 +35,8 @@ type Session interface {
 	// Renew extends the hold by TTL. The first Renew begins the hold. When the hold has expired, Renew fails with ErrLeaseLost, even
 	// if no other relay has taken a shard yet.
 	//
-	// Renew takes free shards up to a fair share, and beyond it those that were free at the Renew before too. It gives back shards above the fair share among the sessions that have renewed at least twice: those without leased messages at once, the
+	// Renew takes free shards up to a fair share. Beyond it, Renew takes only shards that were also free at the previous Renew. It gives
+	// back shards above the fair share among the sessions that have renewed at least twice: those without leased messages at once, the
 	// others when Settle has ended their leases; until then Lease skips these shards. So a session that joins busy ones has
 	// its share after three of its Renews, and a session that dies at its start takes nothing from the others.
 	Renew(ctx context.Context) (Hold, error)

@@ -59,6 +59,7 @@ type auditObject struct {
 	Orphaned int             `json:"orphaned"`
 	Repeated int             `json:"repeated"`
 	Skipped  int             `json:"skipped"`
+	NoLosses bool            `json:"lost_not_looked_for,omitempty"`
 	Whole    bool            `json:"whole"`
 	Bound    string          `json:"bound"`
 	Notes    []string        `json:"notes,omitempty"`
@@ -89,6 +90,7 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	all := result{version: v1()}
 	faults := 0
 	var idle []string // parts that compared nothing
+	repeated, blind := 0, false
 	if err := a.hasRun(ctx, db, cfg.Consumer); err != nil {
 		return err
 	}
@@ -101,13 +103,15 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 			return err
 		}
 		faults += r.Faults()
+		repeated += r.Repeated
+		blind = blind || r.NoLosses && cfg.Expect != audit.AtMostOne
 		if r.Checked == 0 {
 			idle = append(idle, part.name)
 		}
 		for i := range r.Notes {
 			r.Notes[i] = withFlags(r.Notes[i])
 		}
-		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.Whole, r.Bound(), r.Notes, []findingObject{}}
+		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.NoLosses, r.Whole, r.Bound(), r.Notes, []findingObject{}}
 		for _, found := range r.Findings {
 			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), out.key(found.ID), found.Count, out.keys.Position(found.Where, found.Key.ID, found.ID)})
 		}
@@ -121,9 +125,13 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 		return err
 	}
 	switch {
-	case faults > 0:
+	case faults > repeated:
 		return finding("%s; txonce explain shows what is known about a key", count(faults, "fault"))
-	case len(idle) > 0: // a cron job would take it for a proof
+	case repeated > 0:
+		return finding("%s published more than once: a relay that dies may do that, and readers recognize a repeat by its ID; --expect at-least-one accepts repeats", count(repeated, "message"))
+	case blind: // a cron job would take it for a proof
+		return finding("nothing tells which messages were sent, so lost ones were not looked for; --expect at-most-one accepts that")
+	case len(idle) > 0:
 		return finding("nothing was compared: %s", strings.Join(idle, ", "))
 	}
 	return nil
@@ -167,7 +175,11 @@ func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts [
 }
 
 func printAudit(out *printer, o auditObject) {
-	out.printf("%s: %d checked, %d lost, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, o.Lost, o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
+	lost := fmt.Sprintf("%d lost", o.Lost)
+	if o.NoLosses {
+		lost = "lost ones not looked for"
+	}
+	out.printf("%s: %d checked, %s, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, lost, o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
 	for _, f := range o.Findings {
 		out.printf("  %-8s %s\n", f.Kind, Harmless(f.text()))
 	}

@@ -59,7 +59,7 @@ func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 		look := "txonce dead-letters list --consumer " + consumer.Name + " --cause " + string(l.Reason)
 		switch l.Reason {
 		case observe.CauseUnprovable:
-			c.add(wrong, "window", text+": messages arrive later than keys are remembered", look+"; then set a longer Window")
+			c.add(wrong, "window", text+": messages arrive when their keys may have been deleted", look+"; then set a longer Window, unless an operator moved the horizon: txonce actions list")
 		case observe.CauseUnknown:
 			c.add(wrong, "letters", text+": its effects may be committed", look)
 		default:

@@ -78,6 +78,9 @@ func verdictText(e ops.Explanation) string {
 		}
 		return "in flight: a transaction is processing it now; ask again when it has ended"
 	default:
+		if len(e.Letters) > 0 {
+			return "unprovable: its claim may have been forgotten; a redelivery would be parked; if its effects are missing, replay the letter --as-new"
+		}
 		return "unprovable: its claim may have been forgotten; a redelivery would be parked"
 	}
 }

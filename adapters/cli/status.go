@@ -166,7 +166,7 @@ func sweep(s ops.Status) string {
 		parts = append(parts, "one holds the lease until "+instant(s.Sweep.LeaseUntil))
 	}
 	if !s.Sweep.Forgotten.IsZero() {
-		parts = append(parts, "keys that expired by "+instant(s.Sweep.Forgotten)+" are deleted")
+		parts = append(parts, "keys that expire by "+instant(s.Sweep.Forgotten)+" may be deleted")
 	}
 	if s.Sweep.Keys >= 0 {
 		parts = append(parts, fmt.Sprintf("about %d keys", s.Sweep.Keys))

@@ -88,7 +88,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {
-			out.printf("another sweeper holds the lease, also when its process has ended: the lease lasts %v after its last transaction at most; %s deleted here\n", sweepLease, counted(r.Keys, "key"))
+			out.printf("another sweeper holds the lease, also when its process has ended; txonce status shows until when; %s deleted here\n", counted(r.Keys, "key"))
 			return
 		}
 		if r.Keys == 0 {

@@ -17,7 +17,8 @@
 //
 // The client sends a random Idempotency-Key with each new request, and the same key with each repeat of it. Mount the Guard inside
 // the router, for each route. Authentication and cheap limits per client go outside. Quotas go inside: a replay costs none.
-// store.Register(ctx, "payments-api", window) at start finds a missing schema before the first request does.
+// store.Register(ctx, "payments-api", window) at start finds a missing schema before the first request does. A dedup.Sweeper deletes
+// expired keys: until it has, a repeat still gets the stored response.
 //
 // [Handler] says which responses commit. [Guard.Wrap] guards an http.Handler that exists already.
 //

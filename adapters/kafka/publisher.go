@@ -16,8 +16,8 @@ import (
 // it, and messages of one key go to one partition. It is safe for concurrent use.
 //
 // Each message has its own result. A message that the broker has not confirmed by ctx's deadline gets an error. It may have arrived, or
-// may still arrive; when it is published again, it is there twice. The producer that holds such messages gets no further ones, and its
-// connections are cut when the last running call on it has returned. So while brokers are away, memory holds only the messages of running
+// may still arrive; when it is published again, it is there twice. After such a timeout, new calls use a new producer; the old
+// one is closed when its last running call has returned. So while brokers are away, memory holds only the messages of running
 // calls, and no message is sent minutes after its call has returned.
 type Publisher struct {
 	conf     *sarama.Config // a copy

@@ -20,7 +20,7 @@ import (
 // quarters of the time that a call has. The call gives up on it without holding up other destinations. Messages to a stalled destination
 // are sent on a channel of their own, and only when the server has confirmed what was sent there before. A message that the server
 // has not confirmed by ctx's deadline gets an error. It may have arrived, or may still arrive; when it is published again, it is there
-// twice, with the same MessageId. The connection that holds such messages gets no further ones, and is cut when the last running call on it
+// twice, with the same MessageId. After such a timeout, new calls use a new connection; the old one is closed when its last running call
 // has returned, so that no message is sent minutes after its call has returned.
 type Publisher struct {
 	cfg  PublisherConfig

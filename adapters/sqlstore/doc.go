@@ -10,7 +10,8 @@
 // Apply the migrations of package migrations. Open a *sql.DB with any driver: pgx's stdlib, lib/pq, modernc.org/sqlite or
 // go-sql-driver/mysql (this package imports none). Pass it to [New], and pass the Store to a consumer. Handlers write through
 // the *sql.Tx that they get, return nil to commit, and return an error to roll back. Handlers that publish messages call
-// [Store.Enqueue] in the same transaction, and a relay publishes the messages after the commit.
+// [Store.Enqueue] in the same transaction, and a relay publishes the messages after the commit. Run a dedup.Sweeper with the Store: it deletes
+// expired keys.
 //
 // # How it works
 //

@@ -141,6 +141,7 @@ type auditOf struct {
 	Checked, Lost, Repeated, Skipped int
 	Whole                            bool
 	Notes                            []string
+	NotLookedFor                     bool `json:"lost_not_looked_for"`
 	Findings                         []struct{ Kind, Key, ID, Position string }
 }
 
@@ -184,16 +185,35 @@ func TestAuditPublished(t *testing.T) {
 	}
 }
 
+// An audit that cannot find lost messages is no proof that there are none, unless repeats were all that was asked for.
+func TestAuditPublishedWithoutKeepSent(t *testing.T) {
+	t.Parallel()
+	c := newCharging(t, 0, "order-2", "")
+	if err := c.handle(t.Context(), 0, 5); err != nil {
+		t.Fatal(err)
+	}
+	c.drain(t)
+	for expect, want := range map[string]int{"one": cli.ExitFinding, "at-least-one": cli.ExitFinding, "at-most-one": 0} {
+		if a, code := c.audit(t, "--expect", expect); code != want || a.Checked != 4 || a.Lost != 0 || !a.NotLookedFor {
+			t.Errorf("%s: exit code %d, %+v", expect, code, a)
+		}
+	}
+}
+
 // While a relay publishes, the audit finds nothing.
 func TestAuditPublishedUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCharging(t, time.Hour, "", "")
+	if err := c.handle(t.Context(), 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	c.drain(t) // from now on, outbox_sent has a message
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var handled atomic.Int64
 	done := make(chan error, 1)
 	go func() {
-		for i := 0; ctx.Err() == nil; i++ {
+		for i := 1; ctx.Err() == nil; i++ {
 			if err := c.handle(ctx, i, i+1); err != nil && ctx.Err() == nil {
 				done <- err
 				return

@@ -8,5 +8,7 @@
 // [TestSubscriber] is the suite that every broker adapter must pass. [TestBatches] tests a store with handlers that end
 // their transaction.
 //
-// [NewStore] returns a store in memory that keeps claims and dead letters. A crash of the process loses them.
+// [NewStore] returns a store in memory that keeps claims and dead letters. A crash of the process loses them. Its transaction is a
+// *deduptest.Tx, so it runs handlers that are generic in their transaction: such a handler records an effect with Tx.Add, and the test
+// counts effects with Database().Count. A handler that takes a pgx.Tx needs PostgreSQL.
 package consumertest

@@ -56,8 +56,8 @@ type Request struct {
 	// MaxRepair bytes.
 	Payload []byte
 
-	// Rate is how many letters of a Replay all workers together take in a second, at least MinRate. In any time t they take at most
-	// Rate × (t + 0.1 s) + 1: when letters were taken late, the next ones follow up to 0.1 s early. 0: no limit.
+	// Rate is how many letters of a Replay all workers together take in a second, at least MinRate. Letters that were
+	// taken late may be followed by others up to 0.1 s early. 0: no limit.
 	Rate float64
 
 	// MaxFailures ends a Replay after so many failures. 0: it does not end early. Operators are offered DefaultMaxFailures.
@@ -137,9 +137,17 @@ type Action struct {
 	Requested, Ended time.Time // Ended is zero while letters wait
 	Note             string    // why it ended, or what was chosen
 
-	Matched int                     // letters that were chosen
-	Results map[observe.Outcome]int // by outcome: Processed, Duplicate (processed or removed meanwhile), Parked (failed), Rejected (discarded), Held (not tried before the end)
-	Waiting int                     // letters that are still marked
+	Matched int // letters that were chosen
+
+	// Results counts letters. For a letter, the outcomes mean:
+	//
+	//	Processed   its handler was committed
+	//	Duplicate   it was processed or removed meanwhile
+	//	Parked      its replay failed
+	//	Rejected    it was discarded
+	//	Held        it was not tried before the action ended
+	Results map[observe.Outcome]int
+	Waiting int // letters that are still marked
 }
 
 // ActionFilter chooses actions. Fields with the zero value choose all.

@@ -3,15 +3,17 @@ package ops
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // ExplainOptions say more about the message that a key is asked for.
 type ExplainOptions struct {
-	Time        time.Time         // when the message was created; zero: unknown, so that it is never unprovable
+	Time        time.Time         // when the message was created; zero: unknown, so that it is unprovable only if a letter says so
 	Fingerprint dedup.Fingerprint // of its content; zero: unknown, so that it is never a mismatch
 }
 
@@ -85,6 +87,11 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	})
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
+	}
+	if e.Verdict == First && opts.Time.IsZero() && slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool {
+		return l.Reason == observe.CauseUnprovable && opts.Fingerprint.Matches(l.Record.Fingerprint)
+	}) {
+		e.Verdict = Unprovable
 	}
 	if e.Verdict == First {
 		suspected, err := knownAlias(ctx, s, e.Letters, opts.Fingerprint)

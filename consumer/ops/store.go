@@ -83,7 +83,7 @@ type LetterCount struct {
 
 // SweepStatus is the state of the deletion of expired keys.
 type SweepStatus struct {
-	Forgotten  time.Time // the latest expiry of all deleted keys; zero: none was deleted
+	Forgotten  time.Time // the latest expiry of all deleted keys, or a later time that an operator has set; zero: neither
 	Owner      string    // of the lease; empty: no sweeper has run
 	LeaseUntil time.Time
 	LastPass   time.Time     // when the latest pass over the whole table ended; zero: none has

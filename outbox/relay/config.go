@@ -108,7 +108,7 @@ type Config struct {
 
 	// PollMin and PollMax are bounds of the poll interval: PollMin after a poll found unannounced messages, doubling to PollMax while
 	// polls find none. Where the Queue notifies the relays of all commits, more than three relays share these polls: n relays poll every
-	// PollMax*n/3 each, at most every 6*PollMax.
+	// PollMax*n/3 each, and at least every 6*PollMax.
 	//
 	// They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration

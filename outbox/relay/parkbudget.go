@@ -14,7 +14,7 @@ var ErrParkLimit = errors.New("relay: parking limit spent")
 // ParkLimit is a rate. The zero value means the default of Config.ParkLimit.
 type ParkLimit struct {
 	Burst     int // how many at once
-	PerMinute int // how many of them come back in a minute
+	PerMinute int // how many more may be parked each minute, up to Burst at once
 	Unlimited bool
 }
 

@@ -14,8 +14,8 @@ import (
 
 // Relay publishes what transactions have enqueued. New makes one, Run starts it.
 //
-// The path of a message: Run → [outbox.Session].Renew holds shards (session.go) → Lease returns the due messages of these shards
-// (poll.go) → Publish, in the order of each key (batch.go, call.go) → Settle (settle.go).
+// The path of a message: Run → [outbox.Session].Renew holds shards → Lease returns the due messages of these shards → Publish, in the
+// order of each key → Settle.
 type Relay struct {
 	cfg        Config
 	publishers publishers

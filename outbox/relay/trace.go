@@ -25,7 +25,7 @@ type Trace struct {
 
 	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when the database has
 	// failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or, with Topic, when a topic is missing or closed to
-	// this relay. Resumed is also called two minutes after the last message that waited for them has left this relay in another way.
+	// this relay. Resumed is also called two minutes after no message waits for them any more, for example because an operator has discarded the last one.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 

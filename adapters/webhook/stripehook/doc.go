@@ -16,7 +16,7 @@
 //
 // A [Backfill] next to the receiver fetches events that no webhook delivered, or whose effects are gone: those of an outage longer than 3
 // days, of a disabled endpoint, or of the time that is missing from a restored backup of the database. Tests of a receiver make
-// deliveries with [Event.Body], [Sign] and [NewRequest].
+// deliveries with [Event.Body] and [Sign].
 //
 // # How it works
 //

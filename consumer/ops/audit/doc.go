@@ -21,6 +21,6 @@
 // Outbox first lists what the broker has confirmed, and then reads the topic: so a relay that publishes meanwhile causes no false finding
 // either. Messages that are still in the outbox are not listed.
 //
-// These claims have no effect, and are found although nothing is wrong: those of discarded dead letters, the first
-// key of a letter that was replayed under another one, and those of messages that the handler leaves alone.
+// Some findings need not be faults. The claims of discarded dead letters and of messages that the handler leaves alone have no effect. When a
+// letter was replayed under another key, and the handler reads the key from the payload, the other key has no effect and the payload's has two.
 package audit

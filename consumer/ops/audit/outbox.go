@@ -49,7 +49,7 @@ const clocksDiffer = 10 * time.Minute
 // message is listed after it was confirmed, and the topic is read after that, so there is no false finding while relays publish.
 //
 // Which messages were confirmed is known from outbox_sent, for as long as the store's KeepSent, or derived from claims: see
-// OutboxConfig.PerClaim. With neither, Outbox can only look for repeats, and says so in Report.Notes.
+// OutboxConfig.PerClaim. With neither, Outbox can only look for repeats, and sets Report.NoLosses.
 //
 // A repeat is no fault of the relay: it happens when a relay dies between a publication and its record, and readers recognize it by its ID.
 // With Config.Expect AtLeastOne it is no finding. A sample does not look for repeats that came more than 10 minutes after the latest of its

@@ -21,7 +21,7 @@ func (c *Config) confirmed(ctx context.Context, of OutboxConfig, r *Report) (*li
 		return nil, err
 	}
 	if list.known = len(list.byID) > 0; !list.known {
-		list.whole = true
+		list.whole, r.NoLosses = true, true
 		r.Notes = append(r.Notes, "outbox_sent has no such message: this looked for repeated messages, and not for lost ones; "+
 			"set the store's Outbox.KeepSent to keep what was sent, or OutboxConfig.PerClaim if each claim enqueues the same number of messages")
 	}

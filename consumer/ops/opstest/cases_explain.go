@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -41,6 +42,12 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 	other = message("order-4", "orders")
 	other.Headers = map[string]string{"tenant": "acme"}
 	e.park(t, s, message("order-2", "orders"), other)
+	old := consumer.DeadLetter{
+		ID: consumer.DeadLetterID{1}, Record: record("order-5"), Message: *message("order-5", "orders"), Reason: observe.CauseUnprovable, Cause: "too old",
+	}
+	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, old) }); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		id      string
 		opts    ops.ExplainOptions
@@ -53,6 +60,8 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
 		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
 		{"order-4", ops.ExplainOptions{}, ops.First, 0, false}, // the letter is a tenant's
+		{"order-5", ops.ExplainOptions{}, ops.Unprovable, 1, false},
+		{"order-5", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.First, 1, false},
 	} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
 		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {

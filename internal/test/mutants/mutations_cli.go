@@ -126,6 +126,10 @@ var cliMutations = []mutation{
 	auditing("without a list of what was sent, an audit says that it looked only for repeats", "outbox_list.go", "TestOutboxWithoutList", edit{
 		`!list.known {`, `c.Rate < 0 {`,
 	}),
+	{
+		name: "an audit that cannot find lost messages is no proof", file: "adapters/cli/audit.go", pkg: "cmd/txonce", run: exactly("TestAuditPublishedWithoutKeepSent"),
+		fails: "TestAuditPublishedWithoutKeepSent", edits: []edit{{`r.NoLosses && cfg.Expect != audit.AtMostOne`, `false`}},
+	},
 	auditing(
 		"what was sent is listed before the topic is read", "outbox.go", "TestOutboxDuringReading",
 		edit{

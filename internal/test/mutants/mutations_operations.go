@@ -146,6 +146,9 @@ var operationsMutations = []mutation{
 	operating("a plan knows what is unprovable by now", "consumer/ops/plan.go", "a_plan_knows_what_is_unprovable_by_now", edit{
 		`!storekit.Provable(rec.Time, horizon)`, `!storekit.Provable(rec.Time, time.Time{})`,
 	}),
+	operating("a letter that is unprovable is explained as such", "consumer/ops/explain.go", "a_key_is_explained", edit{
+		`		e.Verdict = Unprovable`, `		e.Verdict = First`,
+	}),
 	operating("a key is explained without the letters of other tenants", "consumer/ops/explain.go", "a_key_is_explained", edit{
 		`l.Record.Key == key {`, `true {`,
 	}),
