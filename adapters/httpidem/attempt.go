@@ -172,7 +172,9 @@ func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
 // not committed beside a claim that is.
 func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
 	if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && c.id != nil {
-		return verifier.VerifyTx(ctx, tx)
+		if err := verifier.VerifyTx(ctx, tx); !errors.Is(err, dedup.ErrTemporary) { // no other handler follows
+			return err
+		}
 	}
 	return nil
 }

@@ -141,3 +141,22 @@ func TestMisbehavingHandlers(t *testing.T) {
 		}
 	})
 }
+
+// A handler may leave a temporary table, because no other handler runs in its transaction.
+func TestAHandlerMayLeaveATemporaryTable(t *testing.T) {
+	eachEngine(t, func(t *testing.T, e engine) {
+		n := e.node(t, e.Create(t), settings{conns: 2, wait: time.Minute})
+		s := httptest.NewServer(n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
+			if err := exec(`CREATE TEMPORARY TABLE staged (n int)`); err != nil {
+				return err
+			}
+			return e.order(ctx, exec, w, r)
+		}))
+		defer s.Close()
+		for i := range 2 {
+			if status, replayed, text := overHTTP(t, s.URL+"/orders", "k", "b"); status != http.StatusCreated || replayed != (i == 1) {
+				t.Errorf("request %d: %d, replayed %v: %s", i, status, replayed, text)
+			}
+		}
+	})
+}

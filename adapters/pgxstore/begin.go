@@ -51,9 +51,17 @@ func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
 			g.store.discard(g.ctx, g.conn)
 		}
 	}()
-	failed := c.open(ctx)
+	var failed error
+	for range 2 {
+		if failed = c.open(ctx); failed == nil {
+			failed = g.store.fits(g.ctx, c)
+		}
+		if !errors.Is(failed, errRelearned) {
+			break
+		}
+	}
 	if failed == nil {
-		failed = g.store.fits(g.ctx, c)
+		failed = g.store.durable(c.sessionState, c.standbys)
 	}
 	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
 	if failed != nil {

@@ -10,7 +10,8 @@ import (
 
 // Config configures a Store.
 type Config struct {
-	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it.
+	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it. At a start, and when it
+	// has to find out about a session or a transaction, the Store opens one connection more than the pool's.
 	Pool *pgxpool.Pool
 
 	// Direct configures the connection for LISTEN when Pool connects through a pooler in transaction mode, which does not

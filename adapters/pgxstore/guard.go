@@ -179,7 +179,7 @@ func (g *guard) finish(ctx context.Context) error {
 		return err
 	}
 	if g.changed && g.store.pooled.Load() { // a session behind a pooler outlives the connection
-		if _, err := g.conn.PgConn().Exec(ctx, g.store.sql.Reset).ReadAll(); err != nil {
+		if err := g.store.reset(ctx, g.conn.PgConn()); err != nil {
 			return database.Errorf("pgxstore: reset the session: %w", err)
 		}
 	}

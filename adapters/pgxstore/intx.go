@@ -80,11 +80,16 @@ func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *seq
 		}
 	}()
 	answers, err := c.Make(ctx, c)
+	unfit := false
 	if err == nil {
 		err = s.fits(ctx, c)
+		unfit = err != nil && !errors.Is(err, errRelearned)
+		if err == nil {
+			err = s.durable(c.sessionState, c.standbys)
+		}
 	}
 	if err != nil {
-		if errors.Is(err, errDeviates) || blamesSession(err) {
+		if unfit || blamesSession(err) {
 			s.discard(ctx, conn.Conn())
 		}
 		return errors.Is(err, claims.ErrAgain), err

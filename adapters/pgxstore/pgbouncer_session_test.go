@@ -1,7 +1,9 @@
 package pgxstore_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +74,15 @@ func (p *pooledSessions) must(err error) {
 	}
 }
 
+// effects checks whose effects are in the schema of the connection.
+func (p *pooledSessions) effects(want []string) {
+	p.Helper()
+	rows, _ := p.direct.Query(p.Context(), `SELECT name FROM effects ORDER BY name`)
+	if got, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(got, want) {
+		p.Errorf("effects of messages %v in the schema of the connection, %v; want %v", got, err, want)
+	}
+}
+
 // A function of a handler changes the search_path of two sessions that the pooler gives to others later. No other message runs in such a
 // session, whatever meets it first.
 func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
@@ -95,12 +106,52 @@ func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 			for _, id := range want {
 				p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
 			}
-			rows, _ := p.direct.Query(t.Context(), `SELECT name FROM effects ORDER BY name`)
-			if got, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(got, want) {
-				t.Errorf("effects of messages %v in the schema of the connection, %v; want %v", got, err, want)
-			}
+			p.effects(want)
 		})
 	}
+}
+
+// Another client of the pooler changes each session again and again: before each new connection of the Store's process, and once more before
+// the next one. A process that starts meanwhile does not take such a session for an unchanged one.
+func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	other := testPool(t, p.pooled, 1)
+	cfg, err := pgxpool.ParseConfig(p.pooled)
+	p.must(err)
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if _, err := other.Exec(ctx, `SELECT set_config('search_path', $1, false)`, p.schema+"_b"); err != nil {
+			return nil, err
+		}
+		return dial(ctx, network, addr)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	p.must(err)
+	t.Cleanup(pool.Close)
+	s := newStore(t, pgxstore.Config{Pool: pool, Schema: p.schema})
+	p.must(s.Register(t.Context(), "billing", time.Hour))
+	want := []string{"0", "1"}
+	for _, id := range want {
+		p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
+	}
+	p.effects(want)
+}
+
+// The pooler has one session, and a function of a handler has changed it. The next claim meets the change, and does not wait for a second
+// session while it occupies the only one.
+func TestTheOnlySessionOfAPoolerIsReset(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	s := p.start()
+	p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // less than ClaimTimeout
+	defer cancel()
+	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "0"}, Time: time.Now(), Window: time.Hour}
+	p.must(s.InTx(ctx, []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
+		return second(tx.Exec(ctx, `INSERT INTO effects VALUES ('0')`))
+	}))
+	p.effects([]string{"0"})
 }
 
 // What a handler leaves in a session of the pooler does not fail the next message that does the same.

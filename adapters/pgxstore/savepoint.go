@@ -116,7 +116,7 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 	if session != temporaries(g.sessionState, "0") {
 		g.changed, g.resync = true, true
 	}
-	if g.temporary = temporary; temporary && renew {
+	if g.temporary = temporary; temporary && renew && !hasTemporaries(g.sessionState) { // otherwise they may be those of AfterConnect
 		return errTemporary
 	}
 	return nil

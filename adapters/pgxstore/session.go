@@ -55,48 +55,69 @@ func (s *Store) useSchema(schema string) {
 	s.resolved.Store(true)
 }
 
-// learn remembers and returns the state of an unchanged session.
-func (s *Store) learn(ctx context.Context) (session string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
-	defer cancel()
-	if session, err = s.freshSession(ctx); err != nil {
-		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
-	}
-	s.sessionState.Store(&session)
-	return session, nil
-}
+// errDeviates says that a session was changed, so its connection must not be used. errRelearned says that the settings of new connections
+// have changed, and that the session has the new ones.
+var (
+	errDeviates  = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
+	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
+)
 
-// errDeviates says that a session was changed, so its connection must not be used.
-var errDeviates = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
-
-// fits returns errDeviates if the session of a claim differs both from the remembered one and from that of a new connection.
+// fits returns nil if the session of c is as a handler expects it. Otherwise c's transaction has ended. After every error but errRelearned,
+// the connection must be discarded.
 func (s *Store) fits(ctx context.Context, c *claim) error {
 	known := s.sessionState.Load()
-	if known != nil && c.sessionState == *known {
-		return s.durable(c.sessionState, c.standbys)
+	if !s.hooked && known != nil && c.sessionState == *known {
+		return nil
 	}
-	if pool := s.cfg.Pool.Config(); pool.PrepareConn != nil || pool.BeforeAcquire != nil { //nolint:staticcheck // deprecated, but it still runs
-		return s.durable(c.sessionState, c.standbys) // the hook prepares each session
-	}
-	if c.sessionState != temporaries(c.sessionState, "0") { // it has temporary tables, or had some that are gone
+	switch {
+	case c.tx == nil && (s.hooked || known == nil):
+		return nil
+	case c.tx == nil: // all keys had rows, and the claim's transaction has ended; guard.open checks the one that may follow
+		c.sessionState = temporaries(c.sessionState, temporariesOf(*known))
+	case hasTemporaries(c.sessionState): // or it had some that are gone
 		var found int
 		if err := c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&found); err != nil {
 			return database.Errorf("pgxstore: look for temporary tables: %w", err)
 		}
 		c.sessionState = temporaries(c.sessionState, strconv.Itoa(found))
 	}
-	if known == nil || c.sessionState != *known {
-		fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
-		if err != nil {
-			return err
-		}
-		if c.sessionState != fresh {
-			s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
-				"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", fresh)
-			return errDeviates
-		}
+	switch {
+	case s.hooked && s.fitsHook(c), !s.hooked && known != nil && c.sessionState == *known:
+		return nil
+	case s.hooked:
+		s.deviates(ctx, c, "no temporary tables, as when the connection was first used")
+		return errDeviates
 	}
-	return s.durable(c.sessionState, c.standbys)
+	if c.tx != nil {
+		rollback(ctx, c.tx) // otherwise learn could wait for a session of a pooler while this transaction occupies one
+	}
+	fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
+	if err != nil {
+		return err
+	}
+	if c.sessionState != fresh {
+		s.deviates(ctx, c, fresh)
+		return errDeviates
+	}
+	return errRelearned
+}
+
+// fitsHook is for a pool with a hook that prepares each session, so that its settings may differ from those of a new connection. It reports
+// whether the connection of c has no temporary tables, or had some when a claim first used it: those belong to the hook.
+func (s *Store) fitsHook(c *claim) bool {
+	data, has := c.conn.PgConn().CustomData(), hasTemporaries(c.sessionState)
+	had, used := data[customTemporaries].(bool)
+	if !used {
+		data[customTemporaries], had = has, has
+	}
+	return had || !has
+}
+
+const customTemporaries = "txonce.temporaries"
+
+func (s *Store) deviates(ctx context.Context, c *claim, want string) {
+	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
+		"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", want)
 }
 
 // temporaries returns the state of a session with n in the place of its temporary tables.
@@ -106,6 +127,15 @@ func temporaries(state, n string) string {
 	return sync + " " + n + " " + rest
 }
 
+func temporariesOf(state string) string {
+	_, rest, _ := strings.Cut(state, " ")
+	n, _, _ := strings.Cut(rest, " ")
+	return n
+}
+
+// hasTemporaries reports whether a session with this state has, or may have, temporary tables.
+func hasTemporaries(state string) bool { return temporariesOf(state) != "0" }
+
 // durable rejects a session whose commits may be lost in a crash.
 func (s *Store) durable(session string, standbys bool) error {
 	sync, _, _ := strings.Cut(session, " ")
@@ -113,50 +143,6 @@ func (s *Store) durable(session string, standbys bool) error {
 		return database.Wrap(err)
 	}
 	return nil
-}
-
-// mostSessions limits how many sessions of a pooler freshSession resets. Poolers prefer the session that was used last, so two are usual.
-const mostSessions = 10
-
-// freshSession returns the state of the session of a new connection. A pooler may give a new connection a session that was changed before,
-// and then sets what the client has asked for at its start. So freshSession resets each session that it gets, until it gets one that it has
-// reset before.
-func (s *Store) freshSession(ctx context.Context) (session string, err error) {
-	var reset []string
-	for range mostSessions {
-		var server string
-		var own bool
-		if server, session, own, err = s.readAndReset(ctx); err != nil || own || slices.Contains(reset, server) {
-			return session, err
-		}
-		reset = append(reset, server)
-	}
-	return session, nil
-}
-
-// readAndReset connects, returns the state of the session that the connection gets, and resets that session. server is the server process
-// that has the session. If own is true, that process serves only this connection.
-func (s *Store) readAndReset(ctx context.Context) (server, session string, own bool, err error) {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return "", "", false, err
-	}
-	defer s.disconnect(ctx, conn)
-	if after := s.cfg.Pool.Config().AfterConnect; after != nil {
-		if err := after(ctx, conn); err != nil {
-			return "", "", false, err
-		}
-	}
-	results, err := conn.PgConn().Exec(ctx, s.plain.FreshSession).ReadAll()
-	if len(results) == 0 || len(results[0].Rows) == 0 {
-		return "", "", false, err
-	}
-	row := results[0].Rows[0]
-	server, session = string(row[0]), string(row[1])
-	if own = server == fmt.Sprint(conn.PgConn().PID()); own {
-		err = nil // the session ends here, so it need not be reset: the role may not be allowed to run a DO block
-	}
-	return server, session, own, err
 }
 
 // blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
@@ -218,17 +204,17 @@ func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
 	defer cancel()
 	defer cutInUse(conn)
 	if pg := conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() {
-		undo := ""
-		switch inTx := pg.TxStatus() != 'I'; {
-		case s.pooled.Load() && inTx:
-			undo = s.plain.ResetSession
-		case s.pooled.Load():
-			undo = s.plain.Reset
-		case inTx:
-			undo = `ROLLBACK`
-		}
-		if undo != "" {
-			_, _ = pg.Exec(ctx, undo).ReadAll()
+		inTx := pg.TxStatus() != 'I'
+		if s.pooled.Load() {
+			begin := `BEGIN`
+			if inTx {
+				begin = `ROLLBACK AND CHAIN`
+			}
+			if _, err := pg.Exec(ctx, begin).ReadAll(); err == nil && s.reset(ctx, pg) == nil {
+				_, _ = pg.Exec(ctx, `COMMIT`).ReadAll()
+			}
+		} else if inTx {
+			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()
 		}
 	}
 	_ = conn.Close(ctx)

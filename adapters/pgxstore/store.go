@@ -32,6 +32,7 @@ type Store struct {
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
 	chainable    bool          // a claim may travel with COMMIT, see Sequence
+	hooked       bool          // the pool has a hook that prepares each session
 
 	resolved     atomic.Bool // the statements include the schema, see resolve
 	resolving    sync.Mutex
@@ -91,7 +92,9 @@ func New(cfg Config) (*Store, error) {
 		}
 		s.spare = make(chan struct{}, most-1)
 	}
-	s.chainable = s.spare == nil && chainable(cfg.Pool.Config())
+	pool := cfg.Pool.Config()
+	s.chainable = s.spare == nil && chainable(pool)
+	s.hooked = pool.PrepareConn != nil || pool.BeforeAcquire != nil //nolint:staticcheck // deprecated, but it still runs
 	return s, nil
 }
 

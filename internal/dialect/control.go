@@ -117,8 +117,12 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 
 // block records what the statements in body do to settings and to the session. body is the body of a DO block, with its quotes.
 func (c *Control) block(body string) {
-	var in Control
-	s := scanner{sql: body[strings.IndexAny(body, "'$")+1:], block: true}
+	in := Control{Session: strings.Contains(body, `\`)} // an escape may hide anything
+	begin := strings.IndexAny(body, "'$")
+	if body[begin] == '$' {
+		begin += 1 + strings.IndexByte(body[begin+1:], '$') // behind a tag
+	}
+	s := scanner{sql: body[begin+1:], block: true}
 	for t := s.next(); t.kind != endOfText; t = s.next() {
 		s.statement(t, &in)
 	}

@@ -13,7 +13,7 @@ type Postgres struct {
 	SaveResult, Lookup                              string
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Temporary                                       string
-	Reset, ResetSession                             string
+	Reset                                           string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	Holder                                          string
 	// Windows and checks.
@@ -56,13 +56,6 @@ const (
 // the OID of pg_namespace.
 const temporary = `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
 	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))`
-
-// reset undoes what a handler may leave in a session. It keeps statements that are prepared by the protocol, because a pooler counts on
-// those. It has no parameters, and runs as one transaction.
-const reset = `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all();
-DO $$ DECLARE n text; BEGIN
-	FOR n IN SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql LOOP EXECUTE format('DEALLOCATE %I', n); END LOOP;
-END $$`
 
 // standbys tells whether COMMIT waits for synchronous standbys.
 const standbys = `current_setting('synchronous_standby_names') <> ''`
@@ -167,11 +160,11 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
 
-		Reset: reset,
-
-		// Several statements in one string, so that a pooler sends them to one session. The work of the open transaction is
-		// rolled back.
-		ResetSession: `ROLLBACK AND CHAIN; ` + reset + `; COMMIT`,
+		// Undoes what a handler may leave in a session, except for statements of PREPARE: its last result has the DEALLOCATE statements for
+		// those. Statements that are prepared by the protocol stay, because a pooler counts on them. It runs in a transaction, so that a
+		// pooler sends everything to one session. It has no parameters.
+		Reset: `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all();
+SELECT format('DEALLOCATE %I', name) FROM pg_catalog.pg_prepared_statements WHERE from_sql`,
 
 		// The limit applies to this lock only: a select list is evaluated from left to right, and the setting ends with the
 		// transaction.
@@ -204,9 +197,8 @@ RETURNING used_until`),
 		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('txonce_schema')`,
 
-		// The state of the session, which Register remembers, and the server process that has it. Then the session is reset. A pooler
-		// sends the statements of one string to one session.
-		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int::text` + sessionEnd + `; ` + reset,
+		// The server process that has the session, and the state of the session, which Register remembers.
+		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int::text` + sessionEnd,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),

@@ -13,7 +13,7 @@
 // Set the topic's attribute SignatureVersion to 2. Messages with version 1 (SHA-1) are refused, unless RiskSHA1 is accepted. Raw message
 // delivery must be off for the subscription, because raw messages have no signature.
 //
-// SNS does not repeat a delivery that was answered with 4xx. Deliveries of up to 1 MiB are therefore accepted (webhook.Config.MaxBody):
+// SNS does not repeat a delivery that was answered with 4xx. Deliveries of up to 2 MiB are therefore accepted (webhook.Config.MaxBody):
 // a message has at most 256 KiB, and its text becomes longer in JSON. It gives a message up after the retries of the subscription's delivery
 // policy, by default three in about a minute. Attach a dead-letter queue to the subscription, or set a longer policy (at most an hour)
 // together with Config.GiveUpAfter.

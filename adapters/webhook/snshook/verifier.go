@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// maxBody is the size of the largest delivery: a message has at most 256 KiB, and JSON makes of a character at most three times as many bytes.
-const maxBody = 1 << 20
+// maxBody is the size of the largest delivery: a message has at most 256 KiB, and JSON makes of a byte at most six.
+const maxBody = 2 << 20
 
 // Verifier verifies messages of SNS. It is safe for concurrent use.
 type Verifier struct {

@@ -219,10 +219,10 @@ func TestCase48Time(t *testing.T) {
 	}
 }
 
-// A message of 256 KiB, which is SNS's limit, has many quotes: in the JSON of the delivery each takes two bytes.
+// A message of 256 KiB, which is SNS's limit, has many control characters: in the JSON of the delivery each takes six bytes.
 func TestLargestMessage(t *testing.T) {
 	v, _ := newVerifier(t, snshook.Config{})
-	text := strings.Repeat(`"`, 256<<10)
+	text := strings.Repeat("\x01", 256<<10)
 	body := sign(t, snshook.Message{Message: text})
 	if most := v.Source().MaxBody; int64(len(body)) > most {
 		t.Errorf("SNS's largest message is a delivery of %d bytes, and MaxBody is %d", len(body), most)

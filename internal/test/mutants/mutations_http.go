@@ -7,6 +7,11 @@ func idempotent(name, file, test string, edits ...edit) mutation {
 }
 
 var httpMutations = []mutation{
+	{
+		name: "httpidem: a handler may leave a temporary table", file: "adapters/httpidem/attempt.go", pkg: "adapters/httpidem",
+		run: exactly("TestAHandlerMayLeaveATemporaryTable"), fails: "TestAHandlerMayLeaveATemporaryTable",
+		edits: []edit{{`!errors.Is(err, dedup.ErrTemporary) {`, `err != nil {`}},
+	},
 	idempotent("a first response is never marked as a replay", "recorder.go", "TestForeignReplayMark", edit{
 		`			replayedHeader: //`, `			"": //`,
 	}),

@@ -17,7 +17,7 @@ var pgxstoreMutations = []mutation{
 		"if err == nil && ends {\n\t\tc.tx = nil", "if err == nil && ends {\n\t\t_ = c.tx",
 	}),
 	single("what a duplicate's handler writes is undone with its transaction", pgx+"/begin.go", "TestTransactionOfADuplicate", edit{
-		`failed := c.open(ctx)`, `failed := errors.Join(c.open(ctx), c.tx.Commit(ctx))`,
+		`failed = c.open(ctx); failed`, `failed = errors.Join(c.open(ctx), c.tx.Commit(ctx)); failed`,
 	}),
 	single("a frozen process loses its claim, also after a duplicate's transaction has begun", "internal/dialect/postgres.go", "TestTransactionOfADuplicate", edit{
 		`strings.Replace(idleLimit, "$8", "$1", 1)`, "` WHERE coalesce($1::text, '') <> '-'`",
@@ -92,10 +92,22 @@ var pgxstoreMutations = []mutation{
 		`if g.inUse() {`, `if false {`,
 	}),
 	single("no handler runs in a transaction with another one's temporary table", pgx+"/savepoint.go", "TestATemporaryTableOfANeighbour", edit{
-		`temporary && renew {`, `false {`,
+		`temporary && renew && !`, `false && !`,
 	}),
 	single("handlers that drop their temporary tables share a transaction", pgx+"/savepoint.go", "TestATemporaryTableThatIsDropped", edit{
-		`g.temporary = temporary; temporary && renew {`, `temporary = temporary || g.temporary; temporary && renew {`,
+		`g.temporary = temporary; temporary && renew &&`, `temporary = temporary || g.temporary; temporary && renew &&`,
+	}),
+	single("a temporary table of AfterConnect does not keep handlers apart", pgx+"/savepoint.go", "TestATemporaryTableOfAfterConnect", edit{
+		`temporary && renew && !hasTemporaries(g.sessionState) {`, `temporary && renew {`,
+	}),
+	single("a duplicate ends well in a session that has had a temporary table", pgx+"/session.go", "TestADuplicateInASessionThatHadATemporaryTable", edit{
+		`	case c.tx == nil: // all`, `	case c.tx == nil && s.hooked: // all`,
+	}),
+	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
+		`return had || !has`, `return had || used || !has`,
+	}),
+	single("a temporary table of a pool's hook is accepted", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
+		`customTemporaries], had = has, has`, `customTemporaries] = has`,
 	}),
 	single("a replay may leave a temporary table", "consumer/replay.go", "TestAReplayMayLeaveATemporaryTable", edit{
 		`err = nil // no other handler follows`, ``,
@@ -288,18 +300,23 @@ var pgxstoreMutations = []mutation{
 	handling("nothing is claimed ahead while a suspect has its trial", "batch.go", "TestNothingIsClaimedAheadDuringATrial", edit{
 		"	defer b.dropAhead()\n", "",
 	}),
-	single("behind a pooler, the state of a session that a function has changed is not learned", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
-		`own || slices.Contains(reset, server) {`, `own || server != "" {`,
+	single("behind a pooler, no message runs in a session that a function has changed", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
+		"	if !s.hooked && known != nil && c.sessionState == *known {\n", "	if !s.hooked && known != nil {\n",
+	}),
+	single("behind a pooler, the state of a session that another client keeps changing is not learned", pgx+"/fresh.go", "TestASessionOfAPoolerThatAnotherClientKeepsChanging", edit{
+		`			return after, nil`, `			return before, nil`,
+	}),
+	single("behind a pooler, a claim does not wait for a session while it occupies one", pgx+"/session.go", "TestTheOnlySessionOfAPoolerIsReset", edit{
+		`		rollback(ctx, c.tx) // otherwise`, `		_ = rollback // otherwise`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
-		`			undo = s.plain.Reset
-`, ``,
+		"			begin := `BEGIN`", "			begin := `-`",
 	}),
 	single("behind a pooler, a handler leaves no cursor to others", "internal/dialect/postgres.go", "TestASessionOfAPoolerIsReset", edit{
 		`RESET ALL; CLOSE ALL; `, `RESET ALL; `,
 	}),
 	single("behind a pooler, a handler leaves no prepared statement to others", "internal/dialect/postgres.go", "TestASessionOfAPoolerIsReset", edit{
-		`WHERE from_sql LOOP`, `WHERE NOT from_sql LOOP`,
+		"pg_prepared_statements WHERE from_sql`", "pg_prepared_statements WHERE NOT from_sql`",
 	}),
 	single("a temporary table that a function leaves does not take what the next message writes", "internal/dialect/postgres.go", "TestSessionsDoNotLeak", edit{
 		`(pg_my_temp_schema() <> 0 AND EXISTS`, `(pg_my_temp_schema() < 0 AND EXISTS`,
@@ -314,7 +331,7 @@ var pgxstoreMutations = []mutation{
 		`c.Sets, c.Session = true, c.Session || words[0] == wordUpdate`, `c.Session = c.Session || words[0] == wordUpdate`,
 	}),
 	single("a dead letter without a key is not written in a session that was changed", pgx+"/session.go", "TestATransactionThatClaimsNothingInAChangedSession", edit{
-		`	if known != nil && c.sessionState == *known {`, `	if known != nil {`,
+		`	if !s.hooked && known != nil && c.sessionState == *known {`, `	if !s.hooked && known != nil {`,
 	}),
 	single("a connection that accepts no writes is closed, whatever meets it", pgx+"/session.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
 		"	if blamesSession(err) {\n		s.discard(ctx, conn.Conn())\n	}\n	conn.Release()", "	conn.Release()",
