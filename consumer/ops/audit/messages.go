@@ -61,7 +61,7 @@ func Messages(ctx context.Context, cfg Config, of MessagesConfig) (r Report, err
 			return r, err
 		}
 		if len(msgs) == 0 {
-			r.Whole = cfg.Sample == 0
+			r.Whole = true
 			return r, nil
 		}
 		for part := range slices.Chunk(msgs, page) {
