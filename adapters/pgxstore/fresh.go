@@ -27,10 +27,11 @@ const mostSessions = 10
 
 // freshSession returns the state of the session of a new connection. A pooler may give a new connection a session that other clients have
 // changed. Therefore freshSession resets it, and returns what it is then. Only if the client brings settings of its own, which a reset undoes,
-// freshSession returns the state that a session has when the pooler gives it out again after a reset.
+// freshSession returns the state that a session has when the pooler gives it out again after a reset, or that all of mostSessions have.
 func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	brings := s.bringsSettings()
 	var reset []string
+	found := map[string]bool{}
 	for range mostSessions {
 		server, before, after, err := s.readAndReset(ctx)
 		switch {
@@ -42,6 +43,10 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 			return before, nil
 		}
 		reset = append(reset, server)
+		session, found[before] = before, true
+	}
+	if len(found) == 1 {
+		return session, nil
 	}
 	return "", fmt.Errorf("%d connections to the pooler got sessions that other clients have changed", mostSessions)
 }
@@ -55,7 +60,7 @@ func (s *Store) bringsSettings() bool {
 			return true
 		}
 	}
-	return pool.AfterConnect != nil
+	return pool.AfterConnect != nil || pool.BeforeConnect != nil || pool.ConnConfig.AfterConnect != nil
 }
 
 // readAndReset connects, and returns the state of the session that the connection gets, before and after a reset. server is the server process

@@ -86,6 +86,7 @@ func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *seq
 		unfit = err != nil && !errors.Is(err, errRelearned)
 		if err == nil {
 			err = s.durable(c.sessionState, c.standbys)
+			unfit = err != nil // a newer connection may pass
 		}
 	}
 	if err != nil {

@@ -63,7 +63,13 @@ func (db *outboxDB) ids(tb testing.TB) []string {
 
 func (db *outboxDB) strings(tb testing.TB, sql string, args ...any) []string {
 	tb.Helper()
-	rows, _ := db.pool.Query(tb.Context(), sql, args...)
+	return stringsIn(tb, db.pool, sql, args...)
+}
+
+// stringsIn returns the rows of a query, which has one column.
+func stringsIn(tb testing.TB, pool *pgxpool.Pool, sql string, args ...any) []string {
+	tb.Helper()
+	rows, _ := pool.Query(tb.Context(), sql, args...)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		tb.Fatalf("%s: %v", sql, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
@@ -25,10 +26,10 @@ type pooledSessions struct {
 	schema string
 }
 
-func newPooledSessions(t *testing.T, sessions int) *pooledSessions {
+func newPooledSessions(t *testing.T, sessions int, settings ...string) *pooledSessions {
 	t.Helper()
 	_, direct := testdb.PgBouncer(t)
-	pooled, _ := testdb.StartPgBouncer(t, direct, fmt.Sprintf("default_pool_size = %d", sessions))
+	pooled, _ := testdb.StartPgBouncer(t, direct, append(settings, fmt.Sprintf("default_pool_size = %d", sessions))...)
 	p := &pooledSessions{T: t, direct: testPool(t, direct, 1), pooled: pooled + "&default_query_exec_mode=exec"}
 	if err := p.direct.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&p.schema); err != nil {
 		t.Fatal(err)
@@ -36,6 +37,18 @@ func newPooledSessions(t *testing.T, sessions int) *pooledSessions {
 	makeTables(t, p.direct, strings.ReplaceAll(`CREATE TABLE effects (name text NOT NULL); CREATE SCHEMA @_b; CREATE TABLE @_b.effects (name text NOT NULL);
 CREATE FUNCTION use_tenant_b() RETURNS text LANGUAGE sql AS $$ SELECT set_config('search_path', '@_b', false) $$`, "@", p.schema))
 	return p
+}
+
+// occupy uses n sessions at the same time, so that the pooler has so many.
+func (p *pooledSessions) occupy(n int) {
+	p.Helper()
+	pool := newPool(p, p.pooled, n)
+	defer pool.Close()
+	for range n {
+		tx, err := pool.Begin(p.Context())
+		p.must(err)
+		defer func() { p.must(tx.Rollback(p.Context())) }()
+	}
 }
 
 // start returns a Store of another process.
@@ -77,9 +90,8 @@ func (p *pooledSessions) must(err error) {
 // effects checks whose effects are in the schema of the connection.
 func (p *pooledSessions) effects(want []string) {
 	p.Helper()
-	rows, _ := p.direct.Query(p.Context(), `SELECT name FROM effects ORDER BY name`)
-	if got, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(got, want) {
-		p.Errorf("effects of messages %v in the schema of the connection, %v; want %v", got, err, want)
+	if got := stringsIn(p, p.direct, `SELECT name FROM effects ORDER BY name`); !slices.Equal(got, want) {
+		p.Errorf("effects of messages %v in the schema of the connection, want %v", got, want)
 	}
 }
 
@@ -136,6 +148,64 @@ func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 		p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
 	}
 	p.effects(want)
+}
+
+// The pooler gives out its sessions in turns, so that a claim and what follows it meet different ones. A session that a function of a handler
+// has changed is reset all the same, and no message fails.
+func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
+	t.Parallel()
+	for turns := range 3 { // until the changed session's turn comes
+		t.Run(fmt.Sprint(turns), func(t *testing.T) {
+			t.Parallel()
+			p := newPooledSessions(t, 3, "server_round_robin = 1")
+			p.occupy(3)
+			s, other := p.start(), testPool(t, p.pooled, 1)
+			p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`))
+			for range turns {
+				p.must(second(other.Exec(t.Context(), `SELECT 1`)))
+			}
+			var want []string
+			for i := range 8 {
+				want = append(want, fmt.Sprint(i))
+				p.must(p.handle(s, want[i], fmt.Sprintf(`INSERT INTO effects VALUES ('%d')`, i)))
+			}
+			p.effects(want)
+		})
+	}
+}
+
+// In session mode the application's hooks may set what they like in each new connection. A reset undoes that, so it is not what they expect.
+func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(cfg *pgxpool.Config, sql string){
+		"AfterConnect of pgxpool": func(cfg *pgxpool.Config, sql string) {
+			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, sql)) }
+		},
+		"AfterConnect of pgconn": func(cfg *pgxpool.Config, sql string) {
+			cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPooledSessions(t, 14, "pool_mode = session", "server_round_robin = 1", "server_reset_query = DISCARD ALL")
+			p.occupy(12) // more than a Store resets
+			cfg, err := pgxpool.ParseConfig(p.pooled)
+			p.must(err)
+			hook(cfg, fmt.Sprintf(`SET search_path = %s_b`, p.schema))
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			p.must(err)
+			t.Cleanup(pool.Close)
+			s := newStore(t, pgxstore.Config{Pool: pool, Schema: p.schema})
+			p.must(s.Register(t.Context(), "billing", time.Hour))
+			want := []string{"0", "1"}
+			for _, id := range want {
+				p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
+			}
+			if got := stringsIn(t, pool, `SELECT name FROM effects ORDER BY name`); !slices.Equal(got, want) {
+				t.Errorf("the hook's schema has the effects %v, want %v", got, want)
+			}
+		})
+	}
 }
 
 // The pooler has one session, and a function of a handler has changed it. The next claim meets the change, and does not wait for a second

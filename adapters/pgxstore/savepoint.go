@@ -98,7 +98,7 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 		return database.Errorf("pgxstore: verify the transaction: %w", err)
 	}
 	row := results[0].Rows[0]
-	xid, session, temporary := string(row[0]), string(row[1]), string(row[2]) == "t"
+	xid, session, temporary := string(row[0]), string(row[1]), string(row[2]) != temporariesOf(g.sessionState)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -116,7 +116,7 @@ func (g *guard) verify(ctx context.Context, renew bool) error {
 	if session != temporaries(g.sessionState, "0") {
 		g.changed, g.resync = true, true
 	}
-	if g.temporary = temporary; temporary && renew && !hasTemporaries(g.sessionState) { // otherwise they may be those of AfterConnect
+	if g.temporary = temporary; temporary && renew {
 		return errTemporary
 	}
 	return nil

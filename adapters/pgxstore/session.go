@@ -62,8 +62,8 @@ var (
 	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
 )
 
-// fits returns nil if the session of c is as a handler expects it. Otherwise c's transaction has ended. After every error but errRelearned,
-// the connection must be discarded.
+// fits returns nil if the session of c is as a handler expects it. Otherwise c's transaction has ended, and behind a pooler its session is
+// reset. The connection must then be discarded, except after errRelearned.
 func (s *Store) fits(ctx context.Context, c *claim) error {
 	known := s.sessionState.Load()
 	if !s.hooked && known != nil && c.sessionState == *known {
@@ -75,42 +75,45 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	case c.tx == nil: // all keys had rows, and the claim's transaction has ended; guard.open checks the one that may follow
 		c.sessionState = temporaries(c.sessionState, temporariesOf(*known))
 	case hasTemporaries(c.sessionState): // or it had some that are gone
-		var found int
+		var found int64
 		if err := c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&found); err != nil {
 			return database.Errorf("pgxstore: look for temporary tables: %w", err)
 		}
-		c.sessionState = temporaries(c.sessionState, strconv.Itoa(found))
+		c.sessionState = temporaries(c.sessionState, strconv.FormatInt(found, 10))
 	}
 	switch {
 	case s.hooked && s.fitsHook(c), !s.hooked && known != nil && c.sessionState == *known:
 		return nil
 	case s.hooked:
-		s.deviates(ctx, c, "no temporary tables, as when the connection was first used")
+		s.deviates(ctx, c, "as many temporary tables as when the connection was first used")
 		return errDeviates
 	}
-	if c.tx != nil {
-		rollback(ctx, c.tx) // otherwise learn could wait for a session of a pooler while this transaction occupies one
+	if c.tx != nil { // otherwise learn could wait for a session of a pooler while this transaction occupies one
+		s.undo(ctx, c.conn)
 	}
 	fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
 	if err != nil {
 		return err
 	}
-	if c.sessionState != fresh {
+	switch {
+	case c.sessionState != fresh:
 		s.deviates(ctx, c, fresh)
 		return errDeviates
+	case s.pooled.Load(): // the reset may have undone what AfterConnect had set
+		return fmt.Errorf("%w: a session of the pooler was reset", claims.ErrAgain)
 	}
 	return errRelearned
 }
 
 // fitsHook is for a pool with a hook that prepares each session, so that its settings may differ from those of a new connection. It reports
-// whether the connection of c has no temporary tables, or had some when a claim first used it: those belong to the hook.
+// whether the connection of c has as many temporary tables as when a claim first used it: those belong to the hook.
 func (s *Store) fitsHook(c *claim) bool {
-	data, has := c.conn.PgConn().CustomData(), hasTemporaries(c.sessionState)
-	had, used := data[customTemporaries].(bool)
+	data, has := c.conn.PgConn().CustomData(), temporariesOf(c.sessionState)
+	had, used := data[customTemporaries].(string)
 	if !used {
 		data[customTemporaries], had = has, has
 	}
-	return had || !has
+	return had == has
 }
 
 const customTemporaries = "txonce.temporaries"
@@ -197,9 +200,18 @@ func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 	conn.Release()
 }
 
-// discard closes a connection that must not be reused, so that the pool drops it. If a transaction is open, discard rolls it
-// back first. Behind a pooler it also resets the session, which outlives the connection.
+// discard closes a connection that must not be reused, so that the pool drops it, after undo.
 func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
+	s.undo(ctx, conn)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	defer cutInUse(conn)
+	_ = conn.Close(ctx)
+}
+
+// undo rolls back the transaction that is open. Behind a pooler it also resets the session, which outlives the connection: that of the open
+// transaction, or any, if none is open. If it fails, the connection may still have its transaction.
+func (s *Store) undo(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	defer cutInUse(conn)
@@ -217,5 +229,4 @@ func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
 			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()
 		}
 	}
-	_ = conn.Close(ctx)
 }

@@ -85,43 +85,58 @@ func TestADuplicateInASessionThatHadATemporaryTable(t *testing.T) {
 	}
 }
 
-// Handlers share a temporary table that AfterConnect makes. It is not taken for one that a handler has left.
-func TestATemporaryTableOfAfterConnect(t *testing.T) {
-	t.Parallel()
-	l := newLeavesTemporary(t, `SAVEPOINT mine`, func(cfg *pgxpool.Config) {
-		cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, `CREATE TEMP TABLE staged (name text) ON COMMIT DELETE ROWS`)
-			return err
+// makesTable is a hook of a pool that makes a temporary table.
+func makesTable(ctx context.Context, conn *pgx.Conn) error {
+	return second(conn.Exec(ctx, `CREATE TEMP TABLE IF NOT EXISTS staged (n int)`))
+}
+
+// hooks are hooks of a pool that affect sessions.
+var hooks = map[string]func(cfg *pgxpool.Config){
+	"AfterConnect makes a table": func(cfg *pgxpool.Config) { cfg.AfterConnect = makesTable },
+	"PrepareConn makes a table": func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return true, makesTable(ctx, conn) }
+	},
+	"PrepareConn sets a tenant": func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+			return true, second(conn.Exec(ctx, `SELECT set_config('app.tenant', 'a', false)`))
 		}
-	})
-	l.batch(1, "a", "b", "c")
-	l.batch(1, "a", "b", "c")
-	l.want("a", "b", "c")
-	if n := len(slices.Compact(l.transactions)); n != 1 {
-		t.Errorf("%d transactions, want 1", n)
+	},
+}
+
+// A hook's temporary table is not taken for one that a handler has left: handlers share a transaction.
+func TestATemporaryTableOfAHook(t *testing.T) {
+	t.Parallel()
+	for name, hook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			l := newLeavesTemporary(t, `SAVEPOINT mine`, hook)
+			for range 2 {
+				l.batch(1, "a", "b", "c")
+			}
+			l.want("a", "b", "c")
+			if n := len(slices.Compact(l.transactions)); n != 1 {
+				t.Errorf("%d transactions, want 1", n)
+			}
+		})
 	}
 }
 
-// A hook of the pool sets what it likes in each session. But a temporary table that a handler has left must not take what the next one writes.
+// Whatever hooks of the pool do: a temporary table that a handler has left takes neither what the others of its batch write nor what the next
+// one writes.
 func TestATemporaryTableInAPoolWithAHook(t *testing.T) {
 	t.Parallel()
-	for name, hook := range map[string]string{"sets": `SELECT set_config('app.tenant', 'a', false)`, "makes a table": `CREATE TEMP TABLE IF NOT EXISTS staged (n int)`} {
-		t.Run(name, func(t *testing.T) {
-			leave := `DO $$ BEGIN EXECUTE 'CREATE TEMP' || ' TABLE effects (name text)'; END $$`
-			if name == "makes a table" {
-				leave = `SELECT count(*) FROM staged`
-			}
-			l := newLeavesTemporary(t, leave, func(cfg *pgxpool.Config) {
-				cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-					_, err := conn.Exec(ctx, hook)
-					return true, err
-				}
+	for name, hook := range hooks {
+		for _, leave := range []string{
+			`CREATE TEMP TABLE effects (name text) ON COMMIT DROP`,
+			`DO $$ BEGIN EXECUTE 'CREATE TEMP' || ' TABLE effects (name text)'; END $$`,
+		} {
+			t.Run(name+", "+leave, func(t *testing.T) {
+				l := newLeavesTemporary(t, leave, hook)
+				l.batch(1, "a")
+				l.batch(1, "b", "c", "d")
+				l.batch(2, "b")
+				l.batch(1, "e")
+				l.want("a", "b", "c", "d", "e")
 			})
-			l.batch(1, "a")
-			l.batch(1, "b")
-			l.batch(2, "b")
-			l.batch(1, "c")
-			l.want("a", "b", "c")
-		})
+		}
 	}
 }

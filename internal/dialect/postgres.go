@@ -44,18 +44,19 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean: search_path, and temporary tables, which hide others. It begins with
-// synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession and Verify
-// have 0 or 1 there. Whether a schema has tables costs too much for each claim.
+// synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession has the
+// number of temporary tables there, and Verify 0. To count tables costs too much for each claim.
 const (
 	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
 	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
 
-// temporary tells whether the session has temporary tables. pg_depend has a row for each object in a schema, and an index by schema; 2615 is
-// the OID of pg_namespace.
-const temporary = `(pg_my_temp_schema() <> 0 AND EXISTS (SELECT FROM pg_catalog.pg_depend
-	WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()))`
+// temporary counts the session's temporary tables, views and functions. pg_depend has a row for each object in a schema, and an index by
+// schema; 2615 is the OID of pg_namespace.
+const temporary = `CASE WHEN pg_my_temp_schema() = 0 THEN 0 ELSE (SELECT count(*) ` + inTemporarySchema + `) END`
+
+const inTemporarySchema = `FROM pg_catalog.pg_depend WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()`
 
 // standbys tells whether COMMIT waits for synchronous standbys.
 const standbys = `current_setting('synchronous_standby_names') <> ''`
@@ -151,11 +152,11 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
 		// Returns the transaction's id, the session's state as if it had no temporary tables, because they may end with the transaction,
-		// and whether it has any.
+		// and their number.
 		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `'0'` + sessionEnd + `, ` + temporary,
 
-		// Returns 1 if the session has temporary tables, and 0 otherwise.
-		Temporary: `SELECT ` + temporary + `::int`,
+		// Returns the number of the session's temporary tables.
+		Temporary: `SELECT ` + temporary,
 
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
@@ -198,7 +199,7 @@ RETURNING used_until`),
 WHERE c.oid = to_regclass('txonce_schema')`,
 
 		// The server process that has the session, and the state of the session, which Register remembers.
-		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + temporary + `::int::text` + sessionEnd,
+		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + `(` + temporary + `)::text` + sessionEnd,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),

@@ -12,10 +12,9 @@ const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), 
 	current_setting('IntervalStyle'), current_setting('bytea_output'), current_setting('TimeZone'), ` + postgresTemporary + `,
 	current_setting('search_path'))`
 
-// postgresTemporary identifies the session's temporary tables, which hide other tables of the same name. Only a session that has
-// ever had one reads pg_class.
+// postgresTemporary identifies the session's temporary tables, which hide other tables of the same name.
 const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
-	(SELECT concat_ws(' ', count(*), coalesce(max(oid), 0)) FROM pg_catalog.pg_class WHERE relnamespace = pg_my_temp_schema()) END`
+	(SELECT concat_ws(' ', count(*), coalesce(max(objid), 0)) ` + inTemporarySchema + `) END`
 
 // PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. They name no table.
 type PostgresSession struct {

@@ -92,21 +92,21 @@ var pgxstoreMutations = []mutation{
 		`if g.inUse() {`, `if false {`,
 	}),
 	single("no handler runs in a transaction with another one's temporary table", pgx+"/savepoint.go", "TestATemporaryTableOfANeighbour", edit{
-		`temporary && renew && !`, `false && !`,
+		`temporary && renew {`, `false {`,
 	}),
 	single("handlers that drop their temporary tables share a transaction", pgx+"/savepoint.go", "TestATemporaryTableThatIsDropped", edit{
-		`g.temporary = temporary; temporary && renew &&`, `temporary = temporary || g.temporary; temporary && renew &&`,
+		`g.temporary = temporary; temporary && renew {`, `temporary = temporary || g.temporary; temporary && renew {`,
 	}),
-	single("a temporary table of AfterConnect does not keep handlers apart", pgx+"/savepoint.go", "TestATemporaryTableOfAfterConnect", edit{
-		`temporary && renew && !hasTemporaries(g.sessionState) {`, `temporary && renew {`,
+	single("a temporary table of a pool's hook does not keep handlers apart", pgx+"/savepoint.go", "TestATemporaryTableOfAHook", edit{
+		`string(row[2]) != temporariesOf(g.sessionState)`, `string(row[2]) != "0"`,
 	}),
 	single("a duplicate ends well in a session that has had a temporary table", pgx+"/session.go", "TestADuplicateInASessionThatHadATemporaryTable", edit{
 		`	case c.tx == nil: // all`, `	case c.tx == nil && s.hooked: // all`,
 	}),
 	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
-		`return had || !has`, `return had || used || !has`,
+		`return had == has`, `return had == has || used`,
 	}),
-	single("a temporary table of a pool's hook is accepted", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
+	single("a temporary table of a pool's hook is accepted", pgx+"/session.go", "TestATemporaryTableOfAHook", edit{
 		`customTemporaries], had = has, has`, `customTemporaries] = has`,
 	}),
 	single("a replay may leave a temporary table", "consumer/replay.go", "TestAReplayMayLeaveATemporaryTable", edit{
@@ -307,7 +307,16 @@ var pgxstoreMutations = []mutation{
 		`			return after, nil`, `			return before, nil`,
 	}),
 	single("behind a pooler, a claim does not wait for a session while it occupies one", pgx+"/session.go", "TestTheOnlySessionOfAPoolerIsReset", edit{
-		`		rollback(ctx, c.tx) // otherwise`, `		_ = rollback // otherwise`,
+		"		s.undo(ctx, c.conn)\n	}\n	fresh", "		_ = s.undo\n	}\n	fresh",
+	}),
+	single("behind a pooler that takes turns, the session that a claim met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatTakesTurns", edit{
+		"		s.undo(ctx, c.conn)\n	}\n	fresh", "		rollback(ctx, c.tx)\n	}\n	fresh",
+	}),
+	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+		` || pool.ConnConfig.AfterConnect != nil`, ``,
+	}),
+	single("behind a pooler with many sessions, what a hook sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+		`if len(found) == 1 {`, `if len(found) == 0 {`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
 		"			begin := `BEGIN`", "			begin := `-`",
@@ -319,7 +328,7 @@ var pgxstoreMutations = []mutation{
 		"pg_prepared_statements WHERE from_sql`", "pg_prepared_statements WHERE NOT from_sql`",
 	}),
 	single("a temporary table that a function leaves does not take what the next message writes", "internal/dialect/postgres.go", "TestSessionsDoNotLeak", edit{
-		`(pg_my_temp_schema() <> 0 AND EXISTS`, `(pg_my_temp_schema() < 0 AND EXISTS`,
+		`CASE WHEN pg_my_temp_schema() = 0 THEN 0`, `CASE WHEN pg_my_temp_schema() >= 0 THEN 0`,
 	}),
 	single("a lock that a DO block leaves is not the next message's", "internal/dialect/control.go", "TestSessionsDoNotLeak", edit{
 		`true, c.Session || in.Session //`, `true, c.Session //`,
