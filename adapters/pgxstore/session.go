@@ -62,8 +62,8 @@ var (
 	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
 )
 
-// fits returns nil if the session of c is as a handler expects it. Otherwise c's transaction has ended, and behind a pooler its session is
-// reset. The connection must then be discarded, except after errRelearned.
+// fits returns nil if the session of c is as a handler expects it. After errRelearned, c's transaction has ended and must be repeated. After any
+// other error, the connection must be discarded.
 func (s *Store) fits(ctx context.Context, c *claim) error {
 	known := s.sessionState.Load()
 	if !s.hooked && known != nil && c.sessionState == *known {
