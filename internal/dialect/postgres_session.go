@@ -16,10 +16,13 @@ const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), 
 const postgresTemporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0 0' ELSE
 	(SELECT concat_ws(' ', count(*), coalesce(max(objid), 0)) ` + inTemporarySchema + `) END`
 
+const renewSavepoint = `RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`
+
 // PostgresSession holds the statements that adapters/sqlstore uses to inspect a session. They name no table.
 type PostgresSession struct {
 	SessionSettings, Mark, ProofByMark, ProofByID string
-	Savepoint, RenewSavepoint, UndoDivision       string
+	Savepoint, RenewSavepoint, RenewAndProbe      string
+	UndoDivision, SameTemporary                   string
 	Committed, InProgress                         string
 }
 
@@ -35,12 +38,14 @@ func NewPostgresSession() PostgresSession {
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
 
 		// In a batch, another handler may run after this one. Releasing the savepoint fails in any other transaction; and it also
-		// releases the savepoints that a handler left set, so that no later handler can roll back to them. RenewSavepoint fails with
-		// a division by zero if temporary tables have come or gone since Savepoint; UndoDivision makes the transaction usable again.
-		Savepoint: q(`SELECT set_config('txonce.temporary', @temporary, true); SAVEPOINT txonce_handler`),
-		RenewSavepoint: q(`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler;
-SELECT 1 / (current_setting('txonce.temporary') = @temporary)::int`),
-		UndoDivision: `ROLLBACK TO SAVEPOINT txonce_handler`,
+		// releases the savepoints that a handler left set, so that no later handler can roll back to them. RenewAndProbe fails with a
+		// division by zero if the session has ever had temporary tables; UndoDivision makes the transaction usable again. Then
+		// SameTemporary tells whether they are those that Savepoint found. It costs five times as much.
+		Savepoint:      q(`SELECT set_config('txonce.temporary', @temporary, true); SAVEPOINT txonce_handler`),
+		RenewSavepoint: renewSavepoint,
+		RenewAndProbe:  renewSavepoint + `; SELECT 1 / (pg_my_temp_schema() = 0)::int`,
+		UndoDivision:   `ROLLBACK TO SAVEPOINT txonce_handler`,
+		SameTemporary:  q(`SELECT current_setting('txonce.temporary') = @temporary`),
 
 		Committed:  `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
 		InProgress: `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,

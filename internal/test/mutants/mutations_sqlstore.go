@@ -42,7 +42,7 @@ var sqlstoreMutations = []mutation{
 		`RELEASE SAVEPOINT txonce_claimed; SAVEPOINT txonce_claimed; END`, `RELEASE SAVEPOINT txonce_claimed; END`,
 	}),
 	sqlstore("postgres through database/sql: a handler cannot roll back to a savepoint of another handler of the batch", "internal/dialect/postgres_session.go",
-		"TestVerifyTxEndsSavepoints/postgres15", edit{"`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler;", "`SAVEPOINT txonce_handler;"}),
+		"TestVerifyTxEndsSavepoints/postgres15", edit{"`RELEASE SAVEPOINT txonce_handler; SAVEPOINT txonce_handler`", "`SAVEPOINT txonce_handler`"}),
 	sqlstore("sqlstore: nothing is committed after VerifyTx has failed", "adapters/sqlstore/store.go", "TestVerifyTxTellsWhatAHandlerDid/postgres15", edit{
 		`	case t.failed != nil:
 		return t.failed
@@ -71,9 +71,9 @@ var sqlstoreMutations = []mutation{
 		`if t.store.fault(err).Idle || t.idle() {`, `if false {`,
 	}),
 	sqlstore("postgres: a temporary table of a handler does not take what the other handlers of its batch write", "internal/dialect/postgres_session.go",
-		"TestATemporaryTableOfANeighbour", edit{`SELECT 1 / (current_setting('txonce.temporary') = @temporary)::int`, `SELECT 1`}),
+		"TestATemporaryTableOfANeighbour", edit{`SELECT 1 / (pg_my_temp_schema() = 0)::int`, `SELECT 1`}),
 	sqlstore("postgres: a batch goes on with the temporary tables that its connection had before", "internal/dialect/postgres_session.go",
-		"TestATemporaryTableThatIsDropped", edit{`(current_setting('txonce.temporary') = @temporary)`, `('0 0' = @temporary)`}),
+		"TestATemporaryTableThatIsDropped", edit{`SELECT current_setting('txonce.temporary') = @temporary`, `SELECT '0 0' = @temporary`}),
 	sqlstore("sqlite: a temporary table of a handler does not take what the other handlers of its batch write", "adapters/sqlstore/internal/sqlite/session.go",
 		"TestSQLiteHandlersOfABatchLeaveNothing", edit{`if temporary != t.Proof {`, `if false && temporary != t.Proof {`}),
 	sqlstore("sqlite: an in-memory database outlives a context that ends", "adapters/sqlstore/internal/sqlite/session.go",

@@ -85,6 +85,8 @@ type Transaction struct {
 	Ended   bool   // the server answered COMMIT or ROLLBACK
 	Changed bool   // the handler's transaction ended with other settings than it began with
 	Spoilt  bool   // the session's settings may have changed, so the connection must be closed
+
+	Temporary bool // on PostgreSQL: the session has, or has had, temporary tables
 }
 
 // Claims writes claims, their results and windows, and locks keys.

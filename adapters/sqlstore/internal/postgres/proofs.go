@@ -62,16 +62,26 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if !t.Marked {
 		return d.Verify(ctx, t)
 	}
-	_, err := t.Tx.ExecContext(ctx, d.SQL.RenewSavepoint)
+	renew := d.SQL.RenewAndProbe
+	if t.Temporary {
+		renew = d.SQL.RenewSavepoint
+	}
+	_, err := t.Tx.ExecContext(ctx, renew)
 	switch sqlState(err) {
 	case inAbortedTx:
 		return engine.ErrSwallowed
 	case noSavepoint, noTransaction:
 		return errOther
 	case divisionByZero:
-		if _, err = t.Tx.ExecContext(ctx, d.SQL.UndoDivision); err == nil {
-			return engine.ErrTemporary
-		}
+		t.Temporary = true
+		_, err = t.Tx.ExecContext(ctx, d.SQL.UndoDivision)
+	}
+	if err != nil || !t.Temporary {
+		return err
+	}
+	var same bool
+	if err = t.Tx.QueryRowContext(ctx, d.SQL.SameTemporary).Scan(&same); err == nil && !same {
+		return engine.ErrTemporary
 	}
 	return err
 }
