@@ -2,7 +2,8 @@
 // be published.
 //
 // To use it, apply the migrations with Migrate, create a Store with New, and set it in consumer.Config, and in relay.Config if you
-// publish messages. Run a dedup.Sweeper with it, which deletes expired keys. A handler gets an ordinary pgx.Tx with all its methods: CopyFrom, SendBatch, savepoints, also through sqlc.
+// publish messages. Run a dedup.Sweeper with it, which deletes expired keys. A handler gets an ordinary pgx.Tx with all its methods:
+// CopyFrom, SendBatch, savepoints, also through sqlc.
 // Only methods and statements that end the transaction are refused: a handler that committed or rolled back itself could write
 // effects without the claim. A handler returns nil to commit and an error to roll back. Transactions that need to exclude each
 // other for more than their own message's key call LockKeys.

@@ -26,8 +26,9 @@ func (s *Store) learn(ctx context.Context) (session string, err error) {
 const mostSessions = 10
 
 // freshSession returns the state of the session of a new connection. A pooler may give a new connection a session that other clients have
-// changed. Therefore freshSession resets it, and returns what it is then. Only if the client brings settings of its own, which a reset undoes,
-// freshSession returns the state that a session has when the pooler gives it out again after a reset, or that all of mostSessions have.
+// changed. Therefore freshSession resets the session, and returns its state after the reset. If bringsSettings, a reset would undo those
+// settings too: then freshSession returns the state of a session that the pooler gives out for the second time, after a reset, or the state
+// that mostSessions sessions have in common.
 func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	brings := s.bringsSettings()
 	var reset []string
@@ -51,7 +52,8 @@ func (s *Store) freshSession(ctx context.Context) (session string, err error) {
 	return "", fmt.Errorf("%d connections to the pooler got sessions that other clients have changed", mostSessions)
 }
 
-// bringsSettings reports whether the state of new connections may differ from what the database and the role prescribe.
+// bringsSettings reports whether the pool sets search_path, role or synchronous_commit in its new connections, or has a hook that may do so.
+// RESET undoes what a hook has set.
 func (s *Store) bringsSettings() bool {
 	pool := s.cfg.Pool.Config()
 	for name := range pool.ConnConfig.RuntimeParams {

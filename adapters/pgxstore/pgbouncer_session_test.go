@@ -61,6 +61,21 @@ func (p *pooledSessions) start() *pgxstore.Store {
 	return s
 }
 
+// handleTwo starts a Store on a pool with cfg, and handles two messages, whose IDs it returns with the pool.
+func (p *pooledSessions) handleTwo(cfg *pgxpool.Config) (pool *pgxpool.Pool, ids []string) {
+	p.Helper()
+	pool, err := pgxpool.NewWithConfig(p.Context(), cfg)
+	p.must(err)
+	p.Cleanup(pool.Close)
+	s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
+	p.must(s.Register(p.Context(), "billing", time.Hour))
+	ids = []string{"0", "1"}
+	for _, id := range ids {
+		p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
+	}
+	return pool, ids
+}
+
 // handle handles a message by sql, and then calls meanwhile before COMMIT. A duplicate does nothing.
 func (p *pooledSessions) handle(s *pgxstore.Store, id, sql string, meanwhile ...func() error) error {
 	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now(), Window: time.Hour}
@@ -138,15 +153,7 @@ func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 		}
 		return dial(ctx, network, addr)
 	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	p.must(err)
-	t.Cleanup(pool.Close)
-	s := newStore(t, pgxstore.Config{Pool: pool, Schema: p.schema})
-	p.must(s.Register(t.Context(), "billing", time.Hour))
-	want := []string{"0", "1"}
-	for _, id := range want {
-		p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
-	}
+	_, want := p.handleTwo(cfg)
 	p.effects(want)
 }
 
@@ -192,15 +199,7 @@ func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 			cfg, err := pgxpool.ParseConfig(p.pooled)
 			p.must(err)
 			hook(cfg, fmt.Sprintf(`SET search_path = %s_b`, p.schema))
-			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-			p.must(err)
-			t.Cleanup(pool.Close)
-			s := newStore(t, pgxstore.Config{Pool: pool, Schema: p.schema})
-			p.must(s.Register(t.Context(), "billing", time.Hour))
-			want := []string{"0", "1"}
-			for _, id := range want {
-				p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
-			}
+			pool, want := p.handleTwo(cfg)
 			if got := stringsIn(t, pool, `SELECT name FROM effects ORDER BY name`); !slices.Equal(got, want) {
 				t.Errorf("the hook's schema has the effects %v, want %v", got, want)
 			}

@@ -116,8 +116,10 @@ func (s *Store) fitsHook(c *claim) bool {
 	return had == has
 }
 
+// customTemporaries is the key of that number in the connection's CustomData.
 const customTemporaries = "txonce.temporaries"
 
+// deviates logs why the connection of c is closed.
 func (s *Store) deviates(ctx context.Context, c *claim, want string) {
 	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
 		"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", want)
@@ -130,6 +132,7 @@ func temporaries(state, n string) string {
 	return sync + " " + n + " " + rest
 }
 
+// temporariesOf returns the number of temporary tables in the state of a session, or their schema: see dialect.Postgres.
 func temporariesOf(state string) string {
 	_, rest, _ := strings.Cut(state, " ")
 	n, _, _ := strings.Cut(rest, " ")

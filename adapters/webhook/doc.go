@@ -20,7 +20,8 @@
 //	…
 //	mux.Handle("/hooks/stripe", receiver)
 //
-// Run a dedup.Sweeper with the consumer's Store: it deletes expired keys. Mount the Receiver where nothing has read or changed the body: signatures cover its bytes. At the end of the program call
+// Run a dedup.Sweeper with the consumer's Store: it deletes expired keys. Mount the Receiver where nothing has read or changed the body:
+// signatures cover its bytes. At the end of the program call
 // http.Server.Shutdown, and then [Receiver.Shutdown], which waits for handlers that outlived their request.
 //
 // # Inline, or stored and forwarded

@@ -12,7 +12,7 @@ import (
 const (
 	inAbortedTx    = "25P02" // an earlier statement of the transaction failed
 	noSavepoint    = "3B001" // the transaction has no savepoint of this name
-	divisionByZero = "22012"
+	divisionByZero = "22012" // see dialect.PostgresSession.RenewAndProbe
 	noTransaction  = "25P01" // no transaction is open
 )
 
