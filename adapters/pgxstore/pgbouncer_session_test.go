@@ -191,6 +191,12 @@ func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 		"AfterConnect of pgconn": func(cfg *pgxpool.Config, sql string) {
 			cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
 		},
+		"BeforeConnect": func(cfg *pgxpool.Config, sql string) {
+			cfg.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
+				cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
+				return nil
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

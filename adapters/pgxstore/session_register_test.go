@@ -37,6 +37,33 @@ func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
 	}
 }
 
+// A connection whose commits a crash may undo leaves the pool, so that the Store works again once the setting is taken back.
+func TestASessionWhoseCommitsACrashMayUndoIsClosed(t *testing.T) {
+	cfg, err := pgxpool.ParseConfig(testdb.Schema(t, testdb.Postgres(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	setting := "off"
+	cfg.MaxConns = 1
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		return second(conn.Exec(ctx, `SET synchronous_commit = `+setting))
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	makeTables(t, pool, ``)
+	s := newStore(t, pgxstore.Config{Pool: pool})
+	if err := s.InTx(t.Context(), ordinaryRecord("1"), doNothing); !errors.Is(err, dedup.ErrNotDurable) {
+		t.Errorf("InTx = %v, want ErrNotDurable", err)
+	}
+	setting = "on"
+	if err := s.InTx(t.Context(), ordinaryRecord("1"), doNothing); err != nil {
+		t.Errorf("after the setting was taken back, InTx = %v", err)
+	}
+}
+
 // If a hook of the pool prepares each session for its use, the hook decides about role and search_path.
 func TestPoolThatPreparesItsSessions(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))

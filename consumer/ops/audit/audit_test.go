@@ -277,9 +277,11 @@ func TestMessages(t *testing.T) {
 		old := message("old")
 		old.Time = time.Now().Add(-time.Hour)
 		all := append(msgs, parked, message(""), old, message("never"))
-		r, err := audit.Messages(t.Context(), w.config(), audit.MessagesConfig{Source: &source{all}, Key: consumer.MessageID, Horizon: aMinuteAgo})
-		if err != nil || r.Checked != 1502 || r.Skipped != 2 || r.Lost != 1 {
-			t.Errorf("%+v, %v", r, err)
+		cfg := w.config()
+		cfg.Sample = 2000 // more than there are
+		r, err := audit.Messages(t.Context(), cfg, audit.MessagesConfig{Source: &source{all}, Key: consumer.MessageID, Horizon: aMinuteAgo})
+		if err != nil || r.Checked != 1502 || r.Skipped != 2 || r.Lost != 1 || !r.Whole {
+			t.Errorf("%+v, %v; want all messages read, so that it is no sample", r, err)
 		}
 		if len(r.Findings) != 1 || r.Findings[0].Key.ID != "never" || r.Findings[0].Where != "orders/0/never" {
 			t.Errorf("%+v", r.Findings)

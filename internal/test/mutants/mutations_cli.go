@@ -117,6 +117,7 @@ var cliMutations = []mutation{
 	auditing("an audit finds effects that were made twice", "claims.go", "TestPlantedFaults", edit{`case n > 1 && c.Expect != AtLeastOne:`, `case n > 2:`}),
 	auditing("an audit finds effects without claims", "effects.go", "TestPlantedFaults", edit{`				if !claimed[key.Hash()] {`, `				if claimed == nil {`}),
 	auditing("a parked message is not lost", "messages.go", "TestMessages", edit{`case parked[key.Hash()] || claimed[key.Hash()]:`, `case parked == nil || claimed[key.Hash()]:`}),
+	auditing("messages that were read to their end are no sample", "messages.go", "TestMessages", edit{`r.Whole = true`, `r.Whole = cfg.Sample == 0`}),
 	auditing("a small sample compares claims wherever its walk begins", "claims.go", "TestSmallSample", edit{`max(readMost*sample/page, pagesAtLeast)`, `max(readMost*sample/page, 1)`}),
 	auditing("an audit finds outbox messages that are not on their topic", "outbox.go", "TestOutbox", edit{`			if c.Expect != AtMostOne {`, `			if c.Expect == "none" {`}),
 	auditing("an audit finds outbox messages that were published twice", "outbox.go", "TestOutbox", edit{`case m.times > 1 && c.Expect != AtLeastOne:`, `case m.times > 2:`}),

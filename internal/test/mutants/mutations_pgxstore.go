@@ -315,6 +315,9 @@ var pgxstoreMutations = []mutation{
 	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
 		` || pool.ConnConfig.AfterConnect != nil`, ``,
 	}),
+	single("behind a pooler, what BeforeConnect arranges is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+		` || pool.BeforeConnect != nil`, ``,
+	}),
 	single("behind a pooler with many sessions, what a hook sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
 		`if len(found) == 1 {`, `if len(found) == 0 {`,
 	}),
@@ -333,6 +336,11 @@ var pgxstoreMutations = []mutation{
 	single("a lock that a DO block leaves is not the next message's", "internal/dialect/control.go", "TestSessionsDoNotLeak", edit{
 		`true, c.Session || in.Session //`, `true, c.Session //`,
 	}),
+	{
+		name: "a setting that a DO block with a tagged body leaves is not the next message's", file: "internal/dialect/control.go",
+		edits: []edit{{`+= 1 + strings.IndexByte(body[begin+1:], '$')`, `+= 0`}},
+		pkg:   "internal/dialect", run: exactly("TestInspect"), fails: "TestInspect", short: true,
+	},
 	single("COMMIT is durable although a DO block says otherwise", "internal/dialect/control.go", "TestCommitIsDurable", edit{
 		`c.Sets, c.Temporary, c.Session = true, true, `, `c.Temporary, c.Session = true, `,
 	}),
@@ -341,6 +349,9 @@ var pgxstoreMutations = []mutation{
 	}),
 	single("a dead letter without a key is not written in a session that was changed", pgx+"/session.go", "TestATransactionThatClaimsNothingInAChangedSession", edit{
 		`	if !s.hooked && known != nil && c.sessionState == *known {`, `	if !s.hooked && known != nil {`,
+	}),
+	single("a connection whose commits a crash may undo is closed", pgx+"/intx.go", "TestASessionWhoseCommitsACrashMayUndoIsClosed", edit{
+		`unfit = err != nil // a newer`, `unfit = false // a newer`,
 	}),
 	single("a connection that accepts no writes is closed, whatever meets it", pgx+"/session.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
 		"	if blamesSession(err) {\n		s.discard(ctx, conn.Conn())\n	}\n	conn.Release()", "	conn.Release()",
