@@ -5,9 +5,13 @@
 # Three packages of the first module run at the same time, and beside them one of the others; of each package four parallel tests,
 # because they spend much of their time waiting. Each test has its own schema, topic or queue. make lint runs go vet's checks. RACE has
 # the flags of the race detector; without it, -race.
+#
+# The slowest packages begin first. Otherwise one of them would run alone at the end, beside an idle processor.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+slowest="./adapters/sqlstore ./adapters/pgxstore ./adapters/kafka ./examples/quickstart ./adapters/awssqs ./adapters/rabbitmq ./cmd/txonce
+	./internal/test/soak ./internal/test/relaychaos ./examples/rabbitmq-worker ./adapters/httpidem ./adapters/telemetry/monitoring/generate"
 gotestsum="go run gotest.tools/gotestsum@v1.13.0"
 # Temporary files are in memory where there is room: programs that are linked for a test, SQLite's databases, servers of single tests.
 memory=$(go run ./internal/test/services memory)
@@ -22,6 +26,7 @@ export GOGC="${GOGC:-400}"
 # test_module MODULE N runs N packages of a module at the same time, and adds MODULE to the file failed if a test fails.
 test_module() {
 	local module=$1 n=$2 packages=./...
+	[ "$module" != . ] || packages="$slowest $packages" # go test takes each package once
 	[ -z "${SINCE:-}" ] || packages=$(go run ./internal/test/changed -since "$SINCE" -module "$module")
 	[ -n "$packages" ] || return 0
 	# shellcheck disable=SC2086 # words: one word per flag or package

@@ -78,11 +78,11 @@ func TestBackfillOfLargePages(t *testing.T) {
 		}
 		return all
 	}
-	tooLarge := answer(strings.Repeat(" ", 32<<20) + `{}`)
+	tooLarge := func(limit int) http.HandlerFunc { return answer(strings.Repeat(" ", limit) + `{}`) }
 	t.Run("smaller pages are asked for", func(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			w.stripe.add(events(60, time.Minute)...)
-			w.stripe.fail(tooLarge, tooLarge)
+			w.stripe.fail(tooLarge(32<<20), tooLarge(32<<20))
 			w.once(t, w.backfill(t))
 			w.wantEffects(t, 60)
 			if got, want := limits(w), []string{"100", "50", "25", "25", "25"}; !slices.Equal(got, want) {
@@ -97,10 +97,12 @@ func TestBackfillOfLargePages(t *testing.T) {
 				if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err != nil || limit < 1 {
 					t.Errorf("limit %d, %v", limit, err)
 				}
-				tooLarge(w, r)
+				tooLarge(5000)(w, r)
 			}}, 100)...)
-			err := w.backfill(t).Once(t.Context())
-			if err == nil || !strings.HasSuffix(err.Error(), "the answer has more than 33554432 bytes") {
+			b := w.backfill(t)
+			stripehook.LimitAnswers(b, 5000)
+			err := b.Once(t.Context())
+			if err == nil || !strings.HasSuffix(err.Error(), "the answer is too large: it has more than 5000 bytes") {
 				t.Errorf("error %v", err)
 			}
 			if got, want := limits(w), []string{"100", "50", "25", "12", "6", "3", "1"}; !slices.Equal(got, want) {

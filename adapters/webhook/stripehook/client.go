@@ -22,6 +22,7 @@ import (
 type Client struct {
 	cfg       ClientConfig // without its APIKey
 	authorize func(*http.Request)
+	most      int64 // bytes of an answer; maxResponse, except in tests
 }
 
 // NewClient returns a Client, or an error that names all fields of cfg that are at fault. It uses no network.
@@ -32,7 +33,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	authorization := "Bearer " + cfg.APIKey // in a function, so that a Client in a log does not show it
 	cfg.APIKey = ""
-	return &Client{cfg: cfg, authorize: func(r *http.Request) { r.Header.Set("Authorization", authorization) }}, nil
+	return &Client{cfg: cfg, most: maxResponse, authorize: func(r *http.Request) { r.Header.Set("Authorization", authorization) }}, nil
 }
 
 const (
@@ -44,7 +45,7 @@ const (
 	maxResponse    = 32 << 20        // bytes: 100 events of more than 300 kB each
 )
 
-var errTooLarge = fmt.Errorf("the answer has more than %d bytes", maxResponse)
+var errTooLarge = errors.New("the answer is too large")
 
 // APIError is an answer of Stripe that another request would only repeat, or that was repeated until the tries were spent.
 type APIError struct {
@@ -143,13 +144,13 @@ func (c *Client) try(ctx context.Context, path, account string) (body []byte, a 
 		return nil, again{possible: true}, err
 	}
 	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	body, err = io.ReadAll(io.LimitReader(response.Body, c.most+1))
 	if response.StatusCode == http.StatusOK {
 		switch {
 		case err != nil:
 			return nil, again{possible: true}, fmt.Errorf("read the answer: %w", err)
-		case len(body) > maxResponse:
-			return nil, a, errTooLarge
+		case int64(len(body)) > c.most:
+			return nil, a, fmt.Errorf("%w: it has more than %d bytes", errTooLarge, c.most)
 		}
 		return body, a, nil
 	}
