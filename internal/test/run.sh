@@ -2,15 +2,15 @@
 # run.sh MODULE... runs the tests of modules with the race detector, and prints the total time and the slowest packages and tests.
 # With SINCE=COMMIT it tests only the packages that depend on files changed since that commit.
 #
-# Three packages of the first module run at the same time, and beside them one of the others; of each package four parallel tests,
+# Four packages of the first module run at the same time, and beside them one of the others; of each package four parallel tests,
 # because they spend much of their time waiting. Each test has its own schema, topic or queue. make lint runs go vet's checks. RACE has
 # the flags of the race detector; without it, -race.
 #
-# The slowest packages begin first. Otherwise one of them would run alone at the end, beside an idle processor.
+# The slowest packages begin first, and those that wait beside those that compute. Otherwise one of them would run alone at the end.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-slowest="./adapters/sqlstore ./adapters/pgxstore ./adapters/kafka ./examples/quickstart ./adapters/awssqs ./adapters/rabbitmq ./cmd/txonce
+slowest="./adapters/sqlstore ./adapters/pgxstore ./adapters/awssqs ./adapters/rabbitmq ./adapters/kafka ./examples/quickstart ./cmd/txonce
 	./internal/test/soak ./internal/test/relaychaos ./examples/rabbitmq-worker ./adapters/httpidem ./adapters/telemetry/monitoring/generate"
 gotestsum="go run gotest.tools/gotestsum@v1.13.0"
 # Temporary files are in memory where there is room: programs that are linked for a test, SQLite's databases, servers of single tests.
@@ -36,7 +36,7 @@ test_module() {
 
 $gotestsum --version >/dev/null # builds it once
 (for module in "${@:2}"; do test_module "$module" 1; done) >"$log/others" 2>&1 &
-test_module "$1" 3
+test_module "$1" 4
 wait $! || echo "the modules beside the first" >>"$log/failed"
 cat "$log/others"
 cat "$log"/tests-* >"$log/all" 2>/dev/null || [ -e "$log/failed" ] || {
