@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // The first round trip of InTx is BEGIN with the claim. If the claim finds that all keys have rows, it reads the rows and ends its
@@ -52,11 +54,11 @@ func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
 		}
 	}()
 	var failed error
-	for range 2 {
+	for range 3 {
 		if failed = c.open(ctx); failed == nil {
 			failed = g.store.fits(g.ctx, c)
 		}
-		if !errors.Is(failed, errRelearned) {
+		if !errors.Is(failed, claims.ErrAgain) {
 			break
 		}
 	}

@@ -5,97 +5,134 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// learn remembers and returns the state of an unchanged session.
-func (s *Store) learn(ctx context.Context) (session string, err error) {
+// learn remembers the state of the session of a new connection, after the hooks of the pool. It calls check, unless that is nil, with the
+// connection.
+func (s *Store) learn(ctx context.Context, check func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
-	if session, err = s.freshSession(ctx); err != nil {
-		return "", database.Errorf("pgxstore: read the settings of a new connection: %w", err)
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return unlearned(err)
+	}
+	defer s.disconnect(ctx, conn)
+	session, err := s.freshSession(ctx, conn)
+	if err != nil {
+		return unlearned(err)
+	}
+	if check != nil {
+		if err := check(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if pg := conn.PgConn(); pg.TxStatus() != 'I' {
+		if _, err := pg.Exec(ctx, `COMMIT`).ReadAll(); err != nil {
+			return unlearned(err)
+		}
 	}
 	s.sessionState.Store(&session)
+	return nil
+}
+
+func unlearned(err error) error {
+	return database.Errorf("pgxstore: read the settings of a new connection, beside those of the pool: %w", err)
+}
+
+// freshSession returns the state of the session of a new connection. A pooler may give the connection a session that another client has changed.
+// Therefore freshSession then resets the session, and runs the hooks again, because the reset undoes what they have set. Then it leaves a
+// transaction open, because the pooler may give the next one another session.
+func (s *Store) freshSession(ctx context.Context, conn *pgx.Conn) (session string, err error) {
+	pg := conn.PgConn()
+	server, err := servedBy(ctx, pg)
+	if err != nil {
+		return "", err
+	}
+	pooled := server != pg.PID()
+	s.pooled.Store(pooled)
+	if !pooled {
+		return s.afterHooks(ctx, conn)
+	}
+	met, err := s.state(ctx, pg, `BEGIN; `)
+	if err == nil {
+		err = s.reset(ctx, pg)
+	}
+	if err == nil {
+		_, err = pg.Exec(ctx, broughtAgain(conn.Config().RuntimeParams, met)).ReadAll()
+	}
+	if hook := conn.Config().AfterConnect; err == nil && hook != nil {
+		err = hook(ctx, pg)
+	}
+	var reset string
+	if err == nil {
+		reset, err = s.state(ctx, pg, "")
+	}
+	if err == nil {
+		session, err = s.afterHooks(ctx, conn)
+	}
+	if err != nil {
+		return "", err
+	}
+	if met != reset {
+		s.cfg.Logger.WarnContext(ctx, "pgxstore: reset a session of the pooler: another client has changed it, or the pooler sets it up, which pgxstore does not support",
+			"found", met, "want", reset)
+	}
 	return session, nil
 }
 
-// mostSessions limits how many sessions of a pooler freshSession resets. Poolers prefer the session that was used last, so two are usual.
-const mostSessions = 10
-
-// freshSession returns the state of the session of a new connection. A pooler may give a new connection a session that other clients have
-// changed. Therefore freshSession resets the session, and returns its state after the reset. If bringsSettings, a reset would undo those
-// settings too: then freshSession returns the state of a session that the pooler gives out for the second time, after a reset, or the state
-// that mostSessions sessions have in common.
-func (s *Store) freshSession(ctx context.Context) (session string, err error) {
-	brings := s.bringsSettings()
-	var reset []string
-	found := map[string]bool{}
-	for range mostSessions {
-		server, before, after, err := s.readAndReset(ctx)
-		switch {
-		case err != nil:
-			return "", err
-		case before == after || !brings:
-			return after, nil
-		case slices.Contains(reset, server):
-			return before, nil
+// broughtAgain returns the statement that sets again what a connection has brought as its parameters, if the pooler did not ignore them: the state
+// that it met shows them.
+func broughtAgain(params map[string]string, met string) string {
+	sql := `SELECT 1`
+	again := func(name string, shown func(value string) bool) {
+		if value, ok := params[name]; ok && shown(value) {
+			sql += fmt.Sprintf(`, set_config('%s', '%s', false)`, name, strings.ReplaceAll(value, "'", "''"))
 		}
-		reset = append(reset, server)
-		session, found[before] = before, true
 	}
-	if len(found) == 1 {
-		return session, nil
-	}
-	return "", fmt.Errorf("%d connections to the pooler got sessions that other clients have changed", mostSessions)
+	again("synchronous_commit", func(value string) bool { return strings.HasPrefix(met, value+" ") })
+	again("search_path", func(value string) bool { return strings.HasSuffix(met, " "+value) })
+	return sql
 }
 
-// bringsSettings reports whether the pool sets search_path, role or synchronous_commit in its new connections, or has a hook that may do so.
-// RESET undoes what a hook has set.
-func (s *Store) bringsSettings() bool {
+// afterHooks runs the hooks of the pool for a new connection and for one that is acquired, and returns the state of the session then. It
+// records whether the latter change the state.
+func (s *Store) afterHooks(ctx context.Context, conn *pgx.Conn) (session string, err error) {
 	pool := s.cfg.Pool.Config()
-	for name := range pool.ConnConfig.RuntimeParams {
-		switch strings.ToLower(name) {
-		case "options", "search_path", "synchronous_commit", "role", "session_authorization":
-			return true
+	if pool.AfterConnect != nil {
+		if err := pool.AfterConnect(ctx, conn); err != nil {
+			return "", err
 		}
 	}
-	return pool.AfterConnect != nil || pool.BeforeConnect != nil || pool.ConnConfig.AfterConnect != nil
+	session, err = s.state(ctx, conn.PgConn(), "")
+	if err != nil || !s.hooked {
+		return session, err
+	}
+	if hook := pool.PrepareConn; hook != nil {
+		_, err = hook(ctx, conn)
+	} else {
+		pool.BeforeAcquire(ctx, conn) //nolint:staticcheck // deprecated, but it still runs
+	}
+	if err != nil {
+		return "", err
+	}
+	before := session
+	if session, err = s.state(ctx, conn.PgConn(), ""); err == nil && session != before {
+		s.hookSets.Store(true)
+	}
+	return session, err
 }
 
-// readAndReset connects, and returns the state of the session that the connection gets, before and after a reset. server is the server process
-// that has the session. If that process serves only this connection, the session ends here and is not reset: then after is before.
-func (s *Store) readAndReset(ctx context.Context) (server, before, after string, err error) {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return "", "", "", err
+// state sends begin, and returns the state of the session.
+func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, begin string) (string, error) {
+	results, err := pg.Exec(ctx, begin+s.plain.FreshSession).ReadAll()
+	if err != nil || len(results) == 0 || len(results[len(results)-1].Rows) == 0 {
+		return "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
 	}
-	defer s.disconnect(ctx, conn)
-	if hook := s.cfg.Pool.Config().AfterConnect; hook != nil {
-		if err := hook(ctx, conn); err != nil {
-			return "", "", "", err
-		}
-	}
-	pg := conn.PgConn()
-	read := func(sql string, at int) (server, state string, err error) {
-		results, err := pg.Exec(ctx, sql).ReadAll()
-		if err != nil || len(results) <= at || len(results[at].Rows) == 0 {
-			return "", "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
-		}
-		row := results[at].Rows[0]
-		return string(row[0]), string(row[1]), nil
-	}
-	server, before, err = read(`BEGIN; `+s.plain.FreshSession, 1)
-	if err != nil || server == fmt.Sprint(pg.PID()) {
-		return server, before, before, err
-	}
-	if err := s.reset(ctx, pg); err != nil {
-		return "", "", "", err
-	}
-	_, after, err = read(s.plain.FreshSession+`; COMMIT`, 0)
-	return server, before, after, err
+	return string(results[len(results)-1].Rows[0][0]), nil
 }
 
 // reset undoes in the open transaction what handlers may have left in the session.

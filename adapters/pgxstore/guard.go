@@ -175,15 +175,7 @@ func (g *guard) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := g.resyncs(ctx); err != nil {
-		return err
-	}
-	if g.changed && g.store.pooled.Load() { // a session behind a pooler outlives the connection
-		if err := g.store.reset(ctx, g.conn.PgConn()); err != nil {
-			return database.Errorf("pgxstore: reset the session: %w", err)
-		}
-	}
-	return nil
+	return g.resyncs(ctx)
 }
 
 // leave ends the handler's use of the transaction. If the connection must not be reused, leave closes it. After a handler ended

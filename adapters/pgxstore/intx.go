@@ -152,9 +152,9 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 		if _, err := s.write(ctx, tx, late.messages); err != nil {
 			return lostBefore(err)
 		}
-		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
+		return commitError(commitReplicated(ctx, tx.Conn().PgConn(), late.commit()))
 	}
-	if len(late.messages)+len(late.results) > 0 {
+	if len(late.messages)+len(late.results) > 0 || late.chain {
 		return s.writeAndCommit(ctx, tx, late)
 	}
 	return commitError(tx.Commit(ctx))

@@ -136,7 +136,7 @@ var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTx
 func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	late, wakes = lateWrites{g.results, g.waiting}, g.wakes
+	late, wakes = lateWrites{g.results, g.waiting, g.changed && g.store.pooled.Load()}, g.wakes
 	g.results, g.waiting, g.wakes = nil, nil, nil
 	if g.ended == nil {
 		g.ended = errReturned
@@ -148,6 +148,15 @@ func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 type lateWrites struct {
 	results  []savedResult
 	messages []outgoing
+	chain    bool // the handler changed a session of a pooler
+}
+
+// commit returns COMMIT. After AND CHAIN the pooler does not give the session to another client before leave has reset it.
+func (l *lateWrites) commit() string {
+	if l.chain {
+		return "commit and chain"
+	}
+	return "commit"
 }
 
 // writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
@@ -169,7 +178,7 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 		rows = rows[n:]
 	}
 	insertions := b.Len() - len(late.results)
-	b.Queue(`commit`)
+	b.Queue(late.commit())
 	results := tx.SendBatch(ctx, b)
 	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
 	if err := s.readResults(results, late.results); err != nil {

@@ -3,7 +3,6 @@ package pgxstore_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -138,25 +137,6 @@ func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 	}
 }
 
-// Another client of the pooler changes each session again and again: before each new connection of the Store's process, and once more before
-// the next one. A process that starts meanwhile does not take such a session for an unchanged one.
-func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
-	t.Parallel()
-	p := newPooledSessions(t, 1)
-	other := testPool(t, p.pooled, 1)
-	cfg, err := pgxpool.ParseConfig(p.pooled)
-	p.must(err)
-	dial := cfg.ConnConfig.DialFunc
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if _, err := other.Exec(ctx, `SELECT set_config('search_path', $1, false)`, p.schema+"_b"); err != nil {
-			return nil, err
-		}
-		return dial(ctx, network, addr)
-	}
-	_, want := p.handleTwo(cfg)
-	p.effects(want)
-}
-
 // The pooler gives out its sessions in turns, so that a claim and what follows it meet different ones. A session that a function of a handler
 // has changed is reset all the same, and no message fails.
 func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
@@ -256,5 +236,35 @@ func TestASessionOfAPoolerThatAcceptsNoWritesIsReset(t *testing.T) {
 	first, then := claim(), claim()
 	if first == nil || then != nil {
 		t.Errorf("InTx = %v, and then %v; want an error, and then nil", first, then)
+	}
+}
+
+// A program that does not call Register leaves other clients of the pooler no changed session either.
+func TestASessionOfAPoolerIsResetWithoutRegister(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	s := newStore(p, pgxstore.Config{Pool: testPool(p, p.pooled, 3), Schema: p.schema})
+	p.must(p.handle(s, "a", `SET search_path = `+p.schema+`_b`))
+	if got := stringsIn(t, testPool(t, p.pooled, 1), `SELECT current_setting('search_path')`); got[0] != p.schema {
+		t.Errorf("another client has the search_path %s", got[0])
+	}
+}
+
+// A handler uses its transaction although the message is a duplicate. That transaction may meet a session that another client has changed.
+func TestADuplicatesTransactionMeetsAChangedSession(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 2, "server_round_robin = 1")
+	p.occupy(2)
+	s, other := p.start(), testPool(t, p.pooled, 1)
+	p.must(p.handle(s, "a", ``))
+	rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "a"}, Time: time.Now(), Window: time.Hour}
+	for i := range 6 {
+		for range i % 2 {
+			p.must(second(other.Exec(t.Context(), `SELECT 1`)))
+		}
+		p.must(second(other.Exec(t.Context(), `SELECT set_config('search_path', $1, false)`, p.schema+"_b")))
+		p.must(s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
+			return second(tx.Exec(t.Context(), `SELECT count(*) FROM effects`))
+		}))
 	}
 }

@@ -52,21 +52,13 @@ func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {
-	var settings claims.PostgresSettings
-	conn, err := s.cfg.Pool.Acquire(ctx)
-	if err != nil {
-		return database.Errorf("pgxstore: read the database's settings: %w", err)
-	}
-	defer conn.Release()
-	if err := conn.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
-		return database.Errorf("pgxstore: read the database's settings: %w", err)
-	}
-	if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
-		s.discard(ctx, conn.Conn()) // another connection may pass: after a failover this one may lead to the former primary
-		return err
-	}
-	_, err = s.learn(ctx)
-	return err
+	return s.learn(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		var settings claims.PostgresSettings
+		if err := conn.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
+			return unlearned(err)
+		}
+		return settings.Check(database, s.cfg.AllowAsyncCommit)
+	})
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
@@ -123,7 +115,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	case err != nil:
 		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
 	case s.sessionState.Load() == nil: // a program may claim without calling Register
-		_, err = s.learn(ctx)
+		err = s.learn(ctx, nil)
 	}
 	return until, err
 }

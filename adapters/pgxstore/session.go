@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,14 +28,27 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 	if s.resolved.Load() {
 		return nil
 	}
-	var schema string
-	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&schema); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return s.schema().Missing()
+	var session, fresh, path, freshPath string
+	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, &fresh, &path, &freshPath); {
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:
 		return database.Errorf("pgxstore: find the schema: %w", err)
+	}
+	if known := s.sessionState.Load(); known != nil { // a hook may have set the search_path, or another client of a pooler
+		switch searchPathOf(*known) {
+		case path:
+			fresh = session
+		case freshPath:
+			session = fresh
+		}
+	}
+	schema, err := database.ChooseSchema(session, fresh)
+	switch {
+	case err != nil:
+		return err
+	case schema == "":
+		return s.schema().Missing()
 	}
 	s.resolving.Lock()
 	defer s.resolving.Unlock()
@@ -62,67 +74,63 @@ var (
 	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
 )
 
-// fits returns nil if the session of c is as a handler expects it. After errRelearned, c's transaction has ended and must be repeated. After any
-// other error, the connection must be discarded.
+// fits returns nil if the session of c is as a handler expects it. After an error, c's transaction has ended. After errRelearned, it must be
+// repeated. After any other error, the connection must be discarded.
 func (s *Store) fits(ctx context.Context, c *claim) error {
 	known := s.sessionState.Load()
-	if !s.hooked && known != nil && c.sessionState == *known {
+	if known != nil && c.sessionState == *known {
 		return nil
 	}
 	switch {
-	case c.tx == nil && (s.hooked || known == nil):
+	case c.tx == nil && known == nil:
 		return nil
-	case c.tx == nil: // all keys had rows, and the claim's transaction has ended; guard.open checks the one that may follow
+	case c.tx == nil: // all keys had rows, and the claim's transaction has ended; guard.open checks the one that the handler may begin
 		c.sessionState = temporaries(c.sessionState, temporariesOf(*known))
 	case hasTemporaries(c.sessionState): // or it had some that are gone
-		var found int64
+		var found string
 		if err := c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&found); err != nil {
 			return database.Errorf("pgxstore: look for temporary tables: %w", err)
 		}
-		c.sessionState = temporaries(c.sessionState, strconv.FormatInt(found, 10))
+		c.sessionState = temporaries(c.sessionState, found)
 	}
-	switch {
-	case s.hooked && s.fitsHook(c), !s.hooked && known != nil && c.sessionState == *known:
+	if known != nil && s.alike(c.sessionState, *known) {
 		return nil
-	case s.hooked:
-		s.deviates(ctx, c, "as many temporary tables as when the connection was first used")
-		return errDeviates
 	}
 	if c.tx != nil { // otherwise learn could wait for a session of a pooler while this transaction occupies one
 		s.undo(ctx, c.conn)
 	}
-	fresh, err := s.learn(ctx) // the role's or the database's settings may have been altered since
-	if err != nil {
+	if err := s.learn(ctx, nil); err != nil { // the role's or the database's settings may have been altered since
 		return err
 	}
+	fresh := *s.sessionState.Load()
 	switch {
-	case c.sessionState != fresh:
+	case !s.alike(c.sessionState, fresh):
 		s.deviates(ctx, c, fresh)
 		return errDeviates
-	case s.pooled.Load(): // the reset may have undone what AfterConnect had set
+	case s.pooled.Load(): // the reset may have undone what AfterConnect had set, so the connection is closed although it fits
 		return fmt.Errorf("%w: a session of the pooler was reset", claims.ErrAgain)
 	}
 	return errRelearned
 }
 
-// fitsHook is for a pool with a hook that prepares each session, so that its settings may differ from those of a new connection. It reports
-// whether the connection of c has as many temporary tables as when a claim first used it: those belong to the hook.
-func (s *Store) fitsHook(c *claim) bool {
-	data, has := c.conn.PgConn().CustomData(), temporariesOf(c.sessionState)
-	had, used := data[customTemporaries].(string)
-	if !used {
-		data[customTemporaries], had = has, has
-	}
-	return had == has
+// alike reports whether a session has the state that is expected. If a hook of the pool sets the session's settings each time that a connection
+// is acquired, only the temporary tables must be the same: the hook decides about the rest.
+func (s *Store) alike(state, want string) bool {
+	return state == want || s.hookSets.Load() && temporariesOf(state) == temporariesOf(want)
 }
-
-// customTemporaries is the key of that number in the connection's CustomData.
-const customTemporaries = "txonce.temporaries"
 
 // deviates logs why the connection of c is closed.
 func (s *Store) deviates(ctx context.Context, c *claim, want string) {
 	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
 		"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", want)
+}
+
+// searchPathOf returns the search_path in the state of a session.
+func searchPathOf(state string) string {
+	if parts := strings.SplitN(state, " ", 4); len(parts) == 4 {
+		return parts[3]
+	}
+	return ""
 }
 
 // temporaries returns the state of a session with n in the place of its temporary tables.
@@ -132,7 +140,7 @@ func temporaries(state, n string) string {
 	return sync + " " + n + " " + rest
 }
 
-// temporariesOf returns the number of temporary tables in the state of a session, or their schema: see dialect.Postgres.
+// temporariesOf returns what the state of a session says about its temporary tables, or their schema: see dialect.Postgres.
 func temporariesOf(state string) string {
 	_, rest, _ := strings.Cut(state, " ")
 	n, _, _ := strings.Cut(rest, " ")

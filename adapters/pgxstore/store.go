@@ -32,11 +32,12 @@ type Store struct {
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
 	chainable    bool          // a claim may travel with COMMIT, see Sequence
-	hooked       bool          // the pool has a hook that prepares each session
+	hooked       bool          // the pool has a hook that prepares each session for its use
+	hookSets     atomic.Bool   // that hook changes the settings of the session
 
 	resolved     atomic.Bool // the statements include the schema, see resolve
 	resolving    sync.Mutex
-	sessionState atomic.Pointer[string] // the state that Register or the first claim found, see dialect.Postgres.FreshSession
+	sessionState atomic.Pointer[string] // of a new connection, see learn and dialect.Postgres.FreshSession
 	warned       sync.Once              // limits the warning about handlers that change their session
 
 	poolerKnown, pooled  atomic.Bool   // see checkPooler

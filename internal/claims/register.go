@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -42,6 +43,16 @@ type Schema struct {
 	Where string // where the table was looked for: "", or text that begins with a space
 	HowTo string // tells the user how to apply the migrations
 	Known int    // the newest version that this program knows
+}
+
+// ChooseSchema returns the schema of txonce's tables. A session finds them in the schema session, and a new session would find them in fresh; empty:
+// nowhere. If both have tables, nobody knows which of them other processes use.
+func (o Owner) ChooseSchema(session, fresh string) (string, error) {
+	if session != "" && fresh != "" && session != fresh {
+		return "", o.Errorf("%w: this session's search_path leads to txonce's tables in schema %q, and that of a new session to those in schema %q: "+
+			"set Config.Schema to one of them, so that all processes claim in the same tables", dedup.ErrSchema, session, fresh)
+	}
+	return cmp.Or(session, fresh), nil
 }
 
 // Missing is the error when table txonce_schema does not exist.

@@ -45,16 +45,17 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 // session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean: search_path, and temporary tables, which hide others. It begins with
 // synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession has the
-// number of temporary tables there, and Verify 0. To count tables costs too much for each claim.
+// number of temporary tables and a hash of their names there, and Verify 0. To count tables costs too much for each claim.
 const (
 	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
 	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
 
-// temporary counts the session's temporary tables, views and functions. pg_depend has a row for each object in a schema, and an index by
-// schema; 2615 is the OID of pg_namespace.
-const temporary = `CASE WHEN pg_my_temp_schema() = 0 THEN 0 ELSE (SELECT count(*) ` + inTemporarySchema + `) END`
+// temporary is the number of the session's temporary tables, views and functions, and a hash of the names of the tables and views. pg_depend has
+// a row for each object in a schema, and an index by schema; 2615 is the OID of pg_namespace, 1259 that of pg_class.
+const temporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0' ELSE (SELECT count(*) || coalesce('-' || md5(string_agg(
+	(SELECT relname FROM pg_catalog.pg_class WHERE classid = 1259 AND oid = objid), ' ' ORDER BY objid)), '') ` + inTemporarySchema + `) END`
 
 const inTemporarySchema = `FROM pg_catalog.pg_depend WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()`
 
@@ -152,10 +153,10 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
 		// Returns the transaction's id, the session's state as if it had no temporary tables, because they may end with the transaction,
-		// and their number.
+		// and their number and hash.
 		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `'0'` + sessionEnd + `, ` + temporary,
 
-		// Returns the number of the session's temporary tables.
+		// Returns the number of the session's temporary tables, and a hash of their names.
 		Temporary: `SELECT ` + temporary,
 
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
@@ -194,18 +195,24 @@ VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 
 ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
 RETURNING used_until`),
 
-		// The schema that search_path resolves the names of the tables to. It need not be the first one in search_path.
-		Schema: `SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = to_regclass('txonce_schema')`,
+		// The schema where search_path finds the tables, and the schema where a new session would find them: somebody may have changed the
+		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. Then both values of search_path.
+		Schema: `SELECT coalesce((SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.oid = to_regclass('txonce_schema')), ''),
+coalesce((SELECT n.nspname::text FROM pg_catalog.pg_settings s, unnest(string_to_array(s.reset_val, ',')) WITH ORDINALITY AS p(name, place)
+	JOIN pg_catalog.pg_namespace n ON n.nspname = replace(trim(BOTH ' "' FROM p.name), '$user', session_user)
+	JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = 'txonce_schema'
+	WHERE s.name = 'search_path' ORDER BY p.place LIMIT 1), ''),
+current_setting('search_path'), (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path')`,
 
-		// The server process that has the session, and the state of the session, which Register remembers.
-		FreshSession: `SELECT pg_backend_pid(), ` + sessionBegin + `(` + temporary + `)::text` + sessionEnd,
+		// The state of a session, which Register remembers.
+		FreshSession: `SELECT ` + sessionBegin + `(` + temporary + `)` + sessionEnd,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
-	current_setting('transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,
+	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,
 
 		Park: q(`INSERT INTO @dead_letters AS d (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	reason, cause, topic, ordering_key, position, payload, headers, attempts)

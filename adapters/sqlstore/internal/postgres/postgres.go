@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -50,11 +49,11 @@ func New(cfg engine.Config) (engine.Engine, error) {
 }
 
 func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
-	err = q.QueryRowContext(ctx, d.plain.Schema).Scan(&schema)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+	var session, fresh, path, freshPath string
+	if err := q.QueryRowContext(ctx, d.plain.Schema).Scan(&session, &fresh, &path, &freshPath); err != nil {
+		return "", err
 	}
-	return schema, err
+	return engine.Database.ChooseSchema(session, fresh)
 }
 
 func (d *DB) Name(schema string) {

@@ -1,0 +1,132 @@
+package pgxstore_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
+)
+
+// pings is a hook that is called each time that a connection is acquired, and that sets nothing.
+func pings(ctx context.Context, conn *pgx.Conn) (bool, error) { return conn.Ping(ctx) == nil, nil }
+
+// pool returns a Store on a pool with a hook, and the pool. cfg is the pool's.
+func (p *pooledSessions) hooked(cfg *pgxpool.Config, hook func(context.Context, *pgx.Conn) (bool, error)) (*pgxstore.Store, *pgxpool.Pool) {
+	p.Helper()
+	cfg.PrepareConn = hook
+	pool, err := pgxpool.NewWithConfig(p.Context(), cfg)
+	p.must(err)
+	p.Cleanup(pool.Close)
+	s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
+	p.must(s.Register(p.Context(), "billing", time.Hour))
+	return s, pool
+}
+
+// A hook that sets nothing, such as a ping, does not keep the Store from noticing that a session was changed.
+func TestASessionThatWasChangedIsNoticedInAPoolWithAHook(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(p *pooledSessions, s *pgxstore.Store, pool *pgxpool.Pool) error{
+		"by a handler's function": func(p *pooledSessions, s *pgxstore.Store, _ *pgxpool.Pool) error {
+			return p.handle(s, "of tenant_b", `SELECT use_tenant_b()`)
+		},
+		"by the application": func(p *pooledSessions, _ *pgxstore.Store, pool *pgxpool.Pool) error {
+			return second(pool.Exec(p.Context(), `SET search_path = `+p.schema+`_b`))
+		},
+		"by a temporary table of the application": func(p *pooledSessions, _ *pgxstore.Store, pool *pgxpool.Pool) error {
+			return second(pool.Exec(p.Context(), `CREATE TEMP TABLE effects (name text)`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPooledSessions(t, 1)
+			cfg := p.direct.Config()
+			cfg.MaxConns = 1
+			s, pool := p.hooked(cfg, pings)
+			p.must(change(p, s, pool))
+			p.must(p.handle(s, "a", `INSERT INTO effects VALUES ('a')`))
+			p.effects([]string{"a"})
+		})
+	}
+}
+
+// Behind a pooler the first use of a connection says nothing about its session: an earlier message may have left a temporary table there.
+func TestATemporaryTableBehindAPoolerInAPoolWithAHook(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	p.must(second(p.direct.Exec(t.Context(),
+		`CREATE FUNCTION leave_table() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'CREATE TEMP TABLE effects (name text)'; END $$`)))
+	cfg, err := pgxpool.ParseConfig(p.pooled)
+	p.must(err)
+	cfg.MaxConns = 3
+	s, pool := p.hooked(cfg, pings)
+	p.must(p.handle(s, "a", `INSERT INTO effects VALUES ('a'); SELECT leave_table()`))
+	one, err := pool.Acquire(t.Context()) // the connection of message a, so that another one handles message b
+	p.must(err)
+	defer one.Release()
+	p.must(p.handle(s, "b", `INSERT INTO effects VALUES ('b')`))
+	p.effects([]string{"a", "b"})
+}
+
+// A hook chooses the tenant by the message's ctx. At the start there is none.
+func TestAHookThatChoosesTheTenantOfAMessage(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	type tenant struct{}
+	cfg := p.direct.Config()
+	cfg.MaxConns = 1
+	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		schema, ok := ctx.Value(tenant{}).(string)
+		if !ok {
+			return true, nil
+		}
+		return true, second(conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema))
+	})
+	for _, id := range []string{"1", "2", "3", "4"} {
+		schema := map[bool]string{true: p.schema, false: p.schema + "_b"}[id < "3"]
+		ctx := context.WithValue(t.Context(), tenant{}, schema)
+		p.must(s.InTx(ctx, ordinaryRecord(id), func(tx pgx.Tx, _ []dedup.Claim) error { return effect(ctx, tx, id) }))
+	}
+	p.effects([]string{"1", "2"})
+	if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects ORDER BY name`); !slices.Equal(got, []string{"3", "4"}) {
+		t.Errorf("tenant_b has the effects %v, want 3 and 4", got)
+	}
+}
+
+// The application has changed the search_path of a connection before the Store first looks for its tables. Both schemas have some.
+func TestTheSchemaIsThatOfANewSession(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	p.must(second(p.direct.Exec(t.Context(), `SET search_path = `+p.schema+`_b; `+testdb.PostgresTables(t, "")+`; RESET search_path`, pgx.QueryExecModeSimpleProtocol)))
+	for _, before := range []string{`SELECT 1`, `SET search_path = ` + p.schema + `_b`} {
+		cfg := p.direct.Config()
+		cfg.MaxConns = 2
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		p.must(err)
+		defer pool.Close()
+		p.must(second(pool.Exec(t.Context(), before)))
+		s := newStore(p, pgxstore.Config{Pool: pool})
+		p.must(s.Register(t.Context(), "billing", time.Hour))
+		p.must(p.handle(s, "m", `INSERT INTO effects VALUES ('m')`))
+	}
+	p.effects([]string{"m"})
+}
+
+// A function of a handler drops the temporary table of a hook, and makes another one.
+func TestAnotherTemporaryTableInThePlaceOfAHooks(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	cfg := p.direct.Config()
+	cfg.MaxConns, cfg.AfterConnect = 1, makesTable
+	s, _ := p.hooked(cfg, nil)
+	p.must(second(p.direct.Exec(t.Context(),
+		`CREATE FUNCTION stage() RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'DROP TABLE staged; CREATE TEMP TABLE effects (name text)'; END $$`)))
+	p.must(p.handle(s, "a", `SELECT stage()`))
+	p.must(p.handle(s, "b", `INSERT INTO effects VALUES ('b')`))
+	p.effects([]string{"b"})
+}
