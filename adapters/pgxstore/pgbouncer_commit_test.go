@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
@@ -114,5 +116,38 @@ func TestCommitOfAChangedSessionWaitsForStandbys(t *testing.T) {
 	}
 	if err := pgxstore.CommitReplicated(t.Context(), conn.Conn().PgConn(), "commit and chain"); err != nil || conn.Conn().PgConn().TxStatus() != 'T' {
 		t.Errorf("COMMIT = %v, status %c", err, conn.Conn().PgConn().TxStatus())
+	}
+}
+
+// Another client waits for the only session of the pooler while a handler changes that session. It does not get the session before the reset.
+func TestTheSessionIsResetBeforeAnotherClientGetsIt(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	s := p.start()
+	conn, err := pgx.Connect(t.Context(), p.pooled)
+	p.must(err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	p.must(s.InTx(t.Context(), ordinaryRecord("a"), func(tx pgx.Tx, _ []dedup.Claim) error {
+		front := conn.PgConn().Frontend()
+		front.Send(&pgproto3.Query{String: `SELECT current_setting('search_path')`})
+		if err := front.Flush(); err != nil {
+			return err
+		}
+		for range 2 { // the pooler has read the other client's statement when it answers
+			if _, err := tx.Exec(t.Context(), `SET search_path = `+p.schema+`_b`); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	for {
+		msg, err := conn.PgConn().Frontend().Receive()
+		p.must(err)
+		if row, ok := msg.(*pgproto3.DataRow); ok {
+			if got := string(row.Values[0]); got != p.schema {
+				t.Errorf("another client has the search_path %s", got)
+			}
+			return
+		}
 	}
 }

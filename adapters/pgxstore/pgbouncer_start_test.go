@@ -148,3 +148,13 @@ func TestAResetOfASessionThatThePoolerSetsUpIsLogged(t *testing.T) {
 		})
 	}
 }
+
+// PgBouncer drops a parameter of the connection. The Store does not expect it in the sessions.
+func TestAParameterThatThePoolerIgnores(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1, "ignore_startup_parameters = search_path")
+	p.pooled += "&search_path=" + p.schema + "_b"
+	s := p.start()
+	p.must(p.handle(s, "a", `INSERT INTO effects VALUES ('a')`))
+	p.effects([]string{"a"})
+}

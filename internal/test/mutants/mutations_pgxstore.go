@@ -104,10 +104,10 @@ var pgxstoreMutations = []mutation{
 		`	case c.tx == nil: // all`, `	case c.tx == nil && s.hooked: // all`,
 	}),
 	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
-		`return had == has`, `return had == has || used`,
+		`s.hookSets.Load() && temporariesOf(state) == temporariesOf(want)`, `s.hooked`,
 	}),
-	single("a temporary table of a pool's hook is accepted", pgx+"/session.go", "TestATemporaryTableOfAHook", edit{
-		`customTemporaries], had = has, has`, `customTemporaries] = has`,
+	single("a temporary table of a pool's hook is accepted", pgx+"/fresh.go", "TestATemporaryTableOfAHook", edit{
+		`	_, err = hook(ctx, conn)`, `	_ = hook`,
 	}),
 	single("a replay may leave a temporary table", "consumer/replay.go", "TestAReplayMayLeaveATemporaryTable", edit{
 		`err = nil // no other handler follows`, ``,
@@ -301,25 +301,64 @@ var pgxstoreMutations = []mutation{
 		"	defer b.dropAhead()\n", "",
 	}),
 	single("behind a pooler, no message runs in a session that a function has changed", pgx+"/session.go", "TestASessionOfAPoolerThatAFunctionHasChanged", edit{
-		"	if !s.hooked && known != nil && c.sessionState == *known {\n", "	if !s.hooked && known != nil {\n",
+		"	if known != nil && c.sessionState == *known {\n", "	if known != nil {\n",
 	}),
 	single("behind a pooler, the state of a session that another client keeps changing is not learned", pgx+"/fresh.go", "TestASessionOfAPoolerThatAnotherClientKeepsChanging", edit{
-		`			return after, nil`, `			return before, nil`,
+		"err = s.reset(ctx, pg)\n	}\n	if err", "_ = s.reset\n	}\n	if err",
 	}),
 	single("behind a pooler, a claim does not wait for a session while it occupies one", pgx+"/session.go", "TestTheOnlySessionOfAPoolerIsReset", edit{
-		"		s.undo(ctx, c.conn)\n	}\n	fresh", "		_ = s.undo\n	}\n	fresh",
+		"		s.undo(ctx, c.conn)\n	}\n	if", "		_ = s.undo\n	}\n	if",
 	}),
 	single("behind a pooler that takes turns, the session that a claim met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatTakesTurns", edit{
-		"		s.undo(ctx, c.conn)\n	}\n	fresh", "		rollback(ctx, c.tx)\n	}\n	fresh",
+		"		s.undo(ctx, c.conn)\n	}\n	if", "		rollback(ctx, c.tx)\n	}\n	if",
 	}),
 	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
-		` || pool.ConnConfig.AfterConnect != nil`, ``,
+		`err = hook(ctx, pg)`, `_ = hook`,
 	}),
-	single("behind a pooler, what BeforeConnect arranges is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
-		` || pool.BeforeConnect != nil`, ``,
+	single("behind a pooler, what a hook of the pool sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+		`if pool.AfterConnect != nil {`, `if pool.AfterConnect != nil && false {`,
 	}),
-	single("behind a pooler with many sessions, what a hook sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
-		`if len(found) == 1 {`, `if len(found) == 0 {`,
+	single("behind a pooler, what a connection brings as a parameter is expected", pgx+"/fresh.go", "TestAResetOfASessionThatThePoolerSetsUpIsLogged", edit{
+		`ok && shown(value)`, `ok && value == ""`,
+	}),
+	single("behind a pooler, a parameter that the pooler ignores is not expected", pgx+"/fresh.go", "TestAParameterThatThePoolerIgnores", edit{
+		`ok && shown(value)`, `ok`,
+	}),
+	single("a reset of a session that the pooler sets up is logged", pgx+"/fresh.go", "TestAResetOfASessionThatThePoolerSetsUpIsLogged", edit{
+		`if met != reset {`, `if met == "" {`,
+	}),
+	single("behind a pooler, a start reads the settings of the database and not those of another client", pgx+"/register.go", "TestAStartBehindAPoolerMeetsChangedSessions", edit{
+		`conn.QueryRow(ctx, s.plain.Settings)`, `s.cfg.Pool.QueryRow(ctx, s.plain.Settings)`,
+	}),
+	single("the tables of txonce are those of a new session", pgx+"/session.go", "TestTheSchemaIsThatOfANewSession", edit{
+		`case freshPath:`, `case "":`,
+	}),
+	single("a start finds txonce's tables in a session that another client has changed", "internal/claims/register.go", "TestAStartBehindAPoolerMeetsChangedSessions", edit{
+		`return cmp.Or(session, fresh), nil`, `return session, nil`,
+	}, edit{`session != "" && fresh != "" && session`, `fresh == "-" && cmp.Or(session) `}),
+	single("a hook that sets nothing keeps no change of a session from being noticed", pgx+"/session.go", "TestASessionThatWasChangedIsNoticedInAPoolWithAHook", edit{
+		`s.hookSets.Load() &&`, `s.hooked &&`,
+	}),
+	single("a hook may choose the tenant of a message", pgx+"/fresh.go", "TestAHookThatChoosesTheTenantOfAMessage", edit{
+		`		s.hookSets.Store(true)`, ``,
+	}),
+	single("another temporary table in the place of a hook's is noticed", "internal/dialect/postgres.go", "TestAnotherTemporaryTableInThePlaceOfAHooks", edit{
+		`oid = objid), ' '`, `oid = 0), ' '`,
+	}),
+	single("behind a pooler, a session that a handler has changed is not reset before COMMIT", pgx+"/guard.go", "TestADeferredTriggerHasTheSessionOfTheHandler", edit{
+		`	return g.resyncs(ctx)`, `	if g.changed && g.store.pooled.Load() {
+		_ = g.store.reset(ctx, g.conn.PgConn())
+	}
+	return g.resyncs(ctx)`,
+	}),
+	single("behind a pooler, nobody gets the session between COMMIT and its reset", pgx+"/outbox_buffer.go", "TestTheSessionIsResetBeforeAnotherClientGetsIt", edit{
+		`g.changed && g.store.pooled.Load()}`, `false}`,
+	}),
+	single("a program that does not call Register knows that there is a pooler", pgx+"/fresh.go", "TestASessionOfAPoolerIsResetWithoutRegister", edit{
+		`	s.pooled.Store(pooled)`, ``,
+	}),
+	single("behind a pooler, the transaction of a duplicate begins again in a session that was reset", pgx+"/begin.go", "TestADuplicatesTransactionMeetsAChangedSession", edit{
+		`!errors.Is(failed, claims.ErrAgain)`, `!errors.Is(failed, claims.ErrAgain) || !errors.Is(failed, errRelearned)`,
 	}),
 	single("behind a pooler, a session that a statement outside of a transaction met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatAcceptsNoWritesIsReset", edit{
 		"			begin := `BEGIN`", "			begin := `-`",
@@ -331,7 +370,7 @@ var pgxstoreMutations = []mutation{
 		"pg_prepared_statements WHERE from_sql`", "pg_prepared_statements WHERE NOT from_sql`",
 	}),
 	single("a temporary table that a function leaves does not take what the next message writes", "internal/dialect/postgres.go", "TestSessionsDoNotLeak", edit{
-		`CASE WHEN pg_my_temp_schema() = 0 THEN 0`, `CASE WHEN pg_my_temp_schema() >= 0 THEN 0`,
+		`CASE WHEN pg_my_temp_schema() = 0 THEN '0' ELSE (SELECT count(*) ||`, `CASE WHEN pg_my_temp_schema() >= 0 THEN '0' ELSE (SELECT count(*) ||`,
 	}),
 	single("a lock that a DO block leaves is not the next message's", "internal/dialect/control.go", "TestSessionsDoNotLeak", edit{
 		`true, c.Session || in.Session //`, `true, c.Session //`,
@@ -348,16 +387,13 @@ var pgxstoreMutations = []mutation{
 		`c.Sets, c.Session = true, c.Session || words[0] == wordUpdate`, `c.Session = c.Session || words[0] == wordUpdate`,
 	}),
 	single("a dead letter without a key is not written in a session that was changed", pgx+"/session.go", "TestATransactionThatClaimsNothingInAChangedSession", edit{
-		`	if !s.hooked && known != nil && c.sessionState == *known {`, `	if !s.hooked && known != nil {`,
+		`	if known != nil && c.sessionState == *known {`, `	if known != nil {`,
 	}),
 	single("a connection whose commits a crash may undo is closed", pgx+"/intx.go", "TestASessionWhoseCommitsACrashMayUndoIsClosed", edit{
 		`unfit = err != nil // a newer`, `unfit = false // a newer`,
 	}),
 	single("a connection that accepts no writes is closed, whatever meets it", pgx+"/session.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
 		"	if blamesSession(err) {\n		s.discard(ctx, conn.Conn())\n	}\n	conn.Release()", "	conn.Release()",
-	}),
-	single("a connection that accepts no writes is closed after a refused start", pgx+"/register.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
-		"		s.discard(ctx, conn.Conn()) //", "		//",
 	}),
 	single("a connection that accepts no writes is closed after an operator's request", pgx+"/operator.go", "TestASessionThatAcceptsNoWritesIsClosed", edit{
 		"			d.store.discard(ctx, driver.(*stdlib.Conn).Conn())\n", "			_ = driver.(*stdlib.Conn).Conn()\n",
