@@ -23,7 +23,8 @@ type Config struct {
 	// Schema is the schema that holds the tables of package migrations. Set it when the search_path of a session depends on a
 	// tenant: the Store uses one schema for all.
 	//
-	// Defaults to the schema that search_path resolves table txonce_schema to on first use.
+	// Defaults to the schema where the search_path of a new session finds the table txonce_schema. If the first session that the Store uses
+	// has another search_path, and finds the table in another schema, the Store uses neither, and its error asks for Schema.
 	Schema string
 
 	// Isolation is the isolation level of transactions that InTx begins. Above READ COMMITTED a conflict fails with a Retryable

@@ -141,11 +141,12 @@ func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 // has changed is reset all the same, and no message fails.
 func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
 	t.Parallel()
-	for turns := range 3 { // until the changed session's turn comes
-		t.Run(fmt.Sprint(turns), func(t *testing.T) {
+	for n := range 6 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			p := newPooledSessions(t, 3, "server_round_robin = 1")
-			p.occupy(3)
+			sessions, turns := 3+n%2, n/2 // until the changed session's turn comes
+			p := newPooledSessions(t, sessions, "server_round_robin = 1")
+			p.occupy(sessions)
 			s, other := p.start(), testPool(t, p.pooled, 1)
 			p.must(p.handle(s, "of tenant_b", `SELECT use_tenant_b()`))
 			for range turns {

@@ -30,7 +30,8 @@ type Config struct {
 	// schemas.
 	//
 	// Defaults to the first schema of search_path that has the tables, and on MySQL to the DSN's database. The Store looks it
-	// up once, at its first use. Later changes, such as SET LOCAL search_path in a transaction that enqueues, do not affect the
+	// up once, at its first use. If a new session's search_path would find the tables in another schema, for example because a hook of the driver
+	// sets search_path, the Store uses neither, and its error asks for Schema. Later changes, such as SET LOCAL search_path in a transaction that enqueues, do not affect the
 	// Store's statements.
 	Schema string
 

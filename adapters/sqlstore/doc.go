@@ -73,8 +73,9 @@
 // transaction, the Store resets it before COMMIT to the value at the claim.
 //
 // The Store does not detect session-level advisory locks, LISTEN, temporary tables on MySQL, user variables,
-// GET_LOCK, and other pragmas of SQLite: do not use them in handlers. Behind PgBouncer the changed session belongs to a
-// server connection, which stays open when the client's connection is closed.
+// GET_LOCK, and other pragmas of SQLite: do not use them in handlers. Nor does it detect what other code has left in a session before
+// a claim uses it: settings, and temporary tables of the application, which take what handlers write to a table of that name. Behind
+// PgBouncer the changed session belongs to a server connection, which stays open when the client's connection is closed.
 //
 // # SQLite
 //

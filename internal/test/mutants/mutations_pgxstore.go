@@ -333,13 +333,10 @@ var pgxstoreMutations = []mutation{
 	single("the tables of txonce are those of a new session", pgx+"/session.go", "TestTheSchemaIsThatOfANewSession", edit{
 		`case freshPath:`, `case "":`,
 	}),
-	single("a start finds txonce's tables in a session that another client has changed", "internal/claims/register.go", "TestAStartBehindAPoolerMeetsChangedSessions", edit{
-		`return cmp.Or(session, fresh), nil`, `return session, nil`,
-	}, edit{`session != "" && fresh != "" && session`, `fresh == "-" && cmp.Or(session) `}),
 	single("a hook that sets nothing keeps no change of a session from being noticed", pgx+"/session.go", "TestASessionThatWasChangedIsNoticedInAPoolWithAHook", edit{
 		`s.hookSets.Load() &&`, `s.hooked &&`,
 	}),
-	single("a hook may choose the tenant of a message", pgx+"/fresh.go", "TestAHookThatChoosesTheTenantOfAMessage", edit{
+	single("a hook may give each session other settings", pgx+"/fresh.go", "TestPoolThatPreparesItsSessions", edit{
 		`		s.hookSets.Store(true)`, ``,
 	}),
 	single("another temporary table in the place of a hook's is noticed", "internal/dialect/postgres.go", "TestAnotherTemporaryTableInThePlaceOfAHooks", edit{
