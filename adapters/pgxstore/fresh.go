@@ -21,8 +21,7 @@ func (s *Store) learn(ctx context.Context, check func(context.Context, *pgx.Conn
 		return unlearned(err)
 	}
 	defer s.disconnect(ctx, conn)
-	session, err := s.freshSession(ctx, conn)
-	if err != nil {
+	if err := s.renew(ctx, conn); err != nil {
 		return unlearned(err)
 	}
 	if check != nil {
@@ -30,10 +29,13 @@ func (s *Store) learn(ctx context.Context, check func(context.Context, *pgx.Conn
 			return err
 		}
 	}
-	if pg := conn.PgConn(); pg.TxStatus() != 'I' {
-		if _, err := pg.Exec(ctx, `COMMIT`).ReadAll(); err != nil {
-			return unlearned(err)
-		}
+	end := ""
+	if conn.PgConn().TxStatus() != 'I' {
+		end = `; COMMIT`
+	}
+	session, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession+end)
+	if err != nil {
+		return unlearned(err)
 	}
 	s.sessionState.Store(&session)
 	return nil
@@ -43,21 +45,21 @@ func unlearned(err error) error {
 	return database.Errorf("pgxstore: read the settings of a new connection, beside those of the pool: %w", err)
 }
 
-// freshSession returns the state of the session of a new connection. A pooler may give the connection a session that another client has changed.
-// Therefore freshSession then resets the session, and runs the hooks again, because the reset undoes what they have set. Then it leaves a
+// renew makes the session of a new connection as a claim expects it. A pooler may give the connection a session that another client has changed.
+// Therefore renew then resets the session, and runs the hooks again, because the reset undoes what they have set. Then it leaves a
 // transaction open, because the pooler may give the next one another session.
-func (s *Store) freshSession(ctx context.Context, conn *pgx.Conn) (session string, err error) {
+func (s *Store) renew(ctx context.Context, conn *pgx.Conn) error {
 	pg := conn.PgConn()
 	server, err := servedBy(ctx, pg)
 	if err != nil {
-		return "", err
+		return err
 	}
 	pooled := server != pg.PID()
 	s.pooled.Store(pooled)
 	if !pooled {
-		return s.afterHooks(ctx, conn)
+		return s.runHooks(ctx, conn)
 	}
-	met, err := s.state(ctx, pg, `BEGIN; `)
+	met, err := s.state(ctx, pg, `BEGIN; `+s.plain.FreshSession)
 	if err == nil {
 		err = s.reset(ctx, pg)
 	}
@@ -67,21 +69,16 @@ func (s *Store) freshSession(ctx context.Context, conn *pgx.Conn) (session strin
 	if hook := conn.Config().AfterConnect; err == nil && hook != nil {
 		err = hook(ctx, pg)
 	}
-	var reset string
-	if err == nil {
-		reset, err = s.state(ctx, pg, "")
-	}
-	if err == nil {
-		session, err = s.afterHooks(ctx, conn)
-	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	if met != reset {
+	if reset, err := s.state(ctx, pg, s.plain.FreshSession); err != nil {
+		return err
+	} else if met != reset {
 		s.cfg.Logger.WarnContext(ctx, "pgxstore: reset a session of the pooler: another client has changed it, or the pooler sets it up, which pgxstore does not support",
 			"found", met, "want", reset)
 	}
-	return session, nil
+	return s.runHooks(ctx, conn)
 }
 
 // broughtAgain returns the statement that sets again what a connection has brought as its parameters, if the pooler did not ignore them: the state
@@ -98,18 +95,20 @@ func broughtAgain(params map[string]string, met string) string {
 	return sql
 }
 
-// afterHooks runs the hooks of the pool for a new connection and for one that is acquired, and returns the state of the session then. It
-// records whether the latter change the state.
-func (s *Store) afterHooks(ctx context.Context, conn *pgx.Conn) (session string, err error) {
+// runHooks runs the hooks of the pool for a new connection and for one that is acquired. It records whether the latter change the session.
+func (s *Store) runHooks(ctx context.Context, conn *pgx.Conn) error {
 	pool := s.cfg.Pool.Config()
 	if pool.AfterConnect != nil {
 		if err := pool.AfterConnect(ctx, conn); err != nil {
-			return "", err
+			return err
 		}
 	}
-	session, err = s.state(ctx, conn.PgConn(), "")
-	if err != nil || !s.hooked {
-		return session, err
+	if !s.hooked {
+		return nil
+	}
+	before, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession)
+	if err != nil {
+		return err
 	}
 	if hook := pool.PrepareConn; hook != nil {
 		_, err = hook(ctx, conn)
@@ -117,22 +116,24 @@ func (s *Store) afterHooks(ctx context.Context, conn *pgx.Conn) (session string,
 		pool.BeforeAcquire(ctx, conn) //nolint:staticcheck // deprecated, but it still runs
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	before := session
-	if session, err = s.state(ctx, conn.PgConn(), ""); err == nil && session != before {
+	after, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession)
+	if err == nil && after != before {
 		s.hookSets.Store(true)
 	}
-	return session, err
+	return err
 }
 
-// state sends begin, and returns the state of the session.
-func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, begin string) (string, error) {
-	results, err := pg.Exec(ctx, begin+s.plain.FreshSession).ReadAll()
-	if err != nil || len(results) == 0 || len(results[len(results)-1].Rows) == 0 {
-		return "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
+// state sends sql, which contains FreshSession, and returns the state of the session.
+func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, sql string) (string, error) {
+	results, err := pg.Exec(ctx, sql).ReadAll()
+	for _, result := range results {
+		if err == nil && len(result.Rows) == 1 {
+			return string(result.Rows[0][0]), nil
+		}
 	}
-	return string(results[len(results)-1].Rows[0][0]), nil
+	return "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
 }
 
 // reset undoes in the open transaction what handlers may have left in the session.
