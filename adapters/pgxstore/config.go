@@ -11,7 +11,10 @@ import (
 // Config configures a Store.
 type Config struct {
 	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it. At a start, and when it
-	// has to find out about a session or a transaction, the Store opens one connection more than the pool's.
+	// has to find out about a session or a transaction, the Store opens one connection more than the pool's, and calls the pool's hooks for it.
+	//
+	// The Store expects each session as it is after these hooks. If PrepareConn or BeforeAcquire changes a session's search_path, role or
+	// synchronous_commit, for example by tenant, it must set them each time: the Store then compares only the temporary tables.
 	Pool *pgxpool.Pool
 
 	// Direct configures the connection for LISTEN when Pool connects through a pooler in transaction mode, which does not
