@@ -11,31 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// hook is something that learn calls with a new connection.
+type hook func(context.Context, *pgx.Conn) error
+
 // learn remembers the state of the session of a new connection, after the hooks of the pool. It calls check, unless that is nil, with the
 // connection.
-func (s *Store) learn(ctx context.Context, check func(context.Context, *pgx.Conn) error) error {
+func (s *Store) learn(ctx context.Context, check hook) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
-	conn, err := s.connect(ctx)
+	session, err := s.freshSession(ctx, check)
 	if err != nil {
-		return unlearned(err)
-	}
-	defer s.disconnect(ctx, conn)
-	if err := s.renew(ctx, conn); err != nil {
-		return unlearned(err)
-	}
-	if check != nil {
-		if err := check(ctx, conn); err != nil {
-			return err
-		}
-	}
-	end := ""
-	if conn.PgConn().TxStatus() != 'I' {
-		end = `; COMMIT`
-	}
-	session, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession+end)
-	if err != nil {
-		return unlearned(err)
+		return err
 	}
 	s.sessionState.Store(&session)
 	return nil
@@ -45,20 +31,94 @@ func unlearned(err error) error {
 	return database.Errorf("pgxstore: read the settings of a new connection, beside those of the pool: %w", err)
 }
 
-// renew makes the session of a new connection as a claim expects it. A pooler may give the connection a session that another client has changed.
-// Therefore renew then resets the session, and runs the hooks again, because the reset undoes what they have set. Then it leaves a
-// transaction open, because the pooler may give the next one another session.
-func (s *Store) renew(ctx context.Context, conn *pgx.Conn) error {
+// outsideTries is how many connections must agree if hooks do not work in a transaction.
+const outsideTries = 3
+
+// freshSession returns the state of the session of a new connection. Behind a pooler, the hooks run in a transaction, so that no other client can
+// change the session meanwhile. Hooks that do not work there run outside of one. If their session then differs from one that was reset, the
+// hooks have changed it, or another client has: several connections must agree.
+func (s *Store) freshSession(ctx context.Context, check hook) (session string, err error) {
+	session, certain, err := s.renewed(ctx, true, check)
+	if certain {
+		return session, err
+	}
+	found := ""
+	for n := range outsideTries {
+		session, certain, err = s.renewed(ctx, false, check)
+		switch {
+		case certain:
+			return session, err
+		case n > 0 && session != found:
+			return "", unlearned(errors.New("connections to the pooler got sessions that other clients have changed"))
+		}
+		found = session
+	}
+	return session, nil
+}
+
+// renewed makes a connection, and returns the state of its session, which it resets behind a pooler. inTx runs the hooks in a transaction. certain is
+// false if the hooks do not work there, or if the session may have been changed by another client.
+func (s *Store) renewed(ctx context.Context, inTx bool, check hook) (session string, certain bool, err error) {
+	fail := func(err error) (string, bool, error) { return "", true, unlearned(err) }
+	conn, bare, err := s.connectBare(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	defer s.disconnect(ctx, conn)
 	pg := conn.PgConn()
 	server, err := servedBy(ctx, pg)
 	if err != nil {
-		return err
+		return fail(err)
 	}
-	pooled := server != pg.PID()
+	pooled, reset := server != pg.PID(), ""
 	s.pooled.Store(pooled)
-	if !pooled {
-		return s.runHooks(ctx, conn)
+	inTx = inTx && pooled
+	if pooled {
+		if reset, err = s.resetNew(ctx, conn, inTx); err != nil {
+			return fail(err)
+		}
 	}
+	does, err := s.runHooks(ctx, conn, bare)
+	switch {
+	case inTx && (err != nil || !s.stillIn(ctx, pg)):
+		return "", false, nil
+	case err != nil:
+		return fail(err)
+	}
+	s.noteHook(does)
+	if check != nil {
+		if err := check(ctx, conn); err != nil {
+			return "", true, err
+		}
+	}
+	end := ""
+	if inTx {
+		end = `; COMMIT`
+	}
+	if session, err = s.state(ctx, pg, s.plain.FreshSession+end); err != nil {
+		return fail(err)
+	}
+	return session, !pooled || inTx || session == reset, nil
+}
+
+// connectBare connects as the pool does, but leaves it to the caller to call the hook of pgconn: it may not work twice.
+func (s *Store) connectBare(ctx context.Context) (*pgx.Conn, pgconn.AfterConnectFunc, error) {
+	pool := s.cfg.Pool.Config()
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
+			return nil, nil, err
+		}
+	}
+	bare := pool.ConnConfig.AfterConnect
+	pool.ConnConfig.AfterConnect = nil
+	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	return conn, bare, err
+}
+
+// resetNew resets the session that a pooler has given to a new connection, because another client may have changed it, and returns its state. inTx
+// leaves the transaction open.
+func (s *Store) resetNew(ctx context.Context, conn *pgx.Conn, inTx bool) (reset string, err error) {
+	pg := conn.PgConn()
 	met, err := s.state(ctx, pg, `BEGIN; `+s.plain.FreshSession)
 	if err == nil {
 		err = s.reset(ctx, pg)
@@ -66,19 +126,25 @@ func (s *Store) renew(ctx context.Context, conn *pgx.Conn) error {
 	if err == nil {
 		_, err = pg.Exec(ctx, broughtAgain(conn.Config().RuntimeParams, met)).ReadAll()
 	}
-	if hook := conn.Config().AfterConnect; err == nil && hook != nil {
-		err = hook(ctx, pg)
-	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	if reset, err := s.state(ctx, pg, s.plain.FreshSession); err != nil {
-		return err
-	} else if met != reset {
+	end := `; COMMIT`
+	if inTx {
+		end = `; SET LOCAL txonce.learning = 'on'`
+	}
+	reset, err = s.state(ctx, pg, s.plain.FreshSession+end)
+	if err == nil && met != reset {
 		s.cfg.Logger.WarnContext(ctx, "pgxstore: reset a session of the pooler: another client has changed it, or the pooler sets it up, which pgxstore does not support",
 			"found", met, "want", reset)
 	}
-	return s.runHooks(ctx, conn)
+	return reset, err
+}
+
+// stillIn reports whether the transaction that resetNew has begun is open, and has not failed.
+func (s *Store) stillIn(ctx context.Context, pg *pgconn.PgConn) bool {
+	results, err := pg.Exec(ctx, `SELECT current_setting('txonce.learning', true)`).ReadAll()
+	return err == nil && len(results[0].Rows) == 1 && string(results[0].Rows[0][0]) == "on"
 }
 
 // broughtAgain returns the statement that sets again what a connection has brought as its parameters, if the pooler did not ignore them: the state
@@ -95,20 +161,39 @@ func broughtAgain(params map[string]string, met string) string {
 	return sql
 }
 
-// runHooks runs the hooks of the pool for a new connection and for one that is acquired. It records whether the latter change the session.
-func (s *Store) runHooks(ctx context.Context, conn *pgx.Conn) error {
+// hookEffect is what the pool's hook for a connection that is acquired changes in its session.
+type hookEffect struct{ settings, temporaries bool }
+
+func (s *Store) noteHook(does hookEffect) {
+	if does.settings {
+		s.hookSets.Store(true)
+	}
+	if does.temporaries {
+		s.hookMakes.Store(true)
+	}
+}
+
+// runHooks runs bare, and the hooks of the pool for a new connection and for one that is acquired. It returns what the latter has done.
+func (s *Store) runHooks(ctx context.Context, conn *pgx.Conn, bare pgconn.AfterConnectFunc) (does hookEffect, err error) {
 	pool := s.cfg.Pool.Config()
-	if pool.AfterConnect != nil {
-		if err := pool.AfterConnect(ctx, conn); err != nil {
-			return err
-		}
+	if bare != nil {
+		err = bare(ctx, conn.PgConn())
 	}
-	if !s.hooked {
-		return nil
+	if err == nil && pool.AfterConnect != nil {
+		err = pool.AfterConnect(ctx, conn)
 	}
-	before, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession)
+	if err != nil || !s.hooked {
+		return does, err
+	}
+	return s.prepareConn(ctx, conn)
+}
+
+// prepareConn runs the pool's hook for a connection that is acquired.
+func (s *Store) prepareConn(ctx context.Context, conn *pgx.Conn) (does hookEffect, err error) {
+	pool := s.cfg.Pool.Config()
+	before, server, err := s.session(ctx, conn.PgConn(), s.plain.FreshSession)
 	if err != nil {
-		return err
+		return does, err
 	}
 	if hook := pool.PrepareConn; hook != nil {
 		_, err = hook(ctx, conn)
@@ -116,24 +201,43 @@ func (s *Store) runHooks(ctx context.Context, conn *pgx.Conn) error {
 		pool.BeforeAcquire(ctx, conn) //nolint:staticcheck // deprecated, but it still runs
 	}
 	if err != nil {
-		return err
+		return does, err
 	}
-	after, err := s.state(ctx, conn.PgConn(), s.plain.FreshSession)
-	if err == nil && after != before {
-		s.hookSets.Store(true)
+	after, now, err := s.session(ctx, conn.PgConn(), s.plain.FreshSession)
+	if err == nil && server == now { // otherwise a pooler has given the connection another session
+		does = hookEffect{temporaries(after, "") != temporaries(before, ""), temporariesOf(after) != temporariesOf(before)}
 	}
-	return err
+	return does, err
+}
+
+// hookDecides reports whether the pool's hook sets the settings of the session of conn, which has no transaction.
+func (s *Store) hookDecides(ctx context.Context, conn *pgx.Conn) bool {
+	if !s.hooked {
+		return false
+	}
+	if _, err := conn.PgConn().Exec(ctx, `RESET ROLE; RESET search_path; RESET synchronous_commit`).ReadAll(); err != nil {
+		return false
+	}
+	does, err := s.prepareConn(ctx, conn)
+	s.noteHook(does)
+	return err == nil && does.settings
 }
 
 // state sends sql, which contains FreshSession, and returns the state of the session.
-func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, sql string) (string, error) {
+func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, sql string) (state string, err error) {
+	state, _, err = s.session(ctx, pg, sql)
+	return state, err
+}
+
+// session is state. server is the process that has the session.
+func (s *Store) session(ctx context.Context, pg *pgconn.PgConn, sql string) (state, server string, err error) {
 	results, err := pg.Exec(ctx, sql).ReadAll()
 	for _, result := range results {
 		if err == nil && len(result.Rows) == 1 {
-			return string(result.Rows[0][0]), nil
+			return string(result.Rows[0][0]), string(result.Rows[0][1]), nil
 		}
 	}
-	return "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
+	return "", "", cmp.Or(err, errors.New("the server did not tell the state of the session"))
 }
 
 // reset undoes in the open transaction what handlers may have left in the session.

@@ -152,6 +152,11 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 		if _, err := s.write(ctx, tx, late.messages); err != nil {
 			return lostBefore(err)
 		}
+		if late.chain {
+			if _, err := tx.Exec(ctx, checkDeferred); err != nil {
+				return lostBefore(err)
+			}
+		}
 		return commitError(commitReplicated(ctx, tx.Conn().PgConn(), late.commit()))
 	}
 	if len(late.messages)+len(late.results) > 0 || late.chain {

@@ -151,6 +151,10 @@ type lateWrites struct {
 	chain    bool // the handler changed a session of a pooler
 }
 
+// checkDeferred makes the server check deferred constraints before COMMIT. If one of them fails, the transaction stays open, so that the session
+// can still be reset before the pooler gives it to another client.
+const checkDeferred = `SET CONSTRAINTS ALL IMMEDIATE`
+
 // commit returns COMMIT. After AND CHAIN the pooler does not give the session to another client before leave has reset it.
 func (l *lateWrites) commit() string {
 	if l.chain {
@@ -178,6 +182,9 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 		rows = rows[n:]
 	}
 	insertions := b.Len() - len(late.results)
+	if late.chain {
+		b.Queue(checkDeferred)
+	}
 	b.Queue(late.commit())
 	results := tx.SendBatch(ctx, b)
 	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
@@ -187,6 +194,11 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 	for range insertions {
 		if _, err := results.Exec(); err != nil {
 			return lostWith(s.stepError("enqueue", err))
+		}
+	}
+	if late.chain {
+		if _, err := results.Exec(); err != nil {
+			return lostWith(err)
 		}
 	}
 	tag, err := results.Exec()

@@ -29,7 +29,7 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 		return nil
 	}
 	var session, fresh, path, freshPath string
-	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, &fresh, &path, &freshPath); {
+	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, nil, &fresh, nil, &path, &freshPath); {
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:
@@ -70,8 +70,9 @@ func (s *Store) useSchema(schema string) {
 // errDeviates says that a session was changed, so its connection must not be used. errRelearned says that the settings of new connections
 // have changed, and that the session has the new ones.
 var (
-	errDeviates  = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
-	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
+	errDeviates    = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
+	errHookDecides = fmt.Errorf("%w: the pool's hook sets the session's settings", claims.ErrAgain)
+	errRelearned   = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
 )
 
 // fits returns nil if the session of c is as a handler expects it. After an error, c's transaction has ended. After errRelearned, it must be
@@ -99,6 +100,12 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	if c.tx != nil { // otherwise learn could wait for a session of a pooler while this transaction occupies one
 		s.undo(ctx, c.conn)
 	}
+	if !s.hookSets.Load() && s.hookDecides(ctx, c.conn) { // a pooler may have no session left for learn
+		if s.pooled.Load() { // the reset has undone what AfterConnect had set, so the connection is closed
+			return errHookDecides
+		}
+		return errRelearned
+	}
 	if err := s.learn(ctx, nil); err != nil { // the role's or the database's settings may have been altered since
 		return err
 	}
@@ -113,10 +120,19 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	return errRelearned
 }
 
-// alike reports whether a session has the state that is expected. If a hook of the pool sets the session's settings each time that a connection
-// is acquired, only the temporary tables must be the same: the hook decides about the rest.
+// alike reports whether a session has the state that is expected. A hook of the pool may set the session's settings each time that a connection
+// is acquired: then the hook decides about them. If the hook makes temporary tables, only their number must be the same.
 func (s *Store) alike(state, want string) bool {
-	return state == want || s.hookSets.Load() && temporariesOf(state) == temporariesOf(want)
+	if state == want {
+		return true
+	}
+	settings, tables := temporaries(state, "") == temporaries(want, ""), temporariesOf(state) == temporariesOf(want)
+	if s.hookMakes.Load() {
+		has, _, _ := strings.Cut(temporariesOf(state), "-")
+		had, _, _ := strings.Cut(temporariesOf(want), "-")
+		tables = has == had
+	}
+	return tables && (settings || s.hookSets.Load())
 }
 
 // deviates logs why the connection of c is closed.
@@ -234,7 +250,7 @@ func (s *Store) undo(ctx context.Context, conn *pgx.Conn) {
 				begin = `ROLLBACK AND CHAIN`
 			}
 			if _, err := pg.Exec(ctx, begin).ReadAll(); err == nil && s.reset(ctx, pg) == nil {
-				_, _ = pg.Exec(ctx, `COMMIT`).ReadAll()
+				_, _ = pg.Exec(ctx, `SET LOCAL synchronous_commit = local; COMMIT`).ReadAll() // a standby matters to no dropped temporary table
 			}
 		} else if inTx {
 			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()

@@ -34,6 +34,7 @@ type Store struct {
 	chainable    bool          // a claim may travel with COMMIT, see Sequence
 	hooked       bool          // the pool has a hook that prepares each session for its use
 	hookSets     atomic.Bool   // that hook changes the settings of the session
+	hookMakes    atomic.Bool   // that hook makes temporary tables
 
 	resolved     atomic.Bool // the statements include the schema, see resolve
 	resolving    sync.Mutex

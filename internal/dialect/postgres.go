@@ -52,12 +52,16 @@ const (
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
 
+// found is the schema where search_path finds txonce_schema. It depends on p, so that it is evaluated where it stands.
+const found = `(SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.oid = to_regclass('txonce_schema' || left(p.was, 0)))`
+
 // temporary is the number of the session's temporary tables, views and functions, and a hash of the names of the tables and views. pg_depend has
 // a row for each object in a schema, and an index by schema; 2615 is the OID of pg_namespace, 1259 that of pg_class.
-const temporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0' ELSE (SELECT count(*) || coalesce('-' || md5(string_agg(
-	(SELECT relname FROM pg_catalog.pg_class WHERE classid = 1259 AND oid = objid), ' ' ORDER BY objid)), '') ` + inTemporarySchema + `) END`
+const temporary = `CASE WHEN pg_my_temp_schema() = 0 THEN '0' ELSE (SELECT count(*) || coalesce('-' || md5(string_agg(c.relname, ' ' ORDER BY c.relname)), '') ` +
+	inTemporarySchema + `) END`
 
-const inTemporarySchema = `FROM pg_catalog.pg_depend WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()`
+const inTemporarySchema = `FROM pg_catalog.pg_depend LEFT JOIN pg_catalog.pg_class c ON classid = 1259 AND c.oid = objid WHERE refclassid = 2615 AND refobjid = pg_my_temp_schema()`
 
 // standbys tells whether COMMIT waits for synchronous standbys.
 const standbys = `current_setting('synchronous_standby_names') <> ''`
@@ -196,17 +200,13 @@ ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.use
 RETURNING used_until`),
 
 		// The schema where search_path finds the tables, and the schema where a new session would find them: somebody may have changed the
-		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. Then both values of search_path.
-		Schema: `SELECT coalesce((SELECT n.nspname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-	WHERE c.oid = to_regclass('txonce_schema')), ''),
-coalesce((SELECT n.nspname::text FROM pg_catalog.pg_settings s, unnest(string_to_array(s.reset_val, ',')) WITH ORDINALITY AS p(name, place)
-	JOIN pg_catalog.pg_namespace n ON n.nspname = replace(trim(BOTH ' "' FROM p.name), '$user', session_user)
-	JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = 'txonce_schema'
-	WHERE s.name = 'search_path' ORDER BY p.place LIMIT 1), ''),
-current_setting('search_path'), (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path')`,
+		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. Then both values of search_path. A select list
+		// is evaluated from left to right; in a transaction of the caller, search_path has its value again at the end.
+		Schema: `SELECT coalesce(` + found + `, ''), set_config('search_path', p.reset, true), coalesce(` + found + `, ''), set_config('search_path', p.was, true), p.was, p.reset
+FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_catalog.pg_settings WHERE name = 'search_path' OFFSET 0) AS p`,
 
-		// The state of a session, which Register remembers.
-		FreshSession: `SELECT ` + sessionBegin + `(` + temporary + `)` + sessionEnd,
+		// The state of a session, which Register remembers, and the server process that has it.
+		FreshSession: `SELECT ` + sessionBegin + `(` + temporary + `)` + sessionEnd + `, pg_backend_pid()`,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),

@@ -104,7 +104,7 @@ var pgxstoreMutations = []mutation{
 		`	case c.tx == nil: // all`, `	case c.tx == nil && s.hooked: // all`,
 	}),
 	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
-		`s.hookSets.Load() && temporariesOf(state) == temporariesOf(want)`, `s.hooked`,
+		`return tables && (settings`, `return s.hooked || tables && (settings`,
 	}),
 	single("a temporary table of a pool's hook is accepted", pgx+"/fresh.go", "TestATemporaryTableOfAHook", edit{
 		`	_, err = hook(ctx, conn)`, `	_ = hook`,
@@ -313,10 +313,10 @@ var pgxstoreMutations = []mutation{
 		"		s.undo(ctx, c.conn)\n	}\n	if", "		rollback(ctx, c.tx)\n	}\n	if",
 	}),
 	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
-		`err = hook(ctx, pg)`, `_ = hook`,
+		`err = bare(ctx, conn.PgConn())`, `_ = bare`,
 	}),
 	single("behind a pooler, what a hook of the pool sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
-		`if pool.AfterConnect != nil {`, `if pool.AfterConnect != nil && false {`,
+		`err == nil && pool.AfterConnect != nil {`, `false {`,
 	}),
 	single("behind a pooler, what a connection brings as a parameter is expected", pgx+"/fresh.go", "TestAResetOfASessionThatThePoolerSetsUpIsLogged", edit{
 		`ok && shown(value)`, `ok && value == ""`,
@@ -325,7 +325,7 @@ var pgxstoreMutations = []mutation{
 		`ok && shown(value)`, `ok`,
 	}),
 	single("a reset of a session that the pooler sets up is logged", pgx+"/fresh.go", "TestAResetOfASessionThatThePoolerSetsUpIsLogged", edit{
-		`if met != reset {`, `if met == "" {`,
+		`err == nil && met != reset {`, `err == nil && met == "" {`,
 	}),
 	single("behind a pooler, a start reads the settings of the database and not those of another client", pgx+"/register.go", "TestAStartBehindAPoolerMeetsChangedSessions", edit{
 		`conn.QueryRow(ctx, s.plain.Settings)`, `s.cfg.Pool.QueryRow(ctx, s.plain.Settings)`,
@@ -334,13 +334,35 @@ var pgxstoreMutations = []mutation{
 		`case freshPath:`, `case "":`,
 	}),
 	single("a hook that sets nothing keeps no change of a session from being noticed", pgx+"/session.go", "TestASessionThatWasChangedIsNoticedInAPoolWithAHook", edit{
-		`s.hookSets.Load() &&`, `s.hooked &&`,
+		`(settings || s.hookSets.Load())`, `(settings || s.hooked)`,
+	}),
+	single("behind a pooler, hooks that do not work in a transaction run outside of one", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
+		`inTx && (err != nil || !s.stillIn(ctx, pg))`, `inTx && err != nil && !s.stillIn(ctx, pg)`,
+	}),
+	single("a state that another client may have changed is not learned from one connection", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
+		`!pooled || inTx || session == reset, nil`, `true, nil`,
+	}),
+	single("a session that a hook met after another one says nothing about the hook", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
+		`err == nil && server == now {`, `err == nil && now != "" {`,
+	}),
+	single("a hook of pgconn runs once per connection", pgx+"/fresh.go", "TestAHookOfPgconnRunsOncePerConnection", edit{
+		`	pool.ConnConfig.AfterConnect = nil
+`, ``,
+	}),
+	single("no further session is needed to find out that a hook chooses the tenant", pgx+"/session.go", "TestAHookThatChoosesTheTenantNeedsNoFurtherSession", edit{
+		`!s.hookSets.Load() && s.hookDecides`, `s.hookSets.Load() && s.hookDecides`,
+	}),
+	single("a hook's temporary tables may have other names each time", pgx+"/session.go", "TestAHookThatMakesTemporaryTablesOfATenant", edit{
+		`tables = has == had`, `_ = has == had`,
+	}),
+	single("behind a pooler, a session whose COMMIT fails is reset", pgx+"/outbox_buffer.go", "TestAChangedSessionWhoseCommitFailsIsReset", edit{
+		"SET CONSTRAINTS ALL IMMEDIATE`", "SET CONSTRAINTS ALL DEFERRED`",
 	}),
 	single("a hook may give each session other settings", pgx+"/fresh.go", "TestPoolThatPreparesItsSessions", edit{
 		`		s.hookSets.Store(true)`, ``,
 	}),
 	single("another temporary table in the place of a hook's is noticed", "internal/dialect/postgres.go", "TestAnotherTemporaryTableInThePlaceOfAHooks", edit{
-		`oid = objid), ' '`, `oid = 0), ' '`,
+		`string_agg(c.relname, ' '`, `string_agg('x', ' '`,
 	}),
 	single("behind a pooler, a session that a handler has changed is not reset before COMMIT", pgx+"/guard.go", "TestADeferredTriggerHasTheSessionOfTheHandler", edit{
 		`	return g.resyncs(ctx)`, `	if g.changed && g.store.pooled.Load() {

@@ -50,7 +50,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 
 func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
 	var session, fresh, path, freshPath string
-	if err := q.QueryRowContext(ctx, d.plain.Schema).Scan(&session, &fresh, &path, &freshPath); err != nil {
+	if err := q.QueryRowContext(ctx, d.plain.Schema).Scan(&session, new(string), &fresh, new(string), &path, &freshPath); err != nil {
 		return "", err
 	}
 	return engine.Database.ChooseSchema(session, fresh)

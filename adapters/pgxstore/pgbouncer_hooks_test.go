@@ -1,0 +1,133 @@
+package pgxstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// Behind a pooler the Store runs the hooks of the pool in a transaction, so that no other client changes the session meanwhile. Hooks that do not
+// work there work all the same. Another client has changed all sessions before.
+func TestHooksThatDoNotWorkInATransaction(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(ctx context.Context, conn *pgx.Conn) error{
+		"a transaction of its own": func(ctx context.Context, conn *pgx.Conn) error {
+			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT 1`)) })
+		},
+		"DISCARD ALL": func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, `DISCARD ALL`)) },
+		"an error that it ignores": func(ctx context.Context, conn *pgx.Conn) error {
+			_, _ = conn.LoadType(ctx, "no_such_type")
+			return nil
+		},
+	} {
+		for _, sessions := range []int{2, 3, 4} {
+			for _, each := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, sessions, each), func(t *testing.T) {
+					t.Parallel()
+					p := newPooledSessions(t, sessions, "server_round_robin = 1")
+					p.change(sessions, fmt.Sprintf(`SELECT set_config('search_path', '%s_b', false)`, p.schema))
+					cfg, err := pgxpool.ParseConfig(p.pooled)
+					p.must(err)
+					if each {
+						cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+							err := hook(ctx, conn)
+							return err == nil, err
+						}
+					} else {
+						cfg.AfterConnect = hook
+					}
+					_, want := p.handleTwo(cfg)
+					p.effects(want)
+				})
+			}
+		}
+	}
+}
+
+// pgx calls a hook of pgconn once per connection. So does the Store: the hook may not work twice.
+func TestAHookOfPgconnRunsOncePerConnection(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 5, "pool_mode = session", "server_reset_query = DISCARD ALL")
+	cfg, err := pgxpool.ParseConfig(p.pooled)
+	p.must(err)
+	cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		_, err := conn.Prepare(ctx, "tenant_of", `SELECT 1`, nil)
+		return err
+	}
+	_, want := p.handleTwo(cfg)
+	p.effects(want)
+}
+
+// The pooler has as many sessions as the pool has connections, and a hook chooses the tenant by the message's ctx. The Store needs no further
+// session to find out that the hook does so.
+func TestAHookThatChoosesTheTenantNeedsNoFurtherSession(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 2, "pool_mode = session", "server_reset_query = DISCARD ALL")
+	type tenant struct{}
+	cfg, err := pgxpool.ParseConfig(p.pooled)
+	p.must(err)
+	cfg.MaxConns = 2
+	s, pool := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		if schema, ok := ctx.Value(tenant{}).(string); ok {
+			return true, second(conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema))
+		}
+		return true, nil
+	})
+	one, err := pool.Acquire(t.Context())
+	p.must(err)
+	defer one.Release()
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tenant{}, p.schema+"_b"), 4*time.Second) // less than ClaimTimeout
+	defer cancel()
+	p.must(s.InTx(ctx, ordinaryRecord("a"), doNothing))
+}
+
+// The temporary tables of a hook have another name for each tenant.
+func TestAHookThatMakesTemporaryTablesOfATenant(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	cfg := p.direct.Config()
+	cfg.MaxConns = 1
+	connections, tenants := 0, 0
+	cfg.AfterConnect = func(context.Context, *pgx.Conn) error { connections++; return nil }
+	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		tenants++
+		return true, second(conn.Exec(ctx, fmt.Sprintf(`DISCARD TEMP; CREATE TEMP TABLE tenant_%d (n int)`, tenants), pgx.QueryExecModeSimpleProtocol))
+	})
+	for i := range 20 {
+		p.must(s.InTx(t.Context(), ordinaryRecord(fmt.Sprint(i)), doNothing))
+	}
+	if connections > 5 {
+		t.Errorf("%d connections for 20 messages", connections)
+	}
+}
+
+// COMMIT fails, and the session keeps what a rollback does not undo: a lock, or a prepared statement. It is reset before another client gets it.
+func TestAChangedSessionWhoseCommitFailsIsReset(t *testing.T) {
+	t.Parallel()
+	for _, leaves := range []string{`SELECT pg_advisory_lock(78)`, `PREPARE left_behind AS SELECT 1`} {
+		t.Run(leaves, func(t *testing.T) {
+			t.Parallel()
+			p := newPooledSessions(t, 2, "server_round_robin = 1")
+			p.must(second(p.direct.Exec(t.Context(), `CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)`)))
+			p.occupy(2)
+			s := p.start()
+			for i := range 4 {
+				if err := p.handle(s, fmt.Sprint("bad", i), leaves+`; INSERT INTO once VALUES (1), (1)`); err == nil || s.Retryable(err) {
+					t.Errorf("InTx = %v, want the error of the constraint", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				p.must(s.InTx(ctx, ordinaryRecord(fmt.Sprint("good", i)), func(tx pgx.Tx, _ []dedup.Claim) error {
+					return second(tx.Exec(ctx, leaves, pgx.QueryExecModeSimpleProtocol))
+				}))
+				cancel()
+			}
+		})
+	}
+}
