@@ -11,12 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// hook is something that learn calls with a new connection.
-type hook func(context.Context, *pgx.Conn) error
-
 // learn remembers the state of the session of a new connection, after the hooks of the pool. It calls check, unless that is nil, with the
 // connection.
-func (s *Store) learn(ctx context.Context, check hook) error {
+func (s *Store) learn(ctx context.Context, check func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
 	session, err := s.freshSession(ctx, check)
@@ -37,7 +34,7 @@ const outsideTries = 3
 // freshSession returns the state of the session of a new connection. Behind a pooler, the hooks run in a transaction, so that no other client can
 // change the session meanwhile. Hooks that do not work there run outside of one. If their session then differs from one that was reset, the
 // hooks have changed it, or another client has: several connections must agree.
-func (s *Store) freshSession(ctx context.Context, check hook) (session string, err error) {
+func (s *Store) freshSession(ctx context.Context, check func(context.Context, *pgx.Conn) error) (session string, err error) {
 	session, certain, err := s.renewed(ctx, true, check)
 	if certain {
 		return session, err
@@ -56,9 +53,9 @@ func (s *Store) freshSession(ctx context.Context, check hook) (session string, e
 	return session, nil
 }
 
-// renewed makes a connection, and returns the state of its session, which it resets behind a pooler. inTx runs the hooks in a transaction. certain is
-// false if the hooks do not work there, or if the session may have been changed by another client.
-func (s *Store) renewed(ctx context.Context, inTx bool, check hook) (session string, certain bool, err error) {
+// renewed makes a connection, resets its session if it is behind a pooler, runs the hooks, and returns the state of the session. If inTx, the hooks
+// run in a transaction. certain is false if the hooks do not work there, or if another client may have changed the session meanwhile.
+func (s *Store) renewed(ctx context.Context, inTx bool, check func(context.Context, *pgx.Conn) error) (session string, certain bool, err error) {
 	fail := func(err error) (string, bool, error) { return "", true, unlearned(err) }
 	conn, bare, err := s.connectBare(ctx)
 	if err != nil {
@@ -115,8 +112,8 @@ func (s *Store) connectBare(ctx context.Context) (*pgx.Conn, pgconn.AfterConnect
 	return conn, bare, err
 }
 
-// resetNew resets the session that a pooler has given to a new connection, because another client may have changed it, and returns its state. inTx
-// leaves the transaction open.
+// resetNew resets the session that a pooler has given to a new connection, because another client may have changed it, and returns its state. If
+// inTx, it leaves the transaction open.
 func (s *Store) resetNew(ctx context.Context, conn *pgx.Conn, inTx bool) (reset string, err error) {
 	pg := conn.PgConn()
 	met, err := s.state(ctx, pg, `BEGIN; `+s.plain.FreshSession)
@@ -147,8 +144,8 @@ func (s *Store) stillIn(ctx context.Context, pg *pgconn.PgConn) bool {
 	return err == nil && len(results[0].Rows) == 1 && string(results[0].Rows[0][0]) == "on"
 }
 
-// broughtAgain returns the statement that sets again what a connection has brought as its parameters, if the pooler did not ignore them: the state
-// that it met shows them.
+// broughtAgain returns a statement that sets again what a connection has brought as its parameters. A pooler may ignore parameters: met, the state
+// before the reset, shows those that it has not ignored.
 func broughtAgain(params map[string]string, met string) string {
 	sql := `SELECT 1`
 	again := func(name string, shown func(value string) bool) {
@@ -161,75 +158,13 @@ func broughtAgain(params map[string]string, met string) string {
 	return sql
 }
 
-// hookEffect is what the pool's hook for a connection that is acquired changes in its session.
-type hookEffect struct{ settings, temporaries bool }
-
-func (s *Store) noteHook(does hookEffect) {
-	if does.settings {
-		s.hookSets.Store(true)
-	}
-	if does.temporaries {
-		s.hookMakes.Store(true)
-	}
-}
-
-// runHooks runs bare, and the hooks of the pool for a new connection and for one that is acquired. It returns what the latter has done.
-func (s *Store) runHooks(ctx context.Context, conn *pgx.Conn, bare pgconn.AfterConnectFunc) (does hookEffect, err error) {
-	pool := s.cfg.Pool.Config()
-	if bare != nil {
-		err = bare(ctx, conn.PgConn())
-	}
-	if err == nil && pool.AfterConnect != nil {
-		err = pool.AfterConnect(ctx, conn)
-	}
-	if err != nil || !s.hooked {
-		return does, err
-	}
-	return s.prepareConn(ctx, conn)
-}
-
-// prepareConn runs the pool's hook for a connection that is acquired.
-func (s *Store) prepareConn(ctx context.Context, conn *pgx.Conn) (does hookEffect, err error) {
-	pool := s.cfg.Pool.Config()
-	before, server, err := s.session(ctx, conn.PgConn(), s.plain.FreshSession)
-	if err != nil {
-		return does, err
-	}
-	if hook := pool.PrepareConn; hook != nil {
-		_, err = hook(ctx, conn)
-	} else {
-		pool.BeforeAcquire(ctx, conn) //nolint:staticcheck // deprecated, but it still runs
-	}
-	if err != nil {
-		return does, err
-	}
-	after, now, err := s.session(ctx, conn.PgConn(), s.plain.FreshSession)
-	if err == nil && server == now { // otherwise a pooler has given the connection another session
-		does = hookEffect{temporaries(after, "") != temporaries(before, ""), temporariesOf(after) != temporariesOf(before)}
-	}
-	return does, err
-}
-
-// hookDecides reports whether the pool's hook sets the settings of the session of conn, which has no transaction.
-func (s *Store) hookDecides(ctx context.Context, conn *pgx.Conn) bool {
-	if !s.hooked {
-		return false
-	}
-	if _, err := conn.PgConn().Exec(ctx, `RESET ROLE; RESET search_path; RESET synchronous_commit`).ReadAll(); err != nil {
-		return false
-	}
-	does, err := s.prepareConn(ctx, conn)
-	s.noteHook(does)
-	return err == nil && does.settings
-}
-
 // state sends sql, which contains FreshSession, and returns the state of the session.
 func (s *Store) state(ctx context.Context, pg *pgconn.PgConn, sql string) (state string, err error) {
 	state, _, err = s.session(ctx, pg, sql)
 	return state, err
 }
 
-// session is state. server is the process that has the session.
+// session is like state. server is the server's process that has the session.
 func (s *Store) session(ctx context.Context, pg *pgconn.PgConn, sql string) (state, server string, err error) {
 	results, err := pg.Exec(ctx, sql).ReadAll()
 	for _, result := range results {

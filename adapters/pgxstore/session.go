@@ -120,21 +120,6 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	return errRelearned
 }
 
-// alike reports whether a session has the state that is expected. A hook of the pool may set the session's settings each time that a connection
-// is acquired: then the hook decides about them. If the hook makes temporary tables, only their number must be the same.
-func (s *Store) alike(state, want string) bool {
-	if state == want {
-		return true
-	}
-	settings, tables := temporaries(state, "") == temporaries(want, ""), temporariesOf(state) == temporariesOf(want)
-	if s.hookMakes.Load() {
-		has, _, _ := strings.Cut(temporariesOf(state), "-")
-		had, _, _ := strings.Cut(temporariesOf(want), "-")
-		tables = has == had
-	}
-	return tables && (settings || s.hookSets.Load())
-}
-
 // deviates logs why the connection of c is closed.
 func (s *Store) deviates(ctx context.Context, c *claim, want string) {
 	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+

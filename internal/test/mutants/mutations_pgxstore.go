@@ -103,10 +103,10 @@ var pgxstoreMutations = []mutation{
 	single("a duplicate ends well in a session that has had a temporary table", pgx+"/session.go", "TestADuplicateInASessionThatHadATemporaryTable", edit{
 		`	case c.tx == nil: // all`, `	case c.tx == nil && s.hooked: // all`,
 	}),
-	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/session.go", "TestATemporaryTableInAPoolWithAHook", edit{
+	single("in a pool with a hook, a temporary table of a handler does not take what the next one writes", pgx+"/hooks.go", "TestATemporaryTableInAPoolWithAHook", edit{
 		`return tables && (settings`, `return s.hooked || tables && (settings`,
 	}),
-	single("a temporary table of a pool's hook is accepted", pgx+"/fresh.go", "TestATemporaryTableOfAHook", edit{
+	single("a temporary table of a pool's hook is accepted", pgx+"/hooks.go", "TestATemporaryTableOfAHook", edit{
 		`	_, err = hook(ctx, conn)`, `	_ = hook`,
 	}),
 	single("a replay may leave a temporary table", "consumer/replay.go", "TestAReplayMayLeaveATemporaryTable", edit{
@@ -312,10 +312,10 @@ var pgxstoreMutations = []mutation{
 	single("behind a pooler that takes turns, the session that a claim met is reset", pgx+"/session.go", "TestASessionOfAPoolerThatTakesTurns", edit{
 		"		s.undo(ctx, c.conn)\n	}\n	if", "		rollback(ctx, c.tx)\n	}\n	if",
 	}),
-	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+	single("behind a pooler, what a hook of pgconn sets is expected", pgx+"/hooks.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
 		`err = bare(ctx, conn.PgConn())`, `_ = bare`,
 	}),
-	single("behind a pooler, what a hook of the pool sets is expected", pgx+"/fresh.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
+	single("behind a pooler, what a hook of the pool sets is expected", pgx+"/hooks.go", "TestSessionsOfAPoolerThatHooksPrepare", edit{
 		`err == nil && pool.AfterConnect != nil {`, `false {`,
 	}),
 	single("behind a pooler, what a connection brings as a parameter is expected", pgx+"/fresh.go", "TestAResetOfASessionThatThePoolerSetsUpIsLogged", edit{
@@ -333,7 +333,7 @@ var pgxstoreMutations = []mutation{
 	single("the tables of txonce are those of a new session", pgx+"/session.go", "TestTheSchemaIsThatOfANewSession", edit{
 		`case freshPath:`, `case "":`,
 	}),
-	single("a hook that sets nothing keeps no change of a session from being noticed", pgx+"/session.go", "TestASessionThatWasChangedIsNoticedInAPoolWithAHook", edit{
+	single("a hook that sets nothing keeps no change of a session from being noticed", pgx+"/hooks.go", "TestASessionThatWasChangedIsNoticedInAPoolWithAHook", edit{
 		`(settings || s.hookSets.Load())`, `(settings || s.hooked)`,
 	}),
 	single("behind a pooler, hooks that do not work in a transaction run outside of one", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
@@ -342,7 +342,7 @@ var pgxstoreMutations = []mutation{
 	single("a state that another client may have changed is not learned from one connection", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
 		`session == reset, nil`, `session == reset || true, nil`,
 	}),
-	single("a session that a hook met after another one says nothing about the hook", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
+	single("a session that a hook met after another one says nothing about the hook", pgx+"/hooks.go", "TestHooksThatDoNotWorkInATransaction", edit{
 		`err == nil && server == now {`, `err == nil && (server == now || now != "") {`,
 	}),
 	single("a hook of pgconn runs once per connection", pgx+"/fresh.go", "TestAHookOfPgconnRunsOncePerConnection", edit{
@@ -352,13 +352,13 @@ var pgxstoreMutations = []mutation{
 	single("no further session is needed to find out that a hook chooses the tenant", pgx+"/session.go", "TestAHookThatChoosesTheTenantNeedsNoFurtherSession", edit{
 		`!s.hookSets.Load() && s.hookDecides`, `s.hookSets.Load() && s.hookDecides`,
 	}),
-	single("a hook's temporary tables may have other names each time", pgx+"/session.go", "TestAHookThatMakesTemporaryTablesOfATenant", edit{
+	single("a hook's temporary tables may have other names each time", pgx+"/hooks.go", "TestAHookThatMakesTemporaryTablesOfATenant", edit{
 		`tables = has == had`, `_ = has == had`,
 	}),
 	single("behind a pooler, a session whose COMMIT fails is reset", pgx+"/outbox_buffer.go", "TestAChangedSessionWhoseCommitFailsIsReset", edit{
 		"SET CONSTRAINTS ALL IMMEDIATE`", "SET CONSTRAINTS ALL DEFERRED`",
 	}),
-	single("a hook may give each session other settings", pgx+"/fresh.go", "TestPoolThatPreparesItsSessions", edit{
+	single("a hook may give each session other settings", pgx+"/hooks.go", "TestPoolThatPreparesItsSessions", edit{
 		`		s.hookSets.Store(true)`, ``,
 	}),
 	single("another temporary table in the place of a hook's is noticed", "internal/dialect/postgres.go", "TestAnotherTemporaryTableInThePlaceOfAHooks", edit{
