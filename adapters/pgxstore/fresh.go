@@ -28,12 +28,12 @@ func unlearned(err error) error {
 	return database.Errorf("pgxstore: read the settings of a new connection, beside those of the pool: %w", err)
 }
 
-// outsideTries is how many connections must agree if hooks do not work in a transaction.
+// outsideTries is how many connections must have sessions with the same state, if hooks do not work in a transaction.
 const outsideTries = 3
 
 // freshSession returns the state of the session of a new connection. Behind a pooler, the hooks run in a transaction, so that no other client can
-// change the session meanwhile. Hooks that do not work there run outside of one. If their session then differs from one that was reset, the
-// hooks have changed it, or another client has: several connections must agree.
+// change the session meanwhile. Hooks that do not work in a transaction run outside of one. If the session then differs from its state after the
+// reset, either the hooks have changed it or another client has. Therefore outsideTries connections must then find the same state.
 func (s *Store) freshSession(ctx context.Context, check func(context.Context, *pgx.Conn) error) (session string, err error) {
 	session, certain, err := s.renewed(ctx, true, check)
 	if certain {
@@ -98,17 +98,16 @@ func (s *Store) renewed(ctx context.Context, inTx bool, check func(context.Conte
 	return session, !pooled || inTx || session == reset, nil
 }
 
-// connectBare connects as the pool does, but leaves it to the caller to call the hook of pgconn: it may not work twice.
+// connectBare connects as the pool does, but does not call the hook of pgconn, which it returns: the caller calls it after a reset, and calling
+// it twice may fail.
 func (s *Store) connectBare(ctx context.Context) (*pgx.Conn, pgconn.AfterConnectFunc, error) {
-	pool := s.cfg.Pool.Config()
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
-			return nil, nil, err
-		}
+	cfg, err := s.connConfig(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	bare := pool.ConnConfig.AfterConnect
-	pool.ConnConfig.AfterConnect = nil
-	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
+	bare := cfg.AfterConnect
+	cfg.AfterConnect = nil
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	return conn, bare, err
 }
 

@@ -129,13 +129,20 @@ func missingStatement(err error) error {
 
 // connect opens a connection with the pool's configuration, but outside of the pool.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	pool := s.cfg.Pool.Config()
-	if pool.BeforeConnect != nil { // the hook may set a short-lived password
-		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
-			return nil, err
-		}
+	cfg, err := s.connConfig(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, pool.ConnConfig)
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// connConfig returns the configuration of a new connection of the pool.
+func (s *Store) connConfig(ctx context.Context) (*pgx.ConnConfig, error) {
+	pool := s.cfg.Pool.Config()
+	if pool.BeforeConnect == nil {
+		return pool.ConnConfig, nil
+	}
+	return pool.ConnConfig, pool.BeforeConnect(ctx, pool.ConnConfig) // the hook may set a short-lived password
 }
 
 // connectDirect opens a connection with Config.Direct, which avoids the pooler, if it is set.

@@ -68,7 +68,8 @@ func (s *Store) useSchema(schema string) {
 }
 
 // errDeviates says that a session was changed, so its connection must not be used. errRelearned says that the settings of new connections
-// have changed, and that the session has the new ones.
+// have changed, and that this session already has the new ones. errHookDecides says that a session of a pooler was reset, and differed only because
+// of the pool's hook.
 var (
 	errDeviates    = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
 	errHookDecides = fmt.Errorf("%w: the pool's hook sets the session's settings", claims.ErrAgain)

@@ -45,8 +45,8 @@ type Schema struct {
 	Known int    // the newest version that this program knows
 }
 
-// ChooseSchema returns the schema of txonce's tables. A session finds them in the schema session, and a new session would find them in fresh; empty:
-// nowhere. If both have tables, nobody knows which of them other processes use.
+// ChooseSchema returns the schema of txonce's tables. A session finds them in the schema session, and a new session would find them in fresh; empty means
+// that no schema of the search_path has them. If both are set and differ, other processes may use either schema, so ChooseSchema returns an error.
 func (o Owner) ChooseSchema(session, fresh string) (string, error) {
 	if session != "" && fresh != "" && session != fresh {
 		return "", o.Errorf("%w: this session's search_path leads to txonce's tables in schema %q, and that of a new session to those in schema %q: "+

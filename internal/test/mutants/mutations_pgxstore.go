@@ -346,7 +346,7 @@ var pgxstoreMutations = []mutation{
 		`err == nil && server == now {`, `err == nil && (server == now || now != "") {`,
 	}),
 	single("a hook of pgconn runs once per connection", pgx+"/fresh.go", "TestAHookOfPgconnRunsOncePerConnection", edit{
-		`	pool.ConnConfig.AfterConnect = nil
+		`	cfg.AfterConnect = nil
 `, ``,
 	}),
 	single("no further session is needed to find out that a hook chooses the tenant", pgx+"/session.go", "TestAHookThatChoosesTheTenantNeedsNoFurtherSession", edit{
@@ -370,7 +370,7 @@ var pgxstoreMutations = []mutation{
 	}
 	return g.resyncs(ctx)`,
 	}),
-	single("behind a pooler, nobody gets the session between COMMIT and its reset", pgx+"/outbox_buffer.go", "TestTheSessionIsResetBeforeAnotherClientGetsIt", edit{
+	single("behind a pooler, no other client gets the session between COMMIT and its reset", pgx+"/outbox_buffer.go", "TestTheSessionIsResetBeforeAnotherClientGetsIt", edit{
 		`g.changed && g.store.pooled.Load()}`, `false}`,
 	}),
 	single("a program that does not call Register knows that there is a pooler", pgx+"/fresh.go", "TestASessionOfAPoolerIsResetWithoutRegister", edit{

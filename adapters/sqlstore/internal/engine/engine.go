@@ -42,8 +42,8 @@ type Engine struct {
 
 // Tables finds, checks and sweeps the tables.
 type Tables interface {
-	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds none. It
-	// is called before Name, and Name before all other methods.
+	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds none, and an
+	// error if a new session would find them in another schema. It is called before Name, and Name before all other methods.
 	Locate(ctx context.Context, q Queryer) (schema string, err error)
 	// Name builds the statements for tables in schema.
 	Name(schema string)
