@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/txonce/txonce/dedup"
 )
 
 // Behind a pooler the Store runs the hooks of the pool in a transaction, so that no other client changes the session meanwhile. Hooks that do not
@@ -105,29 +104,5 @@ func TestAHookThatMakesTemporaryTablesOfATenant(t *testing.T) {
 	}
 	if connections > 5 {
 		t.Errorf("%d connections for 20 messages", connections)
-	}
-}
-
-// COMMIT fails, and the session keeps what a rollback does not undo: a lock, or a prepared statement. It is reset before another client gets it.
-func TestAChangedSessionWhoseCommitFailsIsReset(t *testing.T) {
-	t.Parallel()
-	for _, leaves := range []string{`SELECT pg_advisory_lock(78)`, `PREPARE left_behind AS SELECT 1`} {
-		t.Run(leaves, func(t *testing.T) {
-			t.Parallel()
-			p := newPooledSessions(t, 2, "server_round_robin = 1")
-			p.must(second(p.direct.Exec(t.Context(), `CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)`)))
-			p.occupy(2)
-			s := p.start()
-			for i := range 4 {
-				if err := p.handle(s, fmt.Sprint("bad", i), leaves+`; INSERT INTO once VALUES (1), (1)`); err == nil || s.Retryable(err) {
-					t.Errorf("InTx = %v, want the error of the constraint", err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				p.must(s.InTx(ctx, ordinaryRecord(fmt.Sprint("good", i)), func(tx pgx.Tx, _ []dedup.Claim) error {
-					return second(tx.Exec(ctx, leaves, pgx.QueryExecModeSimpleProtocol))
-				}))
-				cancel()
-			}
-		})
 	}
 }

@@ -28,6 +28,11 @@ type pooledSessions struct {
 func newPooledSessions(t *testing.T, sessions int, settings ...string) *pooledSessions {
 	t.Helper()
 	_, direct := testdb.PgBouncer(t)
+	return newPooledSessionsAt(t, direct, sessions, settings...)
+}
+
+func newPooledSessionsAt(t *testing.T, direct string, sessions int, settings ...string) *pooledSessions {
+	t.Helper()
 	pooled, _ := testdb.StartPgBouncer(t, direct, append(settings, fmt.Sprintf("default_pool_size = %d", sessions))...)
 	p := &pooledSessions{T: t, direct: testPool(t, direct, 1), pooled: pooled + "&default_query_exec_mode=exec"}
 	if err := p.direct.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&p.schema); err != nil {

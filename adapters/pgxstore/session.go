@@ -236,7 +236,7 @@ func (s *Store) undo(ctx context.Context, conn *pgx.Conn) {
 				begin = `ROLLBACK AND CHAIN`
 			}
 			if _, err := pg.Exec(ctx, begin).ReadAll(); err == nil && s.reset(ctx, pg) == nil {
-				_, _ = pg.Exec(ctx, `SET LOCAL synchronous_commit = local; COMMIT`).ReadAll() // a standby matters to no dropped temporary table
+				_, _ = pg.Exec(ctx, `COMMIT`).ReadAll()
 			}
 		} else if inTx {
 			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()

@@ -166,3 +166,30 @@ func TestRegisterRefusesOtherEncodings(t *testing.T) {
 		})
 	}
 }
+
+// PostgreSQL skips a schema in search_path that the role may not use, and reads names without quotes as lower case. So does the Store when it
+// looks for its tables.
+func TestTheSchemaIsOneThatTheRoleMayUse(t *testing.T) {
+	t.Parallel()
+	p := newPooledSessions(t, 1)
+	role := p.schema + "_r"
+	p.must(second(p.direct.Exec(t.Context(), strings.ReplaceAll(`SET search_path = @_b; `+testdb.PostgresTables(t, "")+`; RESET search_path; CREATE ROLE @_r;
+GRANT USAGE ON SCHEMA @ TO @_r; GRANT ALL ON ALL TABLES IN SCHEMA @ TO @_r`, "@", p.schema), pgx.QueryExecModeSimpleProtocol)))
+	t.Cleanup(func() {
+		p.must(second(p.direct.Exec(context.WithoutCancel(t.Context()), `DROP OWNED BY `+role+`; DROP ROLE `+role, pgx.QueryExecModeSimpleProtocol)))
+	})
+	for i, before := range []string{`SELECT 1`, `SET search_path = ` + p.schema + `_b`} {
+		cfg := p.direct.Config()
+		cfg.MaxConns = 1
+		params := cfg.ConnConfig.RuntimeParams
+		params["role"], params["search_path"] = role, strings.ToUpper(p.schema+"_b, "+p.schema)
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		p.must(err)
+		defer pool.Close()
+		p.must(second(pool.Exec(t.Context(), before)))
+		s := newStore(p, pgxstore.Config{Pool: pool})
+		p.must(s.Register(t.Context(), "billing", time.Hour))
+		p.must(p.handle(s, fmt.Sprint(i), `INSERT INTO effects VALUES ('`+fmt.Sprint(i)+`')`))
+	}
+	p.effects([]string{"0", "1"})
+}

@@ -358,6 +358,9 @@ var pgxstoreMutations = []mutation{
 	single("behind a pooler, a session whose COMMIT fails is reset", pgx+"/outbox_buffer.go", "TestAChangedSessionWhoseCommitFailsIsReset", edit{
 		"SET CONSTRAINTS ALL IMMEDIATE`", "SET CONSTRAINTS ALL DEFERRED`",
 	}),
+	single("behind a pooler, a session whose COMMIT waits for standbys and fails is reset", pgx+"/intx.go", "TestAChangedSessionWhoseCommitFailsIsReset", edit{
+		`if late.chain {`, `if false {`,
+	}),
 	single("a hook may give each session other settings", pgx+"/hooks.go", "TestPoolThatPreparesItsSessions", edit{
 		`		s.hookSets.Store(true)`, ``,
 	}),
