@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 )
 
 // Behind a pooler the Store runs the hooks of the pool in a transaction, so that no other client changes the session meanwhile. Hooks that do not
