@@ -31,71 +31,74 @@ func unlearned(err error) error {
 // outsideTries is how many connections must have sessions with the same state, if hooks do not work in a transaction.
 const outsideTries = 3
 
-// freshSession returns the state of the session of a new connection. Behind a pooler, the hooks run in a transaction, so that no other client can
-// change the session meanwhile. Hooks that do not work in a transaction run outside of one. If the session then differs from its state after the
-// reset, either the hooks have changed it or another client has. Therefore outsideTries connections must then find the same state.
-func (s *Store) freshSession(ctx context.Context, check func(context.Context, *pgx.Conn) error) (session string, err error) {
-	session, certain, err := s.renewed(ctx, true, check)
-	if certain {
-		return session, err
-	}
-	found := ""
-	for n := range outsideTries {
-		session, certain, err = s.renewed(ctx, false, check)
-		switch {
-		case certain:
-			return session, err
-		case n > 0 && session != found:
-			return "", unlearned(errors.New("connections to the pooler got sessions that other clients have changed"))
-		}
-		found = session
-	}
-	return session, nil
+// newSession is the session of a new connection after the hooks. certain is false if the hooks do not work in a transaction, or if another client of
+// the pooler may have changed the session meanwhile.
+type newSession struct {
+	state   string
+	does    hookEffect
+	certain bool
 }
 
-// renewed makes a connection, resets its session if it is behind a pooler, runs the hooks, and returns the state of the session. If inTx, the hooks
-// run in a transaction. certain is false if the hooks do not work there, or if another client may have changed the session meanwhile.
-func (s *Store) renewed(ctx context.Context, inTx bool, check func(context.Context, *pgx.Conn) error) (session string, certain bool, err error) {
-	fail := func(err error) (string, bool, error) { return "", true, unlearned(err) }
+// freshSession returns the state of the session of a new connection. Behind a pooler, the hooks run in a transaction, so that no other client can
+// change the session meanwhile. Hooks that do not work in a transaction run outside of one. If the session then differs from its state after the
+// reset, either the hooks have changed it or another client has. Therefore outsideTries connections must then find the same.
+func (s *Store) freshSession(ctx context.Context, check func(context.Context, *pgx.Conn) error) (state string, err error) {
+	found, err := s.renewed(ctx, true, check)
+	for n := 0; err == nil && !found.certain && n < outsideTries; n++ {
+		last := found
+		found, err = s.renewed(ctx, false, check)
+		if n > 0 && err == nil && !found.certain && found != last {
+			err = unlearned(errors.New("connections to the pooler got sessions that other clients have changed"))
+		}
+	}
+	if err == nil {
+		s.noteHook(found.does)
+	}
+	return found.state, err
+}
+
+// renewed makes a connection, resets its session if it is behind a pooler, runs the hooks, and returns the session. If inTx, the hooks run in a
+// transaction.
+func (s *Store) renewed(ctx context.Context, inTx bool, check func(context.Context, *pgx.Conn) error) (found newSession, err error) {
 	conn, bare, err := s.connectBare(ctx)
 	if err != nil {
-		return fail(err)
+		return found, unlearned(err)
 	}
 	defer s.disconnect(ctx, conn)
 	pg := conn.PgConn()
 	server, err := servedBy(ctx, pg)
 	if err != nil {
-		return fail(err)
+		return found, unlearned(err)
 	}
 	pooled, reset := server != pg.PID(), ""
 	s.pooled.Store(pooled)
 	inTx = inTx && pooled
 	if pooled {
 		if reset, err = s.resetNew(ctx, conn, inTx); err != nil {
-			return fail(err)
+			return found, unlearned(err)
 		}
 	}
-	does, err := s.runHooks(ctx, conn, bare)
+	found.does, err = s.runHooks(ctx, conn, bare)
 	switch {
 	case inTx && (err != nil || !s.stillIn(ctx, pg)):
-		return "", false, nil
+		return found, nil
 	case err != nil:
-		return fail(err)
+		return found, unlearned(err)
 	}
-	s.noteHook(does)
 	if check != nil {
 		if err := check(ctx, conn); err != nil {
-			return "", true, err
+			return found, err
 		}
 	}
 	end := ""
 	if inTx {
 		end = `; COMMIT`
 	}
-	if session, err = s.state(ctx, pg, s.plain.FreshSession+end); err != nil {
-		return fail(err)
+	if found.state, err = s.state(ctx, pg, s.plain.FreshSession+end); err != nil {
+		return found, unlearned(err)
 	}
-	return session, !pooled || inTx || session == reset, nil
+	found.certain = !pooled || inTx || found.state == reset
+	return found, nil
 }
 
 // connectBare connects as the pool does, but does not call the hook of pgconn, which it returns: the caller calls it after a reset, and calling

@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -73,28 +74,42 @@ func TestATemporaryTableBehindAPoolerInAPoolWithAHook(t *testing.T) {
 	p.effects([]string{"a", "b"})
 }
 
-// A hook chooses the tenant by the message's ctx. At the start there is none.
+// A hook chooses the tenant by the message's ctx, each time or when the connection's tenant is another. At the start there is none. AfterConnect has
+// set a role. The role of the pool's connections stays, for messages and for the application.
 func TestAHookThatChoosesTheTenantOfAMessage(t *testing.T) {
 	t.Parallel()
-	p := newPooledSessions(t, 1)
-	type tenant struct{}
-	cfg := p.direct.Config()
-	cfg.MaxConns = 1
-	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		schema, ok := ctx.Value(tenant{}).(string)
-		if !ok {
-			return true, nil
-		}
-		return true, second(conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema))
-	})
-	for _, id := range []string{"1", "2", "3", "4"} {
-		schema := map[bool]string{true: p.schema, false: p.schema + "_b"}[id < "3"]
-		ctx := context.WithValue(t.Context(), tenant{}, schema)
-		p.must(s.InTx(ctx, ordinaryRecord(id), func(tx pgx.Tx, _ []dedup.Claim) error { return effect(ctx, tx, id) }))
-	}
-	p.effects([]string{"1", "2"})
-	if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects ORDER BY name`); !slices.Equal(got, []string{"3", "4"}) {
-		t.Errorf("tenant_b has the effects %v, want 3 and 4", got)
+	for _, remembers := range []bool{false, true} {
+		t.Run(fmt.Sprint("remembers ", remembers), func(t *testing.T) {
+			t.Parallel()
+			p := newPooledSessions(t, 1)
+			role := p.role(p.schema, p.schema+"_b")
+			type tenant struct{}
+			cfg := p.direct.Config()
+			cfg.MaxConns = 1
+			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, `SET ROLE `+role)) }
+			s, pool := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+				schema, ok := ctx.Value(tenant{}).(string)
+				if !ok || remembers && conn.PgConn().CustomData()["tenant"] == schema {
+					return true, nil
+				}
+				conn.PgConn().CustomData()["tenant"] = schema
+				return true, second(conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema))
+			})
+			for _, id := range []string{"1", "2", "3", "4"} {
+				schema := map[bool]string{true: p.schema, false: p.schema + "_b"}[id > "2"]
+				ctx := context.WithValue(t.Context(), tenant{}, schema)
+				p.must(s.InTx(ctx, ordinaryRecord(id), func(tx pgx.Tx, _ []dedup.Claim) error {
+					return second(tx.Exec(ctx, `INSERT INTO effects VALUES ($1 || ' as ' || current_user)`, id))
+				}))
+				if got := stringsIn(t, pool, `SELECT current_user`); got[0] != role {
+					t.Errorf("the application's connection has the role %s, want %s", got[0], role)
+				}
+			}
+			p.effects([]string{"3 as " + role, "4 as " + role})
+			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects ORDER BY name`); !slices.Equal(got, []string{"1 as " + role, "2 as " + role}) {
+				t.Errorf("tenant_b has the effects %v, want 1 and 2", got)
+			}
+		})
 	}
 }
 

@@ -60,19 +60,6 @@ func (s *Store) prepareConn(ctx context.Context, conn *pgx.Conn) (does hookEffec
 	return does, err
 }
 
-// hookDecides reports whether the pool's hook sets the settings of the session of conn, which has no transaction.
-func (s *Store) hookDecides(ctx context.Context, conn *pgx.Conn) bool {
-	if !s.hooked {
-		return false
-	}
-	if _, err := conn.PgConn().Exec(ctx, `RESET ROLE; RESET search_path; RESET synchronous_commit`).ReadAll(); err != nil {
-		return false
-	}
-	does, err := s.prepareConn(ctx, conn)
-	s.noteHook(does)
-	return err == nil && does.settings
-}
-
 // alike reports whether a session has the state that is expected. A hook of the pool may set the session's settings each time that a connection
 // is acquired: then the hook decides about them. If the hook makes temporary tables, only their number must be the same.
 func (s *Store) alike(state, want string) bool {

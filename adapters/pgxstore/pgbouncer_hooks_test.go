@@ -63,27 +63,33 @@ func TestAHookOfPgconnRunsOncePerConnection(t *testing.T) {
 	p.effects(want)
 }
 
-// The pooler has as many sessions as the pool has connections, and a hook chooses the tenant by the message's ctx. The Store needs no further
-// session to find out that the hook does so.
-func TestAHookThatChoosesTheTenantNeedsNoFurtherSession(t *testing.T) {
+// The hook pings, and another client of the pooler changes the session meanwhile. That does not make the Store believe that the hook sets something:
+// it notices a session that is changed later.
+func TestAHookThatAnotherClientInterrupts(t *testing.T) {
 	t.Parallel()
-	p := newPooledSessions(t, 2, "pool_mode = session", "server_reset_query = DISCARD ALL")
-	type tenant struct{}
+	p := newPooledSessions(t, 1)
 	cfg, err := pgxpool.ParseConfig(p.pooled)
 	p.must(err)
 	cfg.MaxConns = 2
-	s, pool := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		if schema, ok := ctx.Value(tenant{}).(string); ok {
-			return true, second(conn.Exec(ctx, `SELECT set_config('search_path', $1, false)`, schema))
+	other, changes := testPool(t, p.pooled, 1), false
+	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		if changes {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // it waits as long as the Store has the only session
+			defer cancel()
+			_, _ = other.Exec(ctx, `SELECT set_config('search_path', $1, false)`, p.schema+"_b")
 		}
-		return true, nil
+		return pings(ctx, conn)
 	})
-	one, err := pool.Acquire(t.Context())
-	p.must(err)
-	defer one.Release()
-	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tenant{}, p.schema+"_b"), 4*time.Second) // less than ClaimTimeout
-	defer cancel()
-	p.must(s.InTx(ctx, ordinaryRecord("a"), doNothing))
+	changes = true
+	if err := p.handle(s, "0", `INSERT INTO effects VALUES ('0')`); err != nil && !s.Retryable(err) {
+		t.Fatal(err)
+	}
+	changes = false
+	p.must(p.handle(s, "of tenant_b", `SELECT `+p.schema+`.use_tenant_b()`))
+	p.must(p.handle(s, "1", `INSERT INTO effects VALUES ('1')`))
+	if got := stringsIn(t, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); len(got) > 0 {
+		t.Errorf("the other client's schema has the effects %v", got)
+	}
 }
 
 // The temporary tables of a hook have another name for each tenant.

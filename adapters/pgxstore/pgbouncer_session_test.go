@@ -43,6 +43,18 @@ CREATE FUNCTION use_tenant_b() RETURNS text LANGUAGE sql AS $$ SELECT set_config
 	return p
 }
 
+// role makes a role that may use the tables in these schemas. It ends with the test.
+func (p *pooledSessions) role(schemas ...string) (name string) {
+	p.Helper()
+	name, in := p.schema+"_r", strings.Join(schemas, ", ")
+	p.must(second(p.direct.Exec(p.Context(), fmt.Sprintf(`CREATE ROLE %s; GRANT USAGE ON SCHEMA %s TO %[1]s; GRANT ALL ON ALL TABLES IN SCHEMA %[2]s TO %[1]s`, name, in),
+		pgx.QueryExecModeSimpleProtocol)))
+	p.Cleanup(func() {
+		p.must(second(p.direct.Exec(context.WithoutCancel(p.Context()), `DROP OWNED BY `+name+`; DROP ROLE `+name, pgx.QueryExecModeSimpleProtocol)))
+	})
+	return name
+}
+
 // occupy uses n sessions at the same time, so that the pooler has so many.
 func (p *pooledSessions) occupy(n int) {
 	p.Helper()

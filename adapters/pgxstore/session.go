@@ -68,12 +68,10 @@ func (s *Store) useSchema(schema string) {
 }
 
 // errDeviates says that a session was changed, so its connection must not be used. errRelearned says that the settings of new connections
-// have changed, and that this session already has the new ones. errHookDecides says that a session of a pooler was reset, and differed only because
-// of the pool's hook.
+// have changed, and that this session already has the new ones.
 var (
-	errDeviates    = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
-	errHookDecides = fmt.Errorf("%w: the pool's hook sets the session's settings", claims.ErrAgain)
-	errRelearned   = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
+	errDeviates  = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
+	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
 )
 
 // fits returns nil if the session of c is as a handler expects it. After an error, c's transaction has ended. After errRelearned, it must be
@@ -100,12 +98,6 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	}
 	if c.tx != nil { // otherwise learn could wait for a session of a pooler while this transaction occupies one
 		s.undo(ctx, c.conn)
-	}
-	if !s.hookSets.Load() && s.hookDecides(ctx, c.conn) { // a pooler may have no session left for learn
-		if s.pooled.Load() { // the reset has undone what AfterConnect had set, so the connection is closed
-			return errHookDecides
-		}
-		return errRelearned
 	}
 	if err := s.learn(ctx, nil); err != nil { // the role's or the database's settings may have been altered since
 		return err

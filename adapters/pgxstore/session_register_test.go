@@ -172,12 +172,8 @@ func TestRegisterRefusesOtherEncodings(t *testing.T) {
 func TestTheSchemaIsOneThatTheRoleMayUse(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
-	role := p.schema + "_r"
-	p.must(second(p.direct.Exec(t.Context(), strings.ReplaceAll(`SET search_path = @_b; `+testdb.PostgresTables(t, "")+`; RESET search_path; CREATE ROLE @_r;
-GRANT USAGE ON SCHEMA @ TO @_r; GRANT ALL ON ALL TABLES IN SCHEMA @ TO @_r`, "@", p.schema), pgx.QueryExecModeSimpleProtocol)))
-	t.Cleanup(func() {
-		p.must(second(p.direct.Exec(context.WithoutCancel(t.Context()), `DROP OWNED BY `+role+`; DROP ROLE `+role, pgx.QueryExecModeSimpleProtocol)))
-	})
+	p.must(second(p.direct.Exec(t.Context(), `SET search_path = `+p.schema+`_b; `+testdb.PostgresTables(t, "")+`; RESET search_path`, pgx.QueryExecModeSimpleProtocol)))
+	role := p.role(p.schema)
 	for i, before := range []string{`SELECT 1`, `SET search_path = ` + p.schema + `_b`} {
 		cfg := p.direct.Config()
 		cfg.MaxConns = 1

@@ -340,7 +340,7 @@ var pgxstoreMutations = []mutation{
 		`inTx && (err != nil || !s.stillIn(ctx, pg))`, `inTx && err != nil && !s.stillIn(ctx, pg)`,
 	}),
 	single("a state that another client may have changed is not learned from one connection", pgx+"/fresh.go", "TestHooksThatDoNotWorkInATransaction", edit{
-		`session == reset, nil`, `session == reset || true, nil`,
+		`|| found.state == reset`, `|| reset != ""`,
 	}),
 	single("a session that a hook met after another one says nothing about the hook", pgx+"/hooks.go", "TestHooksThatDoNotWorkInATransaction", edit{
 		`err == nil && server == now {`, `err == nil && (server == now || now != "") {`,
@@ -349,8 +349,12 @@ var pgxstoreMutations = []mutation{
 		`	cfg.AfterConnect = nil
 `, ``,
 	}),
-	single("no further session is needed to find out that a hook chooses the tenant", pgx+"/session.go", "TestAHookThatChoosesTheTenantNeedsNoFurtherSession", edit{
-		`!s.hookSets.Load() && s.hookDecides`, `s.hookSets.Load() && s.hookDecides`,
+	single("what the pool's hooks have set in a connection that stays in use is not undone", pgx+"/session.go", "TestAHookThatChoosesTheTenantOfAMessage", edit{
+		`	if err := s.learn(ctx, nil); err != nil { // the role's`, `	_, _ = c.conn.Exec(ctx, "RESET ROLE")
+	if err := s.learn(ctx, nil); err != nil { // the role's`,
+	}),
+	single("behind a pooler, another client's change is not taken for one of the pool's hook", pgx+"/fresh.go", "TestAHookThatAnotherClientInterrupts", edit{
+		`s.renewed(ctx, true, check)`, `s.renewed(ctx, false, check)`,
 	}),
 	single("a hook's temporary tables may have other names each time", pgx+"/hooks.go", "TestAHookThatMakesTemporaryTablesOfATenant", edit{
 		`tables = has == had`, `_ = has == had`,
