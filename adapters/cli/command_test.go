@@ -30,6 +30,7 @@ type fakeStore struct {
 	ended   []string // notes
 }
 
+func (s *fakeStore) Keys() ops.Keys              { return fakeKeys{} }
 func (s *fakeStore) Operator() ops.Store         { return s }
 func (s *fakeStore) Check(context.Context) error { return nil }
 func (s *fakeStore) Outbox() outbox.Operations   { return fakeOutbox{s} }
@@ -53,6 +54,12 @@ func (s *fakeStore) DeadLetters(context.Context, consumer.DeadLetterFilter) ([]c
 
 func (s *fakeStore) DiscardLetter(_ context.Context, _ ops.ActionID, l consumer.DeadLetter) error {
 	return s.letter(l)
+}
+
+type fakeKeys struct{ ops.Keys }
+
+func (fakeKeys) Consumers(context.Context) ([]ops.ConsumerStatus, error) {
+	return []ops.ConsumerStatus{{Name: "billing"}}, nil
 }
 
 type fakeOutbox struct{ store *fakeStore }

@@ -36,11 +36,11 @@ func (a *app) explain() *cobra.Command {
 	c := a.command("explain CONSUMER KEY", "Show what has happened to one message, and what a redelivery would get", args,
 		func(ctx context.Context, db *Database, out *printer, args []string) error {
 			var opts ops.ExplainOptions
-			key, err := a.whichKey(ctx, db, out, f, args, &opts)
-			if err != nil {
+			if err := f.options(&opts); err != nil {
 				return err
 			}
-			if err := f.options(&opts); err != nil {
+			key, err := a.whichKey(ctx, db, out, f, args, &opts)
+			if err != nil {
 				return err
 			}
 			limited, cancel := a.limit(ctx)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -11,26 +12,27 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// whichKey returns the key that the arguments and flags name. For the position of a dead letter, opts gets the letter's time and fingerprint, so
-// that the verdict is about that message.
+// whichKey returns the key that the arguments and flags name. For the position of a dead letter, opts gets the letter's time and fingerprint,
+// where it has none, so that the verdict is about that message.
 func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explainFlags, args []string, opts *ops.ExplainOptions) (key dedup.Key, err error) {
 	name := ""
 	if len(args) > 0 {
 		name = args[0]
 	}
+	if len(args) == 2 {
+		key = dedup.Key{Consumer: name, Tenant: f.tenant, ID: args[1]}
+		if err := key.Validate(); err != nil {
+			return key, Usage(err)
+		}
+	}
+	if err := a.hasRun(ctx, db, name); err != nil {
+		return key, err
+	}
 	switch {
 	case f.position != "":
 		return a.keyAt(ctx, db, name, f, opts)
 	case f.hash != "":
-		key, err = a.keyWithHash(ctx, db, out, name, f)
-	default:
-		key = dedup.Key{Consumer: name, Tenant: f.tenant, ID: args[1]}
-	}
-	if err != nil {
-		return key, err
-	}
-	if err := key.Validate(); err != nil {
-		return key, Usage(err)
+		return a.keyWithHash(ctx, db, out, name, f)
 	}
 	return key, nil
 }
@@ -52,7 +54,7 @@ func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFla
 		return key, refused("the message from %s has no usable key, so it was never claimed: txonce dead-letters show %s", f.position, found[0].ID)
 	}
 	rec := found[0].Record
-	opts.Time, opts.Fingerprint = rec.Time, rec.Fingerprint
+	opts.Time, opts.Fingerprint = cmp.Or(opts.Time, rec.Time), cmp.Or(opts.Fingerprint, rec.Fingerprint)
 	return rec.Key, nil
 }
 

@@ -47,7 +47,7 @@ func (a *app) showHorizon() *cobra.Command {
 				}
 			}
 			if len(args) > 0 && len(o.Horizons) == 0 {
-				return noConsumer(args[0])
+				return noConsumer(args[0], s.Consumers)
 			}
 			return out.object(o, func() { out.table(rows) })
 		})
@@ -165,7 +165,7 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 		}
 		return time.Time{}, refused("no worker of %s ran within a window of %s, so no claim for a message of that time can be missing", name, instant(to))
 	}
-	return time.Time{}, noConsumer(name)
+	return time.Time{}, noConsumer(name, s.Consumers)
 }
 
 // moveHorizon records the action and then writes the expiry.

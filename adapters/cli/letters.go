@@ -87,6 +87,9 @@ func (a *app) listLetters() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := a.hasRun(ctx, db, f.consumer); err != nil {
+			return err
+		}
 		ctx, cancel := a.limit(ctx)
 		defer cancel()
 		if filter.Limit == 0 {

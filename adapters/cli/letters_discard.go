@@ -29,6 +29,9 @@ func (a *app) discardLetters() *cobra.Command {
 		if err := act.check(); err != nil {
 			return err
 		}
+		if err := a.hasRun(ctx, db, f.consumer); err != nil {
+			return err
+		}
 		r := ops.Request{Kind: ops.Discard, Who: act.who, Reason: act.reason, Filter: filter, Expect: act.expect}
 		if act.dry || !act.yes {
 			n, err := ops.CountLetters(ctx, limitedStore{db.Store.Operator(), a, nil}, filter)

@@ -87,6 +87,9 @@ func (a *app) replayLetters() *cobra.Command {
 				return refused("--here: %w", err)
 			}
 		}
+		if err := a.hasRun(ctx, db, r.Filter.Consumer); err != nil {
+			return err
+		}
 		if f.act.dry || !f.act.yes {
 			plan, err := ops.PlanReplay(ctx, limitedStore{db.Store.Operator(), a, nil}, r, 0)
 			if err != nil {
@@ -112,7 +115,7 @@ func (a *app) replayLetters() *cobra.Command {
 		limited, cancel := a.limit(ctx)
 		action, err := db.Store.Operator().Request(limited, r)
 		cancel()
-		if err == nil && action.Matched == 0 { // no worker would end it if the consumer's name is wrong
+		if err == nil && action.Matched == 0 { // no worker would end it if none runs
 			limited, cancel := a.limit(ctx)
 			action, err = db.Store.Operator().End(limited, action.ID, replayDone)
 			cancel()

@@ -53,21 +53,6 @@ func (a *app) status() *cobra.Command {
 	return c
 }
 
-// hasRun refuses a name that no consumer of the database has: with a typo nothing would be found, and nothing would seem to be wrong.
-func (a *app) hasRun(ctx context.Context, db *Database, name string) error {
-	limited, cancel := a.limit(ctx)
-	defer cancel()
-	s, err := db.Store.Operator().Status(limited)
-	if err != nil || name == "" || slices.ContainsFunc(s.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == name }) {
-		return err
-	}
-	return noConsumer(name)
-}
-
-func noConsumer(name string) error {
-	return refused("no consumer %q has run on this database", name)
-}
-
 // paused returns why consumers are paused. Only workers with an ops.Recorder tell it.
 func (db *Database) paused(ctx context.Context, now time.Time) (map[string]observe.Cause, error) {
 	s, ok := db.Store.(interface{ Activity() ops.ActivityKeeper })
