@@ -46,7 +46,7 @@ func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFla
 	case err != nil:
 		return key, err
 	case len(found) == 0:
-		return key, refused("there is no dead letter from %s; the positions of messages that were processed are not kept: name the key", f.position)
+		return key, refused("there is no dead letter from %s: the message was processed or discarded, or it was parked again from another position; name its key", f.position)
 	case len(found) > 1 && found[0].Record.Key != found[1].Record.Key:
 		return key, refused("there are several dead letters from %s, of %s and of %s: name the consumer, or the key", f.position,
 			found[0].Record.Key.Consumer, found[1].Record.Key.Consumer)

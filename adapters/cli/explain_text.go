@@ -23,7 +23,11 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 	if h := e.Holder; h != nil {
 		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), Harmless(h.State), Harmless(h.Client))
 	}
-	if len(e.Letters) == 0 {
+	switch {
+	case len(e.Letters) > 0:
+	case e.Claim.ExpiresAt.IsZero():
+		out.printf("letters  none with this key; a message that was parked without a usable key (no_key) is found by --position only\n")
+	default:
 		out.printf("letters  none\n")
 	}
 	for i, l := range e.Letters {
