@@ -114,12 +114,27 @@ type app struct {
 func group(name, short string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return Usage(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+			return Usage(fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), commandHint(cmd, args[0])))
 		}
 		return nil
 	}, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	c.AddCommand(subs...)
 	return c
+}
+
+// commandHint names the subcommands that typed may mean, or all.
+func commandHint(c *cobra.Command, typed string) string {
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(typed); len(near) > 0 {
+		return "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return "the commands are " + strings.Join(names, ", ")
 }
 
 // work is the function of a command that needs the database.
