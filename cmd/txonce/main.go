@@ -22,8 +22,12 @@ func run() int {
 	root.AddCommand(monitoringCommand())
 	err := root.ExecuteContext(ctx)
 	if err != nil {
+		printed := map[string]bool{}
 		for line := range strings.Lines(err.Error()) { // of several errors; the texts may be those of servers
-			fmt.Fprintln(os.Stderr, "txonce:", cli.Harmless(line))
+			if line = cli.Harmless(line); !printed[line] { // pgx has one for each attempt at a host: with TLS and without
+				printed[line] = true
+				fmt.Fprintln(os.Stderr, "txonce:", line)
+			}
 		}
 	}
 	return cli.ExitCode(err)
