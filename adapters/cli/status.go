@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer/ops"
-	"github.com/txonce/txonce/observe"
 )
 
 func (a *app) status() *cobra.Command {
@@ -23,9 +22,9 @@ func (a *app) status() *cobra.Command {
 		for {
 			once, cancel := a.limit(ctx)
 			s, err := db.Store.Operator().Status(once)
-			var paused map[string]observe.Cause
+			var p pauses
 			if err == nil {
-				paused, err = db.paused(once, s.Now)
+				p, err = db.pauses(once, s.Now)
 			}
 			cancel()
 			if err != nil {
@@ -34,7 +33,7 @@ func (a *app) status() *cobra.Command {
 			if watch > 0 && out.screen && !out.json {
 				out.printf("\x1b[H\x1b[2J") // a fresh screen
 			}
-			if err := out.object(statusJSON(db, s, paused), func() { printStatus(out, db, s, paused) }); err != nil {
+			if err := out.object(statusJSON(db, s, p), func() { printStatus(out, db, s, p) }); err != nil {
 				return err
 			}
 			if watch == 0 {
@@ -53,17 +52,7 @@ func (a *app) status() *cobra.Command {
 	return c
 }
 
-// paused returns why consumers are paused. Only workers with an ops.Recorder tell it.
-func (db *Database) paused(ctx context.Context, now time.Time) (map[string]observe.Cause, error) {
-	s, ok := db.Store.(interface{ Activity() ops.ActivityKeeper })
-	if !ok {
-		return nil, nil
-	}
-	rows, err := s.Activity().Activity(ctx, now.Add(-2*ops.ActivityFresh))
-	return ops.Paused(rows, now), err
-}
-
-func printStatus(out *printer, db *Database, s ops.Status, paused map[string]observe.Cause) {
+func printStatus(out *printer, db *Database, s ops.Status, p pauses) {
 	out.printf("%s, schema %d, %s\n\n", db.Dialect, s.Schema, instant(s.Now))
 	rows := [][]string{{"CONSUMER", "LETTERS", "WAITING", "WINDOW", "HORIZON", "SOURCES"}}
 	for _, c := range s.Consumers {
@@ -74,8 +63,11 @@ func printStatus(out *printer, db *Database, s ops.Status, paused map[string]obs
 	} else {
 		out.printf("no consumer has run yet\n")
 	}
-	for _, name := range slices.Sorted(maps.Keys(paused)) {
-		out.printf("%s is paused: %s\n", Harmless(name), paused[name])
+	for _, name := range slices.Sorted(maps.Keys(p.causes)) {
+		out.printf("%s is paused: %s\n", Harmless(name), p.causes[name])
+	}
+	if silent := p.silent(s.Consumers); len(silent) > 0 {
+		out.printf("pauses: not reported for %s: no worker of it with an ops.Recorder runs, or it has had no message yet\n", strings.Join(silent, ", "))
 	}
 	o := s.Outbox
 	about := ""
@@ -148,7 +140,7 @@ func sweep(s ops.Status) string {
 		parts = append(parts, "last pass ended "+ago(s.Sweep.Lag)+" ago")
 	}
 	if s.Sweep.LeaseUntil.After(s.Now) {
-		parts = append(parts, "one holds the lease until "+instant(s.Sweep.LeaseUntil))
+		parts = append(parts, "a sweeper holds the lease until "+instant(s.Sweep.LeaseUntil))
 	}
 	if !s.Sweep.Forgotten.IsZero() {
 		parts = append(parts, "keys that expire by "+instant(s.Sweep.Forgotten)+" may be deleted")

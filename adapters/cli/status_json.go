@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer/ops"
-	"github.com/txonce/txonce/observe"
 )
 
 type statusObject struct {
@@ -26,6 +25,7 @@ type consumerObject struct {
 	Horizon *time.Time     `json:"horizon"`
 	Windows []windowObject `json:"windows"`
 	Sources []sourceObject `json:"sources"`
+	Reports bool           `json:"pauses_reported"` // false: nothing is known about pauses
 }
 
 type windowObject struct {
@@ -69,7 +69,7 @@ type sweepObject struct {
 	Keys       int64      `json:"keys"` // negative: unknown
 }
 
-func statusJSON(db *Database, s ops.Status, paused map[string]observe.Cause) statusObject {
+func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 	o := statusObject{
 		version: v1(), Database: db.Dialect, Schema: s.Schema, Now: s.Now.UTC(), Consumers: []consumerObject{},
 		Sweep: sweepObject{jsonTime(s.Sweep.LastPass), s.Sweep.Lag.Seconds(), s.Sweep.LeaseUntil.After(s.Now), jsonTime(s.Sweep.Forgotten), s.Sweep.Keys},
@@ -79,7 +79,7 @@ func statusJSON(db *Database, s ops.Status, paused map[string]observe.Cause) sta
 		},
 	}
 	for _, c := range s.Consumers {
-		co := consumerObject{Name: c.Name, Paused: string(paused[c.Name]), Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
+		co := consumerObject{Name: c.Name, Paused: string(p.causes[c.Name]), Reports: p.reported[c.Name], Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
 		for _, l := range c.Letters {
 			co.Letters[string(l.Reason)], co.Capped = l.Count, co.Capped || l.Capped
 		}

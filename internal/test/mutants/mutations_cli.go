@@ -47,8 +47,11 @@ var cliMutations = []mutation{
 		short: true, edits: []edit{{`Sub(row.Minute) < ActivityFresh {`, `Sub(row.Minute) < 100*ActivityFresh {`}},
 	},
 	scripted("status names the consumers that are paused", "adapters/cli/status.go", "status", edit{
-		`	for _, name := range slices.Sorted(maps.Keys(paused)) {`, `	for _, name := range slices.Sorted(maps.Keys(paused))[:0] {`,
+		`	for _, name := range slices.Sorted(maps.Keys(p.causes)) {`, `	for _, name := range slices.Sorted(maps.Keys(p.causes))[:0] {`,
 	}),
+	scripted("status names the consumers whose workers do not report pauses", "adapters/cli/pauses.go", "status", edit{`if !p.reported[c.Name] {`, `if p.reported == nil {`}),
+	scripted("the misspelled name of a consumer is refused", "adapters/cli/known.go", "known", edit{`return noConsumer(name, known)`, `return nil`}),
+	scripted("a line of an error is printed once", "cmd/txonce/main.go", "usage", edit{`printed[line] = true`, `printed[line] = false`}),
 	{
 		name: "an audit reads each claim once", file: "consumer/ops/audit/claims.go", pkg: "consumer/ops/audit", run: "^TestRowsRead$/^postgres$",
 		fails: "TestRowsRead/postgres", edits: []edit{{`SELECT %s AS hash, consumer`, `SELECT %s, consumer`}},
