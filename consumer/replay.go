@@ -77,7 +77,15 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 			return false, nil // somebody else has removed it
 		}
 	}
-	return ran, err
+	return ran, c.replayError(letter, err)
+}
+
+// replayError names the letter in an error of replayLetter. The results of a request name it already.
+func (c *Consumer[TTx]) replayError(letter DeadLetter, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("consumer %q: replay letter %v: %w", c.cfg.Name, letter.ID, err)
 }
 
 // settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before. It is called after the handler,
@@ -85,11 +93,6 @@ func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Repl
 type settleLetter[TTx any] func(ctx context.Context, tx TTx, ran bool) error
 
 func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay, settle settleLetter[TTx]) (ran bool, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("consumer %q: replay letter %v: %w", c.cfg.Name, letter.ID, err)
-		}
-	}()
 	if err := c.owns(letter); err != nil {
 		return false, err
 	}

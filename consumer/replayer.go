@@ -124,7 +124,7 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 		// Longer and longer: another worker may still be busy with it, or have frozen until the server ends its transaction.
 		return 0, queue.ReturnReplay(ctx, r, "", "", time.Duration(r.Tries)*c.cfg.backoff(r.Tries))
 	case cause == observe.CauseDatabase && r.Tries < replayTriesMost:
-		return 0, errors.Join(err, queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries)))
+		return 0, errors.Join(c.replayError(r.Letter, err), queue.ReturnReplay(ctx, r, "", "", c.cfg.backoff(r.Tries)))
 	}
 	c.cfg.Logger.WarnContext(ctx, "requested replay failed; the dead letter stays", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID,
 		"action", r.Action, "cause", cause, "error", err)
