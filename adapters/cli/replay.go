@@ -162,13 +162,14 @@ type planObject struct {
 	DryRun    bool           `json:"dry_run"`
 	Match     int            `json:"match"`
 	Run       int            `json:"run"`
+	Undecoded int            `json:"undecodable"` // of run
 	Processed int            `json:"processed"`
 	Refused   map[string]int `json:"refused"`   // by cause
 	Elsewhere int            `json:"elsewhere"` // not in match: letters that wait for another open request
 }
 
 func planJSON(p ops.ReplayPlan) planObject {
-	o := planObject{version: v1(), DryRun: true, Match: p.Match, Run: p.Run, Processed: p.Processed, Refused: map[string]int{}, Elsewhere: p.Elsewhere}
+	o := planObject{version: v1(), DryRun: true, Match: p.Match, Run: p.Run, Undecoded: p.Undecoded, Processed: p.Processed, Refused: map[string]int{}, Elsewhere: p.Elsewhere}
 	for cause, n := range p.Refused {
 		o.Refused[string(cause)] = n
 	}
@@ -177,6 +178,9 @@ func planJSON(p ops.ReplayPlan) planObject {
 
 func planText(p ops.ReplayPlan) string {
 	text := fmt.Sprintf("%d match: %d would run", p.Match, p.Run)
+	if p.Undecoded > 0 {
+		text += fmt.Sprintf(" (%d of these undecodable: such a letter fails again unless the decoder was mended, or --repair gives it a payload)", p.Undecoded)
+	}
 	if p.Processed > 0 {
 		text += fmt.Sprintf(", %d processed meanwhile", p.Processed)
 	}

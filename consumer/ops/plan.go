@@ -16,6 +16,7 @@ import (
 type ReplayPlan struct {
 	Match     int                   // letters that the request would choose
 	Run       int                   // whose handlers would run
+	Undecoded int                   // of Run: letters with observe.CauseUndecodable that are not repaired. They fail again unless the decoder was mended
 	Processed int                   // that were processed meanwhile: their letters would be removed
 	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
 
@@ -82,6 +83,9 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 				plan.Refused[refused]++
 			default:
 				plan.Run++
+				if l.Reason == observe.CauseUndecodable && r.Kind != Repair {
+					plan.Undecoded++
+				}
 			}
 		}
 	}
