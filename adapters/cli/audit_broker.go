@@ -25,7 +25,7 @@ func (p *publishedFlags) add(c *cobra.Command) {
 	flags.StringVar(&p.topic, "published", "", "compare the outbox with this topic: what was sent (see KeepSent of the store) must be there, once")
 	flags.IntVar(&p.perClaim, "per-claim", 0, "with --published: how many messages without an ID of their own each claim of --consumer enqueues to the topic; needs no KeepSent")
 	flags.StringVar(&p.idHeader, "id-header", outbox.HeaderID, "with --published: the header with the ID of a message: ce_id for CloudEvents, id for Debezium's format")
-	flags.StringVar(&p.since, "since", "", "with --published: only messages that were enqueued at this time or later: RFC 3339, or 24h for a day ago")
+	flags.StringVar(&p.since, "since", "", "with --published: only messages that were enqueued at this time or later: RFC 3339, or 24h for a day ago; with --per-claim those of the first hour are skipped, because claims do not tell their exact time")
 }
 
 // alone reports whether f asks for nothing that needs a consumer.

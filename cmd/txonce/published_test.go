@@ -180,6 +180,10 @@ func TestAuditPublished(t *testing.T) {
 			}
 		}
 	}
+	a, code := c.audit(t, "--consumer", "charging", "--per-claim", "1", "--since", "1h")
+	if code != cli.ExitFinding || a.Checked != 0 || a.Skipped != 40 || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "set --since 1h0m0s earlier") {
+		t.Errorf("exit code %d, %+v", code, a)
+	}
 	if a, code := c.audit(t, "--since", "1ns"); code != cli.ExitFinding || a.Checked != 0 {
 		t.Errorf("exit code %d, %+v", code, a)
 	}

@@ -69,7 +69,7 @@ type Report struct {
 	Doubled  int       // claims with several effects
 	Orphaned int       // effects without claim
 	Repeated int       // outbox messages that are on their topic more than once
-	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim or record may have expired
+	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim or record may have expired, claims that may be older than Since
 	Whole    bool      // everything was compared, not a sample
 	NoLosses bool      // Outbox did not look for lost messages, because nothing tells which ones were sent: see Notes
 	Notes    []string  // what could not be compared, and why

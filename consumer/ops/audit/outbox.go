@@ -37,7 +37,8 @@ type OutboxConfig struct {
 	PerClaim int
 
 	// Since limits the comparison to messages that were enqueued then or later, or published, if nothing tells what was sent. Zero: no
-	// limit.
+	// limit. With PerClaim, messages of the first hour (dedup.MaxAhead) are skipped and noted, because it is not known exactly when a claim was
+	// made; if Consumer has run with several windows, those of an hour and the difference of the windows.
 	Since time.Time
 }
 

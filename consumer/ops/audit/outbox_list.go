@@ -120,18 +120,23 @@ ORDER BY sent_at %[10]s, seq %[10]s LIMIT %[11]d`,
 // listDerived derives the IDs of the messages that claims have enqueued, and leaves out those that are still in the outbox. A claim and its
 // messages are committed together, so both are read in one snapshot.
 func (c *Config) listDerived(ctx context.Context, of OutboxConfig, r *Report) (*listing, error) {
-	window, err := c.longestWindow(ctx)
+	shortest, longest, err := c.windows(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list, listed := &listing{known: true}, Report{}
+	unsure, early := longest-shortest+dedup.MaxAhead, 0 // how exactly the time of a claim is known; claims that may be older than Since
 	quiet := *c
 	quiet.Progress = nil
 	err = quiet.pages(ctx, &listed, func(tx *sql.Tx, own []claim) error {
 		derived := map[string]*published{}
 		for _, claim := range own {
-			enqueued := claim.expires.Add(-window - dedup.MaxAhead) // or later: a claim expires its window after its message's time, or after now
+			// Or up to unsure later: a claim expires its window after its message's time, or after now.
+			enqueued := claim.expires.Add(-longest - dedup.MaxAhead)
 			if enqueued.Before(of.Since) {
+				if !enqueued.Add(unsure).Before(of.Since) {
+					early++
+				}
 				continue
 			}
 			listed.Checked++
@@ -147,19 +152,23 @@ func (c *Config) listDerived(ctx context.Context, of OutboxConfig, r *Report) (*
 		}
 		return nil
 	})
-	list.whole = listed.Whole
-	r.Skipped = listed.Skipped
+	list.whole = listed.Whole && early == 0
+	r.Skipped = listed.Skipped + early
+	if early > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d claims were skipped, because they may be older than OutboxConfig.Since: when a claim was made is known to within %v only. "+
+			"To compare their messages, set OutboxConfig.Since %[2]v earlier", early, unsure))
+	}
 	return list, err
 }
 
-// longestWindow returns the longest window that Consumer has run with.
-func (c *Config) longestWindow(ctx context.Context) (time.Duration, error) {
-	var seconds sql.NullInt64
-	query := fmt.Sprintf(`SELECT max(window_seconds) FROM %s WHERE consumer = %s`, c.table("txonce_windows"), c.param(1))
-	if err := c.DB.QueryRowContext(ctx, query, c.Consumer).Scan(&seconds); err != nil {
-		return 0, fmt.Errorf("audit: read txonce_windows: %w", err)
+// windows returns the shortest and the longest window that Consumer has run with.
+func (c *Config) windows(ctx context.Context) (shortest, longest time.Duration, err error) {
+	var least, most sql.NullInt64
+	query := fmt.Sprintf(`SELECT min(window_seconds), max(window_seconds) FROM %s WHERE consumer = %s`, c.table("txonce_windows"), c.param(1))
+	if err := c.DB.QueryRowContext(ctx, query, c.Consumer).Scan(&least, &most); err != nil {
+		return 0, 0, fmt.Errorf("audit: read txonce_windows: %w", err)
 	}
-	return time.Duration(seconds.Int64) * time.Second, nil
+	return time.Duration(least.Int64) * time.Second, time.Duration(most.Int64) * time.Second, nil
 }
 
 // deriveIDs returns the IDs that a handler's first n messages without ID to a topic get. See consumer.Scope.

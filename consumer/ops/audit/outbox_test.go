@@ -222,6 +222,16 @@ func TestOutboxPerClaim(t *testing.T) {
 		if !slices.Contains(ids(r, audit.Lost), first) || silent != 2 || !slices.Equal(ids(r, audit.Repeated), []string{second}) {
 			t.Errorf("%s was dropped, %s was doubled: %+v", first, second, r.Findings)
 		}
+		of.Since = time.Now().Add(-time.Hour)
+		r, err = audit.Outbox(t.Context(), cfg, of)
+		if err != nil || r.Checked != 0 || r.Whole || r.Skipped != 32 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "32 claims were skipped") ||
+			!strings.Contains(r.Notes[0], "set OutboxConfig.Since 1h0m0s earlier") {
+			t.Errorf("since an hour ago: %+v, %v", r, err)
+		}
+		of.Since = time.Now().Add(-2 * time.Hour)
+		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked != 62 || len(r.Notes) != 0 {
+			t.Errorf("since two hours ago: %+v, %v", r, err)
+		}
 		of.Since = time.Now().Add(time.Hour)
 		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked+r.Skipped != 0 {
 			t.Errorf("since the future: %+v, %v", r, err)
