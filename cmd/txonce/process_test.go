@@ -88,26 +88,32 @@ func TestAuditKafka(t *testing.T) {
 			}
 		}
 	}
-	var out bytes.Buffer
-	cmd := cli.New(cli.Config{Open: open, Sources: sources()})
-	cmd.SetArgs([]string{
-		"audit", "--consumer", "billing", "--kafka", strings.Join(brokers, ","), "--group", topic, "--topic", topic, "--key", "json:order", "--json", "--dsn", line,
-	})
-	cmd.SetOut(&out)
-	if code := cli.ExitCode(cmd.ExecuteContext(t.Context())); code != cli.ExitFinding {
-		t.Errorf("exit code %d, want %d", code, cli.ExitFinding)
+	type part struct {
+		Checked, Lost, Skipped int
+		Notes                  []string
+		Findings               []struct{ Key, Position string }
 	}
-	var found struct {
-		Audits []struct {
-			Checked, Lost, Skipped int
-			Findings               []struct{ Key, Position string }
+	audit := func(group string) part {
+		var out bytes.Buffer
+		cmd := cli.New(cli.Config{Open: open, Sources: sources()})
+		cmd.SetArgs([]string{
+			"audit", "--consumer", "billing", "--kafka", strings.Join(brokers, ","), "--group", group, "--topic", topic, "--key", "json:order", "--json", "--dsn", line,
+		})
+		cmd.SetOut(&out)
+		if code := cli.ExitCode(cmd.ExecuteContext(t.Context())); code != cli.ExitFinding {
+			t.Errorf("exit code %d, want %d", code, cli.ExitFinding)
 		}
+		var found struct{ Audits []part }
+		if err := json.Unmarshal(out.Bytes(), &found); err != nil || len(found.Audits) != 1 {
+			t.Fatalf("%q: %v", out.String(), err)
+		}
+		return found.Audits[0]
 	}
-	if err := json.Unmarshal(out.Bytes(), &found); err != nil || len(found.Audits) != 1 {
-		t.Fatalf("%q: %v", out.String(), err)
+	if a := audit("wrong"); a.Checked != 0 || len(a.Notes) != 1 || !strings.HasPrefix(a.Notes[0], "group wrong has no committed offsets of topic "+topic) {
+		t.Errorf("%+v", a)
 	}
-	a := found.Audits[0]
-	if a.Checked != 20 || a.Lost != 1 || a.Skipped != 0 || len(a.Findings) != 1 || a.Findings[0].Key != "order-7" || !strings.HasPrefix(a.Findings[0].Position, topic+"/1/") {
+	a := audit(topic)
+	if len(a.Notes) > 0 || a.Checked != 20 || a.Lost != 1 || a.Skipped != 0 || len(a.Findings) != 1 || a.Findings[0].Key != "order-7" || !strings.HasPrefix(a.Findings[0].Position, topic+"/1/") {
 		t.Errorf("%+v", a)
 	}
 }

@@ -25,6 +25,7 @@ type reread struct {
 	all        bool
 	silent     time.Duration    // how long no message may come before the rest of a run is left out
 	left       map[int32]string // by partition: what was left out last
+	unknown    string           // that the group has committed nothing; empty: it has
 }
 
 // span is what a partition holds behind the committed offset.
@@ -71,11 +72,13 @@ func (s *reread) locate(group string) error {
 		return fmt.Errorf("group %s: %w", group, err)
 	}
 	total := int64(0)
+	s.unknown = fmt.Sprintf("group %s has no committed offsets of topic %s, so no message counts as acknowledged: is --group the worker's SubscriberConfig.Group?", group, s.topic)
 	for _, p := range partitions {
 		block := committed.GetBlock(s.topic, p)
-		if block == nil || block.Offset <= 0 {
+		if block == nil || block.Offset < 0 {
 			continue
 		}
+		s.unknown = ""
 		oldest, err := s.client.GetOffset(s.topic, p, sarama.OffsetOldest)
 		if err != nil {
 			return fmt.Errorf("topic %s: %w", s.topic, err)
@@ -118,7 +121,13 @@ func (s *reread) Next(ctx context.Context) ([]*consumer.Message, error) {
 }
 
 // Notes implements audit.Noter.
-func (s *reread) Notes() []string { return slices.Sorted(maps.Values(s.left)) }
+func (s *reread) Notes() []string {
+	notes := slices.Sorted(maps.Values(s.left))
+	if s.unknown != "" {
+		notes = append(notes, s.unknown)
+	}
+	return notes
+}
 
 // run reads the messages from one offset up to another, which is excluded. Some offsets have no message: those of transactions and of
 // compacted topics.
