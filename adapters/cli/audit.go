@@ -130,7 +130,8 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 	case repeated > 0:
 		return finding("%s published more than once: a relay that dies may do that, and readers recognize a repeat by its ID; --expect at-least-one accepts repeats", count(repeated, "message"))
 	case blind: // a cron job would take it for a proof
-		return finding("nothing tells which messages were sent, so lost ones were not looked for; --expect at-most-one accepts that")
+		return finding("nothing tells which messages were sent, so lost ones were not looked for: set Outbox.KeepSent in the workers' store, or give --per-claim; " +
+			"--expect at-most-one accepts that")
 	case len(idle) > 0:
 		return finding("nothing was compared: %s", strings.Join(idle, ", "))
 	}

@@ -143,6 +143,7 @@ type auditOf struct {
 	Notes                            []string
 	NotLookedFor                     bool `json:"lost_not_looked_for"`
 	Findings                         []struct{ Kind, Key, ID, Position string }
+	Error                            string // of the command
 }
 
 // audit runs txonce audit and returns its only part.
@@ -157,7 +158,11 @@ func (c *charging) audit(t *testing.T, args ...string) (a auditOf, code int) {
 	if json.Unmarshal(out.Bytes(), &found) != nil || len(found.Audits) != 1 {
 		t.Fatalf("%q: %v", out.String(), err)
 	}
-	return found.Audits[0], cli.ExitCode(err)
+	a = found.Audits[0]
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return a, cli.ExitCode(err)
 }
 
 // The audit of a real topic finds messages that the topic lacks or has twice. It compares the topic with outbox_sent, and with IDs derived from claims.
@@ -200,6 +205,8 @@ func TestAuditPublishedWithoutKeepSent(t *testing.T) {
 	for expect, want := range map[string]int{"one": cli.ExitFinding, "at-least-one": cli.ExitFinding, "at-most-one": 0} {
 		if a, code := c.audit(t, "--expect", expect); code != want || a.Checked != 4 || a.Lost != 0 || !a.NotLookedFor {
 			t.Errorf("%s: exit code %d, %+v", expect, code, a)
+		} else if code == cli.ExitFinding && !strings.Contains(a.Error, "set Outbox.KeepSent in the workers' store, or give --per-claim") {
+			t.Errorf("%s: %s", expect, a.Error)
 		}
 	}
 }

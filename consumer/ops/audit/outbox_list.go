@@ -22,8 +22,12 @@ func (c *Config) confirmed(ctx context.Context, of OutboxConfig, r *Report) (*li
 	}
 	if list.known = len(list.byID) > 0; !list.known {
 		list.whole, r.NoLosses = true, true
-		r.Notes = append(r.Notes, "outbox_sent has no such message: this looked for repeated messages, and not for lost ones; "+
-			"set the store's Outbox.KeepSent to keep what was sent, or OutboxConfig.PerClaim if each claim enqueues the same number of messages")
+		since := ""
+		if !of.Since.IsZero() {
+			since = " since " + of.Since.UTC().Format(time.RFC3339)
+		}
+		r.Notes = append(r.Notes, fmt.Sprintf("outbox_sent has no message of topic %s%s: this looked for repeated messages, and not for lost ones; set Outbox.KeepSent in the "+
+			"pgxstore.Config or sqlstore.Config of the workers to keep what is sent from then on, or OutboxConfig.PerClaim if each claim enqueues the same number of messages", of.Topic, since))
 	}
 	return list, nil
 }

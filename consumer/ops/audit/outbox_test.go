@@ -105,7 +105,7 @@ func TestOutboxWithoutList(t *testing.T) {
 		if err != nil || r.Checked != 10 || r.Repeated != 1 || r.Lost != 0 || !slices.Equal(ids(r, audit.Repeated), []string{"m-4"}) || r.Findings[0].Count != 4 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "and not for lost ones") {
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "and not for lost ones; set Outbox.KeepSent in the pgxstore.Config") {
 			t.Errorf("%q", r.Notes)
 		}
 	})
