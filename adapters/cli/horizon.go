@@ -152,7 +152,7 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 		}
 		if latest := s.Now.Add(-dedup.MinWindow); to.After(latest) {
 			return time.Time{}, refused("the horizon cannot be later than %s: stores do not look for it when a message is younger than %v. "+
-				"Keep the workers stopped until %s", instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
+				"Nothing was changed: keep the workers stopped until %s, and run this command again then", instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
 		}
 		if !to.After(c.Horizon) {
 			return time.Time{}, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted", name, instant(c.Horizon))
