@@ -40,7 +40,7 @@ func (b billing) charge(ctx context.Context, tx pgx.Tx, o OrderPlaced) error {
 func run(ctx context.Context, database string, brokers []string) error {
 	pool := must(pgxpool.New(ctx, database))
 	defer pool.Close()
-	if err := pgxstore.Migrate(ctx, pool, ""); err != nil { // or apply the files of package migrations with your own tool
+	if err := pgxstore.Migrate(ctx, pool, ""); err != nil { // "": the first schema of search_path. Or use your own tool: package migrations
 		return err
 	}
 	client := must(sarama.NewClient(brokers, kafka.NewConfig())) // NewConfig: settings that lose no message
