@@ -129,9 +129,13 @@ type Config[TTx any] struct {
 	// message meets them again and again while other messages are committed: from the second time if the server refuses
 	// a statement, for example because of a missing column, and from the 21st time if the connection is lost.
 	//
-	// Message.Attempt counts the deliveries of all processes, and may include crashes, stops and lost answers. So it does not park a
-	// message by itself: this process must also have seen the handler fail twice, or once if MaxAttempts is 1, if Attempt is at
-	// least 100 and 10 times MaxAttempts, or if Message.GiveUpAt has passed.
+	// Message.Attempt counts the deliveries of all processes, and may include crashes, stops and lost answers. So a failure parks
+	// the message if one of these is true:
+	//
+	//   - Attempt is at least MaxAttempts, and this process has seen the message fail twice (once if MaxAttempts is 1).
+	//   - Attempt is at least 100, and at least 10 times MaxAttempts.
+	//   - Message.GiveUpAt has passed.
+	//   - The error is Permanent, or another attempt could only repeat it.
 	//
 	// Some messages end each process that handles them. When Attempt is more than 10 above MaxAttempts and this process
 	// has not seen the message before, the message is tried alone, and meanwhile there is a dead letter with observe.CauseCrashed.

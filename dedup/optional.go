@@ -92,9 +92,12 @@ type Forker[TTx any] interface {
 // FaultClassifier finds those Retryable errors that one message alone may cause.
 type FaultClassifier interface {
 	// Ambiguous reports that either the database or the handler is at fault: a missing table or column, a refused
-	// permission, a statement or a transaction that exceeds a limit of time. A consumer pauses while every message meets such an
-	// error. It counts the error as an attempt of the message if other messages are committed meanwhile. Ambiguous is false
-	// for lost connections, failovers, deadlocks, serialization failures and stale cached plans.
+	// permission, a statement or a transaction that exceeds a limit of time. While no message is committed, a consumer pauses
+	// and counts no attempt. If other messages are committed between two such errors of one message, it counts the second and
+	// each further one as an attempt.
+	//
+	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of these
+	// errors of one message, only the 21st and later ones count.
 	Ambiguous(err error) bool
 }
 

@@ -61,8 +61,9 @@ var (
 )
 
 // InDoubtError is an error of InTx: the claims may be committed without all of fn's work. Either fn ended the
-// transaction, or fn could have ended it and the connection was lost before the Store could find out. A new claim that is First proves
-// that nothing was committed. A new claim that is Duplicate proves nothing, unless Committed returns false.
+// transaction, or fn could have ended it and the connection was lost before the Store could find out. Claim
+// the key again to find out. First proves that nothing was committed. Duplicate proves nothing while Committed is nil or returns true: the
+// claim may be that of the transaction in doubt. If Committed returns false, another transaction has committed the claim and its effects.
 type InDoubtError struct {
 	Err error
 	// Committed reports whether the transaction is committed. tx is a transaction of a later InTx of the same Store. nil: the

@@ -16,7 +16,8 @@
 //	})))
 //
 // The client sends a random Idempotency-Key with each new request, and the same key with each repeat of it. Mount the Guard inside
-// the router, for each route. Authentication and cheap limits per client go outside. Quotas go inside: a replay costs none.
+// the router, for each route. Put authentication and rate limits around the Guard: they run for each request. Count quotas in the
+// handler: it does not run for a repeat, so a repeat uses no quota.
 // store.Register(ctx, "payments-api", window) at start finds a missing schema before the first request does. A dedup.Sweeper deletes
 // expired keys: until it has, a repeat still gets the stored response.
 //

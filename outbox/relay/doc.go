@@ -29,9 +29,11 @@
 //	failed for the MaxAttempts-th time          parked
 //	outbox.Permanent                            parked
 //	outbox.TopicError                           deferred, not counted; the topic pauses: 1 s, doubling up to 1 min
-//	outbox.UnavailableError                     pending or deferred, not counted; the publisher pauses by Backoff, at most 5 s,
-//	                                            and at least as long as a call of a second or longer took, at most 30 s
+//	outbox.UnavailableError                     pending or deferred, not counted; the publisher pauses
 //	not tried, or cut off when the hold ended   returned: due again at once
+//
+// A publisher pauses for UnavailableError.After. If that is 0, it pauses for Backoff of its failures in a row, at most 5 s. If the call
+// took a second or longer, it pauses at least as long as the call took, but no more than 30 s.
 //
 // After its pause, a publisher gets one batch, and others when a message of it is confirmed. After its pause, a topic gets one
 // message; when the broker confirms it, the others follow.

@@ -29,7 +29,7 @@
 // the snapshot's. So while a service moves to thin events, the two have one effect, and the handler must understand both: the one that
 // arrives first runs. The fingerprint covers creation time, type and object ID, and not the payload, which differs between deliveries.
 //
-// A Backfill lists the events since its checkpoint, less an overlap, the oldest first, and hands them to the same consumer with the same
+// A Backfill fetches the events from its checkpoint minus Overlap to now, and hands them to the same consumer, oldest first, with the same
 // keys. The checkpoint is the creation time of the newest event that was handled, by Stripe's clock, and is saved in the database. List
 // Events has no thin events. A change whose thin event was missed arrives as its snapshot event; thin events without a snapshot, such as
 // those of meters and of v2 objects, are not fetched.
