@@ -7,6 +7,9 @@
 //	go run ./internal/test/mutants -package adapters/kafka # the mutations whose tests are in this package or below it
 //	go run ./internal/test/mutants -list > docs/guarantees.md
 //
+// What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a package takes a minute longer, because
+// the package is built without a mutation first.
+//
 // It prints a line per mutation, numbered within the selection, and at the end the names of those that no test caught.
 //
 // It exits 1 if a mutated package passes its tests, if the named test is not among those that fail, or if the text that a
@@ -55,10 +58,15 @@ func try(ctx context.Context, ms []mutation, from int, verbose bool) int {
 		fmt.Fprintf(os.Stderr, "mutants: %d mutations are selected, and -from is %d\n", len(ms), from)
 		return 1
 	}
+	cache, err := openCache()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		return 1
+	}
 	var missed []string
 	for i := from - 1; i < len(ms); i++ {
 		m, began := ms[i], time.Now()
-		result := m.try(ctx)
+		result := m.try(ctx, cache)
 		if ctx.Err() != nil {
 			fmt.Fprintf(os.Stderr, "interrupted; continue with -from %d\n", i+1)
 			return 1

@@ -33,7 +33,16 @@ type result struct {
 }
 
 // try runs the test against the mutated file. Its result has an error unless the named test fails.
-func (m mutation) try(ctx context.Context) (r result) {
+func (m mutation) try(ctx context.Context, cache buildCache) (r result) {
+	if err := cache.build(ctx, m.pkg); err != nil {
+		return result{err: err}
+	}
+	built := time.Now()
+	defer func() {
+		if err := cache.forget(built); r.err == nil && err != nil {
+			r.err = fmt.Errorf("empty the build cache: %w", err)
+		}
+	}()
 	dir, err := os.MkdirTemp("", "txonce-mutant-")
 	if err != nil {
 		return result{err: err}
@@ -47,7 +56,7 @@ func (m mutation) try(ctx context.Context) (r result) {
 		return result{err: err}
 	}
 	for range max(m.tries, 1) {
-		if r = m.test(ctx, dir, overlay); r.err == nil {
+		if r = m.test(ctx, cache, dir, overlay); r.err == nil {
 			return r
 		}
 	}
@@ -86,12 +95,12 @@ func (m mutation) overlay(dir string) (path string, err error) {
 
 // test runs the tests with the settings of internal/test/run.sh, but without the race detector, which no mutation needs. Temporary
 // files are in dir, because a test that panics does not remove its own.
-func (m mutation) test(ctx context.Context, dir, overlay string) result {
+func (m mutation) test(ctx context.Context, cache buildCache, dir, overlay string) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-ldflags=-s", "-vet=off", "-count=1", "-parallel=4", "-timeout=9m",
+	cmd := cache.command(ctx, "test", "-overlay", overlay, "-ldflags=-s", "-vet=off", "-count=1", "-parallel=4", "-timeout=9m",
 		fmt.Sprint("-short=", m.short), "-run", m.run, "./"+m.pkg)
-	cmd.Env = append([]string{"GOGC=400"}, os.Environ()...)
+	cmd.Env = append([]string{"GOGC=400"}, cmd.Env...)
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TXONCE_TEST_ALL=1") // the case may be dealt to another configuration than the mutation names
 	out, err := cmd.CombinedOutput()
 	r := result{output: string(out)}
