@@ -1,7 +1,7 @@
 # `make` alone lists what there is. Everything takes Go; what takes servers starts them itself.
 
 # It reads packages as the tests build them, so that a machine builds SQLite, sarama and pgx once. It runs go vet's checks too.
-GOLANGCI_LINT = go run -exec "env 'GOFLAGS=$(RACE_IF_CC)'" github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOLANGCI_LINT = go run -exec $(CURDIR)/internal/test/as-tests.sh github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 
 # Names of servers to start or stop, as in S="kafka postgres"; empty means all.
@@ -18,10 +18,16 @@ export GOWORK := off
 
 # The race detector does not watch SQLite's own C, which was translated to Go, because that takes five times as long, and the memory
 # is not Go's; nor the arithmetic of Go's cryptography, which shares nothing. What calls them is watched.
-# No package that uses sync.Map, such as encoding/json or reflect, may be here: the linker may choose its copy of sync.Map's generic code, which
-# hides from the race detector what happens before what, and then other packages are blamed for races that they do not have.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -gcflags=modernc.org/memory=-race=false \
-	-gcflags=crypto/internal/fips140/...=-race=false
+UNWATCHED := modernc.org/sqlite/lib modernc.org/libc modernc.org/memory crypto/internal/fips140/...
+
+# Only test-all watches these too: packages of the standard library that compute. Watching them takes a sixth of the tests' processor time, and half of
+# it for the webhooks. They share their caches by means of package sync, which must be watched, so it is not inlined into them (-l): otherwise others
+# are blamed for races that they do not have.
+COMPUTING := bufio bytes crypto/ecdsa crypto/rsa crypto/x509 encoding/... errors fmt go/... hash/... html/... math/big net/textproto net/url path/... reflect \
+	regexp/... sort strconv strings text/... time unicode/...
+
+# In the format of GOFLAGS, which shells read too.
+export RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false) $(if $(TXONCE_TEST_ALL),,$(foreach p,$(COMPUTING),'-gcflags=$(p)=-race=false -l'))
 
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.
 RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),$(RACE))
@@ -42,7 +48,7 @@ demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 
 .PHONY: test
 test: tools services-up ## Each test on each database and broker, with the race detector
-	@$(ENV); RACE='$(RACE)' internal/test/run.sh $(TESTED)
+	@$(ENV); internal/test/run.sh $(TESTED)
 
 .PHONY: test-all
 test-all: ## As test, with every combination of settings and Debezium; then bench-short, mutants, chaos-relay and soak
@@ -70,7 +76,7 @@ SINCE ?= main
 
 .PHONY: test-changed
 test-changed: tools services-up ## The packages that depend on what changed since SINCE (main), on real servers
-	@$(ENV); RACE='$(RACE)' SINCE=$(SINCE) internal/test/run.sh $(TESTED)
+	@$(ENV); SINCE=$(SINCE) internal/test/run.sh $(TESTED)
 
 # What flake runs: packages, a pattern for their tests, and how often.
 PKG ?= ./...
@@ -79,7 +85,7 @@ N   ?= 20
 
 .PHONY: flake
 flake: services-up ## Run the tests of PKG that match RUN N (20) times on a busy machine, and count failures
-	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; RACE='$(RACE)' go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go

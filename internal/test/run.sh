@@ -4,7 +4,7 @@
 #
 # Four packages of the first module run at the same time, and beside them one of the others; of each package four parallel tests,
 # because they spend much of their time waiting. Each test has its own schema, topic or queue. make lint runs go vet's checks. RACE has
-# the flags of the race detector; without it, -race.
+# the flags of the race detector, in the format of GOFLAGS; without it, -race.
 #
 # The slowest packages begin first, and those that wait beside those that compute. Otherwise one of them would run alone at the end.
 set -euo pipefail
@@ -22,6 +22,7 @@ export TMPDIR="$log/tmp"
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}" # otherwise each process, also each worker that a test starts, sleeps 1 s at its end
 # A third of the collections of garbage, in tests and in the compiler: 7 % less of the processor's time, for some more memory.
 export GOGC="${GOGC:-400}"
+eval "race=(${RACE:--race})"
 
 # test_module MODULE N runs N packages of a module at the same time, and adds MODULE to the file failed if a test fails.
 test_module() {
@@ -31,7 +32,7 @@ test_module() {
 	[ -n "$packages" ] || return 0
 	# shellcheck disable=SC2086 # words: one word per flag or package
 	(cd "$module" && $gotestsum --format standard-quiet --hide-summary skipped --jsonfile "$log/tests-${module//\//-}" -- \
-		${RACE:--race} -ldflags=-s -count=1 -p "$n" -parallel 4 -vet=off -timeout=30m $packages) || echo "$module" >>"$log/failed"
+		"${race[@]}" -ldflags=-s -count=1 -p "$n" -parallel 4 -vet=off -timeout=30m $packages) || echo "$module" >>"$log/failed"
 }
 
 $gotestsum --version >/dev/null # builds it once

@@ -48,8 +48,8 @@ func (s settings) tryPackage(ctx context.Context, pkg, kept string, counts *tall
 		return err
 	}
 	program := filepath.Join(kept, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "-")+".test")
-	build := append([]string{"test", "-c", "-ldflags=-s", "-o", program}, strings.Fields(cmp.Or(os.Getenv("RACE"), "-race"))...) // as run.sh
-	if _, err := output(ctx, "go", append(build, pkg)...); err != nil {
+	flags := "GOFLAGS=" + cmp.Or(os.Getenv("RACE"), "-race") // as run.sh
+	if _, err := output(ctx, "env", flags, "go", "test", "-c", "-ldflags=-s", "-o", program, pkg); err != nil {
 		return err
 	}
 	if _, err := os.Stat(program); err != nil {

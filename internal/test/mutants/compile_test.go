@@ -30,10 +30,10 @@ func TestMutationsCompile(t *testing.T) {
 		}
 		folders["./"+filepath.Dir(m.file)] = true
 	}
-	list := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{.Export}}\t{{join .GoFiles \"\t\"}}"},
-		strings.Fields(os.Getenv("RACE"))...) // the flags of run.sh, so that nothing is compiled twice
-	list = append(list, slices.Sorted(maps.Keys(folders))...)
-	out, err := exec.CommandContext(t.Context(), "go", list...).Output()
+	list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{.Export}}\t{{join .GoFiles \"\t\"}}"}
+	cmd := exec.CommandContext(t.Context(), "go", append(list, slices.Sorted(maps.Keys(folders))...)...)
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("RACE")) // as run.sh, so that nothing is compiled twice
+	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
