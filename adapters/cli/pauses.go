@@ -11,7 +11,7 @@ import (
 // pauses is what workers with an ops.Recorder report. The others do not tell whether they are paused.
 type pauses struct {
 	causes   map[string]observe.Cause // of the consumers that are paused
-	reported map[string]bool          // the consumers of which anything is known
+	reported map[string]bool          // consumers whose workers have an ops.Recorder that has reported lately
 }
 
 func (db *Database) pauses(ctx context.Context, now time.Time) (pauses, error) {
@@ -29,7 +29,7 @@ func (db *Database) pauses(ctx context.Context, now time.Time) (pauses, error) {
 	return p, err
 }
 
-// silent returns the names of those consumers of which nothing is known.
+// silent returns the names of the consumers whose workers have reported nothing lately.
 func (p pauses) silent(all []ops.ConsumerStatus) (names []string) {
 	for _, c := range all {
 		if !p.reported[c.Name] {

@@ -196,8 +196,8 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 
 // Conn returns the connection itself, for operations that pgx.Tx has no method for. InTx then verifies before COMMIT, with an
 // extra round trip, that the transaction of the claim is still open. What the handler changes in the session by the connection, such as
-// statement_timeout or an advisory lock, stays for later messages: use the methods of the transaction for that. After the handler has returned, Conn ends the goroutine: it cannot
-// return an error, and the connection may be in use by others.
+// statement_timeout or an advisory lock, stays for later messages: use the methods of the transaction for that. After the handler has
+// returned, Conn ends the goroutine: it cannot return an error, and the connection may be in use by others.
 func (t *guarded) Conn() *pgx.Conn {
 	if t.g.enter() != nil {
 		runtime.Goexit()

@@ -32,7 +32,7 @@ func TestMutationsCompile(t *testing.T) {
 	}
 	list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{.Export}}\t{{join .GoFiles \"\t\"}}"}
 	cmd := exec.CommandContext(t.Context(), "go", append(list, slices.Sorted(maps.Keys(folders))...)...)
-	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("RACE")) // as run.sh, so that nothing is compiled twice
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("RACE")) // the flags of run.sh: nothing is compiled twice
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
