@@ -167,8 +167,8 @@
 //
 // # Transactions of gorm, bun and others
 //
-// [Adapt] returns a store whose handlers get another type around the same transaction. The module in adapt/ shows this for
-// gorm, bun and sqlc. With such libraries it is easy to miss an error, such as gorm's DB.Error. On PostgreSQL the transaction
-// then fails. On other databases it commits without the failed statement. The gorm example registers callbacks that make the
-// transaction fail on every database.
+// [Adapt] returns a store whose handlers get another type around the same transaction. For gorm there is the package gormstore, a
+// module of its own below this folder. The module in adapt/ shows bun and sqlc. With such libraries it is easy to miss an error, such
+// as gorm's DB.Error. On PostgreSQL the transaction then fails. On other databases it commits without the failed statement; with
+// gormstore it fails on every database.
 package sqlstore

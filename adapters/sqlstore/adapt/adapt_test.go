@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/sqlstore/adapt/ledger"
+	"github.com/txonce/txonce/adapters/sqlstore/gormstore"
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 )
 
@@ -24,7 +29,7 @@ func TestGORM(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				adapted, err := adaptGORM(store, app)
+				adapted, err := gormstore.New(store, app)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +86,11 @@ func TestSQLC(t *testing.T) {
 			store: adapted,
 			charge: func(ctx context.Context, tx Tx, order string) error {
 				if db.dialect != sqlstore.SQLite { // the queries were generated for SQLite
-					_, err := tx.tx.ExecContext(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, 1)`, order)
+					insert := `INSERT INTO charges (order_id, cents) VALUES ($1, 1)`
+					if db.dialect == sqlstore.MySQL {
+						insert = `INSERT INTO charges (order_id, cents) VALUES (?, 1)`
+					}
+					_, err := tx.tx.ExecContext(ctx, insert, order)
 					return err
 				}
 				return tx.Charge(ctx, ledger.ChargeParams{OrderID: order, Cents: 1})
@@ -115,7 +124,8 @@ func TestSQLC(t *testing.T) {
 	})
 }
 
-// When a handler ignores gorm's Error, its transaction fails and its message is delivered again.
+// When a handler ignores gorm's Error, its transaction fails and its message is delivered again. The application has two Stores, as
+// when two packages make one each.
 func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +134,11 @@ func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := adaptGORM(store, app)
+				s, err := gormstore.New(store, app)
 				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := gormstore.New(store, app); err != nil {
 					t.Fatal(err)
 				}
 				twice := func(tx *gorm.DB, order string) {
@@ -148,6 +161,17 @@ func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 						twice(tx, "d")
 						_ = tx.Transaction(func(*gorm.DB) error { return errUndo })
 					}, true},
+					{"healed by hand", func(_ context.Context, tx *gorm.DB) {
+						tx.Exec("savepoint Mine")
+						twice(tx, "e")
+						tx.Exec("rollback to savepoint Mine")
+					}, false},
+					{"a statement that was not sent", func(_ context.Context, tx *gorm.DB) {
+						tx.Exec("SAVEPOINT a")
+						twice(tx, "f")
+						tx.Session(&gorm.Session{DryRun: true}).Exec("ROLLBACK TO SAVEPOINT a")
+					}, true},
+					{"prepared", func(_ context.Context, tx *gorm.DB) { twice(tx.Session(&gorm.Session{PrepareStmt: true}), "g") }, true},
 					{"nothing found", func(_ context.Context, tx *gorm.DB) { tx.Where("order_id = ?", "nobody").First(&Charge{}) }, false},
 				} {
 					for _, verify := range []bool{false, true} {
@@ -174,4 +198,81 @@ func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 			})
 		})
 	}
+}
+
+// MySQL and SQLite would commit the claim and the rest of the handler's work.
+func TestGORMRefusesWhatIsNoApplicationDB(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+		app, err := gorm.Open(db.gorm, &gorm.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gormstore.New(nil, app); err == nil {
+			t.Error("New accepts a nil Store")
+		}
+		if _, err := gormstore.New(store, nil); err == nil {
+			t.Error("New accepts a nil DB")
+		}
+		tx := app.Begin()
+		defer tx.Rollback()
+		if _, err := gormstore.New(store, tx); err == nil {
+			t.Error("New accepts a transaction")
+		}
+		if err := tx.Rollback().Error; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gormstore.New(store, app.Where("no_such_column = 1").Find(&Charge{})); err == nil {
+			t.Error("New accepts a DB with an error")
+		}
+	})
+}
+
+// In a batch, the message whose handler ignored an error fails, and its neighbours are committed.
+func TestGORMBlamesTheMessageWhoseErrorWasIgnored(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db database, store *sqlstore.Store) {
+		app, err := gorm.Open(db.gorm, &gorm.Config{Logger: logger.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := gormstore.New(store, app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders, err := consumer.New(consumer.Config[*gorm.DB]{
+			Name: "billing", Store: s, Key: consumer.MessageID, MaxAttempts: 1, Logger: slog.New(slog.DiscardHandler),
+			Handle: func(ctx context.Context, tx *gorm.DB, msg *consumer.Message) error {
+				tx.Create(&Charge{OrderID: msg.ID, Cents: 1})
+				if msg.ID == "bad" {
+					tx.Create(&Charge{OrderID: msg.ID, Cents: 1})
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var msgs []*consumer.Message
+		for _, id := range []string{"a", "bad", "b", "c"} {
+			msgs = append(msgs, &consumer.Message{ID: id, Topic: "orders", Time: time.Now()})
+		}
+		if err := orders.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, err := range orders.ProcessBatch(t.Context(), msgs) {
+			if err != nil {
+				t.Errorf("%s: %v", msgs[i].ID, err)
+			}
+		}
+		var charged []string
+		if err := app.Model(&Charge{}).Order("order_id").Pluck("order_id", &charged).Error; err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(charged, " "); got != "a b c" {
+			t.Errorf("charged: %s, want a b c", got)
+		}
+		letters, err := s.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
+		if err != nil || len(letters) != 1 || letters[0].Record.Key.ID != "bad" {
+			t.Errorf("dead letters %v, %v", letters, err)
+		}
+	})
 }

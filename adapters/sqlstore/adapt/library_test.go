@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun/dialect/mysqldialect"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
 	"github.com/uptrace/bun/schema"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
@@ -31,7 +34,7 @@ type database struct {
 	bun     schema.Dialect
 }
 
-// eachDatabase runs f as a sub-test on SQLite and on PostgreSQL.
+// eachDatabase runs f as a sub-test on SQLite, on PostgreSQL and on MariaDB.
 func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstore.Store)) {
 	run := func(name, driver string, dsn func(t *testing.T) string, d database) {
 		t.Run(name, func(t *testing.T) {
@@ -42,9 +45,12 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 			t.Cleanup(func() { db.Close() })
 			d := d
 			d.DB = db
-			if d.dialect == sqlstore.SQLite {
+			switch d.dialect {
+			case sqlstore.SQLite:
 				d.gorm = sqlite.New(sqlite.Config{Conn: db})
-			} else {
+			case sqlstore.MySQL:
+				d.gorm = mysql.New(mysql.Config{Conn: db})
+			default:
 				d.gorm = postgres.New(postgres.Config{Conn: db})
 			}
 			if err := migrations.Apply(t.Context(), db, string(d.dialect), ""); err != nil {
@@ -65,6 +71,8 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 	}, database{dialect: sqlstore.SQLite, bun: sqlitedialect.New()})
 	run("postgres", "pgx", func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres(t)) },
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
+	run("mariadb", "mysql", func(t *testing.T) string { return testdb.MySQL(t) },
+		database{dialect: sqlstore.MySQL, bun: mysqldialect.New()})
 }
 
 // adaptedStore is a *sqlstore.Adapted or a type that embeds it.
