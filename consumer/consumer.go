@@ -49,6 +49,7 @@ var (
 	_ Starter        = (*Consumer[any])(nil)
 	_ Windowed       = (*Consumer[any])(nil)
 	_ Sourced        = (*Consumer[any])(nil)
+	_ Keyed          = (*Consumer[any])(nil)
 )
 
 // New returns a Consumer, or an error that names the field of cfg that is invalid. It does not use the database.
@@ -96,6 +97,9 @@ func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 
 // Window implements Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
+
+// KeyFor implements Keyed.
+func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.key(msg, true) }
 
 // Process implements Processor. A failure of the database and a key that another process holds do not count as attempts,
 // and Process goes on trying until ctx ends.

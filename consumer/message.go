@@ -79,6 +79,13 @@ type Sourced interface {
 	AddSource(source string)
 }
 
+// Keyed is a Processor that can say which key it finds in a message.
+type Keyed interface {
+	// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls Config.Tenant and
+	// Config.Key, and claims nothing.
+	KeyFor(msg *Message) (dedup.Key, error)
+}
+
 // Windowed is a Processor that remembers keys for a limited time. Subscribers compare that time with how long their
 // source may deliver a message again.
 type Windowed interface {

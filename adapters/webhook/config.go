@@ -43,8 +43,9 @@ type Config struct {
 	// Verifier checks deliveries and reads their events, such as that of stripehook or githubhook. Required.
 	Verifier Verifier
 
-	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. Its Window must be at least
-	// Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the sender stops.
+	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. Until a Consumer's Key has
+	// found the key of one event, events without a key are answered with 503, because its Key is probably for another source; after
+	// that they are parked. Its Window must be at least Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the sender stops.
 	// Required.
 	Processor consumer.BatchProcessor
 

@@ -153,7 +153,9 @@ func billing(t testing.TB, cfg consumer.Config[tx]) *consumer.Consumer[tx] {
 	if cfg.Name == "" {
 		cfg.Name = "billing"
 	}
-	cfg.Key = consumer.MessageID
+	if cfg.Key == nil {
+		cfg.Key = consumer.MessageID
+	}
 	if cfg.Store == nil {
 		cfg.Store = consumertest.NewStore()
 	}

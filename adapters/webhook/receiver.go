@@ -19,6 +19,7 @@ type Receiver struct {
 	cfg     Config
 	source  Source
 	starter *starter
+	keys    *firstKey
 	refused refusalLog
 
 	mu      sync.Mutex
@@ -37,7 +38,7 @@ func New(cfg Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{cfg: cfg, source: source, starter: newStarter(cfg.Processor), working: map[*work]struct{}{}}
+	r := &Receiver{cfg: cfg, source: source, starter: newStarter(cfg.Processor), keys: newFirstKey(cfg.Processor), working: map[*work]struct{}{}}
 	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
 		sourced.AddSource("webhook " + source.Name)
 	}

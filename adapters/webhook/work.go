@@ -78,6 +78,9 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	if len(msgs) == 0 {
 		return accepted(*reply)
 	}
+	if err := r.keys.check(msgs); err != nil {
+		return later(verifyAgain, err)
+	}
 	wk, answered := r.begin(ctx), make(chan []error, 1)
 	if wk == nil {
 		return later(0, ErrShutdown)
