@@ -13,7 +13,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -28,7 +28,7 @@ func (s *Store) Retryable(err error) bool {
 	if database.Caused(err) {
 		return true
 	}
-	return dialect.RetryablePostgres(sqlState(err)) || isStalePlan(err)
+	return faults.Postgres.Retryable(class(err))
 }
 
 var _ dedup.FaultClassifier = (*Store)(nil)
@@ -39,7 +39,22 @@ func (s *Store) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || database.Caused(err) || isCopyFailed(err) {
 		return false
 	}
-	return dialect.AmbiguousPostgres(sqlState(err))
+	return faults.Postgres.Ambiguous(class(err))
+}
+
+var _ dedup.FaultNamer = (*Store)(nil)
+
+// FaultClass implements dedup.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// to COMMIT says why the transaction was not committed.
+func (s *Store) FaultClass(err error) dedup.FaultClass {
+	switch c := class(err); {
+	case errors.As(err, new(foreignError)), errors.Is(err, dedup.ErrTxEnded), isCopyFailed(err):
+		return dedup.FaultUnknown
+	case database.Caused(err) && !faults.Postgres.Retryable(c):
+		return dedup.FaultConnection
+	default:
+		return c
+	}
 }
 
 var _ dedup.ResultClassifier = (*Store)(nil)
@@ -47,7 +62,7 @@ var _ dedup.ResultClassifier = (*Store)(nil)
 // Result implements dedup.ResultClassifier.
 func (s *Store) Result(err error) observe.Result {
 	switch {
-	case dialect.CollidedPostgres(sqlState(err)):
+	case faults.CollidedPostgres(sqlState(err)):
 		return observe.Deadlock
 	case errors.Is(err, errCommitUnknown), errors.As(err, new(*dedup.InDoubtError)):
 		return observe.CommitUnknown
@@ -62,6 +77,14 @@ var errCommitUnknown = errors.New("the answer to COMMIT was lost")
 type foreignError struct{ error }
 
 func (e foreignError) Unwrap() error { return e.error }
+
+// class returns the class of a server's error, whatever store or handler returned it.
+func class(err error) dedup.FaultClass {
+	if isStalePlan(err) {
+		return dedup.FaultSession
+	}
+	return faults.OfPostgres(sqlState(err))
+}
 
 // isStalePlan reports whether a statement failed because it was prepared before a migration that changed the type of its
 // result. The code has other causes too. The message's text cannot tell them apart, because it is in the server's language.
@@ -194,14 +217,14 @@ func idleError(limit time.Duration, err error) error {
 // isDefinite reports whether err, the answer to COMMIT, proves that nothing was committed. After any other error the outcome is unknown.
 func isDefinite(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && dialect.CommitRefusedPostgres(severity(pg), pg.Code)
+	return ok && faults.CommitRefusedPostgres(severity(pg), pg.Code)
 }
 
 // severity returns the severity of an error, untranslated if a server has sent it. PgBouncer sends only the one that servers translate.
 func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
 
 // isUndefined reports whether a table, a column or the schema is missing.
-func isUndefined(err error) bool { return dialect.UndefinedPostgres(sqlState(err)) }
+func isUndefined(err error) bool { return faults.UndefinedPostgres(sqlState(err)) }
 
 // sqlState returns the code of the server's error; empty: there is none.
 func sqlState(err error) string {

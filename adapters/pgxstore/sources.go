@@ -7,7 +7,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/faults"
 )
 
 var _ dedup.SourceRegistrar = (*Store)(nil)
@@ -61,7 +61,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 
 // refusedAccess adds ErrAccess to an error that says that the database refused the user.
 func refusedAccess(err error) error {
-	if dialect.RefusedPostgres(sqlState(err)) {
+	if faults.Postgres.Refused(class(err)) {
 		return database.Errorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err

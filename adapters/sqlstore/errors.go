@@ -33,6 +33,23 @@ func (s *Store) Ambiguous(err error) bool {
 	return s.Retryable(err) && !engine.Database.Caused(err) && (s.fault(err).Ambiguous || errors.As(err, new(idleError)))
 }
 
+var _ dedup.FaultNamer = (*Store)(nil)
+
+// FaultClass implements dedup.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// to COMMIT says why the transaction was not committed.
+func (s *Store) FaultClass(err error) dedup.FaultClass {
+	f := s.fault(err)
+	switch {
+	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
+		return dedup.FaultUnknown
+	case f.Class != dedup.FaultIdleLimit && errors.As(err, new(idleError)): // the connection may have been lost for another reason
+		return dedup.FaultTimeLimit
+	case !f.Retryable && (engine.Database.Caused(err) || isBadConn(err)):
+		return dedup.FaultConnection
+	}
+	return f.Class
+}
+
 var _ dedup.ResultClassifier = (*Store)(nil)
 
 // Result implements dedup.ResultClassifier.

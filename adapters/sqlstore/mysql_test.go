@@ -169,14 +169,20 @@ func (d *mysqlDB) age(t *testing.T, by time.Duration) {
 func mysqlCodes() map[string]deduptest.Code {
 	codes := map[string]deduptest.Code{}
 	for _, n := range []int{
-		1020, 1021, 1030, 1037, 1038, 1053, 1114, 1158, 1180, 1205,
-		1290, 1412, 1665, 1792, 1836, 1927, 3572, 4031,
+		1021, 1030, 1037, 1038, 1053, 1114, 1158, 1180, 1290, 1412, 1665, 1792, 1836, 1927,
 	} {
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true}
 	}
-	for _, n := range []int{1044, 1046, 1054, 1064, 1142, 1146, 1317, 1969, 3024} { // permissions, databases, tables, columns, syntax, limits of time
+	for _, n := range []int{1020, 1205, 3572} {
+		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Class: dedup.FaultContention}
+	}
+	for _, n := range []int{1044, 1046, 1054, 1064, 1142, 1146} { // permissions, databases, tables, columns, syntax
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true}
 	}
+	for _, n := range []int{1317, 1969, 3024} {
+		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true, Class: dedup.FaultTimeLimit}
+	}
+	codes["4031"] = deduptest.Code{Retryable: true, Ambiguous: true, Class: dedup.FaultIdleLimit}
 	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or from
 	// another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
 	for _, n := range []int{1040, 1045, 1049, 1213} {

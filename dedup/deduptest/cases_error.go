@@ -77,7 +77,7 @@ func commitCodes[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("%s: the result of %v is %q; want an unknown outcome: %v", code, err, c.Result(err), want.Unknown)
 		}
 		if want.Unknown {
-			want = Code{Retryable: true}
+			want = Code{Retryable: true, Class: want.Class}
 		}
 		classified(t, s, code, err, want)
 		e.must(t, s, r, dedup.First)
@@ -91,6 +91,9 @@ func classified[TTx any](t *testing.T, s dedup.Store[TTx], code string, err erro
 	}
 	if c, ok := s.(dedup.FaultClassifier); ok && c.Ambiguous(err) != want.Ambiguous {
 		t.Errorf("%s: Ambiguous(%v) = %v, want %v", code, err, c.Ambiguous(err), want.Ambiguous)
+	}
+	if c, ok := s.(dedup.FaultNamer); ok && want.Class != "" && c.FaultClass(err) != want.Class {
+		t.Errorf("%s: the class of %v is %q, want %q", code, err, c.FaultClass(err), want.Class)
 	}
 	if errors.Is(err, dedup.ErrInFlight) {
 		t.Errorf("%s: %v: taken for a busy key", code, err)

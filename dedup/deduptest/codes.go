@@ -1,5 +1,7 @@
 package deduptest
 
+import "github.com/txonce/txonce/dedup"
+
 // PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE. An error about the data of a statement is the message's fault.
 // An error that any message would meet is the database's. Some errors can be the fault of either: a wrong or too expensive statement causes
 // them, and so does an unfinished deployment.
@@ -9,6 +11,10 @@ func PostgresCodes() map[string]Code {
 	either := Code{Retryable: true, Ambiguous: true}
 	unknown := func(c Code) Code {
 		c.Unknown = true
+		return c
+	}
+	class := func(c Code, class dedup.FaultClass) Code {
+		c.Class = class
 		return c
 	}
 	codes := map[string]Code{}
@@ -22,13 +28,15 @@ func PostgresCodes() map[string]Code {
 		{messages, []string{"P0001", "P0002", "P0003", "TX001"}},                                   // RAISE, a code of the application's own
 		{databases, []string{"25006"}},                                                             // read-only: a standby, after a failover
 		{databases, []string{"26000"}},                                                             // a prepared statement is missing: a pooler switched the session
-		{databases, []string{"40001", "40P01", "55P03"}},                                           // serialization failure, deadlock, lock timeout
+		{class(databases, dedup.FaultContention), []string{"40001", "40P01", "55P03"}},             // serialization failure, deadlock, lock timeout
 		{databases, []string{"53000", "53100", "53200", "53300"}},                                  // out of disk, memory, connections
 		{unknown(databases), []string{"08000", "08003", "08006", "08P01", "40003"}},                // connection, completion unknown
 		{unknown(databases), []string{"57P01", "57P02", "57P03", "57P05", "58000", "58030"}},       // shutdown, crash, system, I/O
 		{either, []string{"3F000", "42501", "42601", "42703", "42804", "42883", "42P01", "42P02"}}, // a schema, column or permission is missing: a deployment, or a wrong statement
-		{either, []string{"25000", "25001", "25P01", "25P03", "53400"}},                            // the transaction's state, idle for too long, a configured limit
-		{unknown(either), []string{"25P04", "57014", "58P01", "XX000", "XX001", "XX002"}},          // cancelled or timed out, a library is missing, internal errors, corruption
+		{either, []string{"25000", "25001", "25P01", "53400"}},                                     // the transaction's state, a configured limit
+		{class(either, dedup.FaultIdleLimit), []string{"25P03"}},
+		{class(unknown(either), dedup.FaultTimeLimit), []string{"25P04", "57014"}},
+		{unknown(either), []string{"58P01", "XX000", "XX001", "XX002"}}, // a library is missing, internal errors, corruption
 	} {
 		for _, code := range group.codes {
 			codes[code] = group.as

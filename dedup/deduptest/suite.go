@@ -92,9 +92,10 @@ type Options struct {
 
 // Code is how a store classifies an error code of its database.
 type Code struct {
-	Retryable bool // as dedup.Store says
-	Ambiguous bool // as dedup.FaultClassifier says, if the store implements it
-	Unknown   bool // as the answer to COMMIT, the code leaves it open whether the transaction was committed
+	Retryable bool             // as dedup.Store says
+	Ambiguous bool             // as dedup.FaultClassifier says, if the store implements it
+	Class     dedup.FaultClass // as dedup.FaultNamer says, if the store implements it; "": not checked
+	Unknown   bool             // as the answer to COMMIT, the code leaves it open whether the transaction was committed
 }
 
 // Misuse is something that a handler must not do with its transaction.

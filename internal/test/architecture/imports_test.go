@@ -35,7 +35,7 @@ var rows = []row{
 	{"outbox", []string{"internal/outgoing"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "observe", "internal/aliases", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/outgoing", "internal/tokens"}},
+	{"consumer", []string{"dedup", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/outgoing", "internal/tokens"}},
 	{"consumer/ops", []string{"consumer", "dedup", "dedup/storekit", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
@@ -72,6 +72,7 @@ var rows = []row{
 	{"internal/outgoing", []string{"internal/idtime"}},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
+	{"internal/faults", []string{"dedup"}},
 	{"internal/claims", []string{"dedup", "dedup/storekit", "outbox"}},
 	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
 	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
@@ -100,7 +101,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -16,9 +16,9 @@ var sqlstoreMutations = []mutation{
 		`PutUint64(sum[:8], ms<<16|`, `PutUint64(sum[:8], ms<<56|`,
 	}),
 	sqlstore("sqlstore: a statement that is wrong or too slow in itself does not hold up all messages", "adapters/sqlstore/internal/postgres/errors.go",
-		"TestPostgres/18/each_error_code_is_retryable_or_not", edit{`dialect.AmbiguousPostgres(state),`, `false,`}),
+		"TestPostgres/18/each_error_code_is_retryable_or_not", edit{`faults.Postgres.Ambiguous(class),`, `false,`}),
 	sqlstore("sqlstore: a COMMIT that the server refused is not reported as unknown", "adapters/sqlstore/internal/postgres/errors.go",
-		"TestPostgres/18/each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{`dialect.CommitRefusedPostgres(severity(err), state),`, `false,`}),
+		"TestPostgres/18/each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{`faults.CommitRefusedPostgres(severity(err), state),`, `false,`}),
 	sqlstore("mysql: a handler's timestamp is not the clock of later claims", "adapters/sqlstore/internal/mysql/server.go", "TestASettingOfAHandlerIsNotTheNextOnes/mysql/SET_timestamp_=_1600000000", edit{
 		"<=> %[2]s AND ` + serversClock + `, ", `<=> %[2]s, `,
 	}),

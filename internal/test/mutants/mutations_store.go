@@ -95,17 +95,17 @@ var storeMutations = []mutation{
 	store("a COMMIT without an answer counts no attempt", pgx+"/intx.go", "commit_outcome_unknown:_answer_lost", edit{
 		`return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`, `return fmt.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)`,
 	}),
-	store("an error of the schema or of permissions counts no attempt", "internal/dialect/postgres_errors.go", "each_error_code_is_retryable_or_not", edit{
-		`		"42", //`, `		"4x", //`,
+	store("an error of the schema or of permissions counts no attempt", "internal/faults/postgres.go", "each_error_code_is_retryable_or_not", edit{
+		`	"42": deployment,`, `	"4x": deployment,`,
 	}),
-	store("a statement that is wrong or too slow in itself does not hold up all messages", "internal/dialect/postgres_errors.go", "each_error_code_is_retryable_or_not", edit{
-		`		"57014", // the statement`, `		"5701x", // the statement`,
+	store("a statement that is wrong or too slow in itself does not hold up all messages", "internal/faults/postgres.go", "each_error_code_is_retryable_or_not", edit{
+		`	"57014": timeLimit,  //`, `	"57014": connection,  //`,
 	}),
-	store("an error that leaves the outcome of COMMIT open is not reported as a failure of COMMIT", "internal/dialect/postgres_errors.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
-		`case "08", "57", "58", "XX": // connection, shutdown`, `case "0x", "5x": // connection, shutdown`,
+	store("an error that leaves the outcome of COMMIT open is not reported as a failure of COMMIT", "internal/faults/postgres.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
+		`return !Undecided(c)`, `return true`,
 	}),
 	store("a COMMIT that the server refused is not reported as unknown", pgx+"/errors.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
-		`return ok && dialect.CommitRefusedPostgres(`, `return ok && false && dialect.CommitRefusedPostgres(`,
+		`return ok && faults.CommitRefusedPostgres(`, `return ok && false && faults.CommitRefusedPostgres(`,
 	}),
 	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
 		`if n.taken[name] {`, `if false {`,

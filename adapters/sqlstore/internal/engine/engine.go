@@ -151,6 +151,7 @@ type Errors interface{ Fault(err error) Fault }
 
 // Fault classifies the error of a statement. The zero Fault means that the error is unknown.
 type Fault struct {
+	Class        dedup.FaultClass
 	InFlight     bool // another transaction holds the key that the statement needs
 	Aborted      bool // an earlier statement of the transaction failed
 	Elsewhere    bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/faults"
 )
 
 // Error numbers of the server.
@@ -27,11 +28,16 @@ const (
 // except for a deadlock, which ends the transaction. The server checks no constraint at COMMIT.
 func (d *DB) Fault(err error) engine.Fault {
 	n, lost := number(err), connectionLost(err)
-	retryable := dialect.RetryableMySQL(n) || lost
+	class := faults.OfMySQL(n)
+	if lost {
+		class = dedup.FaultConnection
+	}
+	retryable := faults.MySQL.Retryable(class)
 	f := engine.Fault{
+		Class:    class,
 		InFlight: n == lockWaitTimeout || n == statementTimeout, Elsewhere: lost, MayEnd: retryable, Idle: n == idleTooLong,
 		Undefined: undefined(err), Collided: n == deadlock,
-		Retryable: retryable, Ambiguous: dialect.AmbiguousMySQL(n), Refused: dialect.RefusedMySQL(n),
+		Retryable: retryable, Ambiguous: faults.MySQL.Ambiguous(class), Refused: faults.MySQL.Refused(class),
 		ReadOnly: n == readOnlyServer || n == readOnlyTx || n == readOnlyMode,
 	}
 	switch n {

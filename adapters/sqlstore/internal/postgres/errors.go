@@ -6,7 +6,8 @@ import (
 	"reflect"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/faults"
 )
 
 const (
@@ -20,16 +21,21 @@ const (
 // ROLLBACK end a transaction.
 func (d *DB) Fault(err error) engine.Fault {
 	state := sqlState(err)
+	class := faults.OfPostgres(state)
+	if stalePlan(err) {
+		class = dedup.FaultSession
+	}
 	return engine.Fault{
+		Class:    class,
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
 		Idle:         state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
-		Undefined:    dialect.UndefinedPostgres(state),
-		NotCommitted: dialect.CommitRefusedPostgres(severity(err), state),
-		Collided:     dialect.CollidedPostgres(state),
-		Retryable:    dialect.RetryablePostgres(state) || stalePlan(err),
-		Ambiguous:    dialect.AmbiguousPostgres(state),
-		Refused:      dialect.RefusedPostgres(state),
-		ReadOnly:     state == "25006",
+		Undefined:    faults.UndefinedPostgres(state),
+		NotCommitted: faults.CommitRefusedPostgres(severity(err), state),
+		Collided:     faults.CollidedPostgres(state),
+		Retryable:    faults.Postgres.Retryable(class),
+		Ambiguous:    faults.Postgres.Ambiguous(class),
+		Refused:      faults.Postgres.Refused(class),
+		ReadOnly:     class == dedup.FaultServer,
 	}
 }
 

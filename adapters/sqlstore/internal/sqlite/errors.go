@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/faults"
 )
 
 // Primary result codes of SQLite.
@@ -28,14 +28,16 @@ func (d *DB) Fault(err error) engine.Fault {
 	if !known {
 		return engine.Fault{}
 	}
+	class := faults.OfSQLite(code, err.Error())
 	primary := code & 0xff
 	f := engine.Fault{
+		Class:     class,
 		Undefined: undefined(err), Busy: primary == codeBusy,
-		NotCommitted: dialect.SQLiteConstraint(code) || primary == codeBusy, // without a write-ahead log, COMMIT fails while other connections read
-		Retryable:    dialect.RetryableSQLite(code, err.Error()),
-		Ambiguous:    primary == codeError || primary == codeAuth, // mistakes in a deployment; see dialect.RetryableSQLite
-		Full:         primary == codeFull,                         // also after PRAGMA max_page_count
-		Refused:      dialect.RefusedSQLite(code),
+		NotCommitted: faults.SQLiteConstraint(code) || primary == codeBusy, // without a write-ahead log, COMMIT fails while other connections read
+		Retryable:    faults.SQLite.Retryable(class),
+		Ambiguous:    faults.SQLite.Ambiguous(class),
+		Full:         primary == codeFull, // also after PRAGMA max_page_count
+		Refused:      faults.SQLite.Refused(class),
 	}
 	switch primary {
 	case codeBusy, codeNoMem, codeInterrupt, codeIOErr, codeFull:

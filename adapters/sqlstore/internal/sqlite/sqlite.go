@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/faults"
 )
 
 // DB is the engine for dialect.SQLite.
@@ -97,7 +98,7 @@ func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		code, known := resultCode(err)
-		if !known || !dialect.SQLiteBusy(code) || time.Now().After(deadline) {
+		if !known || faults.OfSQLite(code, "") != dedup.FaultContention || time.Now().After(deadline) {
 			return err
 		}
 		if err := await.Sleep(ctx, time.Millisecond/2+rand.N(time.Millisecond)); err != nil {

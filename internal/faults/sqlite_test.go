@@ -1,12 +1,12 @@
-package dialect_test
+package faults_test
 
 import (
 	"testing"
 
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/faults"
 )
 
-func TestRetryableSQLite(t *testing.T) {
+func TestSQLite(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		code int
@@ -32,7 +32,7 @@ func TestRetryableSQLite(t *testing.T) {
 		{"TOOBIG", 18, "", false},
 		{"MISMATCH", 20, "", false},
 	} {
-		if got := dialect.RetryableSQLite(test.code, test.text); got != test.want {
+		if got := faults.SQLite.Retryable(faults.OfSQLite(test.code, test.text)); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}

@@ -1,0 +1,36 @@
+package dedup
+
+// FaultClass says what kind of failure an error of the database is. docs/operations.md has a table of what follows from each class.
+type FaultClass string
+
+// The classes.
+const (
+	FaultUnknown     FaultClass = ""                  // not an error of the database, as far as the Store knows
+	FaultConnection  FaultClass = "connection"        // the connection was lost, or the server shuts down
+	FaultServer      FaultClass = "server state"      // the server takes no writes: a standby, after a failover
+	FaultAccess      FaultClass = "access"            // the server refuses the user or the database; the file cannot be opened
+	FaultPermission  FaultClass = "permission"        // the user may not do this
+	FaultDeployment  FaultClass = "deployment"        // a table, column or function is missing, or the statement is wrong
+	FaultContention  FaultClass = "contention"        // another transaction held or changed the rows: a deadlock, a lost race, a wait that was too long
+	FaultTimeLimit   FaultClass = "time limit"        // the server cut a statement or transaction that lasted too long, for its own sake or because it waited
+	FaultIdleLimit   FaultClass = "idle limit"        // the handler sent no statement for too long, and the server ended its transaction
+	FaultLimit       FaultClass = "configured limit"  // a limit other than of time, such as that of temporary files
+	FaultResources   FaultClass = "resources"         // out of disk, memory or connections
+	FaultStorage     FaultClass = "storage"           // I/O errors, broken files
+	FaultInternal    FaultClass = "internal"          // an internal error of the server, which may be a statement's fault
+	FaultSession     FaultClass = "session"           // a prepared statement is missing or outdated; the next session works
+	FaultTransaction FaultClass = "transaction state" // a statement that is not allowed in this state of the transaction
+	FaultData        FaultClass = "data"              // the server refuses these values or this statement: another attempt repeats it
+	FaultAborted     FaultClass = "aborted"           // an earlier statement of the transaction failed, and its class decides
+)
+
+// FaultNamer tells the class of an error of InTx. It is optional. A consumer handles three classes in their own way:
+//
+//   - FaultContention never counts as an attempt. Messages that meet it again and again run one after the other.
+//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs again with
+//     WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no other message comes, it counts from
+//     the tenth time on.
+//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent nothing.
+type FaultNamer interface {
+	FaultClass(err error) FaultClass
+}

@@ -1,0 +1,111 @@
+package faults
+
+import "fmt"
+
+// Operation is what a program does when it meets an error of the database.
+type Operation string
+
+// The operations.
+const (
+	Register Operation = "register" // Consumer.Start, and the first message
+	Claim    Operation = "claim"    // before the handler runs
+	Handler  Operation = "handler"  // a statement of the handler, Enqueue included
+	Commit   Operation = "commit"
+	Park     Operation = "park"
+	Lease    Operation = "lease"  // a relay takes shards and reads messages
+	Settle   Operation = "settle" // a relay records what was published, deferred or parked
+	Sweep    Operation = "sweep"
+	Replay   Operation = "replay"
+)
+
+// Do is what follows from an error.
+type Do string
+
+// What follows.
+const (
+	Pause  Do = "pause"  // nothing is counted; the caller waits, the longer the more errors follow each other, and tries again
+	Retry  Do = "retry"  // nothing is counted; this message alone waits, and is tried again
+	Count  Do = "count"  // one attempt of this message has failed; after MaxAttempts it is parked
+	Refuse Do = "refuse" // the program does not start, and the error says what to change
+)
+
+// Verdict says what follows from an error. Errors of the class count as attempts of the message that meets them in transactions of its
+// own from the Beside'th time on if other messages are committed between them, and from the Alone'th on if no other message comes; 0: never.
+type Verdict struct {
+	Do            Do
+	Beside, Alone int
+}
+
+const (
+	secondTime = 2
+
+	// manyTimes is where errors begin to count that a message rarely causes: its handler always breaks its connection.
+	manyTimes = 21
+
+	// aloneTimes is where an exceeded time limit begins to count when nothing else comes that could show that the database works.
+	aloneTimes = 10
+)
+
+// After returns what follows from an error of class c in operation o.
+func (d Database) After(c Class, o Operation) Verdict {
+	switch o {
+	case Register:
+		return d.atRegister(c)
+	case Handler, Commit:
+		return d.inHandler(c)
+	case Claim, Park, Lease, Settle, Sweep, Replay: // the statements are txonce's own, and no message is to blame
+		if c == contention && (o == Claim || o == Replay) {
+			return Verdict{Do: Retry}
+		}
+	}
+	return Verdict{Do: Pause}
+}
+
+func (d Database) atRegister(c Class) Verdict {
+	if d.Refused(c) || c == deployment || c == data || c == unknown {
+		return Verdict{Do: Refuse}
+	}
+	return Verdict{Do: Pause}
+}
+
+func (d Database) inHandler(c Class) Verdict {
+	switch c {
+	case unknown, data, aborted:
+		return Verdict{Do: Count}
+	case access:
+		if d == Postgres { // this session was let in, so a function of the application has raised it
+			return Verdict{Do: Count}
+		}
+	case contention:
+		return Verdict{Do: Retry}
+	case timeLimit:
+		return Verdict{Do: Pause, Beside: secondTime, Alone: aloneTimes}
+	case idleLimit:
+		return Verdict{Do: Pause, Beside: secondTime, Alone: secondTime}
+	case permission, deployment, transaction, limit, internal:
+		return Verdict{Do: Pause, Beside: secondTime}
+	}
+	return Verdict{Do: Pause, Beside: manyTimes}
+}
+
+func (v Verdict) String() string {
+	switch {
+	case v.Alone > 0 && v.Alone == v.Beside:
+		return fmt.Sprintf("%s; count from the %s time", v.Do, ordinal(v.Beside))
+	case v.Alone > 0:
+		return fmt.Sprintf("%s; count from the %s time beside commits, from the %s alone", v.Do, ordinal(v.Beside), ordinal(v.Alone))
+	case v.Beside > 0:
+		return fmt.Sprintf("%s; count from the %s time beside commits", v.Do, ordinal(v.Beside))
+	}
+	return string(v.Do)
+}
+
+func ordinal(n int) string {
+	switch n {
+	case secondTime:
+		return "2nd"
+	case manyTimes:
+		return "21st"
+	}
+	return fmt.Sprintf("%dth", n)
+}
