@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/webhook"
+	"github.com/txonce/txonce/adapters/webhook/applehook"
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -35,8 +38,8 @@ func TestDocs(t *testing.T) {
 		code.Write(file)
 	}
 	blocks := strings.Split(string(doc), "```go\n")[1:]
-	if len(blocks) != 3 {
-		t.Errorf("%d blocks of Go, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Errorf("%d blocks of Go, want 4", len(blocks))
 	}
 	for _, b := range blocks {
 		if b, _, _ = strings.Cut(b, "```"); !strings.Contains(code.String(), b) {
@@ -83,6 +86,50 @@ func githubInbox(store *sqlstore.Store, verifier *githubhook.Verifier, publish c
 	return receiver, forward, err
 }
 
+// subscriptionEnded is a handler for customer.subscription.deleted. stripehook.Parse reads what all events have.
+func subscriptionEnded(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
+	event, err := stripehook.Parse(msg.Payload)
+	if err != nil {
+		return consumer.Permanent(err) // parked now: it would fail each time
+	}
+	if event.Thin {
+		return consumer.Permanent(errors.New("a thin event has no copy of the subscription: fetch it with stripehook.Client"))
+	}
+	// Stripe sends events in any order, so a change that is older than the one in the row is left out.
+	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET active = false, changed = $1 WHERE id = $2 AND changed < $1`, event.Created.Unix(), event.Object)
+	return err // not nil: rolled back, the response is 503, and Stripe delivers the event again
+}
+
+// renewed is a handler for Apple's DID_RENEW. applehook.Decode reads a notification; its parts are nil when Apple did not send them.
+func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
+	n, err := applehook.Decode(msg)
+	if err != nil {
+		return err // parked now: the error is a consumer.Permanent
+	}
+	if n.Transaction == nil {
+		return consumer.Permanent(errors.New("the notification has no transaction"))
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET paid_until = $1 WHERE id = $2`, n.Transaction.ExpiresDate.Time().Unix(), n.Transaction.OriginalTransactionID)
+	return err
+}
+
+// release is what the handler needs of GitHub's event release. consumer.JSON decodes the payload of any sender that sends JSON, and
+// parks what it cannot decode.
+type release struct {
+	Action  string `json:"action"`
+	Release struct {
+		Tag string `json:"tag_name"`
+	} `json:"release"`
+}
+
+var publish = consumer.JSON(func(ctx context.Context, tx *sql.Tx, r release) error {
+	if r.Action != "published" {
+		return nil // claimed, so that a repeat of the event is a duplicate
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO releases (tag) VALUES ($1)`, r.Release.Tag)
+	return err
+})
+
 // counting returns a handler that counts its calls, and refuses events that are not for it.
 func counting(t *testing.T, calls *int, topic string) consumer.Handler[*sql.Tx] {
 	return func(_ context.Context, tx *sql.Tx, msg *consumer.Message) error {
@@ -90,6 +137,47 @@ func counting(t *testing.T, calls *int, topic string) consumer.Handler[*sql.Tx] 
 			t.Errorf("message %+v", msg)
 		}
 		return nil
+	}
+}
+
+// The handlers that the page shows read what the verifiers deliver.
+func TestHandlersOfThePage(t *testing.T) {
+	db, store, err := open(t.Context(), testOptions(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, q := range []string{
+		`CREATE TABLE subscriptions (id TEXT, active BOOLEAN, changed BIGINT, paid_until BIGINT)`, `CREATE TABLE releases (tag TEXT)`,
+		`INSERT INTO subscriptions VALUES ('sub_1', true, 1, 0), ('70001', true, 1, 0)`,
+	} {
+		if _, err := db.Exec(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		handle  consumer.Handler[*sql.Tx]
+		payload []byte
+		want    string
+	}{
+		"stripe": {subscriptionEnded, stripehook.Event{ID: "evt_1", Type: "customer.subscription.deleted", Created: time.Unix(1_800_000_000, 0)}.Body(map[string]any{"id": "sub_1"}),
+			`SELECT count(*) FROM subscriptions WHERE id = 'sub_1' AND NOT active AND changed = 1800000000`},
+		"apple": {renewed, []byte(`{"applehook":1,"notification":{"notificationType":"DID_RENEW"},"transaction":{"originalTransactionId":"70001","expiresDate":1800000000000}}`),
+			`SELECT count(*) FROM subscriptions WHERE id = '70001' AND paid_until = 1800000000`},
+		"github": {publish, []byte(`{"action":"published","release":{"tag_name":"v1"}}`), `SELECT count(*) FROM releases WHERE tag = 'v1'`},
+	} {
+		err := store.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
+			return c.handle(t.Context(), tx, &consumer.Message{ID: "1", Payload: c.payload})
+		})
+		var n int
+		if scan := db.QueryRow(c.want).Scan(&n); err != nil || scan != nil || n != 1 {
+			t.Errorf("%s: %v, %v, %d rows", name, err, scan, n)
+		}
+	}
+	for name, handle := range map[string]consumer.Handler[*sql.Tx]{"stripe": subscriptionEnded, "apple": renewed} {
+		if err := handle(t.Context(), nil, &consumer.Message{Payload: []byte(`{}`)}); !consumer.IsPermanent(err) {
+			t.Errorf("%s: an event that cannot be read: %v", name, err)
+		}
 	}
 }
 
