@@ -30,6 +30,7 @@ type Consumer[TTx any] struct {
 	doubts      doubts
 	budget      *parkBudget
 	refusals    *refusalLimit
+	retries     retryLog
 	replayFault *hooks.Pause   // of RunReplays
 	pauses      []*hooks.Pause // those with hooks
 	trial       chan struct{}  // contains one element while a suspect is tried
@@ -73,6 +74,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		cfg:      cfg,
 		panics:   panics,
 		pause:    pause{backoff: cfg.backoff, report: database},
+		retries:  retryLog{logger: cfg.Logger},
 		refusals: &refusalLimit{logger: cfg.Logger.With("consumer", cfg.Name), bucket: tokens.NewBucket(tokens.Limit(cfg.ParkLimit))},
 		budget:   newParkBudget(cfg.ParkLimit, budget),
 		trial:    make(chan struct{}, 1),

@@ -41,14 +41,18 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 // parkOrRetry does what follows from the counted failure of items[i]: it is parked if it has no attempts left.
 func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
 	it := &b.items[i]
-	switch asked, asks := errors.AsType[*RetryError](it.counted); {
-	case it.spent:
+	if it.spent {
 		b.parkOrReject(ctx, i, givenUpFor(it.counted), it.counted)
-	case asks:
-		b.retry([]int{i}, &RetryError{Err: it.counted, After: max(asked.After, 0)}, b.c.cause(it.counted))
-	default:
-		b.retry([]int{i}, &RetryError{Err: it.counted, After: b.c.cfg.backoff(max(it.msg.Attempt, 1))}, b.c.cause(it.counted))
+		return
 	}
+	retry := &RetryError{Err: it.counted}
+	if asked, asks := errors.AsType[*RetryError](it.counted); asks {
+		retry.After = max(asked.After, 0)
+	} else {
+		retry.After = b.c.cfg.backoff(max(it.msg.Attempt, 1))
+	}
+	b.c.retries.failed(ctx, it, b.c.cfg.MaxAttempts, retry)
+	b.retry([]int{i}, retry, b.c.cause(it.counted))
 }
 
 // givenUpFor returns the reason for parking a message whose handler failed with err.

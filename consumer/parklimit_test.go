@@ -150,8 +150,8 @@ func TestOneLineForEachMessageGivenUpOn(t *testing.T) {
 		Handle: func(context.Context, tx, *consumer.Message) error { return errors.New("transient, for ever") },
 	})
 	process(t, c, msg("1", "the secret payload"))
-	if n := log.lines(""); n != 2 {
-		t.Errorf("%d lines, want one at start and one for the message:\n%s", n, log.buf.String())
+	if errors, all := log.lines("level=ERROR"), log.lines(""); errors != 1 || all != 3 {
+		t.Errorf("%d lines of %d are errors, want one at start, one for the first attempt, and one error for the message:\n%s", errors, all, log.buf.String())
 	}
 	if log.lines("secret") != 0 {
 		t.Error("a payload is in the log")
