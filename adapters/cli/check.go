@@ -26,6 +26,11 @@ type Source struct {
 	// Check fails if the broker at address may deliver a message of the queue or topic later than window after its creation.
 	Check func(ctx context.Context, address, name string, window time.Duration) error
 
+	// Warn returns an error if the queue or topic has a setting that may lose messages, but with which the workers run.
+	//
+	// Defaults to no warnings.
+	Warn func(ctx context.Context, address, name string) error
+
 	// Reread reads messages of a topic that a consumer group has acknowledged, at random, for the command audit. done is called when no
 	// more are read.
 	//

@@ -141,7 +141,7 @@ func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, li
 	return nil
 }
 
-// checkSource compares the windows of consumers with how long the broker keeps messages.
+// checkSource compares the windows of consumers with how long the broker keeps messages, and looks at the broker's settings.
 func (a *app) checkSource(ctx context.Context, c *checks, s ops.Status, source Source, address string) {
 	found := false
 	for _, consumer := range s.Consumers {
@@ -162,6 +162,16 @@ func (a *app) checkSource(ctx context.Context, c *checks, s ops.Status, source S
 			cancel()
 			if err != nil {
 				c.add(wrong, source.Flag, fmt.Sprintf("consumer %s: %v", consumer.Name, err), "")
+				continue // one line for a topic that cannot be read
+			}
+			if source.Warn == nil {
+				continue
+			}
+			limited, cancel = a.limit(ctx)
+			err = source.Warn(limited, address, name)
+			cancel()
+			if err != nil {
+				c.add(warning, source.Flag, fmt.Sprintf("consumer %s: %v", consumer.Name, err), "")
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -21,12 +22,28 @@ func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEnt
 		return true
 	case err != nil:
 		return false
-	case setting(entries, minReplicas) == "1":
-		log.Warn("kafka: messages of the topic are confirmed when only one broker has them: if that broker dies, they may be lost, and later messages may "+
-			"get their offsets; a group that had passed these offsets skips those messages; set min.insync.replicas to 2 on the topic, and give it 3 replicas",
-			"topic", topic, minReplicas, 1)
+	case confirmedByOne(entries):
+		log.Warn("kafka: "+oneReplica, "topic", topic, minReplicas, 1)
 	}
 	return true
+}
+
+const oneReplica = "messages of the topic are confirmed when only one broker has them: if that broker dies, they may be lost, and later messages may " +
+	"get their offsets; a group that had passed these offsets skips those messages; set min.insync.replicas to 2 on the topic, and give it 3 replicas"
+
+func confirmedByOne(entries []sarama.ConfigEntry) bool { return setting(entries, minReplicas) == "1" }
+
+// CheckReplicas is for programs that check a topic without using it. It returns an error if topic confirms messages that only one broker
+// has (min.insync.replicas is 1), about which a Subscriber and a Publisher log a warning, or if the setting cannot be read.
+func CheckReplicas(client sarama.Client, topic string) error {
+	entries, err := settingsOf(client, topic)
+	switch {
+	case err != nil:
+		return fmt.Errorf("kafka: cannot read min.insync.replicas of topic %s: %w; grant this user DescribeConfigs on it", topic, err)
+	case confirmedByOne(entries):
+		return fmt.Errorf("kafka: topic %s: %s", topic, oneReplica)
+	}
+	return nil
 }
 
 // replicas warns of each topic once, when it is found for the first time.

@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-const oneReplica = "set min.insync.replicas to 2"
+const setReplicas = "set min.insync.replicas to 2"
 
 // TestOneReplicaDrawsAWarning, of a Subscriber and of a Publisher, once for each topic.
 func TestOneReplicaDrawsAWarning(t *testing.T) {
@@ -24,9 +24,12 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 				t.Parallel()
 				g := c.group(t, 1)
 				g.alter(t, map[string]string{"min.insync.replicas": fmt.Sprint(replicas)})
+				if err := kafka.CheckReplicas(g.client, g.topic); (err != nil) != (replicas == 1) || err != nil && !strings.Contains(err.Error(), setReplicas) {
+					t.Errorf("CheckReplicas = %v", err)
+				}
 				m := g.join(t, kafka.SubscriberConfig{Processor: &ledger{}})
 				g.awaitConsumed(t) // of an empty topic: the member is at work
-				if warned := strings.Count(m.log.String(), oneReplica); warned != 2-replicas {
+				if warned := strings.Count(m.log.String(), setReplicas); warned != 2-replicas {
 					t.Fatalf("the Subscriber warned %d times. Log:\n%s", warned, m.log)
 				}
 				if replicas > 1 && c.name != "kfake" { // there is one broker
@@ -44,7 +47,7 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 				}
 				if replicas == 1 {
 					eventually(t, func() error { // it does not wait for that
-						if !strings.Contains(log.String(), oneReplica) {
+						if !strings.Contains(log.String(), setReplicas) {
 							return fmt.Errorf("the Publisher does not warn")
 						}
 						return nil
@@ -53,7 +56,7 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 				if err := p.Close(); err != nil { // which waits for it
 					t.Error(err)
 				}
-				if warned := strings.Count(log.String(), oneReplica); warned != 2-replicas {
+				if warned := strings.Count(log.String(), setReplicas); warned != 2-replicas {
 					t.Errorf("the Publisher warned %d times. Log:\n%s", warned, log)
 				}
 			})
@@ -85,7 +88,7 @@ func TestReplicasThatMayNotBeSeen(t *testing.T) {
 	m := g.join(t, kafka.SubscriberConfig{Processor: &ledger{}, AcceptedRisks: []kafka.Risk{kafka.RiskCompaction}})
 	g.produce(t, text(0, "0")...)
 	g.awaitConsumed(t)
-	if log := m.log.String(); strings.Count(log, "only one broker has; grant this user DescribeConfigs") != 1 || strings.Contains(log, oneReplica) {
+	if log := m.log.String(); strings.Count(log, "only one broker has; grant this user DescribeConfigs") != 1 || strings.Contains(log, setReplicas) {
 		t.Errorf("log %s; want one line that names the permission", log)
 	}
 }

@@ -121,6 +121,11 @@ func brokerFaults() []fault {
 			p.exec(t, `UPDATE txonce_windows SET window_seconds = 86400`)
 			p.args = []string{"--kafka", strings.Join(brokers, ",")}
 		}, "kafka", "error", "keeps messages for up to"},
+		{"a topic confirms messages that only one broker has", func(t *testing.T, p *planted) {
+			brokers := testdb.Kafka(t)
+			p.receive(t, "kafka group billing, topic "+testdb.Topic(t, brokers, 1))
+			p.args = []string{"--kafka", strings.Join(brokers, ",")}
+		}, "kafka", "warning", "set min.insync.replicas to 2"},
 		{"a topic is missing", func(t *testing.T, p *planted) {
 			p.receive(t, "kafka group billing, topic nothing-of-this-name")
 			p.args = []string{"--kafka", strings.Join(testdb.Kafka(t), ",")}

@@ -26,7 +26,7 @@ import (
 func sources() []cli.Source {
 	return []cli.Source{
 		{
-			Flag: "kafka", Usage: "compare windows with the retention of topics: the brokers' addresses, separated by commas; for TLS tls://host:port",
+			Flag: "kafka", Usage: "compare windows with the retention of topics, and look at min.insync.replicas: the brokers' addresses, separated by commas; for TLS tls://host:port",
 			Find: func(source string) (string, bool) {
 				if !strings.HasPrefix(source, "kafka group ") {
 					return "", false
@@ -35,14 +35,10 @@ func sources() []cli.Source {
 				return topic, ok
 			},
 			Check: func(ctx context.Context, address, topic string, window time.Duration) error {
-				return unlessEnded(ctx, func() error {
-					client, err := kafkaClient(address)
-					if err != nil {
-						return err
-					}
-					defer client.Close()
-					return kafka.CheckWindow(client, topic, window)
-				})
+				return askKafka(ctx, address, func(client sarama.Client) error { return kafka.CheckWindow(client, topic, window) })
+			},
+			Warn: func(ctx context.Context, address, topic string) error {
+				return askKafka(ctx, address, func(client sarama.Client) error { return kafka.CheckReplicas(client, topic) })
 			},
 			Reread:    rereadKafka,
 			Published: publishedKafka,
@@ -65,6 +61,17 @@ func sources() []cli.Source {
 			},
 		},
 	}
+}
+
+func askKafka(ctx context.Context, address string, ask func(sarama.Client) error) error {
+	return unlessEnded(ctx, func() error {
+		client, err := kafkaClient(address)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return ask(client)
+	})
 }
 
 // unlessEnded returns the result of f, or that of ctx if it ends before, because sarama does not look at a context.

@@ -56,7 +56,7 @@ var kafkaMutations = []mutation{
 		`case b.IsTransactional && open >= 0:`, `case b.IsTransactional:`,
 	}),
 	subscriber("a topic with one replica is logged as a warning", "replicas.go", "TestOneReplicaDrawsAWarning/kfake/1", edit{
-		`case setting(entries, minReplicas) == "1":`, `case setting(entries, minReplicas) == "0":`,
+		`return setting(entries, minReplicas) == "1"`, `return setting(entries, minReplicas) == "0"`,
 	}),
 	subscriber("Check finds the unsafe settings of the user's own group", "check.go", "TestCheck", edit{
 		`	wrong := refusals(losing(cfg), accepted)
