@@ -45,6 +45,7 @@ help: ## List these targets
 
 .PHONY: demo
 demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
+	@echo "Go builds the demo first; the first time that downloads and compiles for some minutes."
 	go run ./examples/quickstart
 
 .PHONY: test
@@ -59,18 +60,9 @@ test-all: ## As test, with every combination of settings and Debezium; then benc
 	@$(MAKE) --no-print-directory chaos-relay
 	@$(MAKE) --no-print-directory soak
 
-# What services-up does not install, said before anything starts.
 .PHONY: tools
-tools:
-	@missing=; command -v "$$(go env CC)" >/dev/null || missing="gcc libc6-dev"; \
-	case "$(TESTED)" in *outbox/interop*) \
-		command -v javac >/dev/null || missing="$$missing default-jdk-headless"; \
-		command -v mvn >/dev/null || missing="$$missing maven";; esac; \
-	command -v chromium >/dev/null || missing="$$missing chromium"; \
-	[ -z "$$missing" ] || { echo "make test needs a C compiler for the race detector, and chromium for adapters/dashboard/browser."; \
-		echo "make test-all needs javac and mvn for outbox/interop too."; \
-		echo "Install what is missing, with: sudo apt-get install -y --no-install-recommends $$missing"; \
-		echo "(make test-short needs only Go)"; exit 1; }
+tools: ## Install the programs that make test needs, or name all that are missing
+	@go run ./internal/test/services programs $(if $(filter outbox/interop,$(TESTED)),debezium) || { echo "(make test-short needs only Go)"; exit 1; }
 
 # The commit that test-changed compares with.
 SINCE ?= main

@@ -35,10 +35,29 @@ test_module() {
 		"${race[@]}" -ldflags=-s -count=1 -p "$n" -parallel 4 -vet=off -timeout=30m $packages) || echo "$module" >>"$log/failed"
 }
 
+# A line a minute says how far it is: on a busy machine, nothing is tested for many minutes, because everything is compiled first.
+progress() {
+	local all="" done nap
+	trap 'kill $nap 2>/dev/null; exit' TERM
+	[ -n "${SINCE:-}" ] || all=" of $(for module in "$@"; do (cd "$module" && go list ./...); done | wc -l)"
+	while :; do
+		sleep 60 &
+		nap=$!
+		wait $nap
+		done=$(cat "$log"/tests-* 2>/dev/null | grep -v '"Test":' | grep -cE '"Action":"(pass|fail|skip)"') || true
+		echo "== $SECONDS s: $done$all packages are done$([ "$done" -gt 0 ] || echo '; Go still compiles')"
+	done
+}
+
 $gotestsum --version >/dev/null # builds it once
+progress "$@" &
+progress=$!
+trap 'kill $progress 2>/dev/null; rm -rf "$log"' EXIT
 (for module in "${@:2}"; do test_module "$module" 1; done) >"$log/others" 2>&1 &
+others=$!
 test_module "$1" 4
-wait $! || echo "the modules beside the first" >>"$log/failed"
+wait "$others" || echo "the modules beside the first" >>"$log/failed"
+kill $progress
 cat "$log/others"
 cat "$log"/tests-* >"$log/all" 2>/dev/null || [ -e "$log/failed" ] || {
 	echo "nothing to test"

@@ -57,8 +57,10 @@ func forget(servers []server) error {
 	if len(lines) > 0 {
 		return os.WriteFile(env, []byte(strings.Join(append(lines, ""), "\n")), 0o644)
 	}
-	if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, file := range []string{env, filepath.Join(state, elasticMQFile)} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

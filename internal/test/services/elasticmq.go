@@ -60,11 +60,12 @@ func (e elasticmq) Prepare(ctx context.Context, dir string) (process, error) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return process{}, err
 	}
-	return process{
-		Args: []string{
-			"java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"),
-			"-Dconfig.file=" + conf, "org.elasticmq.server.Main",
-		},
-		Stop: syscall.SIGTERM,
-	}, nil
+	return process{Args: elasticMQArgs(jars, conf), Stop: syscall.SIGTERM}, nil
+}
+
+func elasticMQArgs(jars, conf string) []string {
+	return []string{
+		"java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"),
+		"-Dconfig.file=" + conf, "org.elasticmq.server.Main",
+	}
 }

@@ -23,18 +23,31 @@ import (
 // forMaven are the programs for fetching and running jars.
 var forMaven = []program{{"java", "default-jre-headless"}, {"mvn", "maven"}}
 
-// install installs the missing programs of all servers in one run of apt-get.
-func install(ctx context.Context, servers []server) error {
-	var programs, packages, wanting []string
+// A need is a program, and what needs it.
+type need struct {
+	by string
+	program
+}
+
+func needsOf(servers []server) (needs []need) {
 	for _, s := range servers {
 		for _, p := range s.Needs() {
-			if _, err := exec.LookPath(p.Name); err == nil {
-				continue
-			}
-			wanting = append(wanting, s.About().Name)
-			if !slices.Contains(packages, p.Package) {
-				programs, packages = append(programs, p.Name), append(packages, p.Package)
-			}
+			needs = append(needs, need{s.About().Name, p})
+		}
+	}
+	return needs
+}
+
+// install installs all missing programs in one run of apt-get. Its error names all of them.
+func install(ctx context.Context, needs []need) error {
+	var programs, packages, wanting []string
+	for _, n := range needs {
+		if _, err := exec.LookPath(n.Name); err == nil {
+			continue
+		}
+		wanting = append(wanting, n.by)
+		if !slices.Contains(packages, n.Package) {
+			programs, packages = append(programs, n.Name), append(packages, n.Package)
 		}
 	}
 	if len(packages) == 0 {

@@ -5,12 +5,16 @@
 //	go run ./internal/test/services up [name…]
 //	go run ./internal/test/services down [name…]
 //	go run ./internal/test/services memory
+//	go run ./internal/test/services programs [debezium]
 //
 // For each server, up uses the first of these that works:
 //
 //  1. If something healthy already answers at its address, up uses that and never stops it.
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
+//
+// programs installs all programs that `make test` needs, or names them with the command that installs them: a compiler, a browser, and the
+// servers that single tests start and kill, which are needed also when up finds servers that answer.
 //
 // Without names, up also unpacks the programs of Prometheus, which it does not start.
 //
@@ -65,8 +69,15 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(memory())
 		return nil
 	}
+	if len(args) > 0 && args[0] == "programs" {
+		var more []need
+		if slices.Contains(args[1:], "debezium") {
+			more = debezium
+		}
+		return programs(ctx, more)
+	}
 	if len(args) == 0 || (args[0] != "up" && args[0] != "down") {
-		return errors.New("usage: services up|down [name…], or services memory")
+		return errors.New("usage: services up|down [name…], services memory, or services programs [debezium]")
 	}
 	chosen, err := choose(args[1:])
 	if err != nil {

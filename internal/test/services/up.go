@@ -61,7 +61,7 @@ func start(ctx context.Context, servers []server) error {
 	begin := startNative
 	if dockerAnswers(ctx) {
 		begin = startDocker
-	} else if err := install(ctx, servers); err != nil {
+	} else if err := install(ctx, needsOf(servers)); err != nil {
 		return err
 	}
 	failures := make([]error, len(servers))

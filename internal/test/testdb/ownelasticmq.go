@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ type OwnElasticMQ struct {
 // NoOwnElasticMQ returns why StartElasticMQ would fail, or "". One that runs in a container cannot be started this way.
 func NoOwnElasticMQ() string {
 	if _, err := elasticMQProgram(); err != nil {
-		return "the shared ElasticMQ must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker: " + err.Error()
+		return "the shared ElasticMQ must not be restarted, and for one of the test's own the jars are missing that make tools fetches: " + err.Error()
 	}
 	return ""
 }
@@ -52,6 +53,9 @@ func elasticMQProgram() ([]string, error) {
 		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(root, ".services", "elasticmq", "process.json"))
+	if errors.Is(err, fs.ErrNotExist) { // another checkout or Docker has started the shared one; make tools has written this
+		text, err = os.ReadFile(filepath.Join(root, ".services", "elasticmq.json"))
+	}
 	if err != nil {
 		return nil, err
 	}
