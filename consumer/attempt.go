@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
@@ -37,12 +38,14 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		recs = append(append(recs, b.record(it)), it.aliases...)
 	}
 	measured := b.pass.transaction(len(todo))
+	ctx = b.alone(ctx, todo)
+	began, claimed := time.Now(), time.Time{}
 	verifier, verifies := b.c.cfg.Store.(dedup.TxVerifier[TTx])
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
 	var answers []claimAnswer
 	var ran []int // places in todo of the messages whose handler was called
 	a.err = b.inTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
-		a.claimed = true
+		a.claimed, claimed = true, time.Now()
 		measured.claimed()
 		answers, err = b.readClaims(ctx, tx, todo, claims)
 		var first []int // places in todo of the messages that run
@@ -95,6 +98,9 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		}
 		return err
 	})
+	if len(todo) == 1 && a.claimed {
+		b.items[todo[0]].quick = claimed.Sub(began) < time.Since(claimed)/quickClaim
+	}
 	switch {
 	case a.err == nil:
 		for _, ans := range answers {

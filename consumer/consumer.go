@@ -34,6 +34,7 @@ type Consumer[TTx any] struct {
 	replayFault *hooks.Pause   // of RunReplays
 	pauses      []*hooks.Pause // those with hooks
 	trial       chan struct{}  // contains one element while a suspect is tried
+	turn        chan struct{}  // contains one element while a message runs that has lost to other transactions again and again
 
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
@@ -78,6 +79,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		refusals: &refusalLimit{logger: cfg.Logger.With("consumer", cfg.Name), bucket: tokens.NewBucket(tokens.Limit(cfg.ParkLimit))},
 		budget:   newParkBudget(cfg.ParkLimit, budget),
 		trial:    make(chan struct{}, 1),
+		turn:     make(chan struct{}, 1),
 		replayFault: &hooks.Pause{
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},

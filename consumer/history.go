@@ -9,12 +9,6 @@ import (
 )
 
 const (
-	// faultsUncounted is how many database errors one message may meet in transactions of its own before further ones count
-	// as its attempts. Between each two, other messages must have been committed. Such a message has a handler that always
-	// breaks its connection, idles beyond the database's limit, or deadlocks with itself. Ambiguous errors count from the
-	// second one.
-	faultsUncounted = 20
-
 	// inFlightToLog is how many times in a row a key is found in flight elsewhere before that is logged: a frozen process
 	// keeps its claims until the database ends its transaction.
 	inFlightToLog = 10
@@ -37,7 +31,13 @@ type past struct {
 	failures int  // attempts that counted
 	inFlight int  // how many times in a row another transaction held the key
 	faults   int  // database errors that the message met alone; without a commit of others between them, two count as one
+	times    int  // the same, each of them
 	commits  int  // history.commits at the latest fault
+	timed    bool // the latest one was an exceeded limit of time
+	blamed   bool // such errors count
+
+	contended        int // how many times in a row it lost to other transactions
+	contendedCommits int // history.commits at the latest time
 }
 
 // of returns the history of key, a new one if there is none. The caller holds mu.
@@ -78,18 +78,57 @@ func (h *history) failed(key dedup.KeyHash) int {
 	return p.failures
 }
 
-// fault counts a database error that a message met alone. others reports whether other messages were committed since the
-// message's previous fault.
-func (h *history) fault(key dedup.KeyHash) (faults int, others bool) {
+// fault counts a database error that a message met alone; timed: it exceeded a limit of time. others reports whether other messages were
+// committed since the message's previous fault.
+func (h *history) fault(key dedup.KeyHash, timed bool) (faults, times int, others bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(key)
+	p.times++
+	p.timed = timed
 	others = p.faults > 0 && h.commits > p.commits
 	if p.faults == 0 || others {
 		p.faults++
 	}
 	p.commits = h.commits
-	return p.faults, others
+	return p.faults, p.times, others
+}
+
+// blame records that the message's errors of the database count. first reports that they did not before.
+func (h *history) blame(key dedup.KeyHash) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.of(key)
+	first, p.blamed = !p.blamed, true
+	return first
+}
+
+// faulty returns how many messages have met database errors alone and have not been committed or parked since.
+func (h *history) faulty() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.pasts {
+		if p.faults > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// timedOut reports whether the message's latest fault was an exceeded limit of time.
+func (h *history) timedOut(key dedup.KeyHash) bool { return h.past(key).timed }
+
+// contend counts that a message lost to other transactions. It returns how many times in a row that was so, and whether other messages were
+// committed since the previous time.
+func (h *history) contend(key dedup.KeyHash) (times int, others bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.of(key)
+	p.contended++
+	p.timed = false
+	others = h.commits > p.contendedCommits
+	p.contendedCommits = h.commits
+	return p.contended, others
 }
 
 // faults returns how many database errors the message has met alone.
@@ -116,7 +155,7 @@ func (h *history) wasInFlight(key dedup.KeyHash) bool { return h.past(key).inFli
 // knows reports whether this process has tried key before, with an outcome.
 func (h *history) knows(key dedup.KeyHash) bool {
 	p := h.past(key)
-	return p.survived || p.failures > 0 || p.faults > 0
+	return p.survived || p.failures > 0 || p.faults > 0 || p.contended > 0
 }
 
 // survived records that this process has tried key alone and has not ended.

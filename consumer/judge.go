@@ -21,6 +21,7 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	case errors.Is(err, dedup.ErrInFlight) && !late:
 		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true}, observe.CauseInFlight)
+	case b.c.cfg.Store.Retryable(err) && !late && b.contended(ctx, i, epoch, err):
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
 		b.soloFaults++
 		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
@@ -71,28 +72,6 @@ func givenUpFor(err error) observe.Cause {
 func unretryable(err error) bool {
 	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
 		func(e error) bool { return errors.Is(err, e) })
-}
-
-// faultCounts reports whether err, an error of the database that the item met in a transaction of its own, counts as an
-// attempt. It does when the item meets such errors again and again while other messages are committed. A disagreement of
-// clocks never counts.
-func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool {
-	if errors.Is(err, dedup.ErrClocks) {
-		return false
-	}
-	uncounted := faultsUncounted
-	if c, ok := b.c.cfg.Store.(dedup.FaultClassifier); ok && c.Ambiguous(err) {
-		uncounted = 1
-	}
-	faults, others := b.c.history.fault(it.hash)
-	if !others || faults <= uncounted {
-		return false
-	}
-	if faults == uncounted+1 {
-		b.c.cfg.Logger.WarnContext(ctx, "message meets database errors again and again while other messages are committed: from now on they count as attempts",
-			append(it.attrs(), "times", faults, "error", err)...)
-	}
-	return true
 }
 
 // attemptsSpent reports whether a message that failed once more is given up. The broker's count of attempts may include

@@ -28,7 +28,8 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 	var keys map[string]bool
 	for _, i := range todo {
 		it := &b.items[i]
-		it.culprit = it.rec.Key.ID != "" && b.c.history.faults(it.hash) > 0
+		past := b.c.history.past(it.hash)
+		it.culprit = it.rec.Key.ID != "" && (past.faults > 0 || past.contended > 0)
 		if !it.culprit && !keys[it.msg.Key] && !b.isSuspect(it) {
 			together = append(together, i)
 			continue
@@ -58,7 +59,7 @@ func (b *batch[TTx]) isSuspect(it *item) bool {
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	it := &b.items[i]
 	if it.done || b.down || !b.isSuspect(it) {
-		b.run(ctx, []int{i})
+		b.runInTurn(ctx, i)
 		return
 	}
 	select {
@@ -97,6 +98,15 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	})
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
+	}
+}
+
+// runInTurn handles items[i] in a transaction of its own.
+func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
+	end, ok := b.takeTurn(i)
+	if ok {
+		defer end()
+		b.run(ctx, []int{i})
 	}
 }
 

@@ -14,6 +14,18 @@ func WithClaimWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, claimWaitKey{}, d)
 }
 
+type lockWaitsKey struct{}
+
+// WithoutLockWaits returns a ctx that keeps the statements of InTx's fn from waiting for locks for long: a Store limits each wait so far
+// below the database's limits of time that an error of class FaultTimeLimit is not due to locks. An error after such a wait has the class
+// FaultContention. A Store that cannot do that ignores it.
+func WithoutLockWaits(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lockWaitsKey{}, true)
+}
+
+// LockWaitsRefused reports whether ctx comes from WithoutLockWaits. Stores call it.
+func LockWaitsRefused(ctx context.Context) bool { return ctx.Value(lockWaitsKey{}) != nil }
+
 // ClaimWait returns the limit that WithClaimWait has set in ctx if it is shorter than own, and otherwise own. shorter reports whether it is
 // the limit of ctx. Stores call it.
 func ClaimWait(ctx context.Context, own time.Duration) (d time.Duration, shorter bool) {

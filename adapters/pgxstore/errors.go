@@ -197,6 +197,8 @@ func (g *guard) lost(what string, err error) error {
 		return idleError(limit, err)
 	case isIdle(g.first):
 		return idleError(limit, g.first)
+	case class(g.first) == dedup.FaultTimeLimit && class(err) != dedup.FaultTimeLimit: // the handler's error hides it
+		return database.Errorf("pgxstore: %s: %w (the handler returned: %w)", what, g.first, err)
 	case err == nil:
 		return database.Errorf("pgxstore: %s", what)
 	case limit > 0 && idle >= limit:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/dialect"
 )
 
 // endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
@@ -108,6 +109,11 @@ func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []ded
 	tx := &guarded{Tx: c.tx, g: g}
 	if c.tx == nil {
 		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
+	}
+	if c.tx != nil && dedup.LockWaitsRefused(ctx) {
+		if _, err := c.tx.Exec(ctx, dialect.PostgresShortLockWaits, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return database.Errorf("pgxstore: limit waits for locks: %w", err)
+		}
 	}
 	switch err := fn(tx, answers); {
 	case g.returned():

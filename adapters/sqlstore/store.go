@@ -127,6 +127,11 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err := t.stamp(ctx); err != nil {
 		return false, err
 	}
+	if dedup.LockWaitsRefused(ctx) {
+		if err := s.claimError(s.db.Transactions.ShortenLockWaits(ctx, &t.Transaction)); err != nil {
+			return false, err
+		}
+	}
 	s.outbox.watch(t.Tx)
 	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {

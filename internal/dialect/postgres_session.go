@@ -26,6 +26,10 @@ type PostgresSession struct {
 	Committed, InProgress                         string
 }
 
+// PostgresShortLockWaits limits each wait for a lock of this transaction to a tenth of the shortest limit of time, and to 50 ms at most.
+const PostgresShortLockWaits = `SELECT set_config('lock_timeout', least(50, greatest(1, coalesce(min(setting::bigint) / 10, 50)))::text, true)
+	FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout') AND setting::bigint > 0`
+
 // NewPostgresSession returns the statements.
 func NewPostgresSession() PostgresSession {
 	q := strings.NewReplacer("@settings", postgresSettings, "@temporary", postgresTemporary).Replace

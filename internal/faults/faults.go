@@ -36,6 +36,7 @@ const (
 	Postgres Database = "PostgreSQL"
 	MySQL    Database = "MySQL and MariaDB"
 	SQLite   Database = "SQLite"
+	Any      Database = "" // for errors that a store calls Retryable
 )
 
 // Retryable is dedup.Store's, for an error of a handler's statement.

@@ -66,6 +66,8 @@ type Transactions interface {
 	// Begin begins a transaction on conn that may write. ctx limits the wait; the driver uses end for the rest of the
 	// transaction.
 	Begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
+	// ShortenLockWaits keeps the statements of t from waiting long for locks, see dedup.WithoutLockWaits.
+	ShortenLockWaits(ctx context.Context, t *Transaction) error
 	// Commit commits tx before ctx ends. The caller may call Rollback after it in any case.
 	Commit(ctx context.Context, tx *sql.Tx) error
 	// Restore is called once after Begin, before the connection of t returns to its pool. It closes the connection if the

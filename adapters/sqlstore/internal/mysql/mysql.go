@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -73,6 +74,18 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, level sql.Isolation
 		engine.Discard(conn)
 	}
 	return tx, err
+}
+
+// ShortenLockWaits changes the session, so the connection is closed afterwards. The limit counts whole seconds. On MariaDB a statement
+// does not wait at all, on MySQL for a second.
+func (d *DB) ShortenLockWaits(ctx context.Context, t *engine.Transaction) error {
+	t.Spoilt = true
+	wait := 1
+	if d.server.Load().mariaDB {
+		wait = 0
+	}
+	_, err := t.Tx.ExecContext(ctx, fmt.Sprintf(`SET innodb_lock_wait_timeout = %d, lock_wait_timeout = %[1]d`, wait))
+	return err
 }
 
 // Commit sends COMMIT as a statement, because the driver's own Commit has no time limit: it would wait forever for a server

@@ -78,6 +78,11 @@ func (d *DB) Begin(_, end context.Context, conn *sql.Conn, level sql.IsolationLe
 	return conn.BeginTx(end, &sql.TxOptions{Isolation: level})
 }
 
+func (d *DB) ShortenLockWaits(ctx context.Context, t *engine.Transaction) error {
+	_, err := t.Tx.ExecContext(ctx, dialect.PostgresShortLockWaits)
+	return err
+}
+
 func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 
 // Restore reads the session's settings again if Verify saw other settings than the claim did: the handler may have set them for

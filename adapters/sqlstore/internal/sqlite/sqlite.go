@@ -81,6 +81,9 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLeve
 	return tx, err
 }
 
+// ShortenLockWaits does nothing: SQLite has no limits of time for statements.
+func (d *DB) ShortenLockWaits(context.Context, *engine.Transaction) error { return nil }
+
 // Commit repeats COMMIT while other connections read: without a write-ahead log COMMIT needs to exclude readers, and keeps new
 // ones out while it waits. tx.Commit ends the transaction in database/sql even if it fails, so Commit sends COMMIT as a
 // statement. The caller still calls tx.Rollback. Its ROLLBACK then finds nothing to undo.
