@@ -127,7 +127,9 @@ type Config[TTx any] struct {
 	//
 	// Failures of the database do not count, nor do failures during a shutdown. But failures of the database do count if one
 	// message meets them again and again while other messages are committed: from the second time if the server refuses
-	// a statement, for example because of a missing column, and from the 21st time if the connection is lost.
+	// a statement, for example because of a missing column, and from the 21st time if the connection is lost. Deadlocks, serialization
+	// failures and waits for locks never count. A limit of time that one message alone exceeds counts in the end; docs/operations.md has
+	// the rules.
 	//
 	// Message.Attempt counts the deliveries of all processes, and may include crashes, stops and lost answers. So a failure parks
 	// the message if one of these is true:

@@ -97,7 +97,7 @@ type FaultClassifier interface {
 	// each further one as an attempt.
 	//
 	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of these
-	// errors of one message, only the 21st and later ones count.
+	// errors of one message, only the 21st and later ones count, and none if FaultNamer says that it is contention.
 	Ambiguous(err error) bool
 }
 

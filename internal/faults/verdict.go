@@ -9,11 +9,13 @@ type Operation string
 const (
 	Register Operation = "register" // Consumer.Start, and the first message
 	Claim    Operation = "claim"    // before the handler runs
-	Handler  Operation = "handler"  // a statement of the handler, Enqueue included
+	Handler  Operation = "handler"  // a statement of the handler
+	Enqueue  Operation = "enqueue"  // in the handler's transaction
 	Commit   Operation = "commit"
 	Park     Operation = "park"
 	Lease    Operation = "lease"  // a relay takes shards and reads messages
-	Settle   Operation = "settle" // a relay records what was published, deferred or parked
+	Settle   Operation = "settle" // a relay records what was published or parked
+	Defer    Operation = "defer"  // a relay records when it tries a message again
 	Sweep    Operation = "sweep"
 	Replay   Operation = "replay"
 )
@@ -51,12 +53,9 @@ func (d Database) After(c Class, o Operation) Verdict {
 	switch o {
 	case Register:
 		return d.atRegister(c)
-	case Handler, Commit:
+	case Handler, Enqueue, Commit:
 		return d.inHandler(c)
-	case Claim, Park, Lease, Settle, Sweep, Replay: // the statements are txonce's own, and no message is to blame
-		if c == contention && (o == Claim || o == Replay) {
-			return Verdict{Do: Retry}
-		}
+	case Claim, Park, Lease, Settle, Defer, Sweep, Replay: // the statements are txonce's own, and no message is to blame
 	}
 	return Verdict{Do: Pause}
 }

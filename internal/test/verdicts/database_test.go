@@ -45,6 +45,7 @@ type settings struct {
 	session   string             // parameters of the DSN, for the worker's sessions only
 	isolation sql.IsolationLevel // of the store
 	backoff   func(int) time.Duration
+	idle      time.Duration // Config.IdleInTxTimeout
 	log       io.Writer
 }
 
@@ -80,6 +81,7 @@ func pgxOn(t *testing.T, server string) *database {
 			t.Cleanup(pool.Close)
 			store, err := pgxstore.New(pgxstore.Config{
 				Pool: pool, Isolation: pgx.TxIsoLevel(strings.ToLower(strings.ReplaceAll(isolation(s), "-", " "))), Logger: logger(s),
+				IdleInTxTimeout: s.idle,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +137,7 @@ func sqlWorkers(driver, dsn string, dialect sqlstore.Dialect) func(t *testing.T,
 		}
 		db := open(t, driver, with)
 		db.SetMaxOpenConns(80)
-		store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Isolation: s.isolation})
+		store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Isolation: s.isolation, IdleInTxTimeout: s.idle})
 		if err != nil {
 			t.Fatal(err)
 		}
