@@ -209,19 +209,19 @@ var consumerMutations = []mutation{
 	handling("a probe that proves nothing ends too", "batch.go", "TestAProbeThatShowsNothing", edit{
 		`			b.c.budget.settle(showedNothing)`, ``,
 	}),
-	handling("a database failure that only one message meets counts attempts in the end", "judge.go", "TestCulpritsDoNotStopTheirBatch", edit{
-		`if !others || faults <= uncounted {`, `if !others || faults > 0 {`,
+	handling("a database failure that only one message meets counts attempts in the end", "blame.go", "TestCulpritsDoNotStopTheirBatch", edit{
+		`counts := others && met >= v.Beside`, `counts := others && met < 0`,
 	}),
 	handling("a database failure that every message meets never counts attempts", "history.go", "TestWhatEveryMessageMeetsIsNotCounted", edit{
 		`others = p.faults > 0 && h.commits > p.commits`, `others = p.faults > 0`,
 	}),
 	handling("a message that failed before does not stop its batch", "suspect.go", "TestCulpritsDoNotStopTheirBatch", edit{
-		`it.culprit = it.rec.Key.ID != "" && b.c.history.faults(it.hash) > 0`, `it.culprit = false`,
+		`it.culprit = it.rec.Key.ID != "" && (past.faults > 0 || past.contended > 0)`, `it.culprit = past.faults < 0`,
 	}),
 	handling("a message that failed before is not overtaken by messages of its key", "suspect.go", "TestACulpritKeepsItsOrder", edit{
 		`			keys[it.msg.Key] = true`, ``,
 	}),
-	handling("disagreeing clocks never count attempts", "judge.go", "TestClocksThatDisagreeParkNothing", edit{
+	handling("disagreeing clocks never count attempts", "blame.go", "TestClocksThatDisagreeParkNothing", edit{
 		`if errors.Is(err, dedup.ErrClocks) {`, `if errors.Is(err, dedup.ErrClocks) && false {`,
 	}),
 	handling("a message refused for disagreeing clocks stops no other message", "batch.go", "TestClocksThatDisagreeParkNothing", edit{
