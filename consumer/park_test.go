@@ -57,6 +57,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
 		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
 		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
+		{name: "malformed, so that it has no ID", msg: malformed(""), reason: observe.CauseUndecodable, cause: errMalformed},
 		{name: "malformed", msg: malformed("1"), reason: observe.CauseUndecodable, key: "1", cause: errMalformed},
 		{name: "key function fails", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {

@@ -91,6 +91,9 @@ func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 			it.rec.Key.Tenant = key.Tenant
 		}
 		it.refused = refuse(observe.CauseNoKey, err)
+		if msg.Malformed != nil { // a message that could not be read has no ID for that reason
+			it.refused = refuse(observe.CauseUndecodable, msg.Malformed)
+		}
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 )
@@ -127,6 +128,7 @@ func (b *Backfill[TTx]) list(ctx context.Context, p period, after string, limit 
 // read makes messages of a page.
 func (b *Backfill[TTx]) read(p period, list eventList) (page batch, err error) {
 	page.more = *list.HasMore
+	now := time.Now()
 	for _, raw := range list.Data {
 		event, err := Parse(raw)
 		if err != nil {
@@ -140,7 +142,7 @@ func (b *Backfill[TTx]) read(p period, list eventList) (page batch, err error) {
 		if created < p.from || p.to != 0 && created >= p.to {
 			return page, fmt.Errorf("event %s of %v is outside of the period that was asked for", event.ID, event.Created)
 		}
-		msg := b.keys.message(event, raw)
+		msg := b.keys.message(event, raw, now)
 		page.messages = append(page.messages, &msg)
 		page.add(created)
 	}

@@ -59,7 +59,7 @@ func TestMalformedEventIsParked(t *testing.T) {
 		w.stripe.events = append(w.stripe.events, listed{event: event(2, 2*time.Minute), raw: []byte(`{"id":"evt_00002","object":"event","created":"never"}`)})
 		w.once(t, w.backfill(t))
 		w.wantEffects(t, 2)
-		w.wantLetters(t, " "+string(observe.CauseNoKey))
+		w.wantLetters(t, " "+string(observe.CauseUndecodable))
 	})
 }
 

@@ -22,7 +22,7 @@ type Event struct {
 	Type       string
 	Created    time.Time
 	Livemode   bool
-	Account    string // the connected account, or empty
+	Account    string // the connected account, or empty; user_id in old API versions
 	Context    string // the path of accounts, or empty: acct_1 or acct_1/acct_2
 	APIVersion string // of the copy in a snapshot event
 
@@ -62,7 +62,7 @@ func (f fields) text(name string) (string, error) { return strict.Members(f).Str
 
 func (f fields) boolean(name string) (bool, error) { return strict.Members(f).Bool(name) }
 
-// Parse reads a payload, such as consumer.Message.Payload. It verifies no signature. Its error says which field is at fault, and does not
+// Parse reads a payload, such as consumer.Message.Payload. It verifies no signature. Its error names all fields at fault, and does not
 // show the payload.
 func Parse(payload []byte) (Event, error) {
 	e, err := parse(payload)
@@ -73,45 +73,73 @@ func Parse(payload []byte) (Event, error) {
 }
 
 func parse(payload []byte) (e Event, err error) {
-	fields, err := read(payload, "id", "object", "type", "created", "livemode", "account", "context", "api_version", "data",
+	f, err := read(payload, "id", "object", "type", "created", "livemode", "account", "user_id", "context", "api_version", "data",
 		"related_object", "snapshot_event")
 	if err != nil {
 		return e, err
 	}
-	kind, err := fields.text("object")
-	switch {
-	case err != nil:
-		return e, err
-	case kind == objectThin:
+	var wrong faults
+	kind, err := f.text("object")
+	if wrong.add(err); err == nil && kind != objectThin && kind != objectSnapshot {
+		wrong.add(errors.New(`"object" is neither "event" nor "v2.core.event"`))
+	}
+	e.ID, err = f.identifier("id")
+	wrong.add(err)
+	e.Type, err = f.identifier("type")
+	wrong.add(err)
+	e.Livemode, err = f.boolean("livemode")
+	wrong.add(err)
+	e.Account, err = f.account()
+	wrong.add(err)
+	e.Context, err = f.scope("context")
+	wrong.add(err)
+	switch kind {
+	case objectThin:
 		e.Thin = true
-	case kind != objectSnapshot:
-		return e, errors.New(`"object" is neither "event" nor "v2.core.event"`)
+		wrong.add(f.thin(&e))
+	case objectSnapshot:
+		wrong.add(f.snapshot(&e))
+	default: // only the object says how the time is written
+		if f.null("created") {
+			wrong.add(errNoTime)
+		}
 	}
-	if e.ID, err = fields.identifier("id"); err != nil {
-		return e, err
+	return e, wrong.err()
+}
+
+// faults are the errors of the fields of one event.
+type faults []string
+
+func (f *faults) add(err error) {
+	if err != nil {
+		*f = append(*f, err.Error())
 	}
-	if e.Type, err = fields.identifier("type"); err != nil {
-		return e, err
+}
+
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
 	}
-	if e.Livemode, err = fields.boolean("livemode"); err != nil {
-		return e, err
+	return errors.New(strings.Join(f, "; "))
+}
+
+// account reads the connected account. Events of API versions before 2017-05-25 have user_id instead of account.
+func (f fields) account() (string, error) {
+	account, err := f.scope("account")
+	if err != nil {
+		return "", err
 	}
-	if e.Account, err = fields.scope("account"); err != nil {
-		return e, err
+	user, err := f.scope("user_id")
+	switch {
+	case err != nil || account == "" || user == account:
+		return user, err
+	case user != "":
+		return "", errors.New(`"account" and "user_id" are different accounts`)
 	}
-	if e.Context, err = fields.scope("context"); err != nil {
-		return e, err
-	}
-	if e.Thin {
-		return e, fields.thin(&e)
-	}
-	return e, fields.snapshot(&e)
+	return account, nil
 }
 
 func (f fields) snapshot(e *Event) (err error) {
-	if e.Created, err = unixTime(f["created"]); err != nil {
-		return err
-	}
 	_ = json.Unmarshal(f["api_version"], &e.APIVersion) // null, or a form of the future
 	// An object without a readable ID is no reason to refuse the event.
 	if data, err := read(f["data"], "object"); err == nil {
@@ -119,27 +147,32 @@ func (f fields) snapshot(e *Event) (err error) {
 			e.Object, _ = object.text("id")
 		}
 	}
-	return nil
+	e.Created, err = unixTime(f["created"])
+	return err
 }
 
 func (f fields) thin(e *Event) (err error) {
-	if e.Created, err = f.rfc3339("created"); err != nil {
-		return err
-	}
+	var wrong faults
+	e.Created, err = f.rfc3339("created")
+	wrong.add(err)
 	if !f.null("snapshot_event") {
-		if e.Snapshot, err = f.identifier("snapshot_event"); err != nil {
-			return err
-		}
+		e.Snapshot, err = f.identifier("snapshot_event")
+		wrong.add(err)
 	}
 	if related, err := read(f["related_object"], "id", "url"); err == nil {
 		e.Object, _ = related.text("id")
 		e.ObjectURL, _ = related.text("url")
 	}
-	return nil
+	return wrong.err()
 }
+
+var errNoTime = errors.New(`"created" is missing`)
 
 // unixTime reads an integer. It refuses 1e9, 1.0 and strings, so that no two notations are read differently by others.
 func unixTime(raw json.RawMessage) (time.Time, error) {
+	if raw == nil {
+		return time.Time{}, errNoTime
+	}
 	t, err := strict.UnixSeconds(string(raw))
 	if err != nil || t.Unix() == 0 {
 		return time.Time{}, errors.New(`"created" is not a number of seconds since 1970`)

@@ -3,6 +3,7 @@ package stripehook
 import (
 	"encoding/binary"
 	"strings"
+	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 	"github.com/txonce/txonce/consumer"
@@ -26,12 +27,13 @@ type keys struct {
 	objectAlias bool
 }
 
-// message returns the message of an event. It uses only fields that are the same in each delivery and in a backfill. In particular it
-// uses neither the endpoint, nor pending_webhooks, nor the copy of the object, which depends on an endpoint's API version.
-func (k keys) message(e Event, payload []byte) consumer.Message {
+// message returns the message of an event that was received at that time. It uses only fields that are the same in each delivery and in
+// a backfill. In particular it uses neither the endpoint, nor pending_webhooks, nor the copy of the object, which depends on an
+// endpoint's API version. Only the time of a test clock's event is another one in each delivery.
+func (k keys) message(e Event, payload []byte, received time.Time) consumer.Message {
 	fingerprint := fingerprint(e)
 	msg := consumer.Message{
-		ID: e.LogicalID(), Tenant: k.tenant(e), Topic: e.Type, Time: e.Created, Fingerprint: &fingerprint,
+		ID: e.LogicalID(), Tenant: k.tenant(e), Topic: e.Type, Time: timeOf(e, received), Fingerprint: &fingerprint,
 		Position: sourceName + "/" + e.ID, Payload: payload,
 	}
 	if scope := k.scope(e); scope != "" {
@@ -41,6 +43,15 @@ func (k keys) message(e Event, payload []byte) consumer.Message {
 		msg.Aliases = []string{objectAlias(e)}
 	}
 	return msg
+}
+
+// timeOf returns when the event was created. Test mode has test clocks, which a user sets to any time: an event that is ahead of its
+// delivery, or older than any that Stripe still delivers, gets the time of the delivery. A consumer would park it otherwise.
+func timeOf(e Event, received time.Time) time.Time {
+	if age := received.Sub(e.Created); !e.Livemode && (age < 0 || age > horizon) {
+		return received
+	}
+	return e.Created
 }
 
 // scope names the event's account. An event that names its account twice, as Connect events of newer API

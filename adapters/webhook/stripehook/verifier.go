@@ -65,7 +65,7 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err != nil {
 		return nil, webhook.Refuse(webhook.WrongApp, "stripehook: %w", err)
 	}
-	return []webhook.Event{{Message: v.keys.message(event, d.Body), Drop: drop}}, nil
+	return []webhook.Event{{Message: v.keys.message(event, d.Body, d.Time), Drop: drop}}, nil
 }
 
 func (v *Verifier) checkTime(signed, received time.Time) error {
