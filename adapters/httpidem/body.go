@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
+	"strings"
 )
 
 // readBody reads the whole body. It refuses a body that is too long, incomplete, or was read before.
@@ -15,7 +17,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *refu
 	switch {
 	case form || len(r.PostForm) > 0 || r.MultipartForm != nil:
 		return nil, refuse(Misused, errors.New("a middleware has parsed the form before httpidem could read the body: put it behind httpidem"))
-	case r.ContentLength > most:
+	case r.ContentLength > most && ofServer(r.Body):
 		return nil, refuse(BodyTooLarge, fmt.Errorf("the body has %d bytes: want %d at most", r.ContentLength, most))
 	case r.Body == nil:
 		return nil, nil
@@ -27,8 +29,29 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *refu
 		return nil, refuse(BodyTooLarge, fmt.Errorf("the body has more than %d bytes", tooLong.Limit))
 	case err != nil:
 		return nil, refuse(BodyIncomplete, fmt.Errorf("read the body: %w", err))
-	case int64(len(body)) < r.ContentLength:
+	case int64(len(body)) < r.ContentLength && (ofServer(r.Body) || len(body) == 0 && !encoded(r.Header)):
 		return nil, refuse(Misused, fmt.Errorf("the body has %d bytes left of %d: a middleware has read it before httpidem", len(body), r.ContentLength))
 	}
 	return body, nil
+}
+
+// ofServer reports whether a body is the one that net/http's server made. Only then ContentLength is its length: middleware that
+// decompresses a body replaces it, and often leaves the length of the compressed one.
+func ofServer(body io.ReadCloser) bool {
+	kind := reflect.TypeOf(body)
+	if kind != nil && kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	// http.MaxBytesHandler limits any body.
+	return kind != nil && strings.HasPrefix(kind.PkgPath(), "net/http") && kind.Name() != "maxBytesReader"
+}
+
+// encoded reports whether the client has sent an encoded body, so that a body without bytes may be what it decodes to.
+func encoded(h http.Header) bool {
+	for _, name := range split(h["Content-Encoding"]) {
+		if !strings.EqualFold(name, "identity") {
+			return true
+		}
+	}
+	return false
 }

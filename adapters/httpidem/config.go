@@ -126,7 +126,7 @@ type Config[TTx any] struct {
 	// 400 on: lower ones are stored with the work, and 408, 409, 425, 429 and 503 never. After a response that is not stored, a retry
 	// runs again. RecordStripeV1 and RecordStripeV2 behave as the APIs of Stripe do.
 	//
-	// Defaults to 4xx except 400, 401, 403 to 406, 411, 413, 415 and 422.
+	// Defaults to 402, 410 and 451, which are final. All other statuses ask for a mended request, other headers or another time.
 	Record func(status int) bool
 
 	// Headers are names of further response headers that are stored. Cookies, credentials, and headers of one connection are refused.

@@ -16,8 +16,9 @@
 //	})))
 //
 // The client sends a random Idempotency-Key with each new request, and the same key with each repeat of it. Mount the Guard inside
-// the router, for each route. Put authentication and rate limits around the Guard: they run for each request. Count quotas in the
-// handler: it does not run for a repeat, so a repeat uses no quota.
+// the router, for each route. Put CORS, authentication, rate limits and decompression around the Guard, in this order: they run for each
+// request. Inside of Wrap, a CORS middleware's headers would be lost on each repeat, because they are not stored: they belong to the
+// Origin of one request. Count quotas in the handler: it does not run for a repeat, so a repeat uses no quota.
 // store.Register(ctx, "payments-api", window) at start finds a missing schema before the first request does. A dedup.Sweeper deletes
 // expired keys: until it has, a repeat still gets the stored response.
 //
@@ -38,12 +39,15 @@
 // Config.Wait they get 409 with Retry-After.
 //
 // A status of 400 or more, an error and a panic roll the handler's work back. Config.Record says which of these responses are stored
-// for repeats. All refusals of this package are Problem Details (RFC 9457), see [Reason].
+// for repeats. By default these are 402, 410 and 451, which no other request can change. All others, such as 428, ask for other
+// headers, credentials, a mended body or another time: a handler that answers 428 without If-Match runs again when the same key comes
+// with If-Match. All refusals of this package are Problem Details (RFC 9457), see [Reason].
 //
 // Not possible behind a Guard: streaming, Flush, Hijack, trailers, and informational responses such as 103. Timeouts belong in
 // Config.Timeout. Put http.TimeoutHandler around the whole router, never inside a route: inside Wrap it answers 503 while its handler
 // still runs, so the work is rolled back, and the rest of that handler has no transaction. Nothing in front
-// may read the body. A body that was partly read is refused if it has a Content-Length. Without one, httpidem cannot notice.
+// may read the body without replacing it. A body that was partly read is refused if it has a Content-Length, and middleware has not
+// replaced it, as those that decompress do. Otherwise httpidem cannot notice.
 //
 // # What a crash does
 //

@@ -6,8 +6,8 @@ import (
 )
 
 // RecordStripeV1 is a Config.Record that also stores 500, 501, 502 and 504, as version 1 of Stripe's API does: once a handler has
-// begun, its failure is final for the key. Requests that were refused for their content, such as 400, can be mended and sent again
-// with the same key.
+// begun, its failure is final for the key. Requests that were refused, such as with 400 or 428, can be mended and sent again with the same
+// key.
 func RecordStripeV1(status int) bool {
 	return recordDefault(status) || slices.Contains([]int{500, 501, 502, 504}, status)
 }
@@ -15,15 +15,12 @@ func RecordStripeV1(status int) bool {
 // RecordStripeV2 is a Config.Record that stores no failures, as version 2 of Stripe's API does: a retry after a failure runs again.
 func RecordStripeV2(status int) bool { return status < 400 }
 
-func recordDefault(status int) bool {
-	switch {
-	case status < 400:
-		return true
-	case status < 500:
-		return !slices.Contains([]int{400, 401, 403, 404, 405, 406, 411, 413, 415, 422}, status)
-	}
-	return false
-}
+// final are the statuses from 400 on that answer the operation itself: no later time, no other headers, no credentials and no mended
+// body would change the answer. All others ask for another request or another time, and the same key may be used for it. That costs
+// nothing, because the handler's work was rolled back.
+var final = []int{http.StatusPaymentRequired, http.StatusGone, http.StatusUnavailableForLegalReasons}
+
+func recordDefault(status int) bool { return status < 400 || slices.Contains(final, status) }
 
 // passing statuses ask the client to try again. They are never stored, even if Config.Record returns true.
 var passing = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
