@@ -244,6 +244,11 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
 		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
+	if names, ok := cfg.Store.(dedup.NameChecker); ok {
+		if err := names.NameFree(cfg.Name); err != nil {
+			return refuse("Name: %w", err)
+		}
+	}
 	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
 	}

@@ -122,6 +122,37 @@ func TestStart(t *testing.T) {
 		}
 		wantRetry(t, c.Process(ctx, msg("1", "")), true)
 	})
+	t.Run("the program has registered the name", func(t *testing.T) {
+		store, cfg := consumertest.NewStore(), config{Name: "billing", Key: consumer.MessageID, Handle: effect}
+		cfg.Store = store
+		before := newConsumer(t, cfg)
+		if err := store.Register(t.Context(), "billing", 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err := consumer.New(cfg)
+		for what, err := range map[string]error{"New": err, "Start of one that was made before": before.Start(t.Context())} {
+			if !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "a call of Register") || strings.Contains(err.Error(), "close") {
+				t.Errorf("%s: %v, want an error that names the call of Register", what, err)
+			}
+		}
+		before.Close() // it does not have the name
+		if _, err := consumer.New(cfg); !errors.Is(err, dedup.ErrNameTaken) {
+			t.Errorf("Close of a Consumer that was refused released the name: %v", err)
+		}
+		cfg.Store = consumertest.NewStoreOn(store.Database())
+		process(t, newConsumer(t, cfg), msg("1", "")) // on another Store, as in another process
+		store.Release("billing")
+		cfg.Store = store
+		c := newConsumer(t, cfg)
+		process(t, c, msg("2", ""))
+		if err := store.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "a Consumer has registered") {
+			t.Errorf("Register after a Consumer: %v", err)
+		}
+		c.Close()
+		if err := store.Register(t.Context(), "billing", 0); err != nil {
+			t.Errorf("Register after a Consumer was closed: %v", err)
+		}
+	})
 	t.Run("a name twice on one store", func(t *testing.T) {
 		store := consumertest.NewStore()
 		if err := newConsumer(t, config{Store: store}).Start(t.Context()); err != nil {

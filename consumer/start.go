@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/names"
 )
 
 // startTimeout bounds one attempt to start, so that a database that never answers is logged too.
@@ -97,7 +98,7 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 			return fmt.Errorf("consumer %q: start: Config.AuditEvery: %w", c.cfg.Name, err)
 		}
 		if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
-			if err := registrar.Register(ctx, c.cfg.Name, c.cfg.Window); err != nil {
+			if err := registrar.Register(names.ByConsumer(ctx), c.cfg.Name, c.cfg.Window); err != nil {
 				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 			}
 		}

@@ -111,7 +111,8 @@ func ExampleClaim() {
 	// mismatch true false
 }
 
-// Call Register at start, before the first message: it returns errors that would otherwise appear later.
+// Call Register at start: it returns errors that would otherwise appear with the first claim. A consumer.Consumer does this by itself,
+// and cannot have a name that the program has registered.
 func ExampleRegistrar() {
 	ctx := context.Background()
 	var store dedup.Registrar = deduptest.NewStore()
@@ -120,7 +121,7 @@ func ExampleRegistrar() {
 	fmt.Println(errors.Is(err, dedup.ErrNameTaken), err)
 	// Output:
 	// <nil>
-	// true dedup: consumer name is already in use on this store: "billing"
+	// true dedup: consumer name is already in use on this store: an earlier call of Register has registered "billing": use another name, or call Release first
 }
 
 // With a ResultStore, a repeated request gets the first answer again.

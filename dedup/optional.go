@@ -18,7 +18,8 @@ type Registrar interface {
 	// errors appear at start.
 	//
 	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
-	// other's messages for duplicates. Two processes have two Stores, so both may register.
+	// other's messages for duplicates. Two processes have two Stores, so both may register. A consumer.Consumer calls Register by itself:
+	// call it only for a name that no Consumer has, such as that of an httpidem.Config, or a program that calls InTx.
 	Register(ctx context.Context, consumer string, window time.Duration) error
 }
 
@@ -38,6 +39,14 @@ type Releaser interface {
 	// Release lets another consumer Register with the name on this Store. The database's records stay. A name that is not
 	// registered is not an error.
 	Release(consumer string)
+}
+
+// NameChecker is a Registrar that knows before Register that a name is taken for good.
+type NameChecker interface {
+	// NameFree returns an error that is ErrNameTaken if the program has called Register with the name, and so a Consumer cannot have it. It
+	// returns nil if the name is free, and also if a Consumer has it, which may be closed before the next one starts. It does not use the
+	// database.
+	NameFree(consumer string) error
 }
 
 // ResultStore keeps the answer to a request together with its claim.

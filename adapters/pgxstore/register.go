@@ -25,7 +25,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
-	err := s.names.Register(consumer, window, func(w claims.Window) error {
+	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
 		if err := s.check(ctx); err != nil {
 			return err
 		}
@@ -49,6 +49,11 @@ var _ dedup.Releaser = (*Store)(nil)
 
 // Release implements dedup.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
+
+var _ dedup.NameChecker = (*Store)(nil)
+
+// NameFree implements dedup.NameChecker.
+func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
-	err := s.names.Register(consumer, window, func(w claims.Window) error {
+	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
 		if err := s.check(ctx); err != nil {
 			return err
 		}
@@ -42,6 +42,11 @@ var _ dedup.Releaser = (*Store)(nil)
 
 // Release implements dedup.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
+
+var _ dedup.NameChecker = (*Store)(nil)
+
+// NameFree implements dedup.NameChecker.
+func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 func (s *Store) checkSchema(ctx context.Context) error {
 	if err := s.locate(ctx, nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/names"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -21,6 +22,7 @@ func errorCases[TTx any]() []testCase[TTx] {
 		{name: "each error code of COMMIT tells whether the outcome is known", run: commitCodes[TTx]},
 		{name: "own errors are not retryable", run: ownErrors[TTx]},
 		{name: "Register takes a name once per node", run: nameTaken[TTx]},
+		{name: "a name that is taken says what has it", run: nameHeld[TTx]},
 		{name: "of Registers at once one takes the name", run: nameRace[TTx]},
 		{name: "Register refuses a missing schema and names the fix", run: noSchema[TTx]},
 		{name: "Register refuses another version of the schema and names the fix", run: oldSchema[TTx]},
@@ -152,6 +154,39 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, a, record("k"), dedup.First) // a claim registers the consumer, without taking its name
 	if err := register(t, a, consumer, 0); err != nil {
 		t.Errorf("Register after a claim: %v", err)
+	}
+}
+
+// nameHeld checks that a refusal says what has the name: a call of Register, which nothing closes, or a Consumer.
+func nameHeld[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	checker, ok := s.(dedup.NameChecker)
+	releaser, releases := s.(dedup.Releaser)
+	hook(t, "dedup.NameChecker", !ok || !releases)
+	const call, consumer = "a call of Register has registered", "a Consumer has registered"
+	byConsumer := func(name string) error { return s.(dedup.Registrar).Register(names.ByConsumer(bounded(t)), name, 0) }
+	for _, step := range []struct {
+		what string
+		err  error
+		want string // empty: no error
+	}{
+		{"a call of Register", register(t, s, "billing", 0), ""},
+		{"a Consumer that is made after it", checker.NameFree("billing"), call},
+		{"a Consumer that starts after it", byConsumer("billing"), call},
+		{"a Consumer", byConsumer("mail"), ""},
+		{"a Consumer that is made beside it, to replace it", checker.NameFree("mail"), ""},
+		{"a Consumer that starts beside it", byConsumer("mail"), consumer},
+		{"a call of Register beside it", register(t, s, "mail", 0), consumer},
+		{"a name that is free", checker.NameFree("other"), ""},
+	} {
+		if err := step.err; (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), step.want)) {
+			t.Errorf("%s: %v, want %q", step.what, err, step.want)
+		}
+	}
+	releaser.Release("billing")
+	releaser.Release("mail")
+	if err := errors.Join(checker.NameFree("billing"), byConsumer("billing"), register(t, s, "mail", 0), checker.NameFree("billing")); err != nil {
+		t.Errorf("after Release: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/internal/names"
 )
 
 // DefaultWait is the default of Store.Wait.
@@ -40,7 +41,7 @@ type Store struct {
 
 	db    *Database
 	mu    sync.Mutex
-	names map[string]bool
+	names names.Names
 }
 
 var (
@@ -49,6 +50,7 @@ var (
 	_ dedup.TxVerifier[*Tx]  = (*Store)(nil)
 	_ dedup.KeyProber        = (*Store)(nil)
 	_ dedup.Releaser         = (*Store)(nil)
+	_ dedup.NameChecker      = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.KeyReader        = (*Store)(nil)
@@ -253,20 +255,18 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	if err := s.db.reachable(ctx); err != nil {
 		return err
 	}
-	if s.names[consumer] {
-		return fmt.Errorf("%w: %q", dedup.ErrNameTaken, consumer)
+	if err := s.names.Take(ctx, consumer); err != nil {
+		return err
 	}
-	s.names[consumer] = true
 	s.db.use(consumer, dedup.Record{Window: window}.Keep())
 	return nil
 }
 
 // Release implements dedup.Releaser.
-func (s *Store) Release(consumer string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.names, consumer)
-}
+func (s *Store) Release(consumer string) { s.names.Free(consumer) }
+
+// NameFree implements dedup.NameChecker.
+func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {

@@ -64,7 +64,7 @@ func NewDatabase() *Database {
 }
 
 // NewStore returns one more Store on db.
-func (db *Database) NewStore() *Store { return &Store{db: db, names: map[string]bool{}} }
+func (db *Database) NewStore() *Store { return &Store{db: db} }
 
 // Begin starts a transaction. The caller must end it with Commit or Rollback.
 func (db *Database) Begin(ctx context.Context) (*Tx, error) {

@@ -2,18 +2,23 @@ package claims
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/names"
 )
 
+// Names holds the names of the consumers registered on one store. The zero value is ready to use.
+type Names struct{ names.Names }
+
 // Register reserves the consumer's name and calls use to register its window. If use fails, Register releases the name.
-func (n *Names) Register(consumer string, window time.Duration, use func(Window) error) error {
+func (n *Names) Register(ctx context.Context, consumer string, window time.Duration, use func(Window) error) error {
 	rec := dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "any"}, Window: window}
 	if err := rec.Validate(); err != nil {
 		return err
 	}
-	if err := n.Take(consumer); err != nil {
+	if err := n.Take(ctx, consumer); err != nil {
 		return err
 	}
 	err := use(WindowOf(rec))

@@ -1,7 +1,6 @@
 package claims_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -67,19 +66,5 @@ func TestLeasesKeepTheLatest(t *testing.T) {
 	leases.Registered(w, at, at)
 	if !leases.Cover([]claims.Window{w}, at.Add(time.Minute)) {
 		t.Error("an older registration replaced a newer one")
-	}
-}
-
-func TestNames(t *testing.T) {
-	var names claims.Names
-	if err := names.Take("billing"); err != nil {
-		t.Fatal(err)
-	}
-	if err := names.Take("billing"); !errors.Is(err, dedup.ErrNameTaken) {
-		t.Errorf("taken twice: %v", err)
-	}
-	names.Free("billing")
-	if err := names.Take("billing"); err != nil {
-		t.Errorf("after Free: %v", err)
 	}
 }

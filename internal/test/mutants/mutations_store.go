@@ -107,8 +107,8 @@ var storeMutations = []mutation{
 	store("a COMMIT that the server refused is not reported as unknown", pgx+"/errors.go", "each_error_code_of_COMMIT_tells_whether_the_outcome_is_known", edit{
 		`return ok && faults.CommitRefusedPostgres(`, `return ok && false && faults.CommitRefusedPostgres(`,
 	}),
-	store("a store serves only one consumer of each name", "internal/claims/names.go", "Register_takes_a_name_once_per_node", edit{
-		`if n.taken[name] {`, `if false {`,
+	store("a store serves only one consumer of each name", "internal/names/names.go", "Register_takes_a_name_once_per_node", edit{
+		`	case taken:`, `	case false:`,
 	}),
 	store("a database that may lose commits in a crash is refused", "internal/claims/postgres.go", "Register_refuses_a_database_that_forgets_commits", edit{
 		`synchronousCommit == "off" ||`, `synchronousCommit == "never" ||`,
