@@ -64,8 +64,12 @@ func verdictText(e ops.Explanation) string {
 		return "first: it was not processed within the window; a redelivery would run"
 	case ops.Duplicate:
 		for _, l := range e.Letters {
-			if !l.Settled {
-				return "duplicate: a redelivery would not run; a letter has other content, or an outcome that is unknown: dead-letters show"
+			switch {
+			case l.Settled:
+			case !e.Claim.Fingerprint.Matches(l.Record.Fingerprint):
+				return "duplicate for the content that was processed; mismatch for the content of the letter, which would be parked again: dead-letters show"
+			default:
+				return "duplicate: a redelivery would not run; the outcome of a letter is unknown: dead-letters show"
 			}
 		}
 		if d, ok := e.ClaimedByDiscard(); ok {

@@ -29,9 +29,10 @@ type explainPage struct {
 // explanation is what happened to one key, and what a redelivery would be told.
 type explanation struct {
 	ops.Explanation
-	Means  string
-	Events []event
-	Outbox string // what has become of its outbox messages; empty: the form did not ask for them
+	OtherContent bool // the key has a claim, and a letter with other content
+	Means        string
+	Events       []event
+	Outbox       string // what has become of its outbox messages; empty: the form did not ask for them
 }
 
 // event is a line of the timeline.
@@ -99,7 +100,7 @@ func (d *Dashboard) explainRecord(ctx context.Context, rec dedup.Record) (*expla
 	if err != nil {
 		return nil, d.withoutKey(err, rec.Key)
 	}
-	return &explanation{Explanation: e, Means: meaning(e), Events: events(e)}, nil
+	return &explanation{Explanation: e, OtherContent: otherContent(e), Means: meaning(e), Events: events(e)}, nil
 }
 
 // withoutKey returns an error whose text hides a key where keys are hidden.
@@ -150,13 +151,23 @@ func meaning(e ops.Explanation) string {
 	if e.Verdict != ops.Duplicate {
 		return means[e.Verdict]
 	}
+	if otherContent(e) {
+		return "The content that was processed would be acknowledged, and its handler would not run. The letter has other content, which would be parked again."
+	}
 	if slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool { return !l.Settled }) {
-		return "The key has a claim: a redelivery would be acknowledged, and its handler would not run. A letter has other content, or its outcome is unknown: see the letter."
+		return "The key has a claim: a redelivery would be acknowledged, and its handler would not run. The outcome of a letter is unknown: see the letter."
 	}
 	if d, ok := e.ClaimedByDiscard(); ok {
 		return "The message was not processed: " + d.Who + " has discarded its letter. A redelivery would be acknowledged, and its handler would not run."
 	}
 	return means[e.Verdict]
+}
+
+// otherContent reports whether the key has a claim, and a letter with other content. The verdict of such a key depends on the content.
+func otherContent(e ops.Explanation) bool {
+	return e.Verdict == ops.Duplicate && slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool {
+		return !l.Settled && !e.Claim.Fingerprint.Matches(l.Record.Fingerprint)
+	})
 }
 
 // events is the timeline, oldest first.
