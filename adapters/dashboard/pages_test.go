@@ -104,7 +104,7 @@ func TestLettersPages(t *testing.T) {
 func TestExplain(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		s.want("explain?consumer=billing&key=order-42%3Apaid", 200, "A redelivery: duplicate; of the letter&#39;s content: mismatch", "verdict-mismatch", "committed, fingerprint", "parked: mismatch")
+		s.want("explain?consumer=billing&key=order-42%3Apaid", 200, "A redelivery: duplicate; of the letter's content: mismatch", "verdict-mismatch", "committed, fingerprint", "parked: mismatch")
 		s.want("explain?consumer=billing&key=order-99%3Apaid", 200, "A redelivery: first", "No dead letters with this key")
 		s.want("explain?consumer=billing&key=order-51%3Apaid", 200, "A redelivery: first", "parked: exhausted")
 		s.want("explain?consumer=billing&key=k&time=noon", 400)
