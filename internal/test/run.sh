@@ -68,6 +68,11 @@ echo "== the ten slowest packages"
 sed -nE '/"Test":/d; s/.*"Package":"([^"]*)".*"Elapsed":([0-9]+).*/\2 s  \1/p' "$log/all" | sort -rn | sed -n 1,10p
 echo "== the ten slowest tests"
 $gotestsum tool slowest --num 10 --jsonfile "$log/all"
+not_run=$(sed -nE '/"Action":"output".* not run: /s/.*"Test":"([^"]*)".*/\1/p' "$log/all" | sort -u)
+[ -z "$not_run" ] || {
+	echo "== not run, because this machine has no MySQL: $(wc -l <<<"$not_run") tests"
+	echo "$not_run"
+}
 echo "== tests: $SECONDS s"
 [ ! -e "$log/failed" ] || {
 	echo "failed in:" $(sort "$log/failed")

@@ -16,6 +16,8 @@
 // programs installs all programs that `make test` needs, or names them with the command that installs them: a compiler, a browser, and the
 // servers that single tests start and kill, which are needed also when up finds servers that answer.
 //
+// MySQL cannot be had on every machine. Without it up says so and continues, unless TXONCE_TEST_ALL is set or no other server was named.
+//
 // Without names, up also unpacks the programs of Prometheus, which it does not start.
 //
 // Servers keep their data in memory where there is room (memory.go), and otherwise in .services. The command memory prints the
@@ -48,6 +50,7 @@ var known = []server{
 	pgbouncer{port: 21432},
 	kafka{port: 21492, controllerPort: 21493},
 	mariadb{port: 21406},
+	mysql{port: 21407},
 	rabbitmq{port: 21472, dist: 21473, epmd: 21474},
 	elasticmq{port: 21424},
 }

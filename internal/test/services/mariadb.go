@@ -15,7 +15,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // "mysql" for database/sql
 )
 
-// mariadb is MariaDB with the programs of Debian's package; there is no jar. MySQL itself is not packaged.
+// mariadb is MariaDB with the programs of Debian's package; there is no jar.
 type mariadb struct{ port int }
 
 // mariadbSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose commits.
@@ -29,7 +29,7 @@ var mariadbSettings = []string{
 
 func (m mariadb) About() about {
 	return about{
-		Name: "mariadb", Title: "MariaDB", Env: "TXONCE_MYSQL",
+		Name: "mariadb", Title: "MariaDB", Env: "TXONCE_MARIADB",
 		Address: fmt.Sprintf("root@tcp(127.0.0.1:%d)/", m.port),
 	}
 }

@@ -28,6 +28,8 @@ type about struct {
 	Env     string   // the environment variable with its address
 	Address string   // the value of Env for a server that this program starts
 	Ports   []string // the ports it needs in addition to that of Address
+	// Optional says that not every machine can have this server. up continues without it, and writes Env=absent for the tests.
+	Optional bool
 }
 
 // A program must be on PATH; if it is missing, apt-get installs its package.

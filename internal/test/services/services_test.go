@@ -34,10 +34,12 @@ type sleeper struct {
 	address string
 	command string
 	ports   []string
+
+	optional bool
 }
 
 func (s sleeper) About() about {
-	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address, Ports: s.ports}
+	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address, Ports: s.ports, Optional: s.optional}
 }
 
 func (s sleeper) Healthy(context.Context, string) error {
@@ -109,7 +111,7 @@ func TestPortTaken(t *testing.T) {
 		"a port it needs": {address: freeAddress(t), ports: []string{port}},
 	} {
 		began := time.Now()
-		err := start(t.Context(), []server{s, sleeper{address: freeAddress(t), command: "touch started; exec sleep 1000"}})
+		_, err := start(t.Context(), []server{s, sleeper{address: freeAddress(t), command: "touch started; exec sleep 1000"}}, false)
 		for _, want := range []string{"port " + port, fmt.Sprintf("process %d (", os.Getpid()), "TXONCE_SLEEPER", "not a healthy Sleeper"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: start = %v, want %q in it", name, err, want)
@@ -121,6 +123,27 @@ func TestPortTaken(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(state, "sleeper")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: another server was started all the same: %v", name, err)
 		}
+	}
+}
+
+// Without an optional server up succeeds, unless it insists. The tests then find that it is absent, and the next up tries again.
+func TestOptionalServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := sleeper{address: freeAddress(t), command: "exit 1", optional: true}
+	missing, err := start(t.Context(), []server{s}, false)
+	if err != nil || len(missing) != 1 {
+		t.Fatalf("start = %v, %v", missing, err)
+	}
+	must(t, writeEnv(missing, missing))
+	if text, err := os.ReadFile(filepath.Join(state, "env")); err != nil || string(text) != "TXONCE_SLEEPER="+noServer+"\n" {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+	t.Setenv("TXONCE_SLEEPER", noServer)
+	if address, given := addressOf(s); given || address != s.address {
+		t.Errorf("the next up takes %s for an address", address)
+	}
+	if _, err := start(t.Context(), []server{s}, true); err == nil {
+		t.Error("it does not insist")
 	}
 }
 
@@ -145,8 +168,8 @@ func TestEnv(t *testing.T) {
 	both, err := choose([]string{"postgres", "postgres18"})
 	must(t, err)
 
-	must(t, writeEnv(kafka))
-	must(t, writeEnv(both))
+	must(t, writeEnv(kafka, nil))
+	must(t, writeEnv(both, nil))
 	want := "TXONCE_KAFKA=127.0.0.1:21492\nTXONCE_POSTGRES=postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable\n"
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("after up of kafka and then both, one of which the environment names (-want +got):\n%s", diff)

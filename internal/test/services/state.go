@@ -48,14 +48,18 @@ func readProcess(dir string) (process, error) {
 }
 
 // writeEnv writes the addresses of these servers to .services/env and keeps the lines of others. It leaves out servers whose
-// variable is set in the environment, because the user's own address takes precedence.
-func writeEnv(servers []server) error {
+// variable is set in the environment, because the user's own address takes precedence. A missing server has no address.
+func writeEnv(servers, missing []server) error {
 	lines, err := envWithout(servers)
 	if err != nil {
 		return err
 	}
 	for _, s := range servers {
-		if address, given := addressOf(s); !given {
+		address, given := addressOf(s)
+		if slices.ContainsFunc(missing, func(m server) bool { return m.About().Name == s.About().Name }) {
+			address = noServer
+		}
+		if !given {
 			lines = append(lines, s.About().Env+"="+shellQuoted(address))
 		}
 	}

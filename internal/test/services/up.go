@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -18,6 +19,7 @@ const healthyWithin = 4 * time.Minute
 // up makes every server healthy and writes the addresses to .services/env.
 func up(ctx context.Context, servers []server) error {
 	var absent []server
+	insist := os.Getenv("TXONCE_TEST_ALL") != "" || len(servers) == 1
 	for _, s := range servers {
 		address, given := addressOf(s)
 		err := healthyOnce(ctx, s, address)
@@ -30,23 +32,28 @@ func up(ctx context.Context, servers []server) error {
 			absent = append(absent, s)
 		}
 	}
-	if err := start(ctx, absent); err != nil {
+	missing, err := start(ctx, absent, insist)
+	if err != nil {
 		return err
 	}
-	return writeEnv(servers)
+	return writeEnv(servers, missing)
 }
+
+// noServer is the value of an optional server's variable on a machine that cannot have it. Package testdb knows it.
+const noServer = "absent"
 
 // addressOf returns a server's address, and whether the user set it in the environment.
 func addressOf(s server) (address string, given bool) {
-	if a := os.Getenv(s.About().Env); a != "" {
+	if a := os.Getenv(s.About().Env); a != "" && a != noServer {
 		return a, true
 	}
 	return s.About().Address, false
 }
 
-func start(ctx context.Context, servers []server) error {
+// start starts servers side by side. It returns the optional ones that it could not start, unless it insists on them.
+func start(ctx context.Context, servers []server, insist bool) (missing []server, err error) {
 	if len(servers) == 0 {
-		return nil
+		return nil, nil
 	}
 	// Report all obstacles before anything is installed or started.
 	ready := make([]error, len(servers))
@@ -56,13 +63,13 @@ func start(ctx context.Context, servers []server) error {
 	}
 	checks.Wait()
 	if err := errors.Join(ready...); err != nil {
-		return err
+		return nil, err
 	}
 	begin := startNative
 	if dockerAnswers(ctx) {
 		begin = startDocker
 	} else if err := install(ctx, needsOf(servers)); err != nil {
-		return err
+		return nil, err
 	}
 	failures := make([]error, len(servers))
 	var side sync.WaitGroup
@@ -77,8 +84,16 @@ func start(ctx context.Context, servers []server) error {
 		})
 	}
 	side.Wait()
-	return errors.Join(failures...)
+	for i, s := range servers {
+		if failures[i] != nil && s.About().Optional && !insist && ctx.Err() == nil {
+			say(s, "cannot be had on this machine, so its tests do not run: %s", oneLine(failures[i]))
+			missing, failures[i] = append(missing, s), nil
+		}
+	}
+	return missing, errors.Join(failures...)
 }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // makeRoom stops what an interrupted run of this checkout has left of a server, and checks that the server's ports are free.
 func makeRoom(ctx context.Context, s server) error {

@@ -3,13 +3,17 @@ package testdb
 import (
 	"database/sql"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/txonce/txonce/internal/test/matrix"
 )
 
-// MySQL creates a database on a real MariaDB and returns its DSN for go-sql-driver/mysql, with the driver's defaults. The
-// database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
+// MySQL creates a database on a real MySQL or MariaDB (OnMySQL says which) and returns its DSN for go-sql-driver/mysql, with the
+// driver's defaults. The database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
 	cfg := mysqlServer(t)
@@ -26,14 +30,52 @@ func MySQL(t testing.TB) (dsn string) {
 	return cfg.FormatDSN()
 }
 
+const (
+	absent = "absent"  // the address of a server that internal/test/services could not start
+	notRun = "not run" // run.sh lists the tests that say so
+)
+
+// OnMySQL reports whether a test of the MySQL dialect runs on MySQL; otherwise it runs on MariaDB. A subtest named mysql or mariadb
+// decides itself. Other tests are dealt out between the two servers, always in the same way; TXONCE_TEST_MYSQL=mysql or =mariadb lets all
+// of them run on one, and run.sh uses that to run everything on both.
+func OnMySQL(t testing.TB) bool {
+	t.Helper()
+	test, subtests, _ := strings.Cut(t.Name(), "/")
+	for name := range strings.SplitSeq(subtests, "/") {
+		switch kind, _, _ := strings.Cut(name, "-"); kind {
+		case "mysql":
+			return true
+		case "mariadb":
+			return false
+		}
+	}
+	switch only := os.Getenv("TXONCE_TEST_MYSQL"); only {
+	case "mysql", "mariadb":
+		return only == "mysql"
+	case "":
+		return test == ""
+	default:
+		t.Fatalf("TXONCE_TEST_MYSQL is %q, and not mysql or mariadb", only)
+		return false
+	}
+}
+
 // mysqlServer returns the server's configuration without a database.
 func mysqlServer(t testing.TB) *mysql.Config {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(server(t, "TXONCE_MYSQL", "MariaDB"))
-	if err != nil {
-		t.Fatalf("TXONCE_MYSQL: %v", err)
+	env, title := "TXONCE_MARIADB", "MariaDB"
+	if OnMySQL(t) {
+		env, title = "TXONCE_MYSQL", "MySQL"
 	}
-	answers(t, "MariaDB", cfg.Net, cfg.Addr)
+	address := server(t, env, title)
+	if address == absent && !matrix.All() {
+		t.Skip(notRun + ": MySQL cannot be had on this machine")
+	}
+	cfg, err := mysql.ParseDSN(address)
+	if err != nil {
+		t.Fatalf("%s: %v", env, err)
+	}
+	answers(t, title, cfg.Net, cfg.Addr)
 	cfg.DBName = ""
 	return cfg
 }

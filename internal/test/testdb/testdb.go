@@ -4,7 +4,7 @@
 //	brokers := testdb.Kafka(t)
 //	topic := testdb.Topic(t, brokers, 3)
 //
-// The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MYSQL) or from the
+// The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MARIADB, TXONCE_MYSQL) or from the
 // file .services/env at the top of the checkout, which `make services-up` writes. So `go test ./adapters/kafka` works in an
 // editor too. A test whose server is missing fails, because a suite that skips its tests proves nothing. With -short, which is
 // for tests that need only Go, this package skips the test.
