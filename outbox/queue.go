@@ -14,6 +14,10 @@ var (
 	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. The relay that
 	// holds the shard now publishes its pending messages, so a message that this session has published may be published twice.
 	ErrLeaseLost = errors.New("outbox: lease lost")
+
+	// ErrRefused says that the database refuses a value or a row of an outcome, and will refuse it again. Settle has changed nothing. The
+	// relay settles the outcomes one by one, and sets aside the one that is refused.
+	ErrRefused = errors.New("outbox: the database refuses to store this")
 )
 
 // Queue is the relay's side of an outbox. It is safe for concurrent use.
@@ -47,7 +51,7 @@ type Session interface {
 	Lease(ctx context.Context, want Want) ([]Leased, error)
 
 	// Settle ends leases as outcomes say, all in one transaction. When one of their tokens is outdated, it fails with ErrLeaseLost
-	// and changes nothing. Any other error means that nothing or everything has happened: call Settle with them again.
+	// and changes nothing. After ErrRefused nothing has changed. Any other error means that nothing or everything has happened: call Settle with them again.
 	Settle(ctx context.Context, outcomes []Outcome) error
 
 	// Close gives back all shards, so that other relays need not wait for the hold to expire, and ends the session.

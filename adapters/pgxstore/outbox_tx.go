@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -119,6 +120,8 @@ func (s *Store) outboxError(operation string, err error) error {
 		return err
 	case isUndefined(err):
 		return database.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
+	case class(err) == dedup.FaultData:
+		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	}
 	return database.Errorf("pgxstore: outbox: %s: %w", operation, err)
 }

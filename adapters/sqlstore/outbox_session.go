@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
@@ -108,6 +109,9 @@ func (s *Store) outboxError(what string, err error) error {
 		return err
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
+	}
+	if s.fault(err).Class == dedup.FaultData {
+		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	}
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
+	"math"
 	"strings"
 
 	"github.com/txonce/txonce/outbox"
@@ -33,7 +34,7 @@ func Attempts(o *outbox.Outcome) int {
 	if o.Uncounted {
 		return o.Attempts
 	}
-	return o.Attempts + 1
+	return min(o.Attempts+1, math.MaxInt32)
 }
 
 // SerializeLock returns the number of the lock that LockOrderingKey takes for key.

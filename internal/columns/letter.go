@@ -2,6 +2,7 @@ package columns
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -46,7 +47,8 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
 		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // rounded up, so that a replay does not expire earlier than the message
 		Reason: Text(string(letter.Reason)), Cause: Text(letter.Cause), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
-		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers), Attempts: msg.Attempt,
+		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers),
+		Attempts: min(msg.Attempt, math.MaxInt32), // a source may count with 64 bits
 	}
 	if l.HasKey {
 		l.Key = rec.Key.Hash()

@@ -52,6 +52,9 @@ func brokenWriters() []brokenStore {
 				m.Headers[name] = text(value)
 			}
 		})},
+		{name: "cuts keys", found: []string{
+			"messages at the limits are deferred, parked and published", "a message beyond a limit is refused by name",
+		}, breaks: altered(func(m *outbox.Message) { m.Key = m.Key[:min(len(m.Key), 1000)] })},
 		{name: "takes keys for text", found: []string{"commit makes a message leasable with every field intact"}, breaks: altered(func(m *outbox.Message) {
 			m.Key = text(m.Key)
 		})},

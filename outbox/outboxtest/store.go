@@ -135,6 +135,7 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		fenceCases[TTx](),
 		deferCases[TTx](),
 		parkCases[TTx](),
+		limitCases[TTx](),
 		delayCases[TTx](),
 		upkeepCases[TTx](),
 		relayCases[TTx](),

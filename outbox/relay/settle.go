@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
@@ -11,11 +12,15 @@ import (
 
 // settleOutcomes writes the outcomes to the outbox, and reports whether it has. It tries again for as long as the lease lasts.
 // After false, the published messages will be published again.
-func (b *batch) settleOutcomes() bool {
+func (b *batch) settleOutcomes() bool { return b.settle(0, len(b.outcomes)) }
+
+// settle settles b.outcomes[from:to], which are not empty. If the database refuses one of them, settle halves them until that one is alone: it is
+// set aside, and the others are settled. Without that they would be published again after each start.
+func (b *batch) settle(from, to int) bool {
 	s, r := b.session, b.relay
-	for failures := 0; s.work.Err() == nil; {
+	for failures, refusals := 0, 0; s.work.Err() == nil; {
 		settling, cancel := context.WithTimeout(s.work, r.cfg.LeaseTTL)
-		err := s.queue.Settle(settling, b.outcomes)
+		err := s.queue.Settle(settling, b.outcomes[from:to])
 		cancel()
 		switch {
 		case err == nil:
@@ -26,12 +31,40 @@ func (b *batch) settleOutcomes() bool {
 			return false
 		case s.work.Err() != nil:
 			return false
+		case errors.Is(err, outbox.ErrRefused) && to-from > 1:
+			middle := from + (to-from)/2
+			return b.settle(from, middle) && b.settle(middle, to)
+		case errors.Is(err, outbox.ErrRefused) && refusals < 2:
+			b.setAside(from, refusals, err)
+			refusals++
+			continue
 		}
 		failures++
-		r.queueFailed(s.work, opSettle, fmt.Errorf("relay: settle %d messages: %w", len(b.outcomes), err))
+		r.queueFailed(s.work, opSettle, fmt.Errorf("relay: settle %d messages: %w", to-from, err))
 		_ = await.Sleep(s.work, queueBackoff(failures)) // the loop looks at s.work
 	}
 	return false
+}
+
+// refusedDelay is how long a message waits if the database refuses to park it.
+const refusedDelay = time.Minute
+
+// setAside changes the outcome of a message that the database refuses to store. First the message is parked without a hold of its key, which
+// needs no further row. If that is refused too, it waits for a minute.
+func (b *batch) setAside(i, refusals int, refused error) {
+	o := &b.outcomes[i]
+	cause := o.Cause
+	switch {
+	case refusals > 0:
+		b.deferUncounted(i, refusedDelay, refused)
+		return
+	case o.Verdict == outbox.Sent:
+		cause = errors.New("it was published")
+	case cause == nil:
+		cause = errors.New("it was not tried")
+	}
+	b.parkOrDefer(i, fmt.Errorf("%w (before: %w)", refused, cause))
+	o.ParkPolicy = outbox.SkipMessage
 }
 
 // report logs and traces what was settled, and returns it for the dispatcher.

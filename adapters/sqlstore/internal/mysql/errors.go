@@ -32,6 +32,9 @@ func (d *DB) Fault(err error) engine.Fault {
 	if lost {
 		class = dedup.FaultConnection
 	}
+	if packetTooLarge(err) {
+		class = dedup.FaultData
+	}
 	retryable := faults.MySQL.Retryable(class)
 	f := engine.Fault{
 		Class:    class,
@@ -77,5 +80,12 @@ func number(err error) (n uint16) {
 func connectionLost(err error) bool {
 	return engine.Walk(err, func(err error) bool {
 		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && err.Error() == "invalid connection"
+	})
+}
+
+// packetTooLarge reports whether err is mysql.ErrPktTooLarge: go-sql-driver has sent nothing.
+func packetTooLarge(err error) bool {
+	return engine.Walk(err, func(err error) bool {
+		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && strings.HasPrefix(err.Error(), "packet for query is too large")
 	})
 }

@@ -1,0 +1,85 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/outboxtest"
+	"github.com/txonce/txonce/outbox/relay"
+)
+
+// refusing is a Queue whose database refuses some outcomes.
+type refusingQueue struct {
+	outbox.Queue
+	refuses func(o outbox.Outcome) bool
+}
+
+func (q refusingQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	s, err := q.Queue.Open(ctx, opts)
+	return refusingSession{s, q.refuses}, err
+}
+
+type refusingSession struct {
+	outbox.Session
+	refuses func(o outbox.Outcome) bool
+}
+
+func (s refusingSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	if slices.ContainsFunc(outcomes, s.refuses) {
+		return fmt.Errorf("%w: value too long", outbox.ErrRefused)
+	}
+	return s.Session.Settle(ctx, outcomes)
+}
+
+// The database refuses to store what follows from one message. The others of its batch are settled, so that they are published once. The
+// message is parked, or waits if it cannot be parked.
+func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		refuses func(o outbox.Outcome) bool
+		want    string
+	}{
+		{"to hold its key back", func(o outbox.Outcome) bool {
+			return o.ID == "b1" && (o.Verdict == outbox.Deferred || o.Verdict == outbox.Parked && o.ParkPolicy != outbox.SkipMessage)
+		}, "0 pending, 1 parked, 0 waiting"},
+		{"to park it", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Parked }, "1 pending, 0 parked, 0 waiting"},
+		{"to record that it was published", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Sent }, "0 pending, 1 parked, 0 waiting"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
+				enqueueIDs(t, memory, "a1", "b1", "c1", "d1", "e1")
+				calls := map[string]int{}
+				publisher := publisherFunc(func(ctx context.Context, msgs []outbox.Message) []error {
+					errs := broker.Publish(ctx, msgs)
+					if errs == nil {
+						errs = make([]error, len(msgs))
+					}
+					for i := range msgs {
+						if calls[msgs[i].ID]++; msgs[i].ID == "b1" && !strings.Contains(test.name, "published") {
+							errs[i] = errRefused
+						}
+					}
+					return errs
+				})
+				_, stop := start(t, relay.Config{Queue: refusingQueue{memory, test.refuses}, Publisher: publisher, MaxAttempts: 1})
+				<-time.After(30 * time.Second)
+				if got := stats(t, memory); got != test.want {
+					t.Errorf("%s, want %s", got, test.want)
+				}
+				for id, n := range calls {
+					if n != 1 {
+						t.Errorf("%s was published %d times, want once", id, n)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
