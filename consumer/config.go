@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // DefaultMaxAttempts is the default of Config.MaxAttempts.
@@ -157,7 +159,7 @@ type Config[TTx any] struct {
 
 	// Backoff returns how long to wait after the given number of failed attempts, which is at least 1.
 	//
-	// Defaults to FullJitter(DefaultBackoffBase, DefaultBackoffCap).
+	// Defaults to FullJitter(DefaultBackoffBase, DefaultBackoffCap), which also applies when Backoff panics.
 	Backoff func(attempt int) time.Duration
 
 	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably a faulty deployment and not the
@@ -267,13 +269,19 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		cfg.Fingerprint = WholePayload
 	}
 	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, DefaultMaxAttempts)
-	if cfg.Backoff == nil {
-		cfg.Backoff = FullJitter(DefaultBackoffBase, DefaultBackoffCap)
-	}
 	if cfg.ParkLimit == (ParkLimit{}) {
 		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
 	}
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
+	usual := FullJitter(DefaultBackoffBase, DefaultBackoffCap)
+	if own := cfg.Backoff; own == nil {
+		cfg.Backoff = usual
+	} else {
+		panics := &hooks.Panics{Logger: cfg.Logger.With("consumer", cfg.Name), Owner: "consumer"}
+		cfg.Backoff = func(attempt int) time.Duration {
+			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) }, func() time.Duration { return usual(attempt) })
+		}
+	}
 	cfg.Trace = cfg.Trace.Then(nil) // a copy
 	return cfg, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -57,7 +58,7 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("consumer: panic: %v\n%s", e.Value, e.Stack)
+	return fmt.Sprintf("consumer: panic: %s\n%s", usercode.Text(e.Value), e.Stack)
 }
 
 // Unwrap returns the value of the panic if that is an error, and nil otherwise.

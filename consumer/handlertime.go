@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/isolated"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // slowHandler is how long a handler runs before it is logged.
@@ -46,8 +46,8 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 // onOwnGoroutine calls f, which is called name in errors, on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
 // pass can still answer for its messages.
 func onOwnGoroutine(name string, f func() error) (err error) {
-	if !isolated.Call(func() { err = onThisGoroutine(f) }) {
-		return fmt.Errorf("consumer: %s ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test", name)
+	if ended := usercode.Run(func() { err = onThisGoroutine(f) }); ended != nil {
+		return ended.Of("consumer: " + name)
 	}
 	return err
 }

@@ -2,12 +2,11 @@ package consumer
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/isolated"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -52,8 +51,8 @@ func called[R any](apart bool, name string, f func(*Message) (R, error), msg *Me
 }
 
 func calledHere[R any](f func(*Message) (R, error), msg *Message) (r R, err error) {
-	defer recoverPanic(&err)
-	return f(msg)
+	err = onThisGoroutine(func() (err error) { r, err = f(msg); return err })
+	return r, err
 }
 
 func calledApart[R any](name string, f func(*Message) (R, error), msg *Message) (r R, err error) {
@@ -71,7 +70,7 @@ func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 			items[next] = c.prepare(msgs[next], apart)
 		}
 	}
-	if !isolated.Call(func() { prepare(false) }) {
+	if usercode.Run(func() { prepare(false) }) != nil {
 		prepare(true)
 	}
 	return items
@@ -106,7 +105,7 @@ func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 		it.refused = refuse(observe.CausePermanent, err)
 	}
 	if msg.Malformed != nil {
-		it.refused = refuse(observe.CauseUndecodable, msg.Malformed)
+		it.refused = refuse(observe.CauseUndecodable, usercode.Error(msg.Malformed))
 	}
 	if it.aliases, err = aliasRecords(it.rec, msg.Aliases); err != nil {
 		it.refused = refuse(observe.CausePermanent, err)
@@ -152,17 +151,12 @@ func (c *Consumer[TTx]) fingerprint(msg *Message, apart bool) (dedup.Fingerprint
 	return called(apart, "Config.Fingerprint", c.cfg.Fingerprint, msg)
 }
 
-// onThisGoroutine calls f, and turns a panic into an error.
+// onThisGoroutine calls the user's function f. It turns a panic into an error. What it returns is safe to use.
 func onThisGoroutine(f func() error) (err error) {
-	defer recoverPanic(&err)
-	return f()
-}
-
-// recoverPanic turns a panic of a user's function into err.
-func recoverPanic(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	if ended := usercode.Here(func() { err = f() }); ended != nil {
+		err = &PanicError{Value: ended.Value, Stack: ended.Stack}
 	}
+	return usercode.Error(err)
 }
 
 // longAgo is older than any horizon, and not the zero time.

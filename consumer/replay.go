@@ -258,7 +258,7 @@ func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 }
 
 // repaired returns a copy of the message of letter, which opts.Repair may change in any way.
-func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
+func repaired(letter DeadLetter, opts Replay) (*Message, error) {
 	msg := letter.Message
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
@@ -270,8 +270,7 @@ func repaired(letter DeadLetter, opts Replay) (_ *Message, err error) {
 	if opts.Repair == nil {
 		return &msg, nil
 	}
-	defer recoverPanic(&err)
-	if err := opts.Repair(&msg); err != nil {
+	if err := onOwnGoroutine("Replay.Repair", func() error { return opts.Repair(&msg) }); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
 	return &msg, nil

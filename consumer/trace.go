@@ -10,9 +10,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Trace has hooks for metrics, spans, and callers that want to know what happened to their message. Nil hooks are not called. Hooks run
-// on the goroutine that processes the messages, never under a lock: they must be quick and safe for concurrent use. A panic of a hook is
-// logged, and has no effect on the message. New copies the Trace, so later changes of its fields have no effect.
+// Trace has hooks for metrics, spans, and callers that want to know what happened to their message. Nil hooks are not called. The processing
+// of the messages waits for each hook, which runs on a goroutine of its own, never under a lock: hooks must be quick and safe for
+// concurrent use. A panic of a hook, or a runtime.Goexit, is logged, and has no effect on the message. New copies the Trace, so later changes of its fields have no effect.
 //
 // Claimed and Attempt are called while the consumer keeps other calls away from the keys of the messages: if they process a message with
 // such a key, they wait for themselves.
@@ -165,15 +165,12 @@ func (p *pass) start(ctx context.Context) context.Context {
 	if p.hooks.Start == nil {
 		return ctx
 	}
-	if started := p.callStart(ctx); started != nil {
+	var started context.Context
+	p.panics.Call(ctx, "Start", func() { started = p.hooks.Start(ctx, &p.delivery) })
+	if started != nil {
 		return started
 	}
 	return ctx
-}
-
-func (p *pass) callStart(ctx context.Context) context.Context {
-	defer p.panics.Recover(ctx, "Start")
-	return p.hooks.Start(ctx, &p.delivery)
 }
 
 // outcome records what happened to message i. What is recorded last counts.
@@ -185,24 +182,21 @@ func (p *pass) outcome(i int, o MessageOutcome) {
 
 func (p *pass) claimed(ctx context.Context, msgs []*Message) {
 	if p.hooks.Claimed != nil {
-		defer p.panics.Recover(ctx, "Claimed")
-		p.hooks.Claimed(ctx, &p.delivery, msgs)
+		p.panics.Call(ctx, "Claimed", func() { p.hooks.Claimed(ctx, &p.delivery, msgs) })
 	}
 }
 
 // parking returns what the hook Parking returns, or an empty text.
-func (p *pass) parking(ctx context.Context) string {
-	if p.hooks.Parking == nil {
-		return ""
+func (p *pass) parking(ctx context.Context) (text string) {
+	if p.hooks.Parking != nil {
+		p.panics.Call(ctx, "Parking", func() { text = p.hooks.Parking(ctx, &p.delivery) })
 	}
-	defer p.panics.Recover(ctx, "Parking")
-	return p.hooks.Parking(ctx, &p.delivery)
+	return text
 }
 
 func (p *pass) done(ctx context.Context) {
 	if p.hooks.Done != nil {
-		defer p.panics.Recover(ctx, "Done")
-		p.hooks.Done(ctx, &p.delivery, p.outcomes)
+		p.panics.Call(ctx, "Done", func() { p.hooks.Done(ctx, &p.delivery, p.outcomes) })
 	}
 }
 
@@ -232,6 +226,5 @@ func (t *transaction) end(ctx context.Context, result observe.Result, cause obse
 	}
 	a := &t.attempt
 	a.Result, a.Cause, a.Err, a.Took = result, cause, err, time.Since(a.Began)
-	defer t.pass.panics.Recover(ctx, "Attempt")
-	t.pass.hooks.Attempt(ctx, &t.pass.delivery, *a)
+	t.pass.panics.Call(ctx, "Attempt", func() { t.pass.hooks.Attempt(ctx, &t.pass.delivery, *a) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -142,7 +143,7 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	case cfg.AlarmAfter <= cfg.Every:
 		return nil, fmt.Errorf("dedup: SweeperConfig.AlarmAfter %v is not longer than Every %v: every pass would be late", cfg.AlarmAfter, cfg.Every)
 	}
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	if cfg.ConfirmClock == nil {
 		cfg.ConfirmClock = func(time.Time, time.Time) bool { return false }
 	}
@@ -177,7 +178,7 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	case err != nil:
 		p.failures++
 		s.cfg.Logger.Error("dedup: sweep failed, will try again", "failures", p.failures, "error", err)
-		s.cfg.OnAlarm(Alarm{Err: err, Failures: p.failures})
+		s.alarm(Alarm{Err: err, Failures: p.failures})
 		return backoff.HalfJitter(leastBackoff, mostBackoff, p.failures)
 	case swept.Busy:
 		*p = sweepPass{}
@@ -189,7 +190,7 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	if !p.alarmed && p.lag > s.cfg.AlarmAfter {
 		p.alarmed = true
 		s.cfg.Logger.Warn("dedup: sweeper has fallen behind", "lag", p.lag, "alarm_after", s.cfg.AlarmAfter)
-		s.cfg.OnAlarm(Alarm{Lag: p.lag})
+		s.alarm(Alarm{Lag: p.lag})
 	}
 	if !swept.Done {
 		return 0
@@ -199,6 +200,15 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 	}
 	*p = sweepPass{}
 	return s.cfg.Every
+}
+
+// confirmed calls ConfirmClock. If that does not return, the clock is not confirmed.
+func (s *Sweeper) confirmed(expected, clock time.Time) bool {
+	return hooks.Or(&s.panics, "ConfirmClock", func() bool { return s.cfg.ConfirmClock(expected, clock) }, func() bool { return false })
+}
+
+func (s *Sweeper) alarm(a Alarm) {
+	hooks.Or(&s.panics, "OnAlarm", func() bool { s.cfg.OnAlarm(a); return true }, func() bool { return false })
 }
 
 func (s *Sweeper) trace(ctx context.Context, swept SweepResult, err error, took time.Duration) {
@@ -233,7 +243,7 @@ func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	}
 	swept, err := s.cfg.Store.Purge(ctx, sweep)
 	switch {
-	case errors.Is(err, ErrClock) && s.cfg.ConfirmClock(expected, swept.Clock):
+	case errors.Is(err, ErrClock) && s.confirmed(expected, swept.Clock):
 		s.cfg.Logger.Warn("dedup: the database's clock was confirmed", "expected", expected, "clock", swept.Clock)
 		s.clock = sweepClock{at: swept.Clock, seen: asked}
 		sweep.Latest = swept.Clock.Add(ClockMargin)

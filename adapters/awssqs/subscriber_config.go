@@ -1,7 +1,6 @@
 package awssqs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // SubscriberConfig configures a Subscriber.
@@ -165,6 +165,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskRedrive); err != nil {
 		refuse("%w", err)
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }

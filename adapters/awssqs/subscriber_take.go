@@ -2,9 +2,7 @@ package awssqs
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -12,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
-	"github.com/txonce/txonce/internal/isolated"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is already busy with goes back
@@ -88,16 +86,8 @@ var errBusy = errors.New("this process is still busy with an earlier delivery of
 
 // orderBy calls the user's function, which may panic or end its goroutine. The message then has no order, and no other message waits.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
-	returned := isolated.Call(func() {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("awssqs: SubscriberConfig.OrderBy panicked: %w", &consumer.PanicError{Value: v, Stack: debug.Stack()})
-			}
-		}()
-		key = r.cfg.OrderBy(msg)
-	})
-	if !returned {
-		return "", errors.New("awssqs: SubscriberConfig.OrderBy ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	if ended := usercode.Run(func() { key = r.cfg.OrderBy(msg) }); ended != nil {
+		return "", ended.Of("awssqs: SubscriberConfig.OrderBy")
 	}
-	return key, err
+	return key, nil
 }

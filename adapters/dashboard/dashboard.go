@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Config configures a Dashboard. Store and Authorize are required.
@@ -66,9 +67,7 @@ func New(cfg Config) (*Dashboard, error) {
 		cfg.Runbook = defaultRunbook
 	}
 	cfg.Runbook = strings.TrimSuffix(cfg.Runbook, "/") + "/"
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	d := &Dashboard{cfg: cfg, closed: make(chan struct{}), viewers: make(chan struct{}, maxViewers), searching: make(chan struct{}, 1)}
 	d.snapshots.take = d.takeSnapshot
 	var err error

@@ -7,6 +7,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 const (
@@ -214,7 +215,11 @@ func (c *call[TTx]) answerKnown(k *earlier) *response {
 	}
 	var open func([]byte) ([]byte, error)
 	if c.cfg.Open != nil {
-		open = func(sealed []byte) ([]byte, error) { return c.cfg.Open(sealed, []byte(c.recs[k.row].Key.ID)) }
+		open = func(sealed []byte) ([]byte, error) {
+			var plain []byte
+			err := usercode.Err("httpidem: Config.Open", func() (err error) { plain, err = c.cfg.Open(sealed, []byte(c.recs[k.row].Key.ID)); return err })
+			return plain, err
+		}
 	}
 	res, err := decode(k.result, open)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -103,7 +104,7 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	r := c.request(ctx)
 	defer removeFiles(r)
 
-	failed = c.at.handle(ctx, tx, w, r)
+	failed = usercode.Error(c.at.handle(ctx, tx, w, r)) // a panic reaches the layers outside
 	switch {
 	case wroteAround(c.w):
 		return nil, failed, errors.Join(errWroteAround, failed)
@@ -186,7 +187,11 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 	for i, rec := range c.recs {
 		var seal func([]byte) ([]byte, error)
 		if c.cfg.Seal != nil {
-			seal = func(plain []byte) ([]byte, error) { return c.cfg.Seal(plain, []byte(rec.Key.ID)) }
+			seal = func(plain []byte) ([]byte, error) {
+				var sealed []byte
+				err := usercode.Err("httpidem: Config.Seal", func() (err error) { sealed, err = c.cfg.Seal(plain, []byte(rec.Key.ID)); return err })
+				return sealed, err
+			}
 		}
 		result, err := encode(c.fingerprints[i], kept, seal)
 		if err != nil {

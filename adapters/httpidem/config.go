@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // MinSecret is the shortest secret, in bytes.
@@ -217,7 +219,7 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	if c.Record == nil {
 		c.Record = recordDefault
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Trace = c.Trace.complete()
+	c.Logger = usercode.Logger(c.Logger)
+	c.Trace = c.Trace.complete(&hooks.Panics{Logger: c.Logger.With("guard", c.Name), Owner: "httpidem"})
 	return c, errors.Join(wrong...)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // endpoint is a handler behind a Guard.
@@ -98,7 +99,8 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	}
 	r := c.withBody(c.r.WithContext(c.r.Context()))
 	defer removeFiles(r)
-	if c.content, err = c.cfg.Fingerprint(r, body); err != nil {
+	err = usercode.Err("Config.Fingerprint", func() (err error) { c.content, err = c.cfg.Fingerprint(r, body); return err })
+	if err != nil {
 		return refuse(Failed, err)
 	}
 	for _, secret := range c.cfg.Secrets {
@@ -111,7 +113,8 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 func (c *call[TTx]) identify(key string) *refusal {
 	r := c.withBody(c.r.WithContext(c.r.Context()))
 	defer removeFiles(r)
-	principal, err := c.cfg.Principal(r)
+	var principal string
+	err := usercode.Err("Config.Principal", func() (err error) { principal, err = c.cfg.Principal(r); return err })
 	if err == nil && principal == "" {
 		err = errors.New("Config.Principal returned nobody")
 	}
@@ -125,7 +128,9 @@ func (c *call[TTx]) identify(key string) *refusal {
 	c.id = &identity{name: c.cfg.Name, principal: principal, method: c.r.Method, uri: uri, key: key}
 	var made time.Time
 	if c.cfg.KeyTime != nil {
-		made = c.cfg.KeyTime(key)
+		if ended := usercode.Run(func() { made = c.cfg.KeyTime(key) }); ended != nil {
+			return refuse(Failed, ended.Of("Config.KeyTime"))
+		}
 	}
 	for _, secret := range c.cfg.Secrets {
 		k := dedup.Key{Consumer: c.cfg.Name, ID: c.id.under(secret)}

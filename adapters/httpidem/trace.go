@@ -29,12 +29,14 @@ type Trace struct {
 	Refused   func(ctx context.Context, e Event) // the answer has a Reason
 }
 
-// complete returns a copy of t without nil hooks.
-func (t *Trace) complete() *Trace {
+// complete returns a copy of t without nil hooks, and whose hooks are safe to call.
+func (t *Trace) complete(p *hooks.Panics) *Trace {
 	var all Trace
 	if t != nil {
 		all = *t
 	}
-	hooks.Complete(&all.Committed, &all.Recorded, &all.Unstored, &all.Replayed, &all.Refused)
+	hooks.Complete(p, map[string]*func(context.Context, Event){
+		"Committed": &all.Committed, "Recorded": &all.Recorded, "Unstored": &all.Unstored, "Replayed": &all.Replayed, "Refused": &all.Refused,
+	})
 	return &all
 }

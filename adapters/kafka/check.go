@@ -1,16 +1,15 @@
 package kafka
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // minVersion is the first version with cooperative rebalancing and static members.
@@ -55,7 +54,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, subscriberRisks...); err != nil {
 		refuse("%w", err)
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }
 

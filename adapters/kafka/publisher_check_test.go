@@ -135,7 +135,7 @@ func TestPublisherRefusesSettings(t *testing.T) {
 		},
 		{
 			"panics", by(func(int, *sarama.ProducerMessage, int32) (int32, error) { panic("ouch") }),
-			"Producer.Partitioner panicked when it was tried: ouch", "",
+			"Producer.Partitioner was tried, and panicked: ouch", "",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // PublisherConfig configures a Publisher.
@@ -55,7 +55,7 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, RiskAutoTopicCreation); err != nil {
 		refuse("%w", err)
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }
 

@@ -3,9 +3,10 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // partitionError means that a Partitioner has no partition for a message. That is not a broker's fault.
@@ -47,13 +48,11 @@ func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage
 
 // guarded calls f, which calls the user's code.
 func guarded(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &partitionError{fmt.Errorf("panicked: %v\n%s", v, debug.Stack())}
-		}
-	}()
-	if err := f(); err != nil {
-		return &partitionError{err}
+	switch ended := usercode.Run(func() { err = f() }); {
+	case ended != nil:
+		return &partitionError{fmt.Errorf("%w\n%s", ended, ended.Stack)}
+	case err != nil:
+		return &partitionError{usercode.Error(err)}
 	}
 	return nil
 }
@@ -72,11 +71,13 @@ func byKey(constructor sarama.PartitionerConstructor) (err error) {
 	if constructor == nil {
 		return errors.New("is nil")
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panicked when it was tried: %v", v)
-		}
-	}()
+	if ended := usercode.Run(func() { err = tryByKey(constructor) }); ended != nil {
+		return fmt.Errorf("was tried, and %w", ended)
+	}
+	return err
+}
+
+func tryByKey(constructor sarama.PartitionerConstructor) error {
 	const topic, partitions, keys, rounds = "txonce-probe", 12, 20, 8
 	one, other := constructor(topic), constructor(topic) // as in two relays
 	if one == nil || other == nil {

@@ -175,7 +175,7 @@ func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []
 	}
 	rows := &copySource{CopyFromSource: src}
 	n, err := t.Tx.CopyFrom(ctx, table, columns, rows)
-	return n, cmp.Or(rows.panicked, t.g.note(err))
+	return n, cmp.Or(rows.ended, t.g.note(err))
 }
 
 func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {

@@ -2,9 +2,7 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -12,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/isolated"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Queue returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
@@ -89,17 +87,14 @@ type owner struct {
 
 // run calls do on a goroutine of its own, so that runtime.Goexit in the user's code ends only that goroutine.
 func (q *queue) run(do func() error) (err error) {
-	if !isolated.Call(func() {
-		defer func() {
-			if v := recover(); v != nil {
-				err = &consumer.PanicError{Value: v, Stack: debug.Stack()}
-			}
-		}()
-		err = do()
-	}) {
-		return errors.New("pgxstore: Queue: the function ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test")
+	switch ended := usercode.Run(func() { err = do() }); {
+	case ended == nil:
+		return err
+	case ended.Value != nil:
+		return &consumer.PanicError{Value: ended.Value, Stack: ended.Stack}
+	default:
+		return ended.Of("pgxstore: Queue: the function")
 	}
-	return err
 }
 
 // A message could roll back to a savepoint of an earlier message, which would undo the effects of those between them. So a savepoint

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
@@ -70,7 +70,7 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.Outbox.validate(); err != nil {
 		return nil, err
 	}
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	cfg.IdleInTxTimeout = cmp.Or(cfg.IdleInTxTimeout, 5*time.Minute)
 	cfg.ClaimTimeout = cmp.Or(cfg.ClaimTimeout, 5*time.Second)
 	switch cfg.Isolation {

@@ -2,12 +2,12 @@ package rabbitmq
 
 import (
 	"fmt"
-	"runtime/debug"
 	"time"
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -66,12 +66,9 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 
 // routeOf calls the user's function. When that panics for a message, other messages of the call are still sent.
 func (p *Publisher) routeOf(m *outbox.Message) (exchange, key string, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("rabbitmq: message %q of topic %q: PublisherConfig.Route panicked: %v\n%s", m.ID, m.Topic, v, debug.Stack())
-		}
-	}()
-	exchange, key = p.cfg.Route(m)
+	if ended := usercode.Run(func() { exchange, key = p.cfg.Route(m) }); ended != nil {
+		return "", "", fmt.Errorf("rabbitmq: message %q of topic %q: PublisherConfig.Route %w\n%s", m.ID, m.Topic, ended, ended.Stack)
+	}
 	return exchange, key, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // SubscriberConfig configures a Subscriber.
@@ -175,6 +176,6 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry, RiskMaxLength, RiskTemporaryQueue); err != nil {
 		refuse("%w", err)
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }

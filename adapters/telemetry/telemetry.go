@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txonce/txonce/consumer/ops"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Config configures a Telemetry. At least one provider is required.
@@ -94,9 +95,7 @@ func New(cfg Config) (*Telemetry, error) {
 			return nil, fmt.Errorf("telemetry: Config.Pools[%q] is nil", name)
 		}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	t := &Telemetry{
 		cfg: cfg, consumers: map[string]*consumerTrace{}, relays: map[string]*relayTrace{}, sources: map[sourceKey]*cell{},
 		status: newSnapshots(cfg.Status, cfg.Logger),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -103,7 +104,7 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 		cfg.OrderingKey = func(produced *message.Message) string { return produced.Metadata.Get(MetadataKey) }
 	}
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	return cfg, nil
 }
 

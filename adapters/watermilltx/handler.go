@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/counts"
 	"github.com/txonce/txonce/internal/deliver"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // HandlerConfig configures a Handler.
@@ -52,8 +53,17 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 		return nil, fmt.Errorf("watermilltx: HandlerConfig.MaxWait is %v: want more than 0", cfg.MaxWait)
 	}
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	return &Handler{cfg: cfg}, nil
+}
+
+// amend calls the user's function f. If that does not return, the message is as it was, and parked.
+func amend(f func(*consumer.Message), msg *consumer.Message) {
+	before := *msg
+	if ended := usercode.Run(func() { f(msg) }); ended != nil {
+		*msg = before
+		msg.Malformed = ended.Of("watermilltx: Amend")
+	}
 }
 
 // Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil means that the message's effects are committed, or that it
@@ -66,7 +76,7 @@ func (h *Handler) Handle(raw *message.Message) error {
 	msg := ToMessage(raw)
 	id := identity(msg.Topic, raw)
 	if h.cfg.Amend != nil {
-		h.cfg.Amend(msg)
+		amend(h.cfg.Amend, msg)
 	}
 	until := time.Now().Add(h.cfg.MaxWait)
 	for {

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
@@ -105,7 +104,7 @@ func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Rec
 			return err
 		}
 	}
-	if err := call(fn, tx, claims); err != nil {
+	if err := fn(tx, claims); err != nil { // the consumer turns a panic of the user's code into an error
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -118,16 +117,6 @@ func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Rec
 		return fmt.Errorf("watermilltx: keep an attempt: %w", err)
 	}
 	return nil
-}
-
-// call turns a panic into an error, so that the attempt is undone. The consumer does that for a panic of the handler.
-func call(fn func(tx *sql.Tx, claims []dedup.Claim) error, tx *sql.Tx, claims []dedup.Claim) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &consumer.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return fn(tx, claims)
 }
 
 // undo rolls an attempt back, so that the next one can use the transaction. If it cannot, or if the failure is the database's, the cursor

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,8 +258,8 @@ func TestJoinWithoutTransaction(t *testing.T) {
 	b.wantEffects()
 }
 
-// TestJoinKeepsTheStackOfAPanic: a log handler of the user's own runs within the attempt when a hook panics, and may panic too.
-func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
+// A hook that panics within the attempt, and a log handler that panics for the line about it, have no effect.
+func TestJoinWithAHookAndALogHandlerThatPanic(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
 		return
@@ -266,19 +267,16 @@ func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
 	t.Parallel()
 	o := newTopic(t, newPostgres(t), 10*time.Minute)
 	o.publish("1")
-	panicked := make(chan error, 1)
 	cfg := joinConfig(o.base)
 	cfg.Trace = &consumer.Trace{Claimed: func(context.Context, *consumer.Delivery, []*consumer.Message) { panic("a bug of the hook") }}
-	cfg.Logger = slog.New(panicking{slog.DiscardHandler, func(line string) bool { return strings.Contains(line, "a hook of Trace panicked") }})
+	cfg.Logger = slog.New(panicking{slog.DiscardHandler, func(string) bool { return true }})
 	once := newMiddleware(t, cfg)
-	keep := func(next message.HandlerFunc) message.HandlerFunc {
+	var failed atomic.Int32
+	count := func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			produced, err := next(msg)
 			if err != nil {
-				select {
-				case panicked <- err:
-				default: // the first is the panic
-				}
+				failed.Add(1)
 			}
 			return produced, err
 		}
@@ -286,16 +284,11 @@ func TestJoinKeepsTheStackOfAPanic(t *testing.T) {
 	o.run(t, func(msg *message.Message) error {
 		_, query := insertID(msg)
 		return joinedExec(msg, query)
-	}, keep, once.Middleware)
+	}, count, once.Middleware)
 	eventually(t, func() bool { return o.offset() == 1 })
 	o.wantEffects("1")
-	select {
-	case err := <-panicked:
-		if p, is := errors.AsType[*consumer.PanicError](err); !is || !strings.Contains(string(p.Stack), "join_test.go") {
-			t.Errorf("the attempt's error is %v; want the panic and its stack", err)
-		}
-	default:
-		t.Error("no attempt has failed")
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d attempts failed", n)
 	}
 }
 

@@ -89,7 +89,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	id := identity(msg.Topic, raw)
 	msg.Attempt += m.failures.Of(id)
 	if m.cfg.Amend != nil {
-		m.cfg.Amend(msg)
+		amend(m.cfg.Amend, msg)
 	}
 	r := &run{raw: raw, next: next}
 	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime/debug"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/txonce/txonce/internal/publishing"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -77,25 +77,22 @@ func (p *Publisher) begin(ctx context.Context, c *publishing.Call, i int) bool {
 
 // call publishes one message and answers for it, also when a function of the user panics or ends the goroutine.
 func (p *Publisher) call(ctx context.Context, m outbox.Message, answer func(error)) {
-	var err error
 	running := "PublisherConfig.UUID"
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("watermilltx: topic %q, publisher %T: %s panics: %v\n%s", m.Topic, p.cfg.Publisher, running, v, debug.Stack())
-		} else if running != "" {
-			err = fmt.Errorf("watermilltx: topic %q, publisher %T: %s ended its goroutine instead of returning: it called runtime.Goexit", m.Topic, p.cfg.Publisher, running)
+	var err error
+	ended := usercode.Run(func() {
+		msg := message.NewMessage(p.cfg.UUID(m), m.Payload)
+		msg.Metadata = encodeMetadata(m.Headers, m.Key)
+		msg.SetContext(ctx)
+		running = "Publish"
+		if err = p.cfg.Publisher.Publish(m.Topic, msg); err != nil {
+			running = "PublisherConfig.Classify"
+			err = p.cfg.Classify(m.Topic, usercode.Error(err))
 		}
-		answer(err)
-	}()
-	msg := message.NewMessage(p.cfg.UUID(m), m.Payload)
-	msg.Metadata = encodeMetadata(m.Headers, m.Key)
-	msg.SetContext(ctx)
-	running = "Publish"
-	if err = p.cfg.Publisher.Publish(m.Topic, msg); err != nil {
-		running = "PublisherConfig.Classify"
-		err = p.cfg.Classify(m.Topic, err)
+	})
+	if ended != nil {
+		err = fmt.Errorf("%w\n%s", ended.Of(fmt.Sprintf("watermilltx: topic %q, publisher %T: %s", m.Topic, p.cfg.Publisher, running)), ended.Stack)
 	}
-	running = ""
+	answer(usercode.Error(err))
 }
 
 // Drain waits for calls that have outlived their deadline. Call it when the relay has stopped, before closing watermill's

@@ -132,9 +132,9 @@ func TestPublisherWhoseFunctionsDoNotReturn(t *testing.T) {
 		publish, uuid func(id string)
 		says          string
 	}{
-		{"Publish panics", panics, nothing, "Publish panics: oh"},
+		{"Publish panics", panics, nothing, "Publish panicked: oh"},
 		{"Publish ends its goroutine", ends, nothing, "Publish ended its goroutine"},
-		{"UUID panics", nothing, panics, "PublisherConfig.UUID panics: oh"},
+		{"UUID panics", nothing, panics, "PublisherConfig.UUID panicked: oh"},
 		{"UUID ends its goroutine", nothing, ends, "PublisherConfig.UUID ended its goroutine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Defaults of Config.
@@ -138,9 +140,9 @@ func (c Config) withDefaults() (Config, Source, error) {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, DefaultReadTimeout)
 	c.ReadTimeout = min(c.ReadTimeout, source.answerWithin())
 	c.RefusalStatus = cmp.Or(c.RefusalStatus, http.StatusBadRequest)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	c.Trace = c.Trace.complete()
+	c.Trace = c.Trace.complete(&hooks.Panics{Logger: c.Logger.With("source", source.Name), Owner: "webhook"})
 	return c, source, errors.Join(wrong...)
 }
 

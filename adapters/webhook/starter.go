@@ -2,10 +2,12 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // starter calls Start of a consumer.Starter until it has succeeded once. One call runs at a time, and the others wait for it.
@@ -34,7 +36,7 @@ func (s *starter) start(ctx context.Context) error {
 	if s.started.Load() {
 		return nil
 	}
-	err := s.starter.Start(ctx)
+	err := usercode.Err(fmt.Sprintf("%T.Start", s.starter), func() error { return s.starter.Start(ctx) })
 	s.started.Store(err == nil)
 	return err
 }

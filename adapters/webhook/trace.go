@@ -35,12 +35,15 @@ type Trace struct {
 	Answered  func(ctx context.Context, e TraceEvent) // the response was sent, with any status
 }
 
-// complete returns a copy of t without nil hooks.
-func (t *Trace) complete() *Trace {
+// complete returns a copy of t without nil hooks, and whose hooks are safe to call.
+func (t *Trace) complete(p *hooks.Panics) *Trace {
 	var all Trace
 	if t != nil {
 		all = *t
 	}
-	hooks.Complete(&all.Refused, &all.Dropped, &all.Accepted, &all.Duplicate, &all.Parked, &all.Deferred, &all.Rejected, &all.Late, &all.Answered)
+	hooks.Complete(p, map[string]*func(context.Context, TraceEvent){
+		"Refused": &all.Refused, "Dropped": &all.Dropped, "Accepted": &all.Accepted, "Duplicate": &all.Duplicate, "Parked": &all.Parked,
+		"Deferred": &all.Deferred, "Rejected": &all.Rejected, "Late": &all.Late, "Answered": &all.Answered,
+	})
 	return &all
 }

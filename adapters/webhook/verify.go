@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // verifyAgain is Retry-After when a delivery could not be checked.
@@ -43,12 +43,15 @@ func (r *Receiver) verify(ctx context.Context, d *Delivery, answerAt time.Time) 
 }
 
 func (r *Receiver) callVerifier(ctx context.Context, d *Delivery) (events []Event, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			events, err = nil, &consumer.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return r.cfg.Verifier.Verify(ctx, d)
+	ended := usercode.Run(func() { events, err = r.cfg.Verifier.Verify(ctx, d) })
+	switch {
+	case ended == nil:
+		return events, usercode.Error(err)
+	case ended.Value != nil:
+		return nil, usercode.Error(&consumer.PanicError{Value: ended.Value, Stack: ended.Stack})
+	default:
+		return nil, ended.Of(fmt.Sprintf("%T.Verify", r.cfg.Verifier))
+	}
 }
 
 // checkEvent checks what keeps the keys of two senders apart, and what a Reply may say.

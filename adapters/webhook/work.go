@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -87,11 +86,6 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	}
 	go func() {
 		defer r.end(wk)
-		defer func() {
-			if v := recover(); v != nil { // of a hook or of Start; net/http recovers only its own goroutine
-				answered <- []error{r.logPanic(wk.ctx, v)}
-			}
-		}()
 		answered <- r.process(wk, d, msgs)
 	}()
 	due := time.NewTimer(time.Until(answerAt))
@@ -170,12 +164,6 @@ func (r *Receiver) process(wk *work, d *Delivery, msgs []*consumer.Message) (err
 		r.cfg.Logger.WarnContext(ctx, "webhook: events not handled; the sender delivers them again", "source", r.source.Name, "failed", failed, "of", len(msgs), "error", first)
 	}
 	return errs
-}
-
-func (r *Receiver) logPanic(ctx context.Context, v any) error {
-	err := &consumer.PanicError{Value: v, Stack: debug.Stack()}
-	r.cfg.Logger.ErrorContext(ctx, "webhook: a hook of Trace panicked, or Start did", "source", r.source.Name, "error", err)
-	return err
 }
 
 // answer returns the response to a delivery with these answers of the Processor.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -26,7 +27,9 @@ func Text(s string) string {
 var errNoCause = errors.New("no cause was stated")
 
 // Cause returns the text that the table stores about a failure.
-func Cause(o *outbox.Outcome) string { return Text(cmp.Or(o.Cause, errNoCause).Error()) }
+func Cause(o *outbox.Outcome) string {
+	return Text(usercode.Error(cmp.Or(o.Cause, errNoCause)).Error())
+}
 
 // Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that
 // settling twice counts once.

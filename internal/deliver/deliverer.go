@@ -1,14 +1,13 @@
 package deliver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Deliverer hands deliveries to a Processor. It is safe for concurrent use.
@@ -39,7 +38,7 @@ type Deliverer struct {
 // are not cancelled when it ends. Call Drain at the end.
 func New(ctx context.Context, cfg Config) *Deliverer {
 	cfg.Concurrency, cfg.MaxBatch = max(cfg.Concurrency, 1), max(cfg.MaxBatch, 1)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	if _, batches := cfg.Processor.(consumer.BatchProcessor); !batches {
 		cfg.MaxBatch = 1
 	}

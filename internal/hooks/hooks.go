@@ -1,13 +1,13 @@
-// Package hooks calls the hooks of a Trace. Hooks only observe: a panic of theirs is logged and has no other effect.
+// Package hooks calls the hooks of a Trace. Hooks only observe: it is logged when one panics or ends its goroutine, and has no other effect.
 package hooks
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // logEvery is how often panics of hooks are logged: a hook that panics may do so for each message.
@@ -22,12 +22,22 @@ type Panics struct {
 	logged time.Time
 }
 
-// Recover ends a panic of hook. Defer it right before the call of the hook.
-func (p *Panics) Recover(ctx context.Context, hook string) {
-	v := recover()
-	if v == nil {
-		return
+// Call calls f, which calls the hook of that name.
+func (p *Panics) Call(ctx context.Context, hook string, f func()) {
+	if ended := usercode.Run(f); ended != nil {
+		p.report(func(line string, args ...any) { p.Logger.ErrorContext(ctx, line, args...) }, "a hook of Trace", hook, ended)
 	}
+}
+
+// Or returns what the user's function f, the field of that name in a Config, returns, or what otherwise returns if f does not return.
+func Or[R any](p *Panics, name string, f, otherwise func() R) R {
+	return usercode.Or(f, func(ended *usercode.Ended) R {
+		p.report(p.Logger.Error, "a function of the Config", name, ended)
+		return otherwise()
+	})
+}
+
+func (p *Panics) report(write func(line string, args ...any), what, name string, ended *usercode.Ended) {
 	p.mu.Lock()
 	now := time.Now()
 	log := p.logged.IsZero() || now.Sub(p.logged) >= logEvery
@@ -36,21 +46,16 @@ func (p *Panics) Recover(ctx context.Context, hook string) {
 	}
 	p.mu.Unlock()
 	if log {
-		p.Logger.ErrorContext(ctx, p.Owner+": a hook of Trace panicked; the message is handled as without the hook", "hook", hook,
-			"error", fmt.Sprint(v), "stack", string(debug.Stack()))
+		write(p.Owner+": "+what+" panicked, or ended its goroutine; the work goes on as without it", "function", name,
+			"error", ended, "stack", string(ended.Stack))
 	}
 }
 
 // Call calls hook with e unless hook is nil.
 func Call[E any](ctx context.Context, p *Panics, name string, hook func(context.Context, E), e E) {
 	if hook != nil {
-		call(ctx, p, name, hook, e)
+		p.Call(ctx, name, func() { hook(ctx, e) })
 	}
-}
-
-func call[E any](ctx context.Context, p *Panics, name string, hook func(context.Context, E), e E) {
-	defer p.Recover(ctx, name)
-	hook(ctx, e)
 }
 
 // Then returns a hook that calls first and then second. Nil hooks are left out.
@@ -100,11 +105,15 @@ func ThenStart[D any](first, second func(context.Context, D) context.Context) fu
 	}
 }
 
-// Complete sets those of hooks that are nil to a function that does nothing.
-func Complete[E any](hooks ...*func(context.Context, E)) {
-	for _, hook := range hooks {
+// Complete sets those of hooks that are nil to a function that does nothing, and makes the others safe to call. Each has its name as
+// the key.
+func Complete[E any](p *Panics, hooks map[string]*func(context.Context, E)) {
+	for name, hook := range hooks {
 		if *hook == nil {
 			*hook = func(context.Context, E) {}
+			continue
 		}
+		own := *hook
+		*hook = func(ctx context.Context, e E) { Call(ctx, p, name, own, e) }
 	}
 }

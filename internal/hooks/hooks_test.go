@@ -28,7 +28,7 @@ func TestPanics(t *testing.T) {
 		<-time.After(time.Minute)
 		hooks.Call(t.Context(), p, "Done", both, 1)
 		hooks.Call[int](t.Context(), p, "Done", nil, 1)
-		if lines := strings.Count(log.String(), "a bug"); called != 4 || strings.Count(log.String(), "hook=Done") != 2 || lines < 2 {
+		if lines := strings.Count(log.String(), "a bug"); called != 4 || strings.Count(log.String(), "function=Done") != 2 || lines < 2 {
 			t.Errorf("%d calls of the other hook, log:\n%s", called, &log)
 		}
 	})

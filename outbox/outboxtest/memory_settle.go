@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -80,7 +81,7 @@ func (r *row) fail(o outbox.Outcome) {
 	if !o.Uncounted {
 		r.Attempts = o.Attempts + 1
 	}
-	r.cause = cmp.Or(o.Cause, errNoCause).Error()
+	r.cause = usercode.Error(cmp.Or(o.Cause, errNoCause)).Error()
 }
 
 var errNoCause = errors.New("no cause was given")

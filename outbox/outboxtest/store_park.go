@@ -27,6 +27,7 @@ func parkCases[TTx any]() []storeCase[TTx] {
 		{name: "a message between a deferred one and a parked one of its key waits", hazard: order, run: parkBehindNext[TTx]},
 		{name: "a parked key waits for a person, whichever sessions come and go", hazard: order, run: parkOutlasts[TTx]},
 		{name: "parking and unparking keep every field", hazard: lost, run: parkIntact[TTx]},
+		{name: "an error that has no text parks its message", hazard: lost, run: parkWithoutText[TTx]},
 		{name: "unparking begins with no attempts counted", hazard: lost, run: unparkAttempts[TTx]},
 		{name: "Unpark and Discard count only what was parked", hazard: lost, run: unparkUnknown[TTx]},
 	}
@@ -293,6 +294,30 @@ func parkOutlasts[TTx any](e *env[TTx]) {
 	s.quiet("a message of their key is parked")
 	e.unpark(list["k-2"].Seq) // k-5, which was enqueued later, follows in order, too
 	e.wantOrder(s.drain(4), map[string][]string{"k": {"k-2", "k-3", "k-4", "k-5"}})
+}
+
+// textless is an error whose method Error panics.
+type textless struct{}
+
+func (textless) Error() string { panic("no text") }
+
+// parkWithoutText settles with errors that a relay of another make might pass on: a nil pointer, and one whose method panics.
+func parkWithoutText[TTx any](e *env[TTx]) {
+	e.enqueue(outbox.Message{ID: "nil", Topic: "t"}, outbox.Message{ID: "panics", Topic: "t"}, outbox.Message{ID: "good", Topic: "t"})
+	s := e.session()
+	leased := s.await("nil", "panics", "good")
+	first, second := parked(leased[0], outbox.BlockKey), parked(leased[1], outbox.BlockKey)
+	first.Cause, second.Cause = (*outbox.TopicError)(nil), textless{}
+	s.settle(first, second, outbox.Outcome{Leased: leased[2], Verdict: outbox.Sent})
+	list := e.parked()
+	for _, p := range list {
+		if want := map[string]string{"nil": "nil *outbox.TopicError", "panics": "no text"}[p.ID]; !strings.Contains(p.Cause, want) {
+			e.Errorf("%q is parked with the cause %q, want one with %q", p.ID, p.Cause, want)
+		}
+	}
+	if len(list) != 2 {
+		e.Errorf("%d are parked, want 2", len(list))
+	}
 }
 
 func parkIntact[TTx any](e *env[TTx]) {

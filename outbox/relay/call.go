@@ -2,12 +2,10 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -67,14 +65,12 @@ func (b *batch) startCall(q *publisherQueue) *call {
 	slices.Sort(c.positions) // a publisher that takes several of a key gets them in the order of the lease
 	q.busy = true
 	go func() {
-		defer func() { // runs also when HeaderFormat or the publisher ends this goroutine
-			close(c.returned)
-			select {
-			case b.answered <- c:
-			case <-b.abandoned:
-			}
-		}()
 		b.publish(c)
+		close(c.returned)
+		select {
+		case b.answered <- c:
+		case <-b.abandoned:
+		}
 	}()
 	return c
 }
@@ -115,38 +111,39 @@ func (b *batch) publish(c *call) {
 	msgs := make([]outbox.Message, len(c.positions))
 	ctx, cancel := context.WithDeadline(b.session.work, c.deadline)
 	defer cancel()
-	composed := true
-	for n, i := range c.positions {
-		b.errs[i] = errNoHeaders // the answer when HeaderFormat ends this goroutine
-		var err error
-		if msgs[n], err = b.compose(b.outcomes[i].Leased); err == nil {
-			err = outbox.ErrNotTried
-		} else {
-			composed = false
-		}
-		b.errs[i] = err
-	}
-	if !composed || ctx.Err() != nil { // the process may have been suspended since startCall
+	if !b.composeAll(c, msgs) || ctx.Err() != nil { // the process may have been suspended since startCall
 		return
 	}
 	defer b.watch(ctx, c)()
-	p, topic := c.queue.publisher, msgs[0].Topic
-	var errs []error
-	usable := false
-	defer func() { // runs also when the publisher ends this goroutine
-		if errs == nil {
-			errs = p.noAnswers(len(msgs), topic, endedGoroutine)
+	errs, usable := b.call(ctx, c.queue.publisher, msgs)
+	c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
+	if !usable && len(msgs) > 1 {
+		b.publishSingly(ctx, c, errs[0])
+		return
+	}
+	for n, err := range errs {
+		b.errs[c.positions[n]] = err
+	}
+}
+
+// composeAll makes the messages of c. It reports whether all of them could be made, and says what is wrong with the others.
+func (b *batch) composeAll(c *call, msgs []outbox.Message) (all bool) {
+	n := 0
+	compose := func() {
+		for ; n < len(msgs); n++ {
+			m := b.outcomes[c.positions[n]].Leased
+			msgs[n] = m.Message
+			msgs[n].Headers = b.relay.cfg.HeaderFormat(m)
 		}
-		c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
-		if !usable && len(msgs) > 1 {
-			b.publishSingly(ctx, c, errs[0])
-			return
+	}
+	for all = true; n < len(msgs); n++ {
+		ended := usercode.Run(compose) // one goroutine for all, unless HeaderFormat ends it
+		if ended == nil {
+			break
 		}
-		for n, err := range errs {
-			b.errs[c.positions[n]] = err
-		}
-	}()
-	errs, usable = b.call(ctx, p, msgs)
+		b.errs[c.positions[n]], all = ended.Of("relay: Config.HeaderFormat"), false
+	}
+	return all
 }
 
 // publishSingly publishes the messages of a call that gave no usable answers, each in a call of its own until the deadline of c: one
@@ -166,10 +163,7 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 		}
 		msg, err := b.compose(m) // again, because the publisher may have changed what it got
 		if err == nil {
-			errs := p.noAnswers(1, m.Topic, endedGoroutine)
-			var call sync.WaitGroup
-			call.Go(func() { errs, _ = b.call(ctx, p, []outbox.Message{msg}) })
-			call.Wait()
+			errs, _ := b.call(ctx, p, []outbox.Message{msg})
 			err = errs[0]
 		}
 		if err != nil && ctx.Err() != nil { // it had less time than a call has
@@ -180,16 +174,12 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 	}
 }
 
-var errNoHeaders = errors.New("relay: Config.HeaderFormat ended its goroutine (runtime.Goexit) instead of returning headers")
-
 // compose returns the message with the headers to publish.
 func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("relay: Config.HeaderFormat panicked: %v", v)
-		}
-	}()
 	msg = m.Message
-	msg.Headers = b.relay.cfg.HeaderFormat(m)
-	return msg, nil
+	ended := usercode.Run(func() { msg.Headers = b.relay.cfg.HeaderFormat(m) })
+	if ended != nil {
+		err = ended.Of("relay: Config.HeaderFormat")
+	}
+	return msg, err
 }

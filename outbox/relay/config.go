@@ -11,7 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -98,7 +100,8 @@ type Config struct {
 	// returns how long an unavailable publisher gets no messages, after that many failures in a row, at most 5 s. When its calls
 	// take a second or longer, the publisher gets no messages for at least as long as the call took, at most 30 s.
 	//
-	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most DefaultBackoffCap.
+	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most DefaultBackoffCap. This also applies
+	// when Backoff panics.
 	Backoff func(attempt int) time.Duration
 
 	// ParkPolicy says what happens to the later messages of a key after one is parked.
@@ -151,13 +154,19 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.ParkLimit == (ParkLimit{}) {
 		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
 	}
-	if cfg.Backoff == nil {
-		cfg.Backoff = backoff.FullJitter(DefaultBackoffBase, DefaultBackoffCap)
-	}
 	if cfg.HeaderFormat == nil {
 		cfg.HeaderFormat = outbox.PlainHeaders
 	}
-	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Logger = usercode.Logger(cfg.Logger)
+	usual := backoff.FullJitter(DefaultBackoffBase, DefaultBackoffCap)
+	if own := cfg.Backoff; own == nil {
+		cfg.Backoff = usual
+	} else {
+		panics := &hooks.Panics{Logger: cfg.Logger.With("relay", cfg.Name), Owner: "relay"}
+		cfg.Backoff = func(attempt int) time.Duration {
+			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) }, func() time.Duration { return usual(attempt) })
+		}
+	}
 	if cfg.Trace == nil {
 		cfg.Trace = new(Trace)
 	}

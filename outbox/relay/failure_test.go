@@ -193,7 +193,7 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 		cause string
 	}{
 		{"panics", func(context.Context, []outbox.Message) []error { panic(outbox.Permanent(errRefused)) }, `panicked: the broker refuses this message`},
-		{"ends its goroutine", func(context.Context, []outbox.Message) []error { runtime.Goexit(); return nil }, `ended its goroutine instead of answering`},
+		{"ends its goroutine", func(context.Context, []outbox.Message) []error { runtime.Goexit(); return nil }, `it called runtime.Goexit, or FailNow of a test`},
 		{"too few answers", func(_ context.Context, msgs []outbox.Message) []error { return make([]error, len(msgs)-1) }, `gave 0 answers for 1 messages`},
 		{"too many answers", func(context.Context, []outbox.Message) []error { return make([]error, 3) }, `gave 3 answers for 1 messages`},
 		{"no answers", func(context.Context, []outbox.Message) []error { return []error{} }, `gave 0 answers for 1 messages`},

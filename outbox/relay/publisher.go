@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
@@ -53,17 +54,22 @@ const publisherLogInterval = time.Minute
 
 var brokerPause = pauseKey{cause: observe.CauseBroker}
 
-func newPublishers(cfg Config) publishers {
-	ps := publishers{byTopic: make(map[string]*publisherState, len(cfg.Publishers))}
+func newPublishers(cfg Config) (ps publishers, err error) {
+	ps = publishers{byTopic: make(map[string]*publisherState, len(cfg.Publishers))}
 	stateOf := func(p outbox.Publisher) *publisherState {
 		for _, s := range ps.all { // a Publisher of several topics gets their messages in one call
 			if reflect.ValueOf(p).Comparable() && reflect.ValueOf(s.publisher).Comparable() && s.publisher == p {
 				return s
 			}
 		}
-		atomic, isAtomic := p.(outbox.AtomicPublisher)
-		ordered, isOrdered := p.(outbox.OrderedPublisher)
-		s := &publisherState{publisher: p, together: isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered(), backoff: cfg.Backoff}
+		s := &publisherState{publisher: p, backoff: cfg.Backoff}
+		if ended := usercode.Run(func() {
+			atomic, isAtomic := p.(outbox.AtomicPublisher)
+			ordered, isOrdered := p.(outbox.OrderedPublisher)
+			s.together = isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered()
+		}); ended != nil {
+			err = ended.Of(fmt.Sprintf("relay: Atomic or Ordered of publisher %T", p))
+		}
 		ps.all = append(ps.all, s)
 		return s
 	}
@@ -76,7 +82,7 @@ func newPublishers(cfg Config) publishers {
 	if len(ps.all) == 1 {
 		ps.sole = ps.all[0]
 	}
-	return ps
+	return ps, err
 }
 
 // of returns the publisher of topic, or nil.
@@ -89,26 +95,24 @@ func (ps *publishers) of(topic string) *publisherState {
 
 func (p *publisherState) typeName() string { return fmt.Sprintf("%T", p.publisher) }
 
-// publish returns one answer for each message, whatever the Publisher does, unless that ends the goroutine. When the Publisher gave no
-// usable answers, all of errs are the same error.
+// publish returns one answer for each message, which is safe to use, whatever the Publisher does. When the Publisher gave no usable answers, all
+// of errs are the same error.
 func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error, usable bool) {
 	n, topic := len(msgs), msgs[0].Topic // the Publisher may change msgs
-	defer func() {
-		if v := recover(); v != nil {
-			errs, usable = p.noAnswers(n, topic, fmt.Sprintf("panicked: %v", v)), false // v may be a Permanent error, which is no answer either
-		}
-	}()
-	errs = p.publisher.Publish(ctx, msgs)
+	var answers []error
+	ended := usercode.Run(func() { answers = p.publisher.Publish(ctx, msgs) })
 	switch {
-	case errs == nil:
-		return make([]error, n), true
-	case len(errs) != n:
-		return p.noAnswers(n, topic, fmt.Sprintf("gave %d answers for %d messages", len(errs), n)), false
+	case ended != nil:
+		return p.noAnswers(n, topic, ended.Error()), false // a panic with a Permanent error is no answer either
+	case answers != nil && len(answers) != n:
+		return p.noAnswers(n, topic, fmt.Sprintf("gave %d answers for %d messages", len(answers), n)), false
+	}
+	errs = make([]error, n) // the Publisher may keep its slice
+	for i, err := range answers {
+		errs[i] = usercode.Error(err)
 	}
 	return errs, true
 }
-
-const endedGoroutine = "ended its goroutine instead of answering"
 
 // noAnswers returns the errors of a call without usable answers: any of its messages may have been published.
 func (p *publisherState) noAnswers(n int, topic, what string) []error {

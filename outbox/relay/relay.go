@@ -43,8 +43,12 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
+	publishers, err := newPublishers(cfg)
+	if err != nil {
+		return nil, err
+	}
 	r := &Relay{
-		cfg: cfg, publishers: newPublishers(cfg), parkBudget: newParkBudget(cfg.ParkLimit), wake: make(chan struct{}, 1),
+		cfg: cfg, publishers: publishers, parkBudget: newParkBudget(cfg.ParkLimit), wake: make(chan struct{}, 1),
 		panics: hooks.Panics{Logger: cfg.Logger.With("relay", cfg.Name), Owner: "relay"},
 	}
 	r.pauses = pauses{panics: &r.panics, relay: cfg.Name, paused: cfg.Trace.Paused, resumed: cfg.Trace.Resumed}

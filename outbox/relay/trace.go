@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,24 +96,19 @@ func (b *batch) call(ctx context.Context, p *publisherState, msgs []outbox.Messa
 		return p.publish(ctx, msgs)
 	}
 	publishing := &Publishing{Relay: r.cfg.Name, Messages: msgs, Began: time.Now()}
-	n, topic := len(msgs), msgs[0].Topic
 	ctx = r.starts(ctx, publishing)
-	defer func() { // runs also when the publisher ends this goroutine
-		told := errs
-		if told == nil {
-			told = p.noAnswers(n, topic, endedGoroutine)
-		}
-		r.published(ctx, publishing, told)
-	}()
-	return p.publish(ctx, msgs)
+	errs, usable = p.publish(ctx, msgs)
+	r.published(ctx, publishing, errs)
+	return errs, usable
 }
 
 func (r *Relay) starts(ctx context.Context, p *Publishing) context.Context {
 	if r.cfg.Trace.Start == nil {
 		return ctx
 	}
-	defer r.panics.Recover(ctx, "Start")
-	if started := r.cfg.Trace.Start(ctx, p); started != nil {
+	var started context.Context
+	r.panics.Call(ctx, "Start", func() { started = r.cfg.Trace.Start(ctx, p) })
+	if started != nil {
 		return started
 	}
 	return ctx
@@ -120,8 +116,7 @@ func (r *Relay) starts(ctx context.Context, p *Publishing) context.Context {
 
 func (r *Relay) published(ctx context.Context, p *Publishing, errs []error) {
 	if r.cfg.Trace.Published != nil {
-		defer r.panics.Recover(ctx, "Published")
-		r.cfg.Trace.Published(ctx, p, errs)
+		r.panics.Call(ctx, "Published", func() { r.cfg.Trace.Published(ctx, p, slices.Clone(errs)) })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/risks"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Client has the operations of SQS that a Handler calls. *sqs.Client implements it.
@@ -87,6 +88,6 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Margin = cmp.Or(c.Margin, 2*time.Second)
 	c.MaxBatch = cmp.Or(c.MaxBatch, 100)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }

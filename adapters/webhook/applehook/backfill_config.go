@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // BackfillConfig configures a Backfill. TTx is the native transaction of its Store.
@@ -148,7 +149,7 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 	if c.Refused == nil {
 		c.Refused = func(err error, _ string) error { return err }
 	}
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, key, errors.Join(wrong...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -86,7 +87,7 @@ func (b *Backfill[TTx]) handle(ctx context.Context, p *page, passed *Passed) err
 		event, err := b.cfg.Verifier.verify(ctx, item.SignedPayload, moment{now: time.Now()})
 		switch {
 		case webhook.RefusalOf(err) != "":
-			if err := b.cfg.Refused(err, item.SignedPayload); err != nil {
+			if err := usercode.Err("BackfillConfig.Refused", func() error { return b.cfg.Refused(err, item.SignedPayload) }); err != nil {
 				return fmt.Errorf("applehook: backfill: a notification in Apple's history does not verify: %w", err)
 			}
 			passed.Skipped++

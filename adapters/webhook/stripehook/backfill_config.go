@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // BackfillConfig configures a Backfill. TTx is the native transaction of the store that keeps its checkpoint.
@@ -131,6 +132,6 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	c.Overlap = cmp.Or(c.Overlap, defaultOverlap)
 	c.MaxPages = cmp.Or(c.MaxPages, defaultMaxPages)
 	c.Interval = cmp.Or(c.Interval, defaultInterval)
-	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Logger = usercode.Logger(c.Logger)
 	return c, errors.Join(wrong...)
 }

@@ -29,13 +29,13 @@ type row struct {
 // The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
 var rows = []row{
 	{"observe", nil},
-	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime"}},
+	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime", "internal/usercode"}},
 	{"dedup/storekit", []string{"dedup"}},
 	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/storekit", "observe", "internal/await"}},
 	{"outbox", []string{"internal/outgoing"}},
-	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens"}},
-	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares"}},
-	{"consumer", []string{"dedup", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/isolated", "internal/names", "internal/outgoing", "internal/tokens"}},
+	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
+	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
+	{"consumer", []string{"dedup", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode"}},
 	{"consumer/ops", []string{"consumer", "dedup", "dedup/storekit", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
@@ -46,7 +46,7 @@ var rows = []row{
 	{"adapters/sqlstore/internal/engine", store()},
 	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},
 	{"adapters/kafka", edge("github.com/IBM/sarama")},
-	{"adapters/awssqs", edge("internal/isolated", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
+	{"adapters/awssqs", edge("github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...")},
 	{"adapters/awssqs/awslambda", append([]string{"adapters/awssqs"}, edge("github.com/aws/aws-sdk-go-v2/...")...)},
 	{"adapters/awssqs/awssqstest", []string{"adapters/awssqs", "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/..."}},
 	{"adapters/rabbitmq", edge("github.com/rabbitmq/amqp091-go")},
@@ -58,16 +58,16 @@ var rows = []row{
 	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
 	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "go.opentelemetry.io/otel/..."}},
+	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
 
-	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox"}},
+	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "internal/usercode"}},
 
 	{"migrations", nil},
 	{"internal/aliases", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
-	{"internal/hooks", []string{"observe"}},
+	{"internal/hooks", []string{"observe", "internal/usercode"}},
 	{"internal/idtime", nil},
 	{"internal/names", []string{"dedup"}},
 	{"internal/outgoing", []string{"internal/idtime"}},
@@ -75,17 +75,17 @@ var rows = []row{
 	{"internal/dialect", nil},
 	{"internal/faults", []string{"dedup"}},
 	{"internal/claims", []string{"dedup", "internal/names", "dedup/storekit", "outbox"}},
-	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims"}},
+	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims", "internal/usercode"}},
 	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
 	{"internal/debounce", nil},
 	{"internal/pgrelay", []string{"outbox", "internal/columns", "internal/dialect", "internal/shares"}},
 	{"internal/shares", []string{"outbox"}},
 	{"internal/sqlrows", nil},
+	{"internal/usercode", nil},
 	{"internal/watermark", nil},
 	{"internal/counts", nil},
-	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/isolated"}},
-	{"internal/isolated", nil},
-	{"internal/publishing", []string{"outbox"}},
+	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/usercode"}},
+	{"internal/publishing", []string{"outbox", "internal/usercode"}},
 	{"internal/risks", nil},
 
 	// Programs and packages that only tests import may import everything. No other package can import them, because no row allows
@@ -97,12 +97,12 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/isolated", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

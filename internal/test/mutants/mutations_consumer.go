@@ -30,14 +30,13 @@ var consumerMutations = []mutation{
 				ans.refused`,
 	}),
 	handling("a function of Config that ends its goroutine parks its message", "prepare.go", "TestWhatIsParkedAndWhy", edit{
-		`if !isolated.Call(func() { prepare(false) }) {`, `if prepare(false); !isolated.Call(func() {}) {`,
+		`if usercode.Run(func() { prepare(false) }) != nil {`, `if prepare(false); usercode.Run(func() {}) != nil {`,
 	}),
 	handling("a handler that ends its goroutine has failed, and the pass goes on", "attempt.go", "TestAHandlerThatEndsItsGoroutine", edit{
 		`err = onOwnGoroutine("the handler", func() error {`, `err = onThisGoroutine(func() error {`,
 	}),
 	handling("a handler's panic is an error", "prepare.go", "TestPanicsAreReportedWithTheirStack", edit{
-		"func onThisGoroutine(f func() error) (err error) {\n\tdefer recoverPanic(&err)",
-		"func onThisGoroutine(f func() error) (err error) {\n\tdefer func() {\n\t\tif recover() != nil {\n\t\t\terr = nil\n\t\t}\n\t}()",
+		`		err = &PanicError{`, `		_ = &PanicError{`,
 	}),
 	handling("no message is parked because of a database failure", "judge.go", "TestAttempts", edit{
 		`case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even`, `case false: // even`,

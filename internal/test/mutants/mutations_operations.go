@@ -225,7 +225,9 @@ var operationsMutations = []mutation{
 	p.mu.Unlock()`, `	p.mu.Unlock()
 	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)`,
 	}),
-	handling("a hook that panics has no effect", "trace.go", "TestHooksThatPanic", edit{`		defer p.panics.Recover(ctx, "Done")`, ``}),
+	handling("a hook that panics has no effect", "trace.go", "TestHooksThatPanic", edit{
+		`p.panics.Call(ctx, "Done", func() { p.hooks.Done(ctx, &p.delivery, p.outcomes) })`, `p.hooks.Done(ctx, &p.delivery, p.outcomes)`,
+	}),
 	observing("a hook that panics does not keep others from being called", "hooks.go", "TestPanics", edit{
 		`		defer second(ctx, e) // also when first panics
 		first(ctx, e)`, `		first(ctx, e)

@@ -45,7 +45,7 @@ var pgxstoreMutations = []mutation{
 		`pg.Routine == "CopyGetData"`, `pg.Routine == ""`,
 	}),
 	single("a panic of the rows of a COPY is an error of their handler", pgx+"/guarded.go", "TestCopyOfRowsThatPanic", edit{
-		`cmp.Or(rows.panicked, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.panicked)`,
+		`cmp.Or(rows.ended, t.g.note(err))`, `cmp.Or(t.g.note(err), rows.ended)`,
 	}),
 	single("a COMMIT by QueryRow of a prepared statement is noticed", pgx+"/guardrows.go", "TestPreparedStatementEndsTheTransaction", edit{
 		"	defer r.rows.Close()\n\tif slices", "	defer r.rows.Rows.Close()\n\tif slices",

@@ -59,7 +59,7 @@ var publisherMutations = []mutation{
 		`!cfg.Producer.Idempotent,`, `false,`,
 	}),
 	publishing("a partitioner that panics refuses its message", "publisher_partition.go", "TestPublisherPartitionerPanics", edit{
-		`			err = &partitionError{fmt`, `			_ = &partitionError{fmt`,
+		`		return &partitionError{fmt`, `		_ = &partitionError{fmt`,
 	}),
 	publishing("a partitioner that ignores the key is refused", "publisher_partition.go", "TestPublisherRefusesSettings", edit{
 		`ok && n != before`, `ok && n != before && false`,

@@ -31,7 +31,7 @@ var relayMutations = []mutation{
 		`for k.sent = 1; q.publisher.together && k.sent`, `for k.sent = 1; k.sent`,
 	}),
 	relaying("a publisher gets several messages of a key only if it promises their order", "publisher.go", "TestRelayGivesAnOrderedPublisherAllOfAKey", edit{
-		`ordered.Ordered(), backoff`, `(ordered.Ordered() || true), backoff`,
+		`isOrdered && ordered.Ordered()`, `isOrdered && (ordered.Ordered() || true)`,
 	}),
 	relaying("many relays that are notified poll no more often than few", "session.go", "TestRelayIdle", edit{
 		`if !h.Announced || h.Relays <= fewRelays {`, `if true {`,
@@ -100,7 +100,7 @@ var relayMutations = []mutation{
 		`errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),`, `errs: make([]error, len(msgs)),`,
 	}),
 	relaying("a HeaderFormat that ends its goroutine counts against its message", "call.go", "TestRelayHeaderFormatThatEndsItsGoroutine", edit{
-		`b.errs[i] = errNoHeaders //`, `//`,
+		`b.errs[c.positions[n]], all = ended.Of`, `_, all = ended.Of`,
 	}),
 	relaying("a call without usable answers counts only against the message at fault", "call.go", "TestRelayIsolatesAMessageWithoutAnswer", edit{
 		`if !usable && len(msgs) > 1 {`, `if !usable && false {`,

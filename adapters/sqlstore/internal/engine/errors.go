@@ -5,10 +5,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // AnswerWithin limits every statement that the database should answer at once. COMMIT and ROLLBACK have no other limit: the end
@@ -46,6 +48,9 @@ func Walk(err error, f func(error) bool) bool {
 	}
 	if f(err) {
 		return true
+	}
+	if all, ok := usercode.Wrapped(err); ok {
+		return slices.ContainsFunc(all, f)
 	}
 	switch w := err.(type) { //nolint:errorlint // Walk itself follows wrapped errors, as errors.As does
 	case interface{ Unwrap() error }:

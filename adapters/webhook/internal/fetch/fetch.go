@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Shared makes at most one request per key at a time, for all deliveries that need the answer. It repeats a failed request only after
@@ -87,23 +89,21 @@ func (s *Shared[K, V]) begin(ctx context.Context, key K, r Request[V]) (q *runni
 
 // run makes the request, and wakes the deliveries that wait for it.
 func (s *Shared[K, V]) run(ctx context.Context, key K, r Request[V], q *running[V]) {
-	defer func() {
-		if v := recover(); v != nil { // in the user's HTTP client
-			q.err = fmt.Errorf("the request panicked: %v", v)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		defer close(q.done)
-		delete(s.running, key)
-		if q.err == nil {
-			r.Keep(q.answer)
-			return
-		}
-		now := time.Now()
-		maps.DeleteFunc(s.failed, func(_ K, f failure) bool { return !now.Before(f.until) })
-		s.failed[key] = failure{err: q.err, until: now.Add(s.FailedFor)}
-	}()
-	q.answer, q.err = r.Do(ctx)
+	q.err = usercode.Err("the request", func() (err error) { // it calls the user's HTTP client
+		q.answer, err = r.Do(ctx)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(q.done)
+	delete(s.running, key)
+	if q.err == nil {
+		r.Keep(q.answer)
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(s.failed, func(_ K, f failure) bool { return !now.Before(f.until) })
+	s.failed[key] = failure{err: q.err, until: now.Add(s.FailedFor)}
 }
 
 // Body sends req and returns the body of the response. It returns an error unless the status is 200 and the body has at most most bytes.
