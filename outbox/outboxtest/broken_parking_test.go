@@ -74,7 +74,7 @@ func brokenParkings() []brokenStore {
 	)
 	return []brokenStore{
 		{
-			name: "drops what is parked", found: []string{waitUnpark, waitDiscard, park, pass, "parking and unparking keep every field"},
+			name: "drops what is parked", found: []string{waitUnpark, waitDiscard, park, pass, "parking and unparking keep every field", "an error that has no text parks its message"},
 			breaks: settles(func(_ *session, o *outbox.Outcome) {
 				if o.Verdict == outbox.Parked {
 					o.Verdict = outbox.Sent
