@@ -142,6 +142,9 @@ func (f *fork) chain(chain []*branch) {
 	for _, b := range chain {
 		running = b
 		err := b.handler(f.ctx, &branchTx{branch: b})
+		if err == nil {
+			err = b.batches.check()
+		}
 		running = nil
 		f.mu.Lock()
 		f.returned(b, err)

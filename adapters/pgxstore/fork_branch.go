@@ -16,6 +16,7 @@ type branch struct {
 	place    int
 	handler  func(context.Context, pgx.Tx) error
 	answered chan struct{} // gets an element when the goroutine of Fork has answered
+	batches  sentBatches   // with results of Fork; the guard has the others
 	types    *pgtype.Map   // a copy of the connection's, which other handlers use; set before an answer
 
 	// The following fields are guarded by fork.mu.

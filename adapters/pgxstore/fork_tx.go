@@ -117,6 +117,7 @@ func (t *branchTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 	if err != nil {
 		return pgx.FailedBatchResults(batch, err)
 	}
+	t.branch.batches.sent(batch)
 	return &readBatch{branch: t.branch, queries: batch.QueuedQueries, results: results, closed: t.branch.opened()}
 }
 

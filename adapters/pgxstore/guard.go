@@ -49,6 +49,8 @@ type guard struct {
 	within    int        // how many of nested were open then
 	nested    []*guarded // savepoints that Begin has set and that are still open, oldest first
 
+	batches sentBatches
+
 	inserted map[dedup.KeyHash]bool // keys that InTx has claimed
 	results  []savedResult          // saved since the latest statement and not yet written, see result.go
 

@@ -191,6 +191,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
+	t.g.batches.sent(b)
 	return guardedBatch{t.Tx.SendBatch(ctx, t.g.watched(b)), t.g}
 }
 

@@ -27,8 +27,8 @@ import (
 // consumer then tries smaller batches. A callback may therefore run several times for one message: what it changes outside of the
 // transaction must bear that.
 //
-// A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result. Express
-// that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
+// A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result: a callback that
+// queues one fails its message. Express that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
 // that another one of the batch creates fails there, and succeeds alone. Config.DefaultQueryExecMode of the pool should not be the
 // simple protocol, where pgx supports no callbacks on a string of several statements. In any mode, what a statement may do
 // is as in a Handler: none may end the transaction. The savepoints of a message end with its statements.
@@ -61,7 +61,10 @@ func Queue(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) erro
 				q.add(msg, own)
 				q.current = nil
 			}
-			return q.send(ctx)
+			if err := q.send(ctx); err != nil {
+				return err
+			}
+			return q.late()
 		})
 		if err != nil && q.current != nil {
 			err = &consumer.MessageError{Message: q.current, Err: err}
@@ -76,6 +79,7 @@ type queue struct {
 	shared  bool // there are several messages
 	batch   pgx.Batch
 	owners  []owner           // of the statements of batch
+	own     []ownBatch        // of the messages
 	current *consumer.Message // the message whose code runs or whose result is read; after an error: the one that caused it; nil: unknown
 }
 
@@ -104,7 +108,27 @@ const (
 	releaseMessageSavepoint = `RELEASE SAVEPOINT txonce_message`
 )
 
+// ownBatch is what the function has queued for one message.
+type ownBatch struct {
+	msg  *consumer.Message
+	sent *sentBatches
+}
+
+// late returns an error if a callback has queued a statement.
+func (q *queue) late() error {
+	for _, own := range q.own {
+		if err := own.sent.check(); err != nil {
+			q.current = own.msg
+			return err
+		}
+	}
+	return nil
+}
+
 func (q *queue) add(msg *consumer.Message, own *pgx.Batch) {
+	sent := &sentBatches{}
+	sent.sent(own)
+	q.own = append(q.own, ownBatch{msg, sent})
 	surround := q.shared && slices.ContainsFunc(own.QueuedQueries, q.moves)
 	if surround {
 		q.queue(owner{msg: msg}, setMessageSavepoint)

@@ -114,11 +114,28 @@ var queueFaults = map[string]queueFunc{
 	"an argument of the wrong type": queues(`SELECT $1::int`, nil, "x"),
 	"too few arguments":             queues(`SELECT $1::int`, nil),
 	"a name without an argument":    queues(`SELECT @a::int`, nil, pgx.StrictNamedArgs{"b": 1}),
+	"a callback of Exec that queues": queuesLate(func(q *pgx.QueuedQuery, late func()) {
+		q.Exec(func(pgconn.CommandTag) error { late(); return nil })
+	}),
+	"a callback of Query that queues": queuesLate(func(q *pgx.QueuedQuery, late func()) {
+		q.Query(func(pgx.Rows) error { late(); return nil })
+	}),
+	"a callback of QueryRow that queues": queuesLate(func(q *pgx.QueuedQuery, late func()) {
+		q.QueryRow(func(r pgx.Row) error { var n int; late(); return r.Scan(&n) })
+	}),
 	"COMMIT":                        queues(`COMMIT`, nil),
 	"ROLLBACK":                      queues(`ROLLBACK`, nil),
 	"several statements":            queues(`SELECT 1; COMMIT`, nil),
 	"another's savepoint":           queues(`ROLLBACK TO before`, nil),
 	"another's savepoint, released": queues(`RELEASE before`, nil),
+}
+
+// queuesLate returns a function that queues a statement, and another one in its callback, which pgx never sends.
+func queuesLate(callback func(q *pgx.QueuedQuery, late func())) queueFunc {
+	return func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+		callback(b.Queue(`SELECT 1`), func() { b.Queue(insertEffect, m.ID+" late") })
+		return nil
+	}
 }
 
 // queues returns a function that queues sql.

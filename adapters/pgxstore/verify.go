@@ -43,6 +43,9 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 	if g.inUse() {
 		return errInUse
 	}
+	if err := g.batches.check(); err != nil {
+		return err
+	}
 	if g.notBegun() {
 		return nil
 	}
