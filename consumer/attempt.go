@@ -15,6 +15,7 @@ import (
 type attempt struct {
 	err      error
 	claimed  bool  // the store has answered the claims
+	ran      int   // how many handlers were called
 	ended    bool  // a handler ended the transaction, which may be committed without the handlers' effects
 	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
 
@@ -35,6 +36,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	recs := make([]dedup.Record, 0, len(todo))
 	for _, i := range todo {
 		it := &b.items[i]
+		it.called = false
 		recs = append(append(recs, b.record(it)), it.aliases...)
 	}
 	measured := b.pass.transaction(len(todo))
@@ -101,12 +103,20 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	if len(todo) == 1 && a.claimed {
 		b.items[todo[0]].quick = claimed.Sub(began) < time.Since(claimed)/quickClaim
 	}
+	a.ran = len(ran)
+	for _, j := range ran {
+		b.items[todo[j]].called = true
+	}
 	switch {
 	case a.err == nil:
 		for _, ans := range answers {
 			b.committed(ans)
 		}
-		b.c.pause.recovered(ctx)
+		if a.ran > 0 {
+			b.c.pause.recovered(ctx, ofHandlers)
+		} else {
+			b.c.pause.recovered(ctx, ofClaims)
+		}
 	case !a.claimed && errors.Is(a.err, dedup.ErrInFlight):
 		b.claimWait.waited()
 	case len(ran) > 0:

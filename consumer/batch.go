@@ -19,6 +19,7 @@ type batch[TTx any] struct {
 	items   []item
 	errs    []error // errs[i] answers items[i]
 
+	arrived    time.Time             // when the pass began
 	blocked    map[string]blockedKey // by ordering key
 	claimWait  claimWait
 	before     int         // how many culprits come after the messages that are tried, see named
@@ -43,7 +44,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	b := &batch[TTx]{
 		c: c, pass: c.newPass(ctx, msgs, DeadLetterID{}), options: options,
 		items: c.prepareAll(msgs), errs: make([]error, len(msgs)),
-		blocked: map[string]blockedKey{},
+		blocked: map[string]blockedKey{}, arrived: time.Now(),
 	}
 	ctx = b.pass.start(ctx)
 	defer b.pass.done(ctx)
@@ -56,7 +57,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true}, observe.CauseCancelled)
 		return b.errs
 	} else if err != nil {
-		b.fault(ctx, todo, epoch, err)
+		b.fault(ctx, todo, epoch, ofClaims, err)
 		return b.errs
 	}
 	defer b.lockKeys(ctx)()
@@ -116,14 +117,18 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 	}
 	switch {
 	case a.err == nil:
-		b.soloFaults = 0
-		b.c.limit.succeeded(len(todo))
+		if a.ran > 0 { // duplicates prove nothing about handlers
+			b.soloFaults = 0
+		}
+		if 2*a.ran >= len(todo) {
+			b.c.limit.succeeded(len(todo))
+		}
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
 		b.retry(todo, &RetryError{Err: a.err, Uncounted: true}, observe.CauseCancelled)
 	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
 		b.down = true
-		b.fault(ctx, todo, epoch, a.err)
+		b.fault(ctx, todo, epoch, ofClaims, a.err)
 	case len(todo) == 1:
 		b.judge(ctx, todo[0], epoch, a.err)
 	case !a.claimed && len(a.culprits) == 0 && errors.Is(a.err, dedup.ErrInFlight) && b.deferHeldKeys(ctx, todo, epoch, a.err):
@@ -169,7 +174,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true}, before.cause)
 		case b.down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)
-		case !b.c.inDoubt(it) && !b.admitted(ctx, i):
+		case !b.c.inDoubt(it) && it.refused == nil && !b.admitted(ctx, i): // no other runs a handler
 		default:
 			ready = append(ready, i)
 		}

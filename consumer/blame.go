@@ -70,7 +70,7 @@ func (b *batch[TTx]) contended(ctx context.Context, i, epoch int, err error) boo
 	b.soloFaults++
 	b.down = b.soloFaults >= 2 && !(it.culprit && b.worked)
 	if times > 1 && !others {
-		b.fault(ctx, []int{i}, epoch, err)
+		b.fault(ctx, []int{i}, epoch, it.stage(), err)
 		return true
 	}
 	retry := &RetryError{Err: err, After: b.c.cfg.backoff(max(times, b.options.deferrals+1)), Uncounted: true}

@@ -165,8 +165,9 @@ type Config[TTx any] struct {
 	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably a faulty deployment and not the
 	// messages. The consumer then pauses: it runs one message at a time as a probe, and defers the others without counting
 	// an attempt. Each probe that succeeds doubles how many may run at the same time, and each that fails resets that to one.
-	// Mismatches, suspected replays and unprovable messages have a limit of their own of the same size. When that is spent, they
-	// are deferred, and the other messages go on.
+	// Messages that are refused before their handlers run have a limit of their own of the same size: those without a usable key,
+	// those that cannot be read, mismatches, suspected replays and unprovable ones. When that is spent, they are deferred, and the other
+	// messages go on. A message whose letter is there already counts for neither limit.
 	//
 	// Defaults to a burst of 100, and 100 a minute.
 	ParkLimit ParkLimit

@@ -68,7 +68,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		}
 	}
 	database := report(observe.CauseDatabase, func(err error) string { return explain(err) + "; nothing is parked, and the consumer tries again" },
-		"a COMMIT", "the database commits again")
+		"a COMMIT of what failed: of a claim, of a handler's work, or of a dead letter", "the database commits again")
 	budget := report(observe.CauseBudget, func(error) string { return "too many messages to park; Config.ParkLimit is spent" },
 		"a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")
 	c := &Consumer[TTx]{

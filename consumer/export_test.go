@@ -44,10 +44,10 @@ func ReportFaults(ctx context.Context, err error) *Reports {
 	r := &Reports{mu: &p.mu}
 	p.report = r
 	for range 3 {
-		p.fault(ctx, err, p.epoch(), 0)
+		p.fault(ctx, err, ofClaims, p.epoch(), 0)
 	}
-	p.recovered(ctx)
-	p.recovered(ctx)
+	p.recovered(ctx, ofClaims)
+	p.recovered(ctx, ofClaims)
 	return r
 }
 

@@ -25,11 +25,11 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
 		b.soloFaults++
 		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
-		b.fault(ctx, []int{i}, epoch, err)
+		b.fault(ctx, []int{i}, epoch, it.stage(), err)
 	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
 		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))
 	default:
-		it.failed = !isRefused || !byClaim(refused.reason)
+		it.failed = !isRefused || !beforeHandlers(it, refused.reason)
 		if isRefused {
 			b.parkOrReject(ctx, i, refused.reason, err)
 			return
@@ -88,8 +88,8 @@ func (m *Message) givenUpBy(now time.Time) bool {
 	return !m.GiveUpAt.IsZero() && !now.Before(m.GiveUpAt)
 }
 
-// fault defers items[todo...] because the database failed.
-func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error) {
+// fault defers items[todo...] because the database failed at stage of a transaction.
+func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage, err error) {
 	retry := &RetryError{Err: err, Uncounted: true}
 	b.lastFault = retry
 	if ctx.Err() == nil {
@@ -99,7 +99,7 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, err error
 			about = it.attrs()[2:]
 			deferrals = max(deferrals, b.c.history.faults(it.hash)-1)
 		}
-		retry.After = b.c.pause.fault(ctx, err, epoch, deferrals, about...)
+		retry.After = b.c.pause.fault(ctx, err, at, epoch, deferrals, about...)
 	}
 	b.retry(todo, retry, observe.CauseDatabase)
 }

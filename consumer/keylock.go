@@ -27,9 +27,13 @@ type keyWaiter struct {
 type keyOutcome struct {
 	committed   bool
 	fingerprint dedup.Fingerprint // of the committed message
+	parked      *sharedPark       // the message was parked, and its copies are too
 }
 
-// lock waits until the caller holds key, or until its holder has committed. In the latter case the caller does not hold the
+// decided reports whether the outcome may decide about waiters, so that none of them gets the key.
+func (o keyOutcome) decided() bool { return o.committed || o.parked != nil }
+
+// lock waits until the caller holds key, or until its holder has committed or parked its message. In the latter case the caller does not hold the
 // key, and gets the outcome.
 func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
 	l.mu.Lock()
@@ -62,13 +66,14 @@ func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, erro
 	return keyOutcome{}, context.Cause(ctx)
 }
 
-// unlock gives key to the caller that has waited longest. If the key was committed, it gives the outcome to all of them.
+// unlock gives key to the caller that has waited longest. If the key's message was committed or parked, it gives the
+// outcome to all of them.
 func (l *keyLock) unlock(key dedup.KeyHash, o keyOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiters := l.keys[key]
 	switch {
-	case o.committed:
+	case o.decided():
 		for _, w := range waiters {
 			w.outcome = o
 			close(w.woken)
@@ -96,7 +101,7 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 	slices.SortFunc(held, dedup.KeyHash.Compare)
 	for i, key := range held {
 		o := keyOutcome{committed: true}
-		for o.committed && err == nil {
+		for o.decided() && err == nil {
 			o, err = l.lock(ctx, key)
 		}
 		if err != nil {
@@ -138,7 +143,7 @@ func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 	return func() {
 		for _, u := range locked {
 			it := &b.items[u.item]
-			b.c.keys.unlock(u.key, keyOutcome{committed: it.committed && !u.alias, fingerprint: it.claimed})
+			b.c.keys.unlock(u.key, it.outcome(u.alias))
 		}
 	}
 }
@@ -180,7 +185,7 @@ func (b *batch[TTx]) lockKey(ctx context.Context, uses []keyUse) bool {
 				it.refused = fmt.Errorf("wait for %v in this process: %w", it.rec.Key, err)
 			}
 			return false
-		case !other.committed:
+		case !other.decided():
 			return true
 		case b.adoptOutcome(uses, other):
 			return false
@@ -188,15 +193,35 @@ func (b *batch[TTx]) lockKey(ctx context.Context, uses []keyUse) bool {
 	}
 }
 
-// adoptOutcome makes the items of uses duplicates of the message that another call committed, if it decides all of them.
+// outcome returns what waiters for a key of it learn; alias: the key is only an alias of it.
+func (it *item) outcome(alias bool) keyOutcome {
+	if alias {
+		return keyOutcome{}
+	}
+	return keyOutcome{committed: it.committed, fingerprint: it.claimed, parked: it.parked}
+}
+
+// adoptOutcome makes the items of uses duplicates of the message that another call committed, or copies of one that it parked, if that
+// decides all of them.
 func (b *batch[TTx]) adoptOutcome(uses []keyUse, o keyOutcome) bool {
-	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !o.fingerprint.Matches(b.items[u.item].rec.Fingerprint) }) {
+	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !b.decides(o, &b.items[u.item]) }) {
 		return false
 	}
 	for _, u := range uses {
+		if o.parked != nil {
+			b.adoptPark(u.item, o.parked)
+			continue
+		}
 		it := &b.items[u.item]
 		it.done = true
 		b.pass.outcome(u.item, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	}
 	return true
+}
+
+func (b *batch[TTx]) decides(o keyOutcome, it *item) bool {
+	if o.parked != nil {
+		return o.parked.standsFor(it, b.arrived)
+	}
+	return o.fingerprint.Matches(it.rec.Fingerprint)
 }

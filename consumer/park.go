@@ -23,9 +23,20 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		b.fail(i, &rejectedError{cause}, reason)
 		return
 	}
-	limited := reason != observe.CauseUnknown // another process would take a message in doubt for a duplicate, so it must be parked
+	began, epoch := time.Now(), b.c.pause.epoch()
+	limited := reason != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
+	if limited {
+		stands, err := b.stands(ctx, it, reason)
+		if err != nil {
+			b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: look for its letter: %w", err))
+			return
+		}
+		if stands { // one more copy of a message that is parked already says nothing new about the handlers
+			limited, it.failed = false, false
+		}
+	}
 	take, giveBack := b.c.budget.take, b.c.budget.giveBack
-	if byClaim(reason) {
+	if beforeHandlers(it, reason) {
 		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
 	}
 	if limited {
@@ -36,7 +47,6 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		}
 	}
 
-	epoch := b.c.pause.epoch()
 	letter := b.newLetter(ctx, it, reason, cause.Error())
 	result, err := b.park(ctx, it, &letter, cause)
 	if limited && (err != nil || result != parked) {
@@ -46,12 +56,17 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	case errors.Is(err, dedup.ErrInFlight):
 		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseInFlight)
 	case err != nil: // never a reject, because some brokers drop a rejected message
-		b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))
+		b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: %w", err))
 	case result == parked:
 		it.done = true
 		b.c.doubts.forget(it.hash)
 		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
-		b.pass.outcome(i, MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID})
+		b.c.pause.recovered(ctx, ofLetters)
+		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID}
+		b.pass.outcome(i, outcome)
+		if it.parked = parkedAs(it, began, outcome); it.parked != nil {
+			b.share(it.parked)
+		}
 	case result == wasCommitted:
 		it.done = true
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
@@ -63,6 +78,13 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		}
 		b.retry([]int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
 	}
+}
+
+// stands reports whether the letter of it is there already, so that parking it again adds none. The letter of a trial, which begins before
+// the handler runs, is not that.
+func (b *batch[TTx]) stands(ctx context.Context, it *item, reason observe.Cause) (bool, error) {
+	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(it), Consumer: b.c.cfg.Name, Limit: 1})
+	return len(found) > 0 && (found[0].Reason != observe.CauseCrashed || reason == observe.CauseCrashed), err
 }
 
 // parkResult is the result of an attempt to park a message.

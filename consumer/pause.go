@@ -16,8 +16,31 @@ type pause struct {
 	backoff func(int) time.Duration
 
 	mu      sync.Mutex
-	current int // epoch; of the transactions that began in one epoch and failed, only one counts
-	faults  int // in a row
+	current int          // epoch; of the transactions that began in one epoch and failed, only one counts
+	faults  int          // in a row
+	broken  [stages]bool // where those faults were
+	letters time.Time    // when the message of the latest fault of ofLetters has been tried again, if this process has it
+}
+
+// stage is a part of a transaction that the database may fail. Only a COMMIT with that part shows that it works again.
+type stage uint8
+
+const (
+	ofClaims   stage = iota // until the claims are answered, and the COMMIT of claims alone
+	ofHandlers              // after a handler was called
+	ofLetters               // when a dead letter is written or looked for
+	stages
+)
+
+// lettersWithin is how much longer than its wait a message whose letter could not be written may stay away.
+const lettersWithin = 10 * time.Second
+
+// stage returns which part of the item's latest transaction failed.
+func (it *item) stage() stage {
+	if it.called {
+		return ofHandlers
+	}
+	return ofClaims
 }
 
 // reporter is a *hooks.Pause. Its methods are called under the lock that guards the reported state, and the functions that they return
@@ -39,24 +62,39 @@ func (p *pause) epoch() int {
 
 // fault returns how long to wait after err of a transaction that began in epoch and was deferred that many times. about
 // names the message in the log, if the fault is about one message.
-func (p *pause) fault(ctx context.Context, err error, epoch, deferrals int, about ...any) time.Duration {
+func (p *pause) fault(ctx context.Context, err error, at stage, epoch, deferrals int, about ...any) time.Duration {
 	p.mu.Lock()
 	if epoch == p.current {
 		p.current++
 		p.faults++
 	}
+	p.broken[at] = true
 	faults := p.faults
 	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
 	p.mu.Unlock()
 	report()
-	return p.backoff(max(faults, deferrals+1))
+	wait := p.backoff(max(faults, deferrals+1))
+	if at == ofLetters {
+		p.mu.Lock()
+		p.letters = time.Now().Add(2*wait + lettersWithin)
+		p.mu.Unlock()
+	}
+	return wait
 }
 
-// recovered records that the database has committed a transaction.
-func (p *pause) recovered(ctx context.Context) {
+// recovered records that the database has committed a transaction that got as far as at. The pause goes on while another part fails: a
+// duplicate, a mismatch or a letter says nothing about the tables of the handlers. The work of a handler says nothing about letters, unless
+// the message that was to be parked has stayed away, because another process has it.
+func (p *pause) recovered(ctx context.Context, at stage) {
 	report := func() {}
 	p.mu.Lock()
 	if p.faults > 0 {
+		p.broken[ofClaims], p.broken[at] = false, false
+		if at == ofHandlers && time.Now().After(p.letters) {
+			p.broken[ofLetters] = false
+		}
+	}
+	if p.faults > 0 && p.broken == [stages]bool{} {
 		p.current++
 		p.faults = 0
 		report = p.report.Working(ctx)

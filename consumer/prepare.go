@@ -19,12 +19,14 @@ type item struct {
 	refused error          // why it must not run: a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
 
-	culprit bool // it met database errors in a transaction of its own before, and is tried alone
-	noWaits bool // its latest transaction had dedup.WithoutLockWaits
-	quick   bool // in its latest transaction, the claim was answered in a small part of the time that the handler took
-	probe   bool // it runs as a probe while the parking limit is spent
-	ran     bool // its handler's work is committed
-	failed  bool // an attempt was counted, or it was given up
+	culprit bool        // it met database errors in a transaction of its own before, and is tried alone
+	noWaits bool        // its latest transaction had dedup.WithoutLockWaits
+	quick   bool        // in its latest transaction, the claim was answered in a small part of the time that the handler took
+	probe   bool        // it runs as a probe while the parking limit is spent
+	ran     bool        // its handler's work is committed
+	called  bool        // its handler was called in its latest transaction
+	failed  bool        // an attempt was counted, or it was given up for the first time
+	parked  *sharedPark // its letter, if its copies need no others
 
 	counted error // why the latest counted attempt failed
 	spent   bool  // it was the last one

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// refusalLimit limits how fast messages are parked because of what their claim shows: mismatches, suspected replays and unprovable
-// messages. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. Somebody with a
+// refusalLimit limits how fast messages are parked that are refused before a handler runs: mismatches, suspected replays,
+// unprovable messages, and those that have no key or cannot be read. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. Somebody with a
 // captured delivery of a webhook could otherwise stop the whole consumer: it can be sent again under any number of IDs.
 type refusalLimit struct {
 	logger *slog.Logger
@@ -22,9 +22,15 @@ type refusalLimit struct {
 	logged time.Time // when the last line was written
 }
 
-// byClaim reports whether reason is decided by the claim alone, before a handler runs.
-func byClaim(reason observe.Cause) bool {
-	return reason == observe.CauseMismatch || reason == observe.CauseReplay || reason == observe.CauseUnprovable
+// beforeHandlers reports whether reason, for which it is refused, is decided by the message or its claim, before a handler runs.
+func beforeHandlers(it *item, reason observe.Cause) bool {
+	switch reason {
+	case observe.CauseMismatch, observe.CauseReplay, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
+		return true
+	case observe.CausePermanent:
+		return it.refused != nil
+	}
+	return false
 }
 
 // take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.
@@ -38,7 +44,7 @@ func (l *refusalLimit) take(ctx context.Context, cause error, about ...any) (wai
 	}
 	if now.Sub(l.logged) >= time.Minute {
 		l.logged = now
-		l.logger.WarnContext(ctx, "too many messages are refused because of their claims; Config.ParkLimit is spent, and those wait; other messages go on",
+		l.logger.WarnContext(ctx, "too many messages are refused before their handlers run; Config.ParkLimit is spent, and those wait; other messages go on",
 			append(about, "error", cause)...)
 	}
 	return l.bucket.Next() + rand.N(turnsWithin)

@@ -74,7 +74,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	id := letterID(it)
 	times, err := b.beginTrial(ctx, it, id)
 	if err != nil {
-		b.fault(ctx, []int{i}, epoch, fmt.Errorf("look for earlier trials: %w", err))
+		b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
 	if times < 0 { // a trial must not replace or take its letter

@@ -21,7 +21,7 @@ var consumerMutations = []mutation{
 		`ans.refused = refuse(observe.CauseMismatch, dedup.ErrMismatch)`, `ans.verdict = dedup.Duplicate`,
 	}),
 	handling("a stranger's replays do not stop other messages", "refusallimit.go", "TestRefusedMessagesStopNoOthers", edit{
-		`return reason == observe.CauseMismatch || reason == observe.CauseReplay || reason == observe.CauseUnprovable`, `return reason == observe.CauseUnprovable`,
+		`case observe.CauseMismatch, observe.CauseReplay, observe`, `case observe`,
 	}),
 	handling("a known alias parks", "attempt.go", "TestFurtherKeys", edit{
 		`if alias.Verdict != dedup.First {
@@ -136,7 +136,7 @@ var consumerMutations = []mutation{
 		`"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}`, `"key", it.rec.Key.Consumer, it.rec.Key.Tenant}`,
 	}),
 	handling("failed parking is retried and counts no attempt", "park.go", "TestParkingThatFailsIsRetriedWithoutBlame", edit{
-		`b.fault(ctx, []int{i}, epoch, fmt.Errorf("park: %w", err))`, `_ = epoch
+		`b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: %w", err))`, `_ = epoch
 		b.fail(i, err, reason)`,
 	}),
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
