@@ -12,7 +12,7 @@ import (
 const (
 	// quickClaim is how many times longer than the claim a transaction took whose time limit says something about its handler: a database
 	// that is slow for everybody is slow for the claim, too.
-	quickClaim = 10
+	quickClaim = 3
 
 	// aloneMost is how many messages may meet database errors while none is committed, for one of them to be blamed. More of them are a
 	// sign that the database is at fault.

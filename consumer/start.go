@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/internal/names"
 )
 
@@ -57,9 +58,16 @@ func (c *Consumer[TTx]) Start(ctx context.Context) error {
 }
 
 // fatalAtStart reports whether waiting cannot help against err. While a consumer runs, a missing schema is retryable,
-// because a migration may be running. At start it is an error in the order of a deployment.
+// because a migration may be running. At start it is an error in the order of a deployment. A lock that another program holds is none.
 func (c *Consumer[TTx]) fatalAtStart(err error) bool {
-	return !c.cfg.Store.Retryable(err) || errors.Is(err, dedup.ErrSchema) || errors.Is(err, dedup.ErrAccess)
+	switch namer, ok := c.cfg.Store.(dedup.FaultNamer); {
+	case errors.Is(err, dedup.ErrInFlight):
+		return false
+	case !c.cfg.Store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess):
+		return true
+	default:
+		return ok && faults.Any.After(namer.FaultClass(err), faults.Register).Do == faults.Refuse
+	}
 }
 
 // withoutDigits returns the text of err without ports, times and process IDs, which differ in every attempt.

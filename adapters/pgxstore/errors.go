@@ -50,7 +50,7 @@ func (s *Store) FaultClass(err error) dedup.FaultClass {
 	switch c := class(err); {
 	case errors.As(err, new(foreignError)), errors.Is(err, dedup.ErrTxEnded), isCopyFailed(err):
 		return dedup.FaultUnknown
-	case database.Caused(err) && !faults.Postgres.Retryable(c):
+	case c == dedup.FaultUnknown && database.Caused(err):
 		return dedup.FaultConnection
 	default:
 		return c

@@ -44,7 +44,7 @@ func (s *Store) FaultClass(err error) dedup.FaultClass {
 		return dedup.FaultUnknown
 	case f.Class != dedup.FaultIdleLimit && errors.As(err, new(idleError)): // the connection may have been lost for another reason
 		return dedup.FaultTimeLimit
-	case !f.Retryable && (engine.Database.Caused(err) || isBadConn(err)):
+	case f.Class == dedup.FaultUnknown && (engine.Database.Caused(err) || isBadConn(err)):
 		return dedup.FaultConnection
 	}
 	return f.Class

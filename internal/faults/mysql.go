@@ -33,5 +33,8 @@ func OfMySQL(number uint16) Class {
 	if c, ok := mysqlClasses[number]; ok {
 		return c
 	}
+	if number >= 9000 && number < 10000 { // ProxySQL's own: no server could be reached in time
+		return resources
+	}
 	return data
 }

@@ -53,7 +53,12 @@ func (d Database) After(c Class, o Operation) Verdict {
 	switch o {
 	case Register:
 		return d.atRegister(c)
-	case Handler, Enqueue, Commit:
+	case Commit:
+		if Undecided(c) && c != timeLimit { // whatever may have been committed, the next claim shows it
+			return Verdict{Do: Pause, Beside: manyTimes}
+		}
+		return d.inHandler(c)
+	case Handler, Enqueue:
 		return d.inHandler(c)
 	case Claim, Park, Lease, Settle, Defer, Sweep, Replay: // the statements are txonce's own, and no message is to blame
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
+	"github.com/txonce/txonce/outbox"
 )
 
 // exec runs a statement of a handler.
@@ -38,6 +39,7 @@ type worker interface {
 	consumer.BatchProcessor
 	Start(ctx context.Context) error
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
+	Replay(ctx context.Context, letter consumer.DeadLetter, opts consumer.Replay) (ran bool, err error)
 }
 
 // settings vary a worker.
@@ -47,6 +49,7 @@ type settings struct {
 	backoff   func(int) time.Duration
 	idle      time.Duration // Config.IdleInTxTimeout
 	log       io.Writer
+	store     *any // gets the worker's store
 }
 
 // database is one with txonce's tables, a table hot with one row, and an empty table effects.
@@ -87,6 +90,7 @@ func pgxOn(t *testing.T, server string) *database {
 				t.Fatal(err)
 			}
 			return newWorker(t, store, s, func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+				ctx = withEnqueue(ctx, store, tx)
 				return handle(ctx, func(query string, args ...any) error {
 					_, err := tx.Exec(ctx, query, args...)
 					return err
@@ -142,6 +146,7 @@ func sqlWorkers(driver, dsn string, dialect sqlstore.Dialect) func(t *testing.T,
 			t.Fatal(err)
 		}
 		return newWorker(t, store, s, func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+			ctx = withEnqueue(ctx, store, tx)
 			return handle(ctx, func(query string, args ...any) error {
 				_, err := tx.ExecContext(ctx, query, args...)
 				return err
@@ -150,7 +155,24 @@ func sqlWorkers(driver, dsn string, dialect sqlstore.Dialect) func(t *testing.T,
 	}
 }
 
+type enqueueKey struct{}
+
+// withEnqueue returns the ctx of a handler that may call enqueue.
+func withEnqueue[TTx any](ctx context.Context, store outbox.Writer[TTx], tx TTx) context.Context {
+	return context.WithValue(ctx, enqueueKey{}, func(id string) error {
+		return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: id, Payload: []byte("{}")})
+	})
+}
+
+// enqueue enqueues a message in the handler's transaction.
+func enqueue(ctx context.Context, id string) error {
+	return ctx.Value(enqueueKey{}).(func(string) error)(id)
+}
+
 func newWorker[TTx any](t *testing.T, store dedup.Store[TTx], s settings, handle consumer.Handler[TTx]) worker {
+	if s.store != nil {
+		*s.store = store
+	}
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: "billing", Store: store, Key: consumer.MessageID, Handle: handle, Logger: logger(s), Backoff: s.backoff,
 	})
