@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/faults"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -125,7 +125,7 @@ func (d *walked) each(t *testing.T, f func(t *testing.T, c faults.Class, code st
 		if len(codes) == 0 {
 			t.Logf("%s: %q does not exist here: %s", d.name, c, reason)
 		}
-		if os.Getenv("TXONCE_TEST_ALL") == "" {
+		if !matrix.All() {
 			codes = codes[:min(1, len(codes))] // the stores' suites test the class of each code
 		}
 		for _, code := range codes {
