@@ -20,7 +20,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxBody     = 256 << 10 // for a Source without MaxBody
+	DefaultMaxBody     = 1 << 20  // for a Source without MaxBody
+	DefaultMaxInFlight = 64 << 20 // or 6 times MaxBody, if that is more
 	DefaultReadTimeout = 10 * time.Second
 	DefaultDeadline    = 30 * time.Second // of a Source without Deadline
 )
@@ -38,6 +39,10 @@ const (
 	// fails is not parked before the sender gives up: it is lost then. And a captured delivery runs again when it is sent
 	// after the Processor's window.
 	RiskUntimedInline Risk = "RiskUntimedInline"
+
+	// RiskSmallBody: Config.MaxBody is below the size of the sender's largest delivery. Larger deliveries are answered with 413, and lost
+	// if the sender does not repeat them, or gives up.
+	RiskSmallBody Risk = "RiskSmallBody"
 )
 
 // Config configures a Receiver.
@@ -57,10 +62,18 @@ type Config struct {
 	// Defaults to none.
 	PublicURL string
 
-	// MaxBody is the maximum size of a delivery in bytes. Larger ones are answered with 413, before they are read if they declare their size.
+	// MaxBody is the maximum size of a delivery in bytes. Larger ones are answered with 413, before they are read if they declare their size,
+	// and are lost if their sender does not repeat them. A limit below the Source's needs RiskSmallBody.
 	//
 	// Defaults to the Source's MaxBody, and without one to DefaultMaxBody.
 	MaxBody int64
+
+	// MaxInFlight is how many bytes the bodies of all deliveries in work may have in memory. The minimum is twice MaxBody. A delivery that
+	// finds no room waits until ReadTimeout has passed, and is then answered with 503 and Retry-After. A body takes room as it arrives, and
+	// keeps it until its handlers have returned. What a Verifier, a Processor and handlers make of a body comes on top of it.
+	//
+	// Defaults to DefaultMaxInFlight, or to 6 times MaxBody if that is more.
+	MaxInFlight int64
 
 	// ReadTimeout is how long reading the body may take, from the moment when the handler is called. It needs a ResponseWriter that supports
 	// http.ResponseController.SetReadDeadline, as that of net/http does, and replaces http.Server.ReadTimeout. Set
@@ -74,7 +87,7 @@ type Config struct {
 	// Defaults to 400.
 	RefusalStatus int
 
-	// AcceptedRisks may contain RiskShortWindow and RiskUntimedInline.
+	// AcceptedRisks may contain RiskShortWindow, RiskUntimedInline and RiskSmallBody.
 	//
 	// Defaults to none.
 	AcceptedRisks []Risk
@@ -126,17 +139,25 @@ func (c Config) withDefaults() (Config, Source, error) {
 	if c.MaxBody < 0 {
 		refuse("MaxBody is %d: want 1 or more", c.MaxBody)
 	}
+	if c.MaxBody > 0 && c.MaxBody < source.MaxBody && !slices.Contains(c.AcceptedRisks, RiskSmallBody) {
+		refuse("MaxBody is %d, but deliveries of %s have up to %d bytes: larger ones would be lost; leave it out, or accept webhook.RiskSmallBody (AcceptedRisks)",
+			c.MaxBody, source.Name, source.MaxBody)
+	}
+	if most := cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody); c.MaxInFlight != 0 && c.MaxInFlight < 2*most {
+		refuse("MaxInFlight is %d: want %d or more, twice the size of the largest body", c.MaxInFlight, 2*most)
+	}
 	if c.ReadTimeout < 0 {
 		refuse("ReadTimeout is %v: want more than 0", c.ReadTimeout)
 	}
 	if !slices.Contains([]int{0, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden}, c.RefusalStatus) {
 		refuse("RefusalStatus is %d: want 400, 401 or 403; senders take others for success, a redirect or the end of a subscription", c.RefusalStatus)
 	}
-	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskUntimedInline); err != nil {
+	if err := risks.Check(c.AcceptedRisks, RiskShortWindow, RiskUntimedInline, RiskSmallBody); err != nil {
 		refuse("%w", err)
 	}
 	source.Deadline = cmp.Or(source.Deadline, DefaultDeadline)
 	c.MaxBody = cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, max(DefaultMaxInFlight, 6*c.MaxBody))
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, DefaultReadTimeout)
 	c.ReadTimeout = min(c.ReadTimeout, source.answerWithin())
 	c.RefusalStatus = cmp.Or(c.RefusalStatus, http.StatusBadRequest)

@@ -46,6 +46,12 @@ func TestNewRefusesSettings(t *testing.T) {
 		{"a source without a name", func(_ *webhook.Config, s *webhook.Source) { s.Name = "" }, []string{"Name is empty"}},
 		{"a source without a horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 0 }, []string{"Horizon is 0s"}},
 		{"a negative deadline", func(_ *webhook.Config, s *webhook.Source) { s.Deadline = -1 }, []string{"Deadline is -1ns"}},
+		{
+			"a MaxBody below the sender's", func(c *webhook.Config, s *webhook.Source) { c.MaxBody, s.MaxBody = 1000, 1001 },
+			[]string{"Config.MaxBody is 1000, but deliveries of ", " have up to 1001 bytes", "webhook.RiskSmallBody"},
+		},
+		{"a MaxInFlight below two bodies", func(c *webhook.Config, s *webhook.Source) { c.MaxInFlight, s.MaxBody = 1999, 1000 }, []string{"Config.MaxInFlight is 1999: want 2000 or more"}},
+		{"a negative MaxInFlight", func(c *webhook.Config, _ *webhook.Source) { c.MaxInFlight = -1 }, []string{"Config.MaxInFlight is -1"}},
 		{"a negative MaxBody of the source", func(_ *webhook.Config, s *webhook.Source) { s.MaxBody = -1 }, []string{"Source.MaxBody is -1"}},
 		{"a negative GiveUpAfter", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = -1 }, []string{"GiveUpAfter is -1ns"}},
 		{"a PublicURL with a path", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://shop.example/api/" }, nil},

@@ -21,6 +21,7 @@ type Receiver struct {
 	starter *starter
 	keys    *firstKey
 	refused refusalLog
+	bodies  budget
 
 	mu      sync.Mutex
 	working map[*work]struct{} // deliveries whose events are in work
@@ -39,6 +40,7 @@ func New(cfg Config) (*Receiver, error) {
 		return nil, err
 	}
 	r := &Receiver{cfg: cfg, source: source, starter: newStarter(cfg.Processor), keys: newFirstKey(cfg.Processor), working: map[*work]struct{}{}}
+	r.bodies.most = cfg.MaxInFlight - 2*cfg.MaxBody // the express has two buffers while it grows
 	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
 		sourced.AddSource("webhook " + source.Name)
 	}
@@ -72,7 +74,9 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, began time.Time) *response {
-	delivery, res := r.read(w, req, began)
+	held := r.bodies.share()
+	defer held.done()
+	delivery, res := r.read(w, req, began, held)
 	if res != nil {
 		return res
 	}
@@ -81,7 +85,7 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, began time.Ti
 	if res != nil {
 		return res
 	}
-	return r.handle(req.Context(), delivery, events, answerAt)
+	return r.handle(req.Context(), delivery, events, answerAt, held)
 }
 
 // Shutdown waits for the handlers that are still at work, also for those whose delivery was answered before they returned. From now on,

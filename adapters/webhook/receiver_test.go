@@ -130,7 +130,7 @@ func TestTheSourceSaysHowLargeDeliveriesAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShop()
 			s.source.MaxBody = c.source
-			r := newReceiver(t, webhook.Config{Verifier: s, MaxBody: c.config, Processor: always(nil)})
+			r := newReceiver(t, webhook.Config{Verifier: s, MaxBody: c.config, Processor: always(nil), AcceptedRisks: []webhook.Risk{webhook.RiskSmallBody}})
 			for size, status := range map[int64]int{c.want: 400, c.want + 1: 413} { // 400: it is not signed
 				wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(make([]byte, size)))), status)
 			}

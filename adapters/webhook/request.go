@@ -1,9 +1,9 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,15 +21,18 @@ const (
 	bodyTaken         = "body-was-read" // middleware has read the body: answered with 500
 )
 
-// read reads the delivery, or returns the response to a request that is none.
-func (r *Receiver) read(w http.ResponseWriter, req *http.Request, began time.Time) (*Delivery, *response) {
+// budgetAgain is Retry-After when the bodies of other deliveries fill Config.MaxInFlight.
+const budgetAgain = 5 * time.Second
+
+// read reads the delivery, or returns the response to a request that is none. held gets the bytes of its body.
+func (r *Receiver) read(w http.ResponseWriter, req *http.Request, began time.Time, held *share) (*Delivery, *response) {
 	if refused := r.checkHeader(req); refused != nil {
 		if req.ContentLength != 0 { // or net/http would wait for the body before it sends the response
 			refused = refused.with("Connection", "close")
 		}
 		return nil, refused
 	}
-	body, refused := r.readBody(w, req, began)
+	body, refused := r.readBody(w, req, began, held)
 	if refused != nil {
 		return nil, refused
 	}
@@ -52,13 +55,15 @@ func (r *Receiver) checkHeader(req *http.Request) *response {
 	return nil
 }
 
-func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time.Time) ([]byte, *response) {
+func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time.Time, held *share) ([]byte, *response) {
 	if req.Body == nil {
 		return nil, nil
 	}
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(began.Add(r.cfg.ReadTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBody))
+	wait, cancel := context.WithDeadline(req.Context(), began.Add(r.cfg.ReadTimeout))
+	defer cancel()
+	body, err := readAll(wait, http.MaxBytesReader(w, req.Body, r.cfg.MaxBody), req.ContentLength, r.cfg.MaxBody, held)
 	if err == nil { // net/http lifts the limit at the end of a body only if it reads that end after the limit was set, so not of an empty body
 		_ = conn.SetReadDeadline(time.Time{})
 	}
@@ -66,6 +71,8 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	switch {
 	case isTooLarge:
 		return nil, refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has more than %d bytes; see Config.MaxBody", tooLarge.Limit))
+	case errors.Is(err, errBudget):
+		return nil, later(budgetAgain, fmt.Errorf("%w, and this one waited for %v", err, time.Since(began).Round(time.Millisecond))).with("Connection", "close")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v", r.cfg.ReadTimeout)).with("Connection", "close")
 	case err != nil:

@@ -58,7 +58,7 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 			return "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n"
 		}, func(net.Conn) error { return nil }, 413},
 		{"a chunked body that is too large", func(s *shop) string {
-			return "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat(" ", 1024)+"\r\n", 300)
+			return "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat(" ", 1024)+"\r\n", 1100)
 		}, func(net.Conn) error { return nil }, 413},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func (wk *work) leave(cause error) (goesOn bool) {
 
 // handle hands the events to the Processor. It returns the response as soon as the handlers have returned, or the sender's deadline is
 // near.
-func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answerAt time.Time) *response {
+func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answerAt time.Time, held *share) *response {
 	reply := &r.source.Reply
 	msgs := make([]*consumer.Message, 0, len(events))
 	replaced := false
@@ -84,7 +84,9 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	if wk == nil {
 		return later(0, ErrShutdown)
 	}
+	held.keep() // the work may outlive the request
 	go func() {
+		defer held.done()
 		defer r.end(wk)
 		answered <- r.process(wk, d, msgs)
 	}()

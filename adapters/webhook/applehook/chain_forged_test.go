@@ -107,7 +107,7 @@ func TestForgedChainIsCheap(t *testing.T) {
 func BenchmarkForged(b *testing.B) {
 	v, c := newVerifier(b, newChain(b)), newChain(b)
 	key := c.leaf.key.(*ecdsa.PrivateKey)
-	fill := webhook.DefaultMaxBody * 3 / 4
+	fill := int(v.Source().MaxBody) * 3 / 4
 	for name, jws := range map[string]string{
 		"chain":              c.sign(b, notification()),
 		"long payload":       c.sign(b, `{"x":"`+strings.Repeat("x", fill-8<<10)+`"}`),

@@ -91,7 +91,7 @@ func TestAppleRoots(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	c := newChain(t)
-	want := webhook.Source{Name: "apple", Horizon: 181 * day, Deadline: 10 * time.Second, GiveUpAfter: 120 * time.Hour}
+	want := webhook.Source{Name: "apple", Horizon: 181 * day, Deadline: 10 * time.Second, MaxBody: 256 << 10, GiveUpAfter: 120 * time.Hour}
 	if diff := cmp.Diff(want, newVerifier(t, c).Source()); diff != "" {
 		t.Errorf("production (-want +got):\n%s", diff)
 	}
@@ -106,7 +106,7 @@ func TestSource(t *testing.T) {
 	sandbox := newVerifier(t, c, func(cfg *applehook.Config) {
 		cfg.Environment, cfg.Deadline = applehook.Sandbox, time.Second
 	}).Source()
-	want = webhook.Source{Name: "apple", Horizon: 31 * day, Deadline: time.Second, GiveUpAfter: 1}
+	want = webhook.Source{Name: "apple", Horizon: 31 * day, Deadline: time.Second, MaxBody: 256 << 10, GiveUpAfter: 1}
 	if diff := cmp.Diff(want, sandbox); diff != "" {
 		t.Errorf("sandbox: each attempt is the last (-want +got):\n%s", diff)
 	}

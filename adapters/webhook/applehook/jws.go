@@ -12,14 +12,14 @@ import (
 	"math/big"
 	"strings"
 
-	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
 // These limits bound the work that a forged notification causes.
 const (
-	maxJWS         = webhook.DefaultMaxBody // of a JWS with its nested ones; Apple's have about 15 kB
-	maxCertificate = 8 << 10                // of a certificate in base64; Apple's have less than 2 kB
+	maxBody        = 256 << 10
+	maxJWS         = maxBody // of a JWS with its nested ones; Apple's have about 15 kB
+	maxCertificate = 8 << 10 // of a certificate in base64; Apple's have less than 2 kB
 )
 
 // jws is a JSON Web Signature in compact form, as the App Store makes it. Nothing in it is proven.

@@ -49,7 +49,7 @@ func tenant(environment Environment, bundleID string) string {
 
 // Source implements webhook.Verifier.
 func (v *Verifier) Source() webhook.Source {
-	s := webhook.Source{Name: "apple", Deadline: v.cfg.Deadline}
+	s := webhook.Source{Name: "apple", Deadline: v.cfg.Deadline, MaxBody: maxBody}
 	if v.cfg.Environment == Sandbox {
 		// The sandbox makes one attempt, so a failure parks at once. While nothing can be parked, only a Backfill finds the notification
 		// again. 0 would mean an unknown age.

@@ -101,7 +101,7 @@ func TestVerifyBody(t *testing.T) {
 		{"a byte order mark", append([]byte("\ufeff"), body(t, good)...), webhook.Unsigned, "body"},
 		{"case 71: deep nesting", []byte(`{"signedPayload":"` + good + `","x":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + `}`), webhook.Unsigned, "nested deeper"},
 		{"case 71: invalid UTF-8", []byte("{\"signedPayload\":\"" + good + "\",\"x\":\"\xff\"}"), webhook.Unsigned, "UTF-8"},
-		{"larger than webhook.DefaultMaxBody", append(body(t, good), make([]byte, webhook.DefaultMaxBody)...), webhook.Unsigned, "more than"},
+		{"larger than Source.MaxBody", append(body(t, good), make([]byte, 256<<10)...), webhook.Unsigned, "more than"},
 	})
 	t.Run("white space and other members do not matter", func(t *testing.T) {
 		if _, err := verify(t, newVerifier(t, c), []byte("\n{ \"other\": [1e400], \"signedPayload\" : \""+good+"\" }\n")); err != nil {

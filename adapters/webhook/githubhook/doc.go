@@ -10,8 +10,8 @@
 //		Secrets:  []string{os.Getenv("GITHUB_WEBHOOK_SECRET")},
 //	})
 //
-// and give the Verifier to the receiver of package webhook, with a webhook.NewInbox as its Processor. The payload of some events may
-// have up to 25 MB: then set webhook.Config.MaxBody. Tests make signed requests with [Sign].
+// and give the Verifier to the receiver of package webhook, with a webhook.NewInbox as its Processor. Payloads of up to 25 MiB
+// are accepted, as GitHub does not deliver larger ones. Tests make signed requests with [Sign].
 //
 // # How it works
 //

@@ -22,6 +22,9 @@ const (
 	// deadline is that of github.com. GitHub Enterprise Server may wait for 30 seconds.
 	deadline = 10 * time.Second
 
+	// maxBody: GitHub caps payloads at 25 MB, and does not deliver larger ones. It does not repeat a delivery that was refused.
+	maxBody = 25 << 20
+
 	signatureHeader = "X-Hub-Signature-256"
 	deliveryHeader  = "X-Github-Delivery"
 	eventHeader     = "X-Github-Event"
@@ -46,7 +49,7 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes GitHub.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline}
+	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline, MaxBody: maxBody}
 }
 
 // Verify returns the one event of d.

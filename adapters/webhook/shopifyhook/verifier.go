@@ -23,6 +23,9 @@ const (
 	source   = "shopify"
 	deadline = 5 * time.Second
 
+	// maxBody: Shopify documents no limit. A product with all of its 2,048 variants has several MiB.
+	maxBody = 16 << 20
+
 	signatureHeader = "X-Shopify-Hmac-Sha256"
 	eventHeader     = "X-Shopify-Event-Id"
 	topicHeader     = "X-Shopify-Topic"
@@ -46,7 +49,7 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Shopify.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline}
+	return webhook.Source{Name: source, Horizon: Horizon, Deadline: deadline, MaxBody: maxBody}
 }
 
 // Verify returns the one event of d.

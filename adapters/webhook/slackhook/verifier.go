@@ -21,6 +21,9 @@ const (
 
 	deadline = 3 * time.Second
 
+	// maxBody: Slack documents no limit. A message has up to 40,000 characters, 50 blocks and 100 attachments.
+	maxBody = 4 << 20
+
 	// giveUpAfter is between the last two attempts without Delayed Events, which come after one minute and after five.
 	giveUpAfter = 4 * time.Minute
 
@@ -47,7 +50,7 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Slack.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: source, Horizon: horizon, Deadline: deadline, GiveUpAfter: giveUpAfter}
+	return webhook.Source{Name: source, Horizon: horizon, Deadline: deadline, GiveUpAfter: giveUpAfter, MaxBody: maxBody}
 }
 
 // Verify returns the one event of d.

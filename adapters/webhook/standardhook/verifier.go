@@ -52,9 +52,12 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
+// maxBody: the specification has no limit. It advises 20 kB, and senders allow several hundred.
+const maxBody = 1 << 20
+
 // Source describes the sender.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: v.cfg.Sender, Horizon: v.cfg.Horizon, Deadline: deadline, GiveUpAfter: v.cfg.GiveUpAfter}
+	return webhook.Source{Name: v.cfg.Sender, Horizon: v.cfg.Horizon, Deadline: deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
 }
 
 // Verify returns the one event of d.

@@ -124,6 +124,9 @@ const (
 	// follow, and a day is for clocks and a slow backfill.
 	horizon = 34 * 24 * time.Hour
 
+	// maxBody: Stripe documents no limit. Its lists within an object have 10 to 100 items, each with up to 50 metadata of 500 characters.
+	maxBody = 4 << 20
+
 	secretPrefix = "whsec_"
 	minSecret    = 24 // Stripe's have 38
 )

@@ -40,7 +40,7 @@ func (v *Verifier) onlyConnect() bool {
 
 // Source implements webhook.Verifier.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: sourceName, Horizon: horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter}
+	return webhook.Source{Name: sourceName, Horizon: horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
 }
 
 // Verify implements webhook.Verifier. It returns one event. Nothing of the body is read before its signature is verified.

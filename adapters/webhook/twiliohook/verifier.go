@@ -23,6 +23,9 @@ import (
 // horizon: a captured request has a valid signature for ever, so its key must be remembered for long.
 const horizon = 400 * 24 * time.Hour
 
+// maxBody: Twilio documents no limit. Forms have a few KiB, and batches of JSON more.
+const maxBody = 4 << 20
+
 const bodySHA256 = "bodySHA256"
 
 // Verifier verifies requests of Twilio. It is safe for concurrent use.
@@ -44,7 +47,7 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Twilio. Its events have no signed time, so GiveUpAfter is 0.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: "twilio", Horizon: horizon, Deadline: v.cfg.Deadline, Reply: v.cfg.Reply}
+	return webhook.Source{Name: "twilio", Horizon: horizon, Deadline: v.cfg.Deadline, MaxBody: maxBody, Reply: v.cfg.Reply}
 }
 
 // Verify returns the event that the form of d is about, or the events that its JSON body has. A d without a URL is an error that is no
