@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "github", Horizon: 400 * 24 * time.Hour, Deadline: 10 * time.Second}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{Name: "github", Horizon: 400 * 24 * time.Hour, Deadline: 10 * time.Second, MaxBody: 25 << 20}, v.Source()); diff != "" {
 		t.Errorf("E26: %s", diff)
 	}
 }

@@ -102,7 +102,7 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "shopify", Horizon: 400 * 24 * time.Hour, Deadline: 5 * time.Second}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{Name: "shopify", Horizon: 400 * 24 * time.Hour, Deadline: 5 * time.Second, MaxBody: 16 << 20}, v.Source()); diff != "" {
 		t.Errorf("E26: %s", diff)
 	}
 }

@@ -81,7 +81,7 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	source := webhook.Source{Name: "slack", Horizon: 48 * time.Hour, Deadline: 3 * time.Second, GiveUpAfter: 4 * time.Minute}
+	source := webhook.Source{Name: "slack", Horizon: 48 * time.Hour, Deadline: 3 * time.Second, GiveUpAfter: 4 * time.Minute, MaxBody: 4 << 20}
 	if diff := cmp.Diff(source, v.Source()); diff != "" {
 		t.Error(diff)
 	}

@@ -111,7 +111,7 @@ func TestVerify(t *testing.T) {
 	if diff := cmp.Diff(want, events); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "clerk", Horizon: 90 * 24 * time.Hour, Deadline: 15 * time.Second}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{Name: "clerk", Horizon: 90 * 24 * time.Hour, Deadline: 15 * time.Second, MaxBody: 1 << 20}, v.Source()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -347,7 +347,7 @@ func TestTenant(t *testing.T) {
 	if len(events) != 1 || events[0].Message.Tenant != "svix/eu" {
 		t.Errorf("events %+v, want the tenant svix/eu", events)
 	}
-	want := webhook.Source{Name: "svix", Horizon: 24 * time.Hour, Deadline: 15 * time.Second, GiveUpAfter: time.Hour}
+	want := webhook.Source{Name: "svix", Horizon: 24 * time.Hour, Deadline: 15 * time.Second, GiveUpAfter: time.Hour, MaxBody: 1 << 20}
 	if diff := cmp.Diff(want, v.Source()); diff != "" {
 		t.Error(diff)
 	}

@@ -42,7 +42,7 @@ func TestConfig(t *testing.T) {
 }
 
 func TestSource(t *testing.T) {
-	want := webhook.Source{Name: "twilio", Horizon: 400 * 24 * time.Hour, Deadline: 15 * time.Second, Reply: webhook.Reply{Status: 204}}
+	want := webhook.Source{Name: "twilio", Horizon: 400 * 24 * time.Hour, Deadline: 15 * time.Second, MaxBody: 4 << 20, Reply: webhook.Reply{Status: 204}}
 	if diff := cmp.Diff(want, newVerifier(t, twiliohook.Config{}).Source()); diff != "" {
 		t.Errorf("E24, E26 (-want +got)\n%s", diff)
 	}

@@ -27,7 +27,9 @@
 //   - Topic is "message.delivered" or "call.completed", for example.
 //   - Payload is the form, encoded with its parameters sorted (read it with url.ParseQuery).
 //   - The header "twilio-url" is the URL that was signed, with its query. Trust the query only as far as the form below.
-//   - Fingerprint is of the Payload. A second request with the same ID and another content is parked as a mismatch.
+//   - Fingerprint is of the Payload without RawDlrDoneDate and ApiVersion, which may differ between two reports of one status: the second
+//     report is a duplicate. A second request with the same ID that differs in another parameter is parked as a mismatch. A JSON body's
+//     Fingerprint is of its whole Payload.
 //   - Aliases has the hash of the signed text. Twilio puts no separators between names and values, so one signature fits several
 //     forms, such as MessageSid=SM1 with To=2, and MessageSid=SM1To2. A form that was divided anew has the same signed text: it is parked as a
 //     suspected replay if its ID is new, and as a mismatch if not. That needs the genuine request to have come first. Somebody who sends

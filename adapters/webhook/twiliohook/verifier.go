@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -102,6 +103,8 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 	if err != nil {
 		return nil, err
 	}
+	fingerprint := dedup.FingerprintOf([]byte(stable(form).Encode()))
+	event.Message.Fingerprint = &fingerprint
 	// Of the variant without a port, so that it is the same whichever variant was signed.
 	event.Message.Aliases = []string{strict.BodyAlias("twilio", "", "", append([]byte(targets[0]), text...))}
 	return []webhook.Event{event}, nil
@@ -141,6 +144,19 @@ func (v *Verifier) verifyJSON(d *webhook.Delivery, targets []string, signature [
 		}
 	}
 	return events, nil
+}
+
+// volatile are the parameters that may differ between two reports of one event: RawDlrDoneDate is when the carrier says that it was done, and a
+// carrier may say that twice; ApiVersion is a setting of the account.
+var volatile = []string{"RawDlrDoneDate", "ApiVersion"}
+
+// stable returns form without its volatile parameters.
+func stable(form url.Values) url.Values {
+	form = maps.Clone(form)
+	for _, name := range volatile {
+		form.Del(name)
+	}
+	return form
 }
 
 // signed reports whether an auth token signed one of targets followed by text.
