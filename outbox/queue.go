@@ -113,7 +113,7 @@ type Verdict int
 
 // Verdicts. A message that is neither Sent nor Parked stays pending.
 const (
-	Returned Verdict = iota // not tried, or unknown: due again at once
+	Returned Verdict = iota // not tried, or unknown: due again at once, or after Delay
 	Sent                    // confirmed by the broker
 	Deferred                // failed; it and the later messages of its key are held back for Delay
 	Parked                  // not tried again until Operations.Unpark
@@ -124,8 +124,9 @@ type Outcome struct {
 	Leased
 	Verdict    Verdict
 	Cause      error         // of Deferred and Parked
-	Delay      time.Duration // of Deferred
+	Delay      time.Duration // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
 	Uncounted  bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
+	WholeTopic bool          // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that
 	ParkPolicy ParkPolicy    // of Parked
 }
 

@@ -103,7 +103,10 @@ func settle(tb testing.TB, d *holding, v outbox.Verdict, leased ...outbox.Leased
 	tb.Helper()
 	outcomes := make([]outbox.Outcome, len(leased))
 	for i, l := range leased {
-		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v, Cause: errors.New("refused"), Delay: time.Hour}
+		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v}
+		if v != outbox.Returned { // a Delay would hold back its key
+			outcomes[i].Cause, outcomes[i].Delay = errors.New("refused"), time.Hour
+		}
 	}
 	d.settle(tb, outcomes...)
 }

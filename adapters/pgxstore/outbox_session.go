@@ -142,7 +142,9 @@ func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
 	s.commits.take(s.notified, s.held)
 	parts, everywhere := max(want.Groups, 1), !want.Notified
 	group := s.nextGroup % parts
-	s.nextGroup = group + 1
+	if parts > 1 {
+		s.nextGroup = group + 1
+	}
 	now := time.Now()
 	for i, n := range s.held.Numbers() {
 		sh := s.held[n]

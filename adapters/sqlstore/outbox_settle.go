@@ -26,6 +26,9 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		tokens[out.Shard] = out.Token
 		switch out.Verdict {
 		case outbox.Returned:
+			if out.Delay > 0 && out.Key != "" {
+				do.Paused = append(do.Paused, out)
+			}
 		case outbox.Sent:
 			do.Sent = append(do.Sent, out)
 		case outbox.Deferred:
@@ -37,7 +40,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		}
 	}
 	var err error
-	if len(do.Sent)+len(do.Deferred)+len(do.Parked) > 0 {
+	if len(do.Sent)+len(do.Deferred)+len(do.Parked)+len(do.Paused) > 0 {
 		o.mu.Lock()
 		do.Follow = o.shards.Followed(outcomes)
 		o.mu.Unlock()

@@ -16,6 +16,7 @@ type PostgresOutbox struct {
 	LeaseFrom, LeaseFew                   string
 	Last, Writers                         string
 	Defer, HoldDeferred, Park, HoldParked string
+	DeferTopic                            string
 	// Messages that wait behind a parked one.
 	Behind, Follow string
 	// Upkeep. Chores reads whether there is something to do.
@@ -185,6 +186,24 @@ GROUP BY m.shard, m.key
 ON CONFLICT (shard, key, endless) DO UPDATE SET
 	from_seq = CASE WHEN h.until > statement_timestamp() THEN least(h.from_seq, excluded.from_seq) ELSE excluded.from_seq END,
 	until = greatest(h.until, excluded.until)`),
+
+		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by their key. It comes after
+		// HoldDeferred, and leaves alone what waits already.
+		DeferTopic: q(`WITH due AS (
+	SELECT m.shard, m.seq, m.key, r.cause, r.delay
+	FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[], $5::float8[]) AS r(shard, topic, low, cause, delay)
+	CROSS JOIN LATERAL (
+		SELECT c.shard, c.seq, c.key FROM (
+			SELECT shard, seq, topic, key, retry_at FROM @outbox_messages WHERE shard = r.shard AND seq >= r.low ORDER BY seq LIMIT $6::bigint
+		) AS c WHERE c.topic = r.topic AND ` + waits + ` IS NULL
+	) AS m WHERE ` + guarded + `
+), held AS (
+	INSERT INTO @outbox_held AS h (shard, key, from_seq, until)
+	SELECT shard, key, min(seq), statement_timestamp() + max(delay) * interval '1 second' FROM due WHERE key IS NOT NULL GROUP BY shard, key
+	ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until WHERE h.until <= statement_timestamp()
+)
+UPDATE @outbox_messages m SET cause = r.cause, retry_at = statement_timestamp() + r.delay * interval '1 second'
+FROM due AS r WHERE r.key IS NULL AND m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`),
 
 		Park: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m

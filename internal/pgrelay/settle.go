@@ -14,6 +14,8 @@ type Settlement struct {
 	Tokens []int64 // of Shards
 
 	sent, deferred, parked rows
+	paused                 rows // returned ones whose keys are held back
+	topics                 topics
 }
 
 // rows are the outcomes with one verdict.
@@ -41,10 +43,16 @@ func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
 		}
 		switch o.Verdict {
 		case outbox.Returned:
+			if o.Delay > 0 && o.Key != "" {
+				s.paused.add(o)
+			}
 		case outbox.Sent:
 			s.sent.add(o)
 		case outbox.Deferred:
 			s.deferred.add(o)
+			if o.WholeTopic {
+				s.topics.add(o)
+			}
 		case outbox.Parked:
 			s.parked.add(o)
 		default:
@@ -63,6 +71,38 @@ func (r *rows) add(o *outbox.Outcome) {
 	r.causes = append(r.causes, columns.Cause(o))
 	r.delays = append(r.delays, max(0, o.Delay.Seconds()))
 	r.policies = append(r.policies, int16(o.ParkPolicy))
+}
+
+// topics are those whose messages are held back in a shard.
+type topics struct {
+	at     map[topicOfShard]int
+	shards []int16
+	names  []string
+	lows   []int64
+	causes []string
+	delays []float64
+}
+
+type topicOfShard struct {
+	shard int
+	topic string
+}
+
+// topicRows is how many rows of a shard DeferTopic looks at.
+const topicRows = 1 << 10
+
+func (t *topics) add(o *outbox.Outcome) {
+	of := topicOfShard{o.Shard, o.Topic}
+	if i, seen := t.at[of]; seen {
+		t.lows[i] = min(t.lows[i], o.Seq)
+		return
+	}
+	if t.at == nil {
+		t.at = map[topicOfShard]int{}
+	}
+	t.at[of] = len(t.names)
+	t.shards, t.names, t.lows = append(t.shards, int16(o.Shard)), append(t.names, o.Topic), append(t.lows, o.Seq)
+	t.causes, t.delays = append(t.causes, columns.Cause(o)), append(t.delays, max(0, o.Delay.Seconds()))
 }
 
 // Steps returns the statements that follow dialect.PostgresOutbox.Check in its transaction. They change nothing if Check has found that
@@ -87,6 +127,12 @@ func (s *Settlement) Steps(sql *dialect.PostgresOutbox, keep bool, follow []int)
 			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.causes, r.delays}},
 			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}},
 		)
+	}
+	if t := &s.topics; len(t.names) > 0 {
+		steps = append(steps, Step{SQL: sql.DeferTopic, Args: []any{t.shards, t.names, t.lows, t.causes, t.delays, topicRows}})
+	}
+	if r := &s.paused; len(r.seqs) > 0 {
+		steps = append(steps, Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}})
 	}
 	if len(follow) > 0 {
 		steps = append(steps, Follow(sql, follow))

@@ -152,7 +152,7 @@ func TestOutboxSuiteFindsBrokenStores(t *testing.T) {
 		cases[c.name] = c
 	}
 	found := map[string]bool{}
-	for _, b := range slices.Concat(brokenWriters(), brokenLeases(), brokenSessions(), brokenFences(), brokenParkings(), brokenUpkeep()) {
+	for _, b := range slices.Concat(brokenWriters(), brokenLeases(), brokenSessions(), brokenFences(), brokenParkings(), brokenUpkeep(), brokenStrangers()) {
 		t.Run(b.name, func(t *testing.T) {
 			for _, name := range b.found {
 				c, ok := cases[name]

@@ -79,7 +79,9 @@ func size(r *row) int {
 // part returns the shards to scan: those of this call's group that the session holds and that have no leased messages.
 func (s *session) part(parts int) (shards []int) {
 	turn := s.turn % parts
-	s.turn = turn + 1
+	if parts > 1 {
+		s.turn = turn + 1
+	}
 	n := 0
 	for i := range s.memory.shards {
 		if s.memory.shards[i].owner != s {

@@ -38,6 +38,9 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		delete(s.leased[o.Shard], o.Seq)
 	}
 	for _, o := range outcomes { // only now, when all outcomes are written: some are about the key of another
+		if o.Verdict == outbox.Deferred && o.WholeTopic {
+			m.shards[o.Shard].deferTopic(o, now)
+		}
 		m.follow(o.Shard, now)
 	}
 	s.giveBackLeaving()
@@ -73,6 +76,22 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 		m.parked[r.Seq] = r
 		m.hold(r.Shard, r.Key)
 	case outbox.Returned:
+		if o.Delay > 0 && r.Key != "" {
+			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+		}
+	}
+}
+
+// deferTopic holds back the messages of o's topic that do not wait yet.
+func (sh *shard) deferTopic(o outbox.Outcome, now time.Time) {
+	for _, r := range sh.next(now, len(sh.rows)) {
+		switch {
+		case r.Topic != o.Topic:
+		case r.Key == "":
+			r.retryAt, r.cause = now.Add(o.Delay), cmp.Or(o.Cause, errNoCause).Error()
+		case !sh.held(r, now):
+			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+		}
 	}
 }
 

@@ -134,6 +134,7 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		expiryCases[TTx](),
 		fenceCases[TTx](),
 		deferCases[TTx](),
+		strangerCases[TTx](),
 		parkCases[TTx](),
 		limitCases[TTx](),
 		delayCases[TTx](),

@@ -27,7 +27,8 @@ type batch struct {
 	abandoned  chan struct{} // closed when nothing receives from answered any more
 	parkTokens int           // taken from the park budget
 
-	waves          int // calls started
+	waves          int  // calls started
+	outOfTime      bool // maxWaves were over before all keys were published
 	firstWave      time.Time
 	unavailableErr error // why a publisher cools down
 }
@@ -35,6 +36,13 @@ type batch struct {
 // maxWaves is how long a batch starts further waves. A key with many messages would keep the shards of all other keys of its batch
 // for as long as publishing its messages one after another takes.
 const maxWaves = 100 * time.Millisecond
+
+// A key that has manyLeft messages left after maxWaves is held back for keyPause: so the next poll finds the messages of other keys behind
+// them, however many there are.
+const (
+	manyLeft = 16
+	keyPause = 100 * time.Millisecond
+)
 
 // publisherQueue has the keys of a batch whose next message goes to one publisher. The publisher gets one call at a time of each
 // batch.
@@ -50,8 +58,8 @@ type keyMessages struct {
 	sent    int   // how many of pending are in the call under way
 }
 
-// handle publishes and settles msgs.
-func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt time.Time) report {
+// handle publishes and settles msgs. mayHaveMore says that further messages may be due in their shards.
+func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt time.Time, mayHaveMore bool) report {
 	b := &batch{
 		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]outbox.Outcome, len(msgs)), errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),
 		underWay: map[*call]bool{}, answered: make(chan *call), abandoned: make(chan struct{}),
@@ -63,6 +71,9 @@ func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt ti
 		b.enqueue(k)
 	}
 	b.publishAll()
+	if b.outOfTime && mayHaveMore {
+		b.pauseKeys()
+	}
 	if !b.settleOutcomes() {
 		b.relay.parkBudget.giveBack(b.parkTokens)
 		return report{overdueCalls: slices.Collect(maps.Keys(b.underWay))} // the next holder of the shards publishes all of it
@@ -106,7 +117,7 @@ func (b *batch) enqueue(k *keyMessages) {
 	p := b.relay.publishers.of(topic)
 	if p == nil {
 		err := fmt.Errorf("%w %q", ErrNoPublisher, topic)
-		b.deferUncounted(first, b.coolTopicDown(topic, b.leasedAt, err), err)
+		b.deferForTopic(first, b.coolTopicDown(topic, b.leasedAt, err), err)
 		return
 	}
 	i := slices.IndexFunc(b.queues, func(q *publisherQueue) bool { return q.publisher == p })
@@ -115,6 +126,17 @@ func (b *batch) enqueue(k *keyMessages) {
 		b.queues = append(b.queues, &publisherQueue{publisher: p})
 	}
 	b.queues[i].ready = append(b.queues[i].ready, k)
+}
+
+// pauseKeys holds back the keys that have many messages left.
+func (b *batch) pauseKeys() {
+	for _, q := range b.queues {
+		for _, k := range q.ready {
+			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.Key != "" {
+				first.Delay = keyPause
+			}
+		}
+	}
 }
 
 // publishAll returns when nothing more may be published and no call is under way. Calls that do not return within Config.Margin

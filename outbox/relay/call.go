@@ -47,6 +47,7 @@ func (b *batch) startCall(q *publisherQueue) *call {
 		return nil
 	}
 	if b.waves > 0 && c.began.Sub(b.firstWave) >= maxWaves {
+		b.outOfTime = true
 		return nil
 	}
 	c.keys, q.ready = b.admit(q.ready, c.deadline)
@@ -91,7 +92,7 @@ func (b *batch) admit(ready []*keyMessages, deadline time.Time) (admitted, waiti
 		probed[topic] = b.relay.topics.atFault(topic)
 		if wait, why := b.relay.topics.admit(topic, deadline); wait > 0 {
 			probed[topic] = false
-			b.deferUncounted(k.pending[0], wait, why)
+			b.deferForTopic(k.pending[0], wait, why)
 			continue
 		}
 		admitted = append(admitted, k)

@@ -27,6 +27,8 @@ type dispatcher struct {
 	nextPoll      time.Time
 	nextRetry     time.Time // when the next message comes back that was deferred here; zero: none is known
 	notBefore     time.Time // no poll before
+	crowdedUntil  time.Time // the last batches left so much behind that other messages must not wait for it
+	onlyNotified  bool      // the last poll was of notified shards alone
 	leaseFailures int       // in a row
 
 	published      int
@@ -97,8 +99,20 @@ func (d *dispatcher) mayPoll() bool {
 			return false
 		}
 	}
-	return (d.pollDue || d.notified) && d.busyWorkers < d.relay.cfg.Workers && !time.Now().Before(d.notBefore)
+	workers := d.relay.cfg.Workers
+	if d.crowded() && !d.notified {
+		workers = max(workers-1, 1) // one is left for the shards of the next notification
+	}
+	return (d.pollDue || d.notified) && d.busyWorkers < workers && !time.Now().Before(d.notBefore)
 }
+
+// crowdedFor is how long after a batch that left much behind the dispatcher polls for new messages first, and in smaller groups of shards.
+const (
+	crowdedFor = 2 * time.Second
+	muchLeft   = 100
+)
+
+func (d *dispatcher) crowded() bool { return time.Now().Before(d.crowdedUntil) }
 
 // untilNextPoll returns when there will be a reason to poll if nothing happens before. While all workers are busy, the report of
 // one of them will be the reason.

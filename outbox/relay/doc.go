@@ -31,12 +31,13 @@
 //	outbox.TopicError                           deferred, not counted; the topic pauses: 1 s, doubling up to 1 min
 //	outbox.UnavailableError                     pending or deferred, not counted; the publisher pauses
 //	not tried, or cut off when the hold ended   returned: due again at once
+//	left over of a key with many messages       returned, and the key is held back for a tenth of a second
 //
 // A publisher pauses for UnavailableError.After. If that is 0, it pauses for Backoff of its failures in a row, at most 5 s. If the call
 // took a second or longer, it pauses at least as long as the call took, but no more than 30 s.
 //
 // After its pause, a publisher gets one batch, and others when a message of it is confirmed. After its pause, a topic gets one
-// message; when the broker confirms it, the others follow.
+// message; when the broker confirms it, the others follow within a minute: all but the first of them wait longer than the pause.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
 // [outbox.AtomicPublisher] or an [outbox.OrderedPublisher] gets all of them in one call.

@@ -48,7 +48,7 @@ func (b *batch) decide(i int, c *call) bool {
 	case errors.As(err, &unavailable):
 		b.deferUnavailable(i, c.cooldown, err)
 	case errors.As(err, &topic): // the topic has no cooldown when another message of it was confirmed in this call
-		b.deferUncounted(i, max(c.topicCooldowns[b.outcomes[i].Topic], minPartCooldown), err)
+		b.deferForTopic(i, max(c.topicCooldowns[b.outcomes[i].Topic], minPartCooldown), err)
 	case outbox.IsPermanent(err):
 		b.parkOrDefer(i, err)
 	default:

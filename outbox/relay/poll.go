@@ -21,21 +21,39 @@ type report struct {
 	wakeUps     wakeUps // before the poll
 }
 
+// crowdedGroups is how many times Workers the groups of shards are while much is left behind.
+const crowdedGroups = 4
+
 // poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find unannounced messages.
 func (d *dispatcher) poll(ctx context.Context) {
 	d.takeWakeUps()
 	now := time.Now()
 	if !d.nextRetry.IsZero() && !now.Before(d.nextRetry) {
 		d.nextRetry, d.pollDue = time.Time{}, true
+		d.wakeUps.calls++ // a batch that is leased now leaves its shards out of this poll
 	}
 	if d.mode == untilNothingIsDue {
 		d.pollDue = true
 	}
-	notified := d.notified
-	d.notified = false
 	cfg := &d.relay.cfg
+	crowded := d.crowded()
+	all := d.pollDue
+	if crowded && all && d.notified { // in turn, and a new message first: it stands behind all others of its shard
+		all = d.onlyNotified && d.busyWorkers < max(cfg.Workers-1, 1)
+	}
+	d.onlyNotified = !all
+	notified := d.notified
+	d.notified = d.notified && crowded && all
+	groups := d.groups
+	switch {
+	case !crowded:
+	case !all:
+		groups = 1
+	case d.groups > 1:
+		groups = crowdedGroups * cfg.Workers // the fewer shards a batch has, the fewer new messages wait for its end
+	}
 	leasing, cancel := context.WithDeadline(ctx, d.session.hold.Load().Until)
-	msgs, err := d.session.queue.Lease(leasing, outbox.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: d.groups, Notified: !d.pollDue})
+	msgs, err := d.session.queue.Lease(leasing, outbox.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: groups, Notified: !all})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)
@@ -48,17 +66,21 @@ func (d *dispatcher) poll(ctx context.Context) {
 		d.busyWorkers++
 		wakeUps := d.wakeUps
 		go func() {
-			rep := d.session.handle(ctx, msgs, now)
+			rep := d.session.handle(ctx, msgs, now, more)
 			rep.mayHaveMore, rep.notified, rep.wakeUps = more, notified, wakeUps
 			d.reports <- rep // has room for all workers
 		}()
 	}
-	switch d.groupsPolled++; {
+	if all || !d.pollDue { // otherwise a round over all groups goes on after this poll
+		d.groupsPolled++
+	}
+	switch {
 	case more:
 		d.groups, d.groupsPolled, d.pollDue = cfg.Workers, 0, true // leave shards to the other workers
 	case !d.pollDue:
 		d.groupsPolled = 0
-	case d.groupsPolled >= d.groups:
+	case !all:
+	case d.groupsPolled >= groups:
 		d.groups, d.groupsPolled, d.pollDue = 1, 0, false
 		d.nextPoll = time.Now().Add(d.pollInterval)
 		if len(msgs) == 0 {
@@ -106,6 +128,9 @@ func (d *dispatcher) onReport(rep report) {
 	d.busyWorkers--
 	d.published += rep.published
 	d.overdueCalls = append(d.overdueCalls, rep.overdueCalls...)
+	if rep.failed+rep.returned >= muchLeft {
+		d.crowdedUntil = time.Now().Add(crowdedFor)
+	}
 	if rep.retryIn > 0 {
 		if at := time.Now().Add(rep.retryIn); d.nextRetry.IsZero() || at.Before(d.nextRetry) {
 			d.nextRetry = at

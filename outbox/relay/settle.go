@@ -93,6 +93,9 @@ func (b *batch) report() (rep report) {
 			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Cause)
 		case outbox.Returned:
 			rep.returned++
+			if o.Delay > 0 && (rep.retryIn == 0 || o.Delay < rep.retryIn) {
+				rep.retryIn = o.Delay
+			}
 		}
 	}
 	if o := firstCounted; o != nil {

@@ -19,6 +19,11 @@ const (
 	topicLogInterval = time.Minute // between two log lines about one topic
 )
 
+// After a cooldown, one message of the topic is due: the next probe. If more were due with it, their shards would wait for its answer.
+// promptPerTopic messages follow minPartCooldown later. The others wait longer, up to maxTopicCooldown, each shard for another time: if all
+// came due after each probe, they would stand before the messages of other topics each time.
+const promptPerTopic = 64
+
 // topicStates remembers the topics whose messages the broker refuses because of the topic. It is safe for concurrent use.
 type topicStates struct {
 	count atomic.Int64 // of faulty; read without mu, so that messages of good topics need no lock
@@ -33,6 +38,7 @@ type faultyTopic struct {
 	failed   time.Time // when the last one was counted
 	until    time.Time // no message is published before
 	probing  bool      // until is the deadline of a probe
+	waiting  int       // how many messages were deferred since then
 	logged   time.Time
 	why      error
 }
@@ -112,11 +118,35 @@ func (ts *topicStates) failed(ctx context.Context, ps *pauses, topic string, beg
 	}
 	cooldown = min(minTopicCooldown<<min(t.failures, 10), maxTopicCooldown)
 	t.failures++
-	t.failed, t.until, t.probing, t.why = now, now.Add(cooldown), false, why
+	t.failed, t.until, t.probing, t.waiting, t.why = now, now.Add(cooldown), false, 0, why
 	if log = t.logged.IsZero() || now.Sub(t.logged) >= topicLogInterval; log {
 		t.logged = now
 	}
 	return cooldown, log
+}
+
+// waits counts one more message that waits for topic, and returns how many do since the cooldown began.
+func (ts *topicStates) waits(topic string) (n int) {
+	ts.ifFaulty(topic, func(t *faultyTopic) {
+		t.waiting++
+		n = t.waiting
+	})
+	return n
+}
+
+// deferForTopic holds back a message because of its topic, for wait or longer.
+func (b *batch) deferForTopic(i int, wait time.Duration, why error) {
+	o := &b.outcomes[i]
+	switch n := b.relay.topics.waits(o.Topic); {
+	case n <= 1: // 0: the topic is not at fault any more
+	case n <= promptPerTopic:
+		wait += minPartCooldown
+	default:
+		shards := max(b.session.hold.Load().TotalShards, 1)
+		o.WholeTopic = true
+		wait = max(wait, maxTopicCooldown/2+maxTopicCooldown/2*time.Duration(o.Shard%shards)/time.Duration(shards))
+	}
+	b.deferUncounted(i, wait, why)
 }
 
 // coolTopicDown starts a cooldown of topic and returns how long it is.

@@ -78,7 +78,27 @@ type Settler interface {
 // Outcomes are the outcomes of leased messages. Each list is ordered by shard and sequence number.
 type Outcomes struct {
 	Sent, Deferred, Parked []outbox.Outcome
-	Follow                 []int // shards without other leased messages, where messages behind parked ones must be parked too
+	Paused                 []outbox.Outcome // returned ones whose keys are held back
+	Follow                 []int            // shards without other leased messages, where messages behind parked ones must be parked too
+}
+
+// TopicRows is how many messages of a shard one Settle holds back because of their topic.
+const TopicRows = 1 << 10
+
+// WholeTopics returns the first outcome of each topic of a shard whose messages are held back.
+func (o *Outcomes) WholeTopics() (first []outbox.Outcome) {
+	type topicOfShard struct {
+		shard int
+		topic string
+	}
+	seen := map[topicOfShard]bool{}
+	for _, out := range o.Deferred {
+		if of := (topicOfShard{out.Shard, out.Topic}); out.WholeTopic && !seen[of] {
+			seen[of] = true
+			first = append(first, out)
+		}
+	}
+	return first
 }
 
 // Upkeep does work that is not urgent.

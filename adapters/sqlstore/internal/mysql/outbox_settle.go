@@ -50,6 +50,11 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		o := &do.Deferred[i]
 		deferred[i] = append(failure(o), engine.CeilMicros(o.Delay), nil, nil, hexID(o))
 	}
+	paused := make([][]any, len(do.Paused))
+	for i := range do.Paused {
+		o := &do.Paused[i]
+		paused[i] = append(failure(o), engine.CeilMicros(o.Delay), nil, nil, hexID(o))
+	}
 	for i := range do.Parked {
 		o := &do.Parked[i]
 		parked[i] = append(failure(o), nil, int(o.ParkPolicy), nil, hexID(o))
@@ -69,6 +74,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		{d.box.HoldParked, parked},
 		{d.box.Defer, deferred},
 		{d.box.Hold, deferred},
+		{d.box.Hold, paused},
 	} {
 		if len(step.list) == 0 {
 			continue
@@ -77,7 +83,24 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 			return err
 		}
 	}
+	if err := d.deferTopics(ctx, tx, do.WholeTopics()); err != nil {
+		return err
+	}
 	return d.followIn(ctx, tx, do.Follow)
+}
+
+func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcome) error {
+	for i := range topics {
+		o := &topics[i]
+		cause, delay := hex.EncodeToString([]byte(columns.Cause(o))), engine.CeilMicros(o.Delay)
+		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, cause, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // failure returns the first columns of a row for a message that was not published.

@@ -27,7 +27,7 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 }
 
 func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map[int]int64, do *engine.Outcomes) error {
-	settlement, err := pgrelay.NewSettlement(slices.Concat(do.Sent, do.Parked, do.Deferred))
+	settlement, err := pgrelay.NewSettlement(slices.Concat(do.Sent, do.Parked, do.Deferred, do.Paused))
 	if err != nil {
 		return err
 	}

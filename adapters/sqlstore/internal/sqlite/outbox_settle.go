@@ -34,19 +34,36 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 		return err
 	}
 	if len(do.Deferred) > 0 {
-		deferred := make([][]any, len(do.Deferred))
-		for i := range do.Deferred {
-			o := &do.Deferred[i]
-			deferred[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), engine.CeilMicros(o.Delay)}
-		}
-		if err := engine.Exec(ctx, tx, []string{d.box.Defer, d.box.Hold}, engine.JSON(deferred)); err != nil {
+		if err := engine.Exec(ctx, tx, []string{d.box.Defer, d.box.Hold}, failures(do.Deferred)); err != nil {
 			return err
+		}
+	}
+	if len(do.Paused) > 0 {
+		if err := engine.Exec(ctx, tx, []string{d.box.Hold}, failures(do.Paused)); err != nil {
+			return err
+		}
+	}
+	for _, o := range do.WholeTopics() {
+		for _, query := range [...]string{d.box.DeferTopic, d.box.HoldTopic} {
+			if _, err := tx.ExecContext(ctx, query, o.Shard, o.Seq, o.Topic, engine.CeilMicros(o.Delay), columns.Cause(&o), engine.TopicRows); err != nil {
+				return err
+			}
 		}
 	}
 	if err := d.settleParked(ctx, tx, do.Parked); err != nil {
 		return err
 	}
 	return d.followIn(ctx, tx, do.Follow)
+}
+
+// failures returns the list that Defer and Hold take.
+func failures(outcomes []outbox.Outcome) string {
+	list := make([][]any, len(outcomes))
+	for i := range outcomes {
+		o := &outcomes[i]
+		list[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), engine.CeilMicros(o.Delay)}
+	}
+	return engine.JSON(list)
 }
 
 func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []outbox.Outcome) error {
