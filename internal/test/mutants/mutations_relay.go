@@ -91,7 +91,7 @@ var relayMutations = []mutation{
 		`			t.until, t.probing = time.Time{}, false`, ``,
 	}),
 	relaying("no message is parked because its topic has no publisher", "batch.go", "TestRelayWithoutPublisherForATopic", edit{
-		`b.deferUncounted(first, b.coolTopicDown(topic, b.leasedAt, err), err)`, `b.countFailure(first, err)`,
+		`b.deferForTopic(first, b.coolTopicDown(topic, b.leasedAt, err), err)`, `b.countFailure(first, err)`,
 	}),
 	relaying("the relay parks no more messages than its limit", "outcome.go", "TestRelayParksNoMoreThanItsLimit", edit{
 		`if wait, log := b.relay.parkBudget.take(); wait > 0 {`, `if wait, log := b.relay.parkBudget.take(); wait < 0 {`,
@@ -164,7 +164,7 @@ var relayMutations = []mutation{
 		"case <-timer.C:\n\t\t\td.pollDue = true", "case <-timer.C:\n\t\t\td.nextPoll, d.notified = time.Now().Add(d.relay.cfg.PollMax), true",
 	}),
 	relaying("a notification leads to its shards only", "poll.go", "TestRelayPollsShardsOfNotifications", edit{
-		`Notified: !d.pollDue}`, `Notified: false}`,
+		`Notified: !all}`, `Notified: false}`,
 	}),
 	relaying("announced messages do not shorten the poll interval", "poll.go", "TestRelayPollsShardsOfNotifications", edit{
 		`if !rep.notified { //`, `{ //`,
