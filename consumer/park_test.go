@@ -110,6 +110,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
 		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: observe.CauseUndecodable, key: "1"},
 		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
+		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, reason: observe.CausePermanent, key: "1", says: "read as milliseconds"},
 		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
 		{
 			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/idtime"
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 )
@@ -84,7 +85,7 @@ func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
 	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
 		it.rec.Time = time.Time{}
-		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d", dedup.ErrFuture, msg.Time.Year()))
+		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d%s", dedup.ErrFuture, msg.Time.Year(), idtime.UnitHint(msg.Time)))
 	}
 	key, err := c.key(msg, apart)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"github.com/txonce/txonce/internal/idtime"
 )
 
 // DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default. It deletes whole segments, each when its
@@ -73,7 +75,7 @@ func (r Record) Validate() error {
 		return fmt.Errorf("dedup: window %v of %v is shorter than %v", r.Window, r.Key, MinWindow)
 	}
 	if year := r.Time.Year(); year < 1 || year > maxYear {
-		return fmt.Errorf("%w: %v is of the year %d", ErrFuture, r.Key, year)
+		return fmt.Errorf("%w: %v is of the year %d%s", ErrFuture, r.Key, year, idtime.UnitHint(r.Time))
 	}
 	return nil
 }
@@ -91,8 +93,8 @@ func (r Record) ValidateTime(database, machine time.Time) error {
 		return fmt.Errorf("%w by %v: %v is of %v, the database's clock says %v, this machine's clock says %v; set the clock that is wrong",
 			ErrClocks, skew.Abs().Round(time.Second), r.Key, utc(r.Time), utc(database), utc(machine))
 	}
-	return fmt.Errorf("%w: %v is of %v, %v ahead of the database's clock, more than %v",
-		ErrFuture, r.Key, utc(r.Time), ahead.Round(time.Second), MaxAhead)
+	return fmt.Errorf("%w: %v is of %v, %v ahead of the database's clock, more than %v%s",
+		ErrFuture, r.Key, utc(r.Time), ahead.Round(time.Second), MaxAhead, idtime.UnitHint(r.Time))
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -41,8 +41,9 @@
 // A message counts as published when SQS has listed it as successful. A message that is not listed by the end of the call is an error, and
 // will be published again; then it may arrive twice, with the same ID and sequence number in its attributes.
 //
-// A FIFO queue, whose name ends in .fifo, gets a message's Key as its MessageGroupId and its ID as its MessageDeduplicationId, both
-// as a hash if SQS does not accept them as they are. So first occurrences keep the order of their key, and SQS drops a repeat within
+// A FIFO queue, whose name ends in .fifo, gets a message's Key as its MessageGroupId. Its MessageDeduplicationId is made of its ID,
+// its sequence number and the time when it was enqueued: the same for a repeat, and another one for another message with the same ID. Both are a hash
+// if SQS does not accept them as they are. So first occurrences keep the order of their key, and SQS drops a repeat within
 // five minutes. A later repeat, from a relay that was away for long, arrives: receivers need their Consumer. A standard queue promises no
 // order. DelaySeconds is not used: a message that is not due yet waits in the outbox.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -52,7 +53,8 @@ func ExamplePublisher() {
 		panic(err)
 	}
 	for _, m := range client.Stored("charges.fifo") {
-		fmt.Println(m.Body, m.GroupID, m.DeduplicationID)
+		id, row, _ := strings.Cut(m.DeduplicationID, "/") // the sequence number and the time of the row follow
+		fmt.Println(m.Body, m.GroupID, id, row != "")
 	}
-	// Output: {"cents":1999} customer-7 order-42:charged
+	// Output: {"cents":1999} customer-7 order-42:charged true
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -46,7 +47,7 @@ func newEntry(m *outbox.Message, i int) (*entry, error) {
 		if m.ID == "" {
 			return refuse("the message has no ID, and a FIFO queue would drop it as a repeat of others without; publish it through an outbox, which gives it one")
 		}
-		group, once := groupID(m), legalToken("", m.ID)
+		group, once := groupID(m), legalToken("", publishing.Once(m))
 		e.MessageGroupId, e.MessageDeduplicationId = &group, &once
 	}
 	return e, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -73,6 +74,12 @@ type SubscriberConfig struct {
 	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration
 
+	// Timestamps says how the timestamps of messages are read. AMQP defines seconds, but some publishers write milliseconds: then each message seems to
+	// be of a far year and is parked. Messages with a timestamp that is ignored have no Time.
+	//
+	// Defaults to TimestampsInSeconds.
+	Timestamps Timestamps
+
 	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. It must be shorter than
 	// ConsumerTimeout.
 	//
@@ -91,6 +98,27 @@ type SubscriberConfig struct {
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// Timestamps says how the timestamps of messages are read.
+type Timestamps string
+
+// The ways to read timestamps.
+const (
+	TimestampsInSeconds      Timestamps = "seconds"
+	TimestampsInMilliseconds Timestamps = "milliseconds"
+	TimestampsIgnored        Timestamps = "ignored"
+)
+
+// read returns the time of a message whose timestamp was read in seconds.
+func (ts Timestamps) read(seconds time.Time) time.Time {
+	switch {
+	case ts == TimestampsIgnored:
+		return time.Time{}
+	case ts == TimestampsInMilliseconds && !seconds.IsZero():
+		return time.UnixMilli(seconds.Unix())
+	}
+	return seconds
 }
 
 // Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
@@ -155,6 +183,10 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 		refuse("Prefetch is %d; it is at most %d", c.Prefetch, maxPrefetch)
 	}
 	deliver.SetDefault(refuse, "Grace", &c.Grace, deliver.DefaultGrace)
+	c.Timestamps = cmp.Or(c.Timestamps, TimestampsInSeconds)
+	if !slices.Contains([]Timestamps{TimestampsInSeconds, TimestampsInMilliseconds, TimestampsIgnored}, c.Timestamps) {
+		refuse("Timestamps is %q; want TimestampsInSeconds, TimestampsInMilliseconds or TimestampsIgnored", c.Timestamps)
+	}
 	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, rabbitsTimeout)
 	if c.ConsumerTimeout < minConsumerTimeout {
 		refuse("ConsumerTimeout is %v; it is at least %v", c.ConsumerTimeout, minConsumerTimeout)

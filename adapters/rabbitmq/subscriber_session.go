@@ -152,6 +152,7 @@ func (s *session) ended() error {
 // take adds raw to the Deliverer.
 func (s *session) take(raw *amqp.Delivery) {
 	msg := toMessage(s.run.cfg.Queue, raw)
+	msg.Time = s.run.cfg.Timestamps.read(msg.Time)
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
 	d := &deliver.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
 	if s.run.cfg.Ordered {

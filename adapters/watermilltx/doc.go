@@ -49,7 +49,7 @@
 //
 // # An outbox on watermill's brokers
 //
-// With a [Publisher], a relay.Relay publishes through any of watermill's publishers. ID becomes the UUID, headers the metadata, and
+// With a [Publisher], a relay.Relay publishes through any of watermill's publishers. The UUID is the same in each publication, headers become the metadata, and
 // the ordering key metadata [MetadataKey]; bytes that are not text are encoded, and [ToMessage] decodes them. A message counts as published
 // when watermill's Publish returned nil. With PublisherConfig.Confirms you state that it does so only after the broker has confirmed the
 // message; nothing else can find that out, and a publisher that returns earlier loses messages. Check:

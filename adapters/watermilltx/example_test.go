@@ -113,13 +113,15 @@ func ExamplePublisher() {
 	}
 	_, err = relay.New(relay.Config{Queue: outboxtest.NewMemory(), Publisher: publisher}) // whose Run calls Publish
 	fmt.Println(err)
-	publisher.Publish(context.Background(), []outbox.Message{{ID: "order-A:charged", Topic: "charges", Payload: []byte("42")}})
+	publisher.Publish(context.Background(), []outbox.Message{{
+		ID: "order-A:charged", Topic: "charges", Payload: []byte("42"), Headers: map[string]string{outbox.HeaderID: "order-A:charged"}, // a relay sets it
+	}})
 	arrived, err := broker.Subscribe(context.Background(), "charges")
 	if err != nil {
 		panic(err)
 	}
 	msg := <-arrived
-	fmt.Println(msg.UUID, string(msg.Payload))
+	fmt.Println(msg.Metadata.Get(outbox.HeaderID), string(msg.Payload))
 	// Output:
 	// <nil>
 	// order-A:charged 42

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/txonce/txonce/internal/publishing"
 	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/outbox"
 )
@@ -35,7 +36,9 @@ type PublisherConfig struct {
 
 	// UUID makes a message's UUID. It must return the same UUID whenever the message is published.
 	//
-	// Defaults to the message's ID if that has at most 36 bytes, the room that watermill-sql has, and else to a UUID derived from it.
+	// Defaults to a UUID that is derived from the message's ID, its sequence number and the time when it was enqueued: brokers such as JetStream
+	// drop a message whose UUID they know, and two messages of an outbox may have the same ID. The ID is in the metadata outbox.HeaderID. If your broker
+	// does not look at UUIDs, a function that returns the ID is as good; watermill-sql has room for 36 bytes.
 	UUID func(outbox.Message) string
 
 	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an *outbox.UnavailableError or an
@@ -89,14 +92,8 @@ func (cfg PublisherConfig) withDefaults() (PublisherConfig, error) {
 	return cfg, nil
 }
 
-// uuidLength is the length of watermill-sql's column.
-const uuidLength = 36
-
 func uuidOf(m outbox.Message) string {
-	if len(m.ID) <= uuidLength {
-		return m.ID
-	}
-	sum := sha256.Sum256([]byte(m.ID))
+	sum := sha256.Sum256([]byte(publishing.Once(&m)))
 	sum[6] = sum[6]&0x0f | 0x80
 	sum[8] = sum[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])

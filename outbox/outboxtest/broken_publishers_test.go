@@ -123,6 +123,22 @@ func brokenPublishers() []brokenPublisher {
 		{name: "forgets the message's own headers", found: []string{fields, "binary header values arrive"}, breaks: sends(func(m *outbox.Message) {
 			maps.DeleteFunc(m.Headers, func(name, _ string) bool { return !strings.HasPrefix(name, "txonce-") })
 		})},
+		{name: "drops what has a known ID", found: []string{"two messages with one ID arrive"}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
+			var mu sync.Mutex
+			known := map[string]bool{}
+			return func(ctx context.Context, msgs []outbox.Message) []error {
+				mu.Lock()
+				defer mu.Unlock()
+				fresh := slices.DeleteFunc(slices.Clone(msgs), func(m outbox.Message) bool { return known[m.ID] })
+				for _, m := range fresh {
+					known[m.ID] = true
+				}
+				if len(fresh) == len(msgs) {
+					return fake.Publish(ctx, msgs)
+				}
+				return make([]error, len(msgs))
+			}
+		}},
 		{name: "forgets the ID", found: []string{fields}, breaks: sends(func(m *outbox.Message) { delete(m.Headers, outbox.HeaderID) })},
 		{name: "forgets the key", found: []string{fields, "order within a key over successive calls"}, breaks: sends(func(m *outbox.Message) { m.Key = "" })},
 		{name: "cuts payloads", found: []string{fields}, breaks: sends(func(m *outbox.Message) { m.Payload = m.Payload[:min(len(m.Payload), 1000)] })},

@@ -23,6 +23,7 @@ func arrivalCases() []publisherCase {
 		{name: "1,000 messages in one call", hazard: confirmed, run: thousand},
 		{name: "concurrent calls", hazard: confirmed, run: concurrentCalls},
 		{name: "ID, key, headers and payload arrive", hazard: same, run: fieldsArrive},
+		{name: "two messages with one ID arrive", hazard: same, run: oneIDArrivesTwice},
 		{name: "messages without key arrive", hazard: same, run: keylessArrive},
 		{name: "an empty payload arrives", hazard: same, run: emptyPayload},
 		{name: "a binary key arrives", hazard: same, run: binaryKey},
@@ -40,6 +41,18 @@ func confirmedArrives(e *publisherEnv) {
 	}
 	e.confirm(msgs...)
 	e.wantArrived(msgs...)
+}
+
+// oneIDArrivesTwice publishes two rows of an outbox that have the same ID and content. A broker that drops repeats must be given something
+// else to compare.
+func oneIDArrivesTwice(e *publisherEnv) {
+	e.confirm(e.message("twin", "k"))
+	e.confirm(e.message("twin", "k"))
+	e.confirm(e.message("keyless", ""))
+	e.confirm(e.message("keyless", ""))
+	if _, times := e.arrived(e.topic, 4); times["twin"] != 2 || times["keyless"] != 2 {
+		e.Errorf("of two messages with one ID %d arrived, and of two without key %d", times["twin"], times["keyless"])
+	}
 }
 
 func noMessages(e *publisherEnv) {
