@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha1"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -15,14 +16,20 @@ import (
 type mysqlStep struct {
 	*sql.Conn
 	end   context.Context // for statements that must not be cancelled
+	lock  string
 	ended bool
 }
 
-// The lock's name contains the database, because all databases of a server share the names of locks.
 const (
-	mysqlLock   = `SELECT GET_LOCK(CONCAT('txonce.', SHA1(DATABASE())), 10)`
-	mysqlUnlock = `SELECT RELEASE_LOCK(CONCAT('txonce.', SHA1(DATABASE())))`
+	mysqlLock   = `SELECT GET_LOCK(?, 10)`
+	mysqlUnlock = `SELECT RELEASE_LOCK(?)`
 )
+
+// mysqlLockName contains the database, because all databases of a server share the names of locks. The hash, which keeps the name
+// short, is computed here, because MySQL 9 has no function SHA1.
+func mysqlLockName(database string) string {
+	return fmt.Sprintf("txonce.%x", sha1.Sum([]byte(database)))
+}
 
 func beginMySQL(ctx context.Context, conn *sql.Conn, schema string) (_ transaction, err error) {
 	if schema != "" {
@@ -40,16 +47,16 @@ func beginMySQL(ctx context.Context, conn *sql.Conn, schema string) (_ transacti
 	if !database.Valid {
 		return nil, errors.New("migrations: no database is chosen: name one in the DSN, or as Apply's schema")
 	}
+	t := &mysqlStep{Conn: conn, end: context.WithoutCancel(ctx), lock: mysqlLockName(database.String)}
 	for { // each wait is short, so that no statement runs for long after the end of ctx
 		var locked sql.NullBool
-		if err := conn.QueryRowContext(ctx, mysqlLock).Scan(&locked); err != nil {
+		if err := conn.QueryRowContext(ctx, mysqlLock, t.lock).Scan(&locked); err != nil {
 			return nil, fmt.Errorf("migrations: lock: %w", err)
 		}
 		if locked.Bool {
 			break
 		}
 	}
-	t := &mysqlStep{Conn: conn, end: context.WithoutCancel(ctx)}
 	// If autocommit is off, the session may have a snapshot that is older than the lock.
 	if _, err := conn.ExecContext(ctx, `ROLLBACK`); err != nil {
 		return nil, errors.Join(fmt.Errorf("migrations: begin: %w", err), t.Rollback())
@@ -134,7 +141,7 @@ func (t *mysqlStep) finish(how string) error {
 	t.ended = true
 	_, err := t.Conn.ExecContext(t.end, how)
 	var unlocked sql.NullBool
-	unlock := t.QueryRowContext(t.end, mysqlUnlock).Scan(&unlocked)
+	unlock := t.QueryRowContext(t.end, mysqlUnlock, t.lock).Scan(&unlocked)
 	if err != nil || unlock != nil || !unlocked.Bool {
 		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // a connection with the lock must not go back to the pool
 	}

@@ -12,7 +12,7 @@ import (
 func TestBatches(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) deduptest.DB[*sql.Tx]{
 		"PostgreSQL": func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, testdb.Postgres18(t)) },
-		"MariaDB":    func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t, false) },
+		"MariaDB":    func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t) },
 		"SQLite":     newSQLiteDB,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 type fixture struct {
 	*sql.DB
 	dialect string
+	isMySQL bool // and not MariaDB
 	open    func(o deduptest.Options) *node
 	clock   string // an SQL expression: the database's time, in the format of its tables
 	later   string // an SQL suffix: clock + later is two days later
@@ -42,14 +43,16 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 			})
 		})
 	}
-	t.Run("mysql", func(t *testing.T) {
-		d := openMySQL(t)
-		f(t, fixture{
-			DB: d.db, dialect: "mysql",
-			open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
-			clock: dialect.MySQLClock, later: `2 * 86400 * 1000000`,
+	for _, name := range []string{"mariadb", "mysql"} {
+		t.Run(name, func(t *testing.T) {
+			d := openMySQL(t)
+			f(t, fixture{
+				DB: d.db, dialect: "mysql", isMySQL: d.isMySQL,
+				open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
+				clock: dialect.MySQLClock, later: `2 * 86400 * 1000000`,
+			})
 		})
-	})
+	}
 }
 
 func (f fixture) count(t *testing.T, query string) (n int) {

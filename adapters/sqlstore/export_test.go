@@ -38,13 +38,17 @@ func (s *Store) HasStandbys() {
 	d.SQL.AfterClaim = strings.Replace(d.SQL.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`, 1)
 }
 
-// AsMySQL makes s treat its MariaDB server as MySQL and send MySQL's statements.
-func (s *Store) AsMySQL() { s.db.Tables.(*mysql.DB).TakeForMySQL("10.11.0-MariaDB") }
-
-// Pretend makes s read other values for settings of MariaDB; version is the server's version. It skips pairs with empty names.
+// Pretend makes s read other values for settings of the server; version is the server's version. It skips pairs with empty names.
 func (s *Store) Pretend(pairs ...string) {
 	d := s.db.Tables.(*mysql.DB)
-	query := "SELECT variable_name, variable_value FROM information_schema.session_variables"
+	var table, version string
+	if err := s.cfg.DB.QueryRow("SELECT version()").Scan(&version); err != nil {
+		panic(err)
+	}
+	if table = "performance_schema"; strings.Contains(version, "MariaDB") {
+		table = "information_schema"
+	}
+	query := "SELECT variable_name, variable_value FROM " + table + ".session_variables"
 	for i := 0; i+1 < len(pairs); i += 2 {
 		switch name, value := pairs[i], pairs[i+1]; name {
 		case "":

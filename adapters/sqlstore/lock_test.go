@@ -33,12 +33,6 @@ func lockPlaces(t *testing.T, test func(t *testing.T, open func(o deduptest.Opti
 		d := openMySQL(t)
 		test(t, func(o deduptest.Options) *node { return d.open(t, d.dsn, o) })
 	})
-	t.Run("MariaDB as MySQL", func(t *testing.T) {
-		t.Parallel()
-		d := openMySQL(t)
-		d.asMySQL = true
-		test(t, func(o deduptest.Options) *node { return d.open(t, d.dsn, o) })
-	})
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
 		d := openSQLite(t)

@@ -35,7 +35,11 @@ func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 	s := d.open(t, testdb.WithMySQL(t, d.dsn, "innodb_lock_wait_timeout=17&wait_timeout=1234"), deduptest.Options{})
 	s.db.SetMaxOpenConns(1)
 	state := func() (all string) {
-		err := s.db.QueryRow(`SELECT CONCAT_WS(' ', CONNECTION_ID(), @@autocommit, @@tx_isolation, @@wait_timeout, @@innodb_lock_wait_timeout, @@in_transaction)`).Scan(&all)
+		differs := `@@tx_isolation, @@in_transaction`
+		if d.isMySQL {
+			differs = `@@transaction_isolation`
+		}
+		err := s.db.QueryRow(`SELECT CONCAT_WS(' ', CONNECTION_ID(), @@autocommit, @@wait_timeout, @@innodb_lock_wait_timeout, ` + differs + `)`).Scan(&all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,8 +167,11 @@ func TestMySQLClaimsABatchOfManyStatements(t *testing.T) {
 // MySQL limits lock waits in whole seconds, separately for each lock. The Store limits a whole batch.
 func TestMySQLCountsWaitsInSeconds(t *testing.T) {
 	t.Parallel() // this test mostly waits
+	t.Run("mysql", countsWaitsInSeconds)
+}
+
+func countsWaitsInSeconds(t *testing.T) {
 	d := openMySQL(t)
-	d.asMySQL = true
 	holder, s := d.open(t, d.dsn, deduptest.Options{Wait: time.Minute}), d.open(t, d.dsn, deduptest.Options{Wait: 200 * time.Millisecond})
 	warm(t, s)
 	for keys, why := range map[int]string{1: "one key", 4: "a batch whose keys are freed one after the other"} {

@@ -29,7 +29,7 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 		"time_zone=%27%2B05%3A00%27", "parseTime=true&loc=UTC&time_zone=%27-11%3A00%27", "clientFoundRows=true",
 		"interpolateParams=true", "interpolateParams=true&clientFoundRows=true&parseTime=true", "multiStatements=true",
 		"sql_mode=%27ANSI,STRICT_ALL_TABLES%27", "sql_mode=%27NO_BACKSLASH_ESCAPES,STRICT_TRANS_TABLES%27&interpolateParams=true",
-		"collation=utf8mb4_bin", "tx_isolation=%27SERIALIZABLE%27",
+		"collation=utf8mb4_bin", isolationParameter(t) + "=%27SERIALIZABLE%27",
 	} {
 		t.Run(params, func(t *testing.T) {
 			dsn := d.dsn

@@ -20,23 +20,22 @@ import (
 // askingInnoDB is locked while a test queries information_schema.innodb_trx.
 var askingInnoDB sync.Mutex
 
-// On MySQL the Store sends other claim statements than on MariaDB, with another limit for the wait. There is no MySQL server
-// here, so these statements run against MariaDB too.
+// On MySQL the Store sends other claim statements than on MariaDB, with another limit for the wait.
 func TestMySQL(t *testing.T) {
 	t.Parallel()
 	const inSeconds = "MySQL counts waits for locks in whole seconds, and the case waits for less than a second; TestMySQLCountsWaitsInSeconds covers them"
-	for name, asMySQL := range map[string]bool{"mariadb": false, "mariadb as mysql": true} {
+	for name, isMySQL := range map[string]bool{"mariadb": false, "mysql": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // these tests mostly wait
 			selected := isolations.Rest(0)
 			doesNotApply := map[string]string{"each error code of COMMIT tells whether the outcome is known": "COMMIT checks no constraints and runs no triggers"}
-			if asMySQL {
+			if isMySQL {
 				selected = isolations.Share(0, 2)
 				doesNotApply["a batch of held keys waits no longer than one key"] = inSeconds
 				doesNotApply["commit outcome unknown: a claim that gives up waiting"] = inSeconds
 			}
 			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
-				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t, asMySQL) },
+				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t) },
 				Isolations: isolations,
 				Select:     selected,
 				Codes:      mysqlCodes(),
@@ -51,13 +50,13 @@ func TestMySQL(t *testing.T) {
 type mysqlDB struct {
 	dsn     string
 	db      *sql.DB
-	asMySQL bool
+	isMySQL bool // and not MariaDB
 	kept    bool // other tests use the connections again
 }
 
-func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
+func newMySQLDB(t *testing.T) deduptest.DB[*sql.Tx] {
 	dsn := testdb.ReusedMySQL(t, mysqlSuiteTables)
-	d := &mysqlDB{dsn: dsn, db: keptDB(t, "mysql", dsn), asMySQL: asMySQL, kept: true}
+	d := &mysqlDB{dsn: dsn, db: keptDB(t, "mysql", dsn), isMySQL: testdb.OnMySQL(t), kept: true}
 	return deduptest.DB[*sql.Tx]{
 		Open: func(t *testing.T, o deduptest.Options) dedup.Store[*sql.Tx] { return d.open(t, d.dsn, o) },
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
@@ -83,7 +82,11 @@ func newMySQLDB(t *testing.T, asMySQL bool) deduptest.DB[*sql.Tx] {
 			return tx.QueryRowContext(ctx, `SELECT name FROM locks WHERE name = ? FOR UPDATE`, name).Scan(&found)
 		},
 		LockWait: func(ctx context.Context, tx *sql.Tx) (wait string, err error) {
-			err = tx.QueryRowContext(ctx, `SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', @@max_statement_time)`).Scan(&wait)
+			limit := "@@max_statement_time"
+			if d.isMySQL {
+				limit = "@@max_execution_time"
+			}
+			err = tx.QueryRowContext(ctx, `SELECT CONCAT(@@innodb_lock_wait_timeout, ' ', `+limit+`)`).Scan(&wait)
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
@@ -133,7 +136,7 @@ const mysqlSuiteTables = `CREATE TABLE effects (name VARCHAR(255) NOT NULL); CRE
 
 func openMySQL(t testing.TB) *mysqlDB {
 	dsn := testdb.ReusedMySQL(t, mysqlSuiteTables)
-	return &mysqlDB{dsn: dsn, db: openDB(t, "mysql", dsn)}
+	return &mysqlDB{dsn: dsn, db: openDB(t, "mysql", dsn), isMySQL: testdb.OnMySQL(t)}
 }
 
 func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
@@ -146,9 +149,6 @@ func (d *mysqlDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
 	n := newNode(t, db, sqlstore.Config{
 		Dialect: sqlstore.MySQL, Isolation: level(o.Isolation), ClaimTimeout: o.Wait, Compact: o.Compact,
 	})
-	if d.asMySQL {
-		n.AsMySQL()
-	}
 	return n
 }
 
@@ -218,7 +218,7 @@ func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
 		{Name: "swallowed deadlock", Ends: true, Do: d.deadlock},
 		{Name: "swallowed lock timeout", Do: d.lockTimeout},
 		{Name: "rows left open", Do: func(ctx context.Context, tx *sql.Tx) error {
-			rows, err := tx.QueryContext(ctx, `SELECT seq FROM seq_1_to_100000`) //nolint:sqlclosecheck // left open on purpose
+			rows, err := tx.QueryContext(ctx, `SELECT 1 FROM information_schema.columns AS a CROSS JOIN information_schema.columns AS b LIMIT 100000`) //nolint:sqlclosecheck // left open on purpose
 			if err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (d *mysqlDB) deadlock(ctx context.Context, tx *sql.Tx) error {
 	defer other.Rollback()
 	lock := `UPDATE locks SET name = name WHERE name = ?`
 	for _, q := range []string{ // the victim is the transaction that has changed fewer rows
-		`INSERT INTO locks (name) SELECT CONCAT('weight', seq) FROM seq_1_to_100`, `SELECT 1 FROM locks WHERE name = 'b' FOR UPDATE`,
+		`INSERT INTO locks (name) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT CONCAT('weight', i) FROM n`, `SELECT 1 FROM locks WHERE name = 'b' FOR UPDATE`,
 	} {
 		if _, err := other.ExecContext(ctx, q); err != nil {
 			return err
@@ -275,6 +275,20 @@ func (d *mysqlDB) lockTimeout(ctx context.Context, tx *sql.Tx) error {
 	if _, err := other.ExecContext(ctx, `SELECT 1 FROM locks WHERE name = 'held' FOR UPDATE`); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE locks SET name = name WHERE name = 'held'`)
+	if _, err := tx.ExecContext(ctx, `SET @was = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = 1`); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE locks SET name = name WHERE name = 'held'`)
+	if _, restore := tx.ExecContext(ctx, `SET innodb_lock_wait_timeout = @was`); restore != nil {
+		return restore
+	}
 	return err
+}
+
+// isolationParameter is the name in a DSN of the session's isolation level.
+func isolationParameter(t *testing.T) string {
+	if testdb.OnMySQL(t) {
+		return "transaction_isolation"
+	}
+	return "tx_isolation" // the only name before MariaDB 11.1
 }

@@ -26,6 +26,6 @@ func TestOperatorPostgres(t *testing.T) {
 func TestOperatorMariaDB(t *testing.T) {
 	t.Parallel()
 	opstest.TestStore(t, deduptest.Harness[*sql.Tx]{
-		New: func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t, false) },
+		New: func(t *testing.T) deduptest.DB[*sql.Tx] { return newMySQLDB(t) },
 	})
 }

@@ -25,7 +25,7 @@ import (
 func TestOutboxMySQLWithAnyDSN(t *testing.T) {
 	for _, params := range []string{
 		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true", "charset=latin1",
-		"tx_isolation=%27SERIALIZABLE%27",
+		isolationParameter(t) + "=%27SERIALIZABLE%27",
 	} {
 		t.Run(params, func(t *testing.T) {
 			d := openMySQL(t)

@@ -180,8 +180,8 @@ func TestVerifyTxBlamesTheHandler(t *testing.T) {
 			handlers["few rows left open"] = open(`SELECT generate_series(1, 3)`)
 			handlers["many rows left open"] = open(`SELECT generate_series(1, 1000000)`)
 		case "mysql":
-			handlers["few rows left open"] = open(`SELECT seq FROM seq_1_to_3`)
-			handlers["many rows left open"] = open(`SELECT seq FROM seq_1_to_1000000`)
+			handlers["few rows left open"] = open(`SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3`)
+			handlers["many rows left open"] = open(`SELECT 1 FROM information_schema.columns AS a CROSS JOIN information_schema.columns AS b LIMIT 1000000`)
 		}
 		for name, do := range handlers {
 			for _, verify := range []bool{true, false} {

@@ -28,8 +28,8 @@ type MySQL struct {
 // MySQLClock is the database's clock at the beginning of the statement.
 const MySQLClock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
-// mysqlKeys is a list of keys in one parameter.
-const mysqlKeys = `JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS r`
+// mysqlKeys is a list of keys in one parameter. MySQL takes no locks on a JSON_TABLE itself (error 3569), only on what is selected from one.
+const mysqlKeys = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS j) AS r`
 
 const (
 	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`

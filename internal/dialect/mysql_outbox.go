@@ -45,19 +45,19 @@ const (
 
 const (
 	// mysqlRefs is a list of messages with parameters for each. Columns that a row leaves out are NULL.
-	mysqlRefs = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
+	mysqlRefs = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
 	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]',
-	id VARCHAR(510) CHARACTER SET latin1 PATH '$[7]')) AS r`
+	id VARCHAR(510) CHARACTER SET latin1 PATH '$[7]')) AS j) AS r`
 	// A list of leased messages has their ids: after a failover to a replica that lacked commits, another message may have the seq.
 	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq AND COALESCE(m.id = UNHEX(r.id), true)`
 	mysqlParked   = mysqlRefs + ` STRAIGHT_JOIN @outbox_parked AS p FORCE INDEX (PRIMARY) ON p.seq = r.seq`
-	mysqlDelayed  = `JSON_TABLE(?, '$[*]' COLUMNS (not_before BIGINT PATH '$[0]', seq BIGINT PATH '$[1]')) AS r
+	mysqlDelayed  = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (not_before BIGINT PATH '$[0]', seq BIGINT PATH '$[1]')) AS j) AS r
 	STRAIGHT_JOIN @outbox_delayed AS d FORCE INDEX (PRIMARY) ON d.not_before = r.not_before AND d.seq = r.seq`
-	mysqlHeld = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', k CHAR(64) CHARACTER SET latin1 PATH '$[1]')) AS r
+	mysqlHeld = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', k CHAR(64) CHARACTER SET latin1 PATH '$[1]')) AS j) AS r
 	STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard AND h.key_hash = UNHEX(r.k)`
-	mysqlShards = `JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', token BIGINT PATH '$[1]')) AS r
+	mysqlShards = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', token BIGINT PATH '$[1]')) AS j) AS r
 	STRAIGHT_JOIN @txonce_shards AS s FORCE INDEX (PRIMARY) ON s.shard = r.shard`
-	mysqlRelays = `JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS r
+	mysqlRelays = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS j) AS r
 	STRAIGHT_JOIN @txonce_relays AS t FORCE INDEX (PRIMARY) ON t.owner = UNHEX(r.k)`
 )
 
@@ -104,7 +104,7 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 
 		// If a process freezes in the middle of a relay's transaction, the server closes its connection and so releases its
 		// locks. The Store resets the setting.
-		Settings: `SET wait_timeout = LEAST(@@wait_timeout, 5)`,
+		Settings: `SET wait_timeout = CAST(LEAST(@@wait_timeout, 5) AS UNSIGNED)`,
 
 		// Alive tells whether Begin or Extend found a valid hold. The number of changed rows depends on the driver's settings.
 		Begin: q(`INSERT INTO @txonce_relays (owner, name, until) VALUES (UNHEX(?), ?, @clock + ?)
@@ -136,7 +136,7 @@ FROM @txonce_relays AS r LEFT JOIN @txonce_shards AS s ON s.owner = r.owner
 WHERE r.owner = UNHEX(?)`),
 
 		// All due messages of the shards, up to a limit. They are ordered by shard and seq.
-		LeaseFew: q(mysqlLease + ` FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]')) AS r
+		LeaseFew: q(mysqlLease + ` FROM (SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]')) AS j) AS r
 STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard
 WHERE ` + mysqlDue + ` LIMIT ?`),
 		// One per shard, joined with UNION ALL. No other form stops after the first rows of each shard on both servers.
@@ -206,7 +206,7 @@ ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from
 			"FROM @messagesOf"),
 
 		// Shards with keys that a parked message holds back.
-		Behind: q(`SELECT DISTINCT h.shard FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$')) AS r
+		Behind: q(`SELECT DISTINCT h.shard FROM (SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$')) AS j) AS r
 STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE (SELECT 1 @parkedOfHeld LIMIT 1) IS NOT NULL`),
 		// Whether Unhold, Bury or ForgetSent would change something.
 		NeedsMaintenance: q(`SELECT (SELECT 1 FROM @outbox_held AS h WHERE @idle LIMIT 1) IS NOT NULL OR COALESCE((SELECT min(until) FROM @txonce_relays) <= @clock - ?, 0)

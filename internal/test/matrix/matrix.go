@@ -12,10 +12,7 @@ import (
 func All() bool { return os.Getenv("TXONCE_TEST_ALL") != "" }
 
 // Dealt reports whether configuration i of n runs this case. Exactly one of the n does, always the same one; with All each does.
-func Dealt(name string, i, n int) bool { return All() || Deal(name, n) == i }
-
-// Deal returns the one of n configurations that runs a case when not all do.
-func Deal(name string, n int) int { return number(name) % n }
+func Dealt(name string, i, n int) bool { return All() || number(name)%n == i }
 
 // number is as good as random, and always the same for a name.
 func number(name string) int {

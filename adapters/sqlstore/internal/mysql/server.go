@@ -24,10 +24,10 @@ type server struct {
 // enterSession saves the session's own values in user variables, and leaveSession resets them. If a handler changed the
 // session's settings, leaveSession sets autocommit to a text that the server rejects. The statement then fails, and the
 // connection is closed. So does enterSession if the session has another clock, which other code of the application may have set.
-// wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims forever.
+// MySQL takes LEAST for a decimal number, and a setting must be an integer. wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims forever.
 const (
 	enterSession = `SET @txonce_was_settings = %[4]s, @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
-	autocommit = IF(` + serversClock + `, 'OFF', 'of a session whose clock was SET'), %[1]s = '%[2]s', wait_timeout = LEAST(@@wait_timeout, %[3]d)`
+	autocommit = IF(` + serversClock + `, 'OFF', 'of a session whose clock was SET'), %[1]s = '%[2]s', wait_timeout = CAST(LEAST(@@wait_timeout, %[3]d) AS UNSIGNED)`
 	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s AND ` + serversClock + `, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
 	%[1]s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
 
@@ -86,13 +86,6 @@ func newServer(version string, cfg engine.Config) *server {
 // second.
 func mariaDBWait(limit time.Duration) string {
 	return fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ", limit.Seconds(), math.Ceil(limit.Seconds())+1)
-}
-
-// TakeForMySQL makes the engine send MySQL's statements to a MariaDB server of this version. Tests use it.
-func (d *DB) TakeForMySQL(version string) {
-	s := newServer(version, d.cfg)
-	s.mariaDB, s.claimPrefix = false, ""
-	d.server.Store(s)
 }
 
 // tooOld returns the minimum version if the server lacks SKIP LOCKED or JSON_TABLE.
