@@ -190,12 +190,12 @@ func (shortWindow) Window() time.Duration                                     { 
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, payload := range map[string]string{
-		"the body of a request":       `{"signedPayload":"x"}`,
-		"another version":             `{"applehook":2,"notification":{}}`,
-		"not JSON":                    `hello`,
-		"empty":                       ``,
-		"a notification with a float": `{"applehook":1,"notification":{"signedDate":1.5}}`,
-		"a transaction with a string": `{"applehook":1,"notification":{},"transaction":{"price":"9.99"}}`,
+		"the body of a request":           `{"signedPayload":"x"}`,
+		"another version":                 `{"applehook":2,"notification":{}}`,
+		"not JSON":                        `hello`,
+		"empty":                           ``,
+		"a notification that is a number": `{"applehook":1,"notification":5}`,
+		"a transaction that is an array":  `{"applehook":1,"notification":{},"transaction":[]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n, err := applehook.Decode(&consumer.Message{Payload: []byte(payload)}); n != nil || !consumer.IsPermanent(err) {

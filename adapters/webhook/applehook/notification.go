@@ -3,6 +3,7 @@ package applehook
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -11,6 +12,12 @@ import (
 // Decode returns the notification in a message of a Verifier or a Backfill. Its signatures are verified already: a message from the
 // database or from a dead letter can be decoded at any time. The error is consumer.Permanent, so that a handler that returns it parks
 // the message at once.
+//
+// A field whose form Apple has changed is no error: it is zero then, and Notification.Unread has its value. A handler that needs a field,
+// such as a price, looks for it there first.
+//
+// A field whose form Apple has changed is no error: it is zero, and Notification.Unread has its value. A handler that needs such a field,
+// above all an amount, must look there, or return an error if there is anything.
 func Decode(msg *consumer.Message) (*Notification, error) {
 	var p payload
 	if err := json.Unmarshal(msg.Payload, &p); err != nil {
@@ -20,33 +27,34 @@ func Decode(msg *consumer.Message) (*Notification, error) {
 		return nil, consumer.Permanent(fmt.Errorf("applehook: the payload has version %d, not %d: it was not made by an applehook.Verifier of this version", p.Version, payloadVersion))
 	}
 	n := &Notification{Raw: p.Notification}
-	for _, part := range []struct {
-		name string
-		raw  json.RawMessage
-		into any
-	}{
-		{"notification", p.Notification, n},
-		{"transaction", p.Transaction, &n.Transaction},
-		{"renewal", p.Renewal, &n.Renewal},
-		{"appTransaction", p.AppTransaction, &n.AppTransaction},
-	} {
-		if part.raw == nil {
-			continue
+	parts := []part{{"notification", p.Notification, n}}
+	if p.Transaction != nil {
+		n.Transaction = &Transaction{Raw: p.Transaction}
+		parts = append(parts, part{"transaction", p.Transaction, n.Transaction})
+	}
+	if p.Renewal != nil {
+		n.Renewal = &Renewal{Raw: p.Renewal}
+		parts = append(parts, part{"renewal", p.Renewal, n.Renewal})
+	}
+	if p.AppTransaction != nil {
+		n.AppTransaction = &AppTransaction{Raw: p.AppTransaction}
+		parts = append(parts, part{"appTransaction", p.AppTransaction, n.AppTransaction})
+	}
+	for _, part := range parts {
+		unread := decodeFields(part.raw, reflect.ValueOf(part.into).Elem(), part.name)
+		if len(unread) == 1 && unread[0].Path == part.name { // it is no object
+			return nil, consumer.Permanent(fmt.Errorf("applehook: decode the %s: %w", part.name, unread[0].Err))
 		}
-		if err := json.Unmarshal(part.raw, part.into); err != nil {
-			return nil, consumer.Permanent(fmt.Errorf("applehook: decode the %s: %w", part.name, err))
-		}
-	}
-	if n.Transaction != nil {
-		n.Transaction.Raw = p.Transaction
-	}
-	if n.Renewal != nil {
-		n.Renewal.Raw = p.Renewal
-	}
-	if n.AppTransaction != nil {
-		n.AppTransaction.Raw = p.AppTransaction
+		n.Unread = append(n.Unread, unread...)
 	}
 	return n, nil
+}
+
+// part is one signed JSON of a payload, and the struct for it.
+type part struct {
+	name string
+	raw  json.RawMessage
+	into any
 }
 
 // Millis is a time as Apple writes it: milliseconds since 1970. 0 means that Apple did not send it.
@@ -81,6 +89,10 @@ type Notification struct {
 	AppTransaction *AppTransaction `json:"-"`
 
 	Raw json.RawMessage `json:"-"` // the JSON, as Apple signed it
+
+	// Unread are the fields that could not be read, also those of the parts above. Their paths begin with "transaction.", "renewal." or
+	// "appTransaction.", or are those of the notification itself, such as "data.status".
+	Unread []Unread `json:"-"`
 }
 
 // Data is the app of a notification, and the state of a subscription. Its signed parts are in Notification.Transaction and
