@@ -143,7 +143,7 @@ func (c Config) withDefaults() (Config, Source, error) {
 		refuse("MaxBody is %d, but deliveries of %s have up to %d bytes: larger ones would be lost; leave it out, or accept webhook.RiskSmallBody (AcceptedRisks)",
 			c.MaxBody, source.Name, source.MaxBody)
 	}
-	if most := cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody); c.MaxInFlight != 0 && c.MaxInFlight < 2*most {
+	if most := c.largest(source); c.MaxInFlight != 0 && c.MaxInFlight < 2*most {
 		refuse("MaxInFlight is %d: want %d or more, twice the size of the largest body", c.MaxInFlight, 2*most)
 	}
 	if c.ReadTimeout < 0 {
@@ -156,7 +156,7 @@ func (c Config) withDefaults() (Config, Source, error) {
 		refuse("%w", err)
 	}
 	source.Deadline = cmp.Or(source.Deadline, DefaultDeadline)
-	c.MaxBody = cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody)
+	c.MaxBody = c.largest(source)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, max(DefaultMaxInFlight, 6*c.MaxBody))
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, DefaultReadTimeout)
 	c.ReadTimeout = min(c.ReadTimeout, source.answerWithin())
@@ -166,6 +166,9 @@ func (c Config) withDefaults() (Config, Source, error) {
 	c.Trace = c.Trace.complete(&hooks.Panics{Logger: c.Logger.With("source", source.Name), Owner: "webhook"})
 	return c, source, errors.Join(wrong...)
 }
+
+// largest returns the maximum size of a delivery.
+func (c Config) largest(source Source) int64 { return cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody) }
 
 func (s Source) validate() error {
 	switch {
