@@ -259,25 +259,32 @@ func newPublisher(t *testing.T, cfg watermilltx.PublisherConfig) *watermilltx.Pu
 	return p
 }
 
-// The UUID is the ID. When the ID is longer than the column for UUIDs, the UUID is derived from it, the same each time.
+// Each row of an outbox has a UUID of its own, which fits the column of watermill-sql, and a repeat of the row has the same.
 func TestUUID(t *testing.T) {
 	broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
 	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})
+	row := func(id string, seq int64) outbox.Message {
+		m := outbox.Message{ID: id, Topic: "t"}
+		m.Headers = outbox.PlainHeaders(outbox.Leased{Message: m, Seq: seq})
+		return m
+	}
 	short, long := "order-1:charged", strings.Repeat("order-1:charged", 10)
+	rows := []outbox.Message{row(short, 1), row(short, 2), row(long, 3)}
 	for range 2 {
-		if errs := p.Publish(t.Context(), []outbox.Message{{ID: short, Topic: "t"}}); errs[0] != nil {
-			t.Fatal(errs)
-		}
-		if errs := p.Publish(t.Context(), []outbox.Message{{ID: long, Topic: "t"}}); errs[0] != nil {
-			t.Fatal(errs)
+		for _, m := range rows {
+			if errs := p.Publish(t.Context(), []outbox.Message{m}); errs[0] != nil {
+				t.Fatal(errs)
+			}
 		}
 	}
 	var uuids []string
 	for _, m := range broker.topics["t"] {
-		uuids = append(uuids, m.UUID)
+		if uuids = append(uuids, m.UUID); len(m.UUID) != 36 {
+			t.Errorf("UUID %q", m.UUID)
+		}
 	}
-	if uuids[0] != short || len(uuids[1]) != 36 || !slices.Equal(uuids[:2], uuids[2:]) {
-		t.Errorf("UUIDs %q", uuids)
+	if uuids[0] == uuids[1] || !slices.Equal(uuids[:3], uuids[3:]) {
+		t.Errorf("UUIDs %q: want another one for each row, and the same for a repeat", uuids)
 	}
 }
 
