@@ -168,7 +168,9 @@ func (c Config) withDefaults() (Config, Source, error) {
 }
 
 // largest returns the maximum size of a delivery.
-func (c Config) largest(source Source) int64 { return cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody) }
+func (c Config) largest(source Source) int64 {
+	return cmp.Or(c.MaxBody, source.MaxBody, DefaultMaxBody)
+}
 
 func (s Source) validate() error {
 	switch {
