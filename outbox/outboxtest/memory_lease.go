@@ -123,7 +123,11 @@ func (sh *shard) held(r *row, now time.Time) bool {
 // follow parks the messages behind a parked message of their key.
 func (m *Memory) follow(i int, now time.Time) {
 	sh := &m.shards[i]
-	if len(sh.holds) == 0 {
+	endless := false
+	for _, holds := range sh.holds {
+		endless = endless || slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() })
+	}
+	if !endless {
 		return
 	}
 	sh.rows = slices.DeleteFunc(sh.rows, func(r *row) bool {
