@@ -112,6 +112,8 @@ func explain(err error) string {
 		return "the database lacks txonce's tables, or they do not fit this program; see the error"
 	case errors.Is(err, dedup.ErrAccess):
 		return "the database refuses access; see the error"
+	case errors.Is(err, dedup.ErrSettings):
+		return "a setting of the database, the role or the DSN breaks txonce's statements; see the error"
 	case errors.Is(err, dedup.ErrNotDurable):
 		return "the database's settings may lose commits; see the error"
 	}

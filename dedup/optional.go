@@ -13,8 +13,8 @@ import (
 // Registrar checks at start what would otherwise fail later or lose messages.
 type Registrar interface {
 	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
-	// settings that lose commits (ErrNotDurable), and a user or database that the server refuses (ErrAccess). A temporary
-	// error is Retryable and is none of these three. A Store registers each window that it claims with by itself; Register makes the
+	// settings that lose commits (ErrNotDurable) or break statements (ErrSettings), and a user or database that the server refuses (ErrAccess). A temporary
+	// error is Retryable and is none of these four. A Store registers each window that it claims with by itself; Register makes the
 	// errors appear at start.
 	//
 	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each

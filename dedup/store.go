@@ -48,6 +48,7 @@ var (
 	ErrRolledBack   = errors.New("nothing was committed") // only together with ErrTxEnded; see Store.InTx
 	ErrSchema       = errors.New("dedup: database schema")
 	ErrAccess       = errors.New("dedup: database refuses access")
+	ErrSettings     = errors.New("dedup: settings of the database, the role or the DSN") // txonce cannot work with them: a person must change one
 	ErrNotDurable   = errors.New("dedup: the database may lose commits")
 	ErrClock        = errors.New("dedup: the database's clock is ahead of the expected time")
 	ErrNameTaken    = errors.New("dedup: consumer name is already in use on this store")

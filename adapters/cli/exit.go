@@ -87,7 +87,7 @@ func classify(ctx context.Context, timeout time.Duration, err error) error {
 func isRefusal(err error) bool {
 	for _, refusal := range []error{
 		ops.ErrExpected, ops.ErrNoAction, consumer.ErrNotParked, migrations.ErrNewer,
-		dedup.ErrSchema, dedup.ErrAccess, dedup.ErrNotDurable, dedup.ErrNoKey, dedup.ErrBadKey, dedup.ErrClock,
+		dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNoKey, dedup.ErrBadKey, dedup.ErrClock,
 	} {
 		if errors.Is(err, refusal) {
 			return true

@@ -62,7 +62,10 @@ func (s *Store) checkSettings(ctx context.Context) error {
 		if err := conn.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
 			return unlearned(err)
 		}
-		return settings.Check(database, s.cfg.AllowAsyncCommit)
+		if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
+			return err
+		}
+		return claims.CheckFormats(database, func(query string, dest ...any) error { return conn.QueryRow(ctx, query).Scan(dest...) })
 	})
 }
 

@@ -39,6 +39,9 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("sqlstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
 	}
+	if err := s.db.Tables.CheckSession(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}

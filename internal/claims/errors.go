@@ -36,7 +36,9 @@ func (e databaseError) Error() string { return e.err.Error() }
 
 func (e databaseError) Unwrap() error { return e.err }
 
-// Is matches the owner. It also makes dedup.ErrSchema match outbox.ErrSchema, because the relay does not import package dedup.
+// Is matches the owner. It also makes dedup.ErrSchema match outbox.ErrSchema, and ErrSettings likewise, because the relay does not import package
+// dedup.
 func (e databaseError) Is(target error) bool {
-	return target == e.owner || target == outbox.ErrSchema && errors.Is(e.err, dedup.ErrSchema)
+	return target == e.owner || target == outbox.ErrSchema && errors.Is(e.err, dedup.ErrSchema) ||
+		target == outbox.ErrSettings && errors.Is(e.err, dedup.ErrSettings)
 }

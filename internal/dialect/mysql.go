@@ -138,7 +138,7 @@ ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
 		Settings: `SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'binlog_format', 'character_set_client',
 	'character_set_connection', 'character_set_results', 'innodb_flush_log_at_trx_commit', 'log_bin', 'max_allowed_packet', 'read_only',
 	'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point',
-	'sql_mode', 'super_read_only', 'sync_binlog', 'transaction_read_only', 'tx_read_only')`,
+	'sql_auto_is_null', 'sql_big_selects', 'sql_mode', 'sql_safe_updates', 'super_read_only', 'sync_binlog', 'transaction_read_only', 'tx_read_only')`,
 
 		Tables: `SELECT table_name, engine FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE())
 	AND (table_name IN ('processed_messages', 'dead_letters') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')

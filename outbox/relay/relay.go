@@ -59,8 +59,8 @@ func New(cfg Config) (*Relay, error) {
 // Run publishes until ctx ends. Then it starts no further call of Publish, waits for those under way, settles their messages, gives
 // back its shards and returns nil. That takes LeaseTTL at most; somewhat longer when the database hangs, and Margin longer when a
 // publisher has not returned by then: Run does not wait for such a call. Errors of the database are logged and retried, and a new
-// session replaces one whose lease was lost. Run returns an error only at its start, when it runs already or the schema is
-// missing.
+// session replaces one whose lease was lost. Run returns an error only at its start, when it runs already, the schema is
+// missing, or a setting of the database breaks its statements.
 //
 // When a call of Publish has not returned LeaseTTL after its deadline, Run gives its shards back, and takes shards again after the
 // call has returned. What that call publishes late is a repeat with the ID of the first publication.
@@ -72,7 +72,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for failures, started := 0, false; ctx.Err() == nil; {
 		s, err := r.open(ctx)
 		switch {
-		case err != nil && errors.Is(err, outbox.ErrSchema) && !started:
+		case err != nil && (errors.Is(err, outbox.ErrSchema) || errors.Is(err, outbox.ErrSettings)) && !started:
 			return err
 		case err != nil:
 			if ctx.Err() == nil {

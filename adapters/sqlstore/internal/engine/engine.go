@@ -51,6 +51,8 @@ type Tables interface {
 	Statements() *Statements
 	// Check fails if the database's settings would lose commits or refuse writes. Register calls it.
 	Check(ctx context.Context) error
+	// CheckSession fails if settings of the session break statements. Check does the same, and relays call it alone.
+	CheckSession(ctx context.Context) error
 	// Refresh reads other settings that may have changed. It is called when windows are registered: at start and twice a day.
 	Refresh(ctx context.Context) error
 	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the lease.

@@ -25,10 +25,6 @@ func (d *DB) Check(ctx context.Context) error {
 	if need := server.tooOld(); need != "" {
 		return fmt.Errorf("sqlstore: the server is %s: %s or later is needed", server.version, need)
 	}
-	if _, err := d.cfg.DB.ExecContext(ctx, `SELECT txonce_no_such_column`); !undefined(err) {
-		return fmt.Errorf("sqlstore: the errors of driver %T carry no number, so that a busy database looks like a bad message: "+
-			"use go-sql-driver/mysql (%q came as %T)", d.cfg.DB.Driver(), err, err)
-	}
 	set, err := d.readSettings(ctx)
 	if err != nil {
 		return failed(err)
@@ -38,6 +34,13 @@ func (d *DB) Check(ctx context.Context) error {
 	}
 	if err := set.checkSession(); err != nil {
 		return err
+	}
+	if _, err := d.cfg.DB.ExecContext(ctx, `SELECT txonce_no_such_column`); !undefined(err) {
+		if err != nil && !strings.Contains(err.Error(), "txonce_no_such_column") { // no answer to this statement
+			return failed(err)
+		}
+		return fmt.Errorf("sqlstore: the errors of driver %T carry no number, so that a busy database looks like a bad message: "+
+			"use go-sql-driver/mysql (%q came as %T)", d.cfg.DB.Driver(), err, err)
 	}
 	if !d.cfg.AllowAsyncCommit {
 		if err := set.durable(); err != nil {
@@ -52,6 +55,11 @@ type settings map[string]string
 
 func (d *DB) readSettings(ctx context.Context) (settings, error) {
 	set := make(settings)
+	var most string // the limit also cuts the answer of SHOW
+	if err := d.cfg.DB.QueryRowContext(ctx, `SELECT @@sql_select_limit`).Scan(&most); err != nil {
+		return nil, err
+	}
+	set["sql_select_limit"] = most
 	return set, engine.Query(ctx, d.cfg.DB, d.Plain.Settings).Each(func(rows engine.Row) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
@@ -82,6 +90,14 @@ func (s settings) writes() error {
 	return nil
 }
 
+// unfit is an error about a setting that breaks statements.
+func unfit(format string, args ...any) error {
+	return engine.Database.Errorf("sqlstore: %w: %w", dedup.ErrSettings, fmt.Errorf(format, args...))
+}
+
+// noSelectLimit is the value of sql_select_limit that is no limit.
+const noSelectLimit = "18446744073709551615"
+
 // checkSession fails if the session's settings would alter texts in transit, or leave a COMMIT out.
 func (s settings) checkSession() error {
 	modes := strings.Split(strings.ToUpper(s["sql_mode"]), ",")
@@ -93,20 +109,31 @@ func (s settings) checkSession() error {
 		}
 		return false
 	}
+	if v := s["sql_select_limit"]; v != "" && v != noSelectLimit {
+		return unfit("sql_select_limit is %s for the connections of Config.DB: rows would be missing without an error; set it to DEFAULT, or take it out of the DSN", v)
+	}
 	if !s.on("autocommit") {
-		return engine.Database.Errorf("sqlstore: autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
+		return unfit("autocommit is off for the connections of Config.DB: a statement outside of a transaction would never be committed; " +
 			"take autocommit out of the DSN")
 	}
 	for _, name := range []string{"character_set_client", "character_set_connection", "character_set_results"} {
 		if v := s[name]; !strings.EqualFold(v, "utf8mb4") {
-			return engine.Database.Errorf("sqlstore: %s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
+			return unfit("%s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
+		}
+	}
+	for name, want := range map[string]string{"sql_safe_updates": "OFF", "sql_auto_is_null": "OFF", "sql_big_selects": "ON"} {
+		if s[name] != "" && s.on(name) != (want == "ON") {
+			return unfit("%s is %s for the connections of Config.DB, with which the server refuses or changes statements of txonce: set it to %s, in the DSN (%s=%s) or on the server",
+				name, s[name], want, name, map[string]string{"ON": "1", "OFF": "0"}[want])
 		}
 	}
 	switch {
+	case has("ORACLE"), has("HIGH_NOT_PRECEDENCE"):
+		return unfit("sql_mode %q has ORACLE or HIGH_NOT_PRECEDENCE, which change what statements mean: take it out", s["sql_mode"])
 	case !has("STRICT_TRANS_TABLES") && !has("STRICT_ALL_TABLES"):
-		return engine.Database.Errorf("sqlstore: sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
+		return unfit("sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
 	case has("EMPTY_STRING_IS_NULL"):
-		return engine.Database.Errorf("sqlstore: sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
+		return unfit("sql_mode has EMPTY_STRING_IS_NULL: an empty payload or result would be lost; take it out")
 	}
 	return nil
 }
@@ -161,13 +188,22 @@ func (d *DB) checkTables(ctx context.Context) error {
 	return err
 }
 
+// CheckSession implements engine.Tables.
+func (d *DB) CheckSession(ctx context.Context) error {
+	set, err := d.readSettings(ctx)
+	if err != nil {
+		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
+	}
+	return set.checkSession()
+}
+
 // Refresh checks for replicas. Register alone is not enough, because a program may claim without calling it.
 func (d *DB) Refresh(ctx context.Context) error {
 	set, err := d.readSettings(ctx)
 	if err != nil {
 		return err
 	}
-	if !set.on("autocommit") {
+	if !set.on("autocommit") || set["sql_select_limit"] != noSelectLimit {
 		return set.checkSession()
 	}
 	// With AFTER_COMMIT other sessions see a commit before a replica has it.

@@ -19,7 +19,15 @@ func (d *DB) Check(ctx context.Context) error {
 	if err := d.cfg.DB.QueryRowContext(ctx, d.plain.Settings).Scan(settings.Dest()...); err != nil {
 		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
 	}
-	return settings.Check(engine.Database, d.cfg.AllowAsyncCommit)
+	if err := settings.Check(engine.Database, d.cfg.AllowAsyncCommit); err != nil {
+		return err
+	}
+	return d.CheckSession(ctx)
+}
+
+// CheckSession implements engine.Tables.
+func (d *DB) CheckSession(ctx context.Context) error {
+	return claims.CheckFormats(engine.Database, func(query string, dest ...any) error { return d.cfg.DB.QueryRowContext(ctx, query).Scan(dest...) })
 }
 
 func (d *DB) Refresh(context.Context) error { return nil }

@@ -194,3 +194,6 @@ func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, _ claims.Lock, _ time.Dur
 	_, err := tx.ExecContext(ctx, d.sql.Lock)
 	return err
 }
+
+// CheckSession implements engine.Tables. Begin sets what the Store needs.
+func (d *DB) CheckSession(context.Context) error { return nil }
