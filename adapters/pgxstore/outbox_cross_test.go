@@ -55,6 +55,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 				return outboxtest.Outbox[*sql.Tx]{
 					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
 					Sent: sent(db), Age: age(db),
+					SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 					InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
 					},
@@ -76,6 +77,7 @@ func TestOutboxOfBothStores(t *testing.T) {
 				return outboxtest.Outbox[pgx.Tx]{
 					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
 					Sent: sent(db), Age: age(db),
+					SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 					InTx: func(ctx context.Context, fn func(pgx.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })
 					},

@@ -59,7 +59,7 @@ func TestOutboxRelayRoundTrips(t *testing.T) {
 	if _, err := s.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want("Renew", `begin isolation level + update txonce_relays set + select owner::text, name + select s.shard, s.token, + commit`)
+	want("Renew", `begin isolation level + update txonce_relays set + update txonce_relays r + select owner::text, name + select s.shard, s.token, + commit`)
 
 	if err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, messages("a", "b")...) }); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,8 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDSN func(t *te
 				Sent: func(t *testing.T) []string {
 					return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`)
 				},
-				Age: func(ctx context.Context, name string, d time.Duration) error { return age(ctx, db.pool, name, d) },
+				Age:     func(ctx context.Context, name string, d time.Duration) error { return age(ctx, db.pool, name, d) },
+				SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 			}
 		},
 	})
@@ -59,6 +60,20 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDSN func(t *te
 
 // age shortens the holds of the relays of that name.
 func age(ctx context.Context, pool *pgxpool.Pool, name string, d time.Duration) error {
-	_, err := pool.Exec(ctx, `UPDATE txonce_relays SET until = until - $2::interval WHERE name = $1`, name, d)
+	_, err := pool.Exec(ctx, `UPDATE txonce_relays SET until = until - $2::interval, set_at = set_at - $2::interval WHERE name = $1`, name, d)
 	return err
+}
+
+// setBack makes all holds and retries look as if the clock had been set back by d.
+func setBack(ctx context.Context, pool *pgxpool.Pool, d time.Duration) error {
+	for _, query := range []string{
+		`UPDATE txonce_relays SET until = until + $1::interval, set_at = set_at + $1::interval`,
+		`UPDATE outbox_held SET until = until + $1::interval, set_at = set_at + $1::interval`,
+		`UPDATE outbox_messages SET retry_at = retry_at + $1::interval, failed_at = failed_at + $1::interval WHERE retry_at IS NOT NULL`,
+	} {
+		if _, err := pool.Exec(ctx, query, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }

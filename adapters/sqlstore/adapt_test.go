@@ -134,7 +134,7 @@ func TestAdaptedOutbox(t *testing.T) {
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
 					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
 				},
-				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age,
+				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age, SetBack: plain.SetBack,
 			}
 		},
 		TTL: time.Second, // Renew waits for a disk

@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,6 +89,24 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 				}
 				_, err := tx.ExecContext(ctx, query, d.Microseconds(), name)
 				return err
+			})
+		},
+		SetBack: func(ctx context.Context, d time.Duration) error {
+			by := fmt.Sprint(d.Microseconds())
+			if n.dialect == sqlstore.Postgres {
+				by += ` * interval '1 microsecond'`
+			}
+			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error {
+				for _, query := range []string{
+					`UPDATE txonce_relays SET until = until + ` + by + `, set_at = set_at + ` + by,
+					`UPDATE outbox_held SET until = until + ` + by + `, set_at = set_at + ` + by,
+					`UPDATE outbox_messages SET retry_at = retry_at + ` + by + `, failed_at = failed_at + ` + by + ` WHERE retry_at IS NOT NULL`,
+				} {
+					if _, err := tx.ExecContext(ctx, query); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		},
 	}

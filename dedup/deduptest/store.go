@@ -281,7 +281,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if err := by.ClockAhead(now); err != nil {
 		return swept, err
 	}
-	if by.Owner != db.sweeper && now.Before(db.leasedUntil) {
+	if by.Owner != db.sweeper && now.Before(db.leasedUntil) && !db.leasedUntil.After(now.Add(by.Lease)) {
 		swept.Busy = true
 		return swept, nil
 	}

@@ -178,6 +178,9 @@ func (db *Database) use(consumer string, window time.Duration) {
 	if !found {
 		u = storekit.WindowUse{Window: window, FirstRun: now}
 	}
+	if now.Before(u.FirstRun) {
+		u.FirstRun = now
+	}
 	if u.UsedUntil.Sub(now) < storekit.UseFor/2 {
 		u.UsedUntil = now.Add(storekit.UseFor)
 	}

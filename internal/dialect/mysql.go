@@ -128,7 +128,7 @@ ON DUPLICATE KEY UPDATE first_run = first_run`),
 		Stands:    q("SELECT count(*) FROM @processed_messages WHERE `key` = UNHEX(?) AND token = UNHEX(?)"),
 
 		UseWindow: q(`INSERT INTO @txonce_windows (consumer, window_seconds, first_run, used_until) VALUES (?, ?, @clock, @clock + ?)
-ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until))`),
+ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until)), first_run = LEAST(first_run, VALUES(first_run))`),
 		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),

@@ -18,6 +18,7 @@ type MySQLOutbox struct {
 	Enqueue, EnqueueRow, Delay, DelayRow string
 	Settings                             string
 	Begin, Extend, Alive, Survey, Held   string
+	Ahead, Restart                       string
 	Expired, Bury, Free, Lock, Take      string
 	GiveBack, Leave, End                 string
 	// Leasing.
@@ -66,7 +67,7 @@ const (
 const (
 	mysqlStops = `p.waiting = 0 AND p.keep_order < 2`
 	mysqlFirst = `FROM @outbox_parked AS p FORCE INDEX (outbox_parked_key) WHERE p.shard = %[1]s.shard AND p.key_hash = %[1]s.key_hash AND ` + mysqlStops
-	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // nothing holds this key back
+	mysqlIdle  = `(h.until IS NULL OR h.until <= @clock OR h.set_at > @clock) AND (SELECT 1 @parkedOfHeld LIMIT 1) IS NULL` // nothing holds this key back
 )
 
 // mysqlLease are the columns of a leased message. mysqlDue selects messages that wait neither for their own retry nor for another
@@ -74,9 +75,9 @@ const (
 var mysqlLease = fmt.Sprintf("SELECT m.shard, m.seq, m.id, m.topic, m.size, m.enqueued_at, m.attempts, m.size <= %[1]d AS light,\n"+
 	"	IF(m.size <= %[1]d, m.`key`, NULL), IF(m.size <= %[1]d, m.payload, NULL), IF(m.size <= %[1]d, m.headers, NULL)", Light)
 
-const mysqlDue = `(m.retry_at IS NULL OR m.retry_at <= @clock) AND (
+const mysqlDue = `(m.retry_at IS NULL OR m.retry_at <= @clock OR m.failed_at > @clock) AND (
 	SELECT 1 FROM @outbox_held AS h FORCE INDEX (PRIMARY) WHERE h.shard = m.shard AND h.key_hash = m.key_hash
-		AND (h.until > @clock AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL`
+		AND (h.until > @clock AND (h.set_at > @clock) IS NOT TRUE AND m.seq >= h.from_seq OR (SELECT 1 @parkedOfMessage LIMIT 1) IS NOT NULL) LIMIT 1) IS NULL`
 
 // mysqlColumns are the columns that move with a message from table to table.
 const mysqlColumns = "shard, id, topic, `key`, key_hash, payload, headers, size, enqueued_at, not_before"
@@ -107,10 +108,13 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 		Settings: `SET wait_timeout = CAST(LEAST(@@wait_timeout, 5) AS UNSIGNED)`,
 
 		// Alive tells whether Begin or Extend found a valid hold. The number of changed rows depends on the driver's settings.
-		Begin: q(`INSERT INTO @txonce_relays (owner, name, until) VALUES (UNHEX(?), ?, @clock + ?)
-ON DUPLICATE KEY UPDATE until = IF(until > @clock, VALUES(until), until)`),
-		Extend: q(`UPDATE @txonce_relays SET until = @clock + ? WHERE owner = UNHEX(?) AND until > @clock`),
+		Begin: q(`INSERT INTO @txonce_relays (owner, name, until, set_at) VALUES (UNHEX(?), ?, @clock + ?, @clock)
+ON DUPLICATE KEY UPDATE set_at = IF(until > @clock, VALUES(set_at), set_at), until = IF(until > @clock, VALUES(until), until)`),
+		Extend: q(`UPDATE @txonce_relays SET until = @clock + ?, set_at = @clock WHERE owner = UNHEX(?) AND until > @clock`),
 		Alive:  q(`SELECT until > @clock FROM @txonce_relays WHERE owner = UNHEX(?)`),
+		// See PostgresOutbox.Restart.
+		Ahead:   q(`SELECT owner FROM @txonce_relays WHERE set_at > @clock FOR UPDATE SKIP LOCKED`),
+		Restart: q(`UPDATE @relaysOf SET t.until = @clock + (t.until - t.set_at), t.set_at = @clock WHERE t.set_at > @clock`),
 		// The living sessions, and when their holds expire.
 		Survey: q(`SELECT HEX(owner), name = ?, until, owner = UNHEX(?) FROM @txonce_relays WHERE until > @clock`),
 		Held: q(`SELECT s.shard, s.token, s.owner <=> UNHEX(?), r.owner IS NULL
@@ -163,13 +167,15 @@ WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 
 		// A row of the list is [shard, seq, attempts, cause, delay, -, -, id]. Repeating it changes nothing, because attempts are set, not
 		// incremented.
-		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL)"),
+		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL),\n" +
+			"	m.failed_at = IF(m.`key` IS NULL, @clock, NULL)"),
 		// Assignments are evaluated from left to right, so the one to from_seq still sees the old value of until.
-		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until)
-SELECT m.shard, m.key_hash, min(m.seq), @clock + max(r.delay) FROM @messagesOf WHERE m.key_hash IS NOT NULL GROUP BY m.shard, m.key_hash
+		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
+SELECT m.shard, m.key_hash, min(m.seq), @clock + max(r.delay), @clock FROM @messagesOf WHERE m.key_hash IS NOT NULL GROUP BY m.shard, m.key_hash
 ON DUPLICATE KEY UPDATE
-	from_seq = IF(until > @clock, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
-	until = IF(until > @clock, GREATEST(until, VALUES(until)), VALUES(until))`),
+	from_seq = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
+	until = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, GREATEST(until, VALUES(until)), VALUES(until)),
+	set_at = VALUES(set_at)`),
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of a topic in a
 		// shard, from a seq on: HoldTopic those with a key, by their key.

@@ -89,15 +89,16 @@ WHERE consumer = ` + f.text("?") + ` AND kind IN ('replay', 'repair') AND ended_
 		RepairPayload: q(`SELECT note FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL`),
 		LockAction:    q(`SELECT ` + f.time("next_at") + ` - ` + f.time(f.now) + ` FROM @operator_actions WHERE id = ` + f.key + ` AND ended_at IS NULL` + f.lock),
 		Failures:      q(`SELECT count(*) FROM @operator_results WHERE action = ` + f.key + ` AND outcome = 'parked'`),
-		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, lost FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND taken_until <= ` + f.now + `
+		// A letter whose latest taking or return lies in the future was taken before the clock was set back: it waits no longer.
+		NextLetter: q(`SELECT ` + f.id("letter") + `, tries, lost FROM @operator_results WHERE action = ` + f.key + ` AND outcome = '' AND (taken_until <= ` + f.now + ` OR at > ` + f.now + `)
 ORDER BY lost, number LIMIT 1` + f.free),
 		FreeAt:     q(`SELECT count(*), COALESCE(min(` + f.time("taken_until") + `), 0) - ` + f.time(f.now) + ` FROM @operator_results WHERE action = ` + f.key + ` AND outcome = ''`),
-		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, lost = lost + 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.greatest + `(next_at, ` + f.after("-"+early) + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
+		TakeLetter: q(`UPDATE @operator_results SET tries = tries + 1, lost = lost + 1, taken_until = ` + f.after(f.number) + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		NextTurn:   q(`UPDATE @operator_actions SET next_at = ` + f.least + `(` + f.greatest + `(next_at, ` + f.after("-"+early) + `), ` + f.now + `) + ` + f.micros(f.number) + ` WHERE id = ` + f.key),
 		Settle:     q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		Fail: q(`UPDATE @operator_results SET outcome = ` + f.text("?") + `, cause = ` + f.text("?") + `, error = ` + f.text("?") + `, at = ` + f.now + `
 WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
-		Release: q(`UPDATE @operator_results SET lost = lost - 1, taken_until = ` + f.after(f.number) + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
+		Release: q(`UPDATE @operator_results SET lost = lost - 1, taken_until = ` + f.after(f.number) + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key + ` AND outcome = ''`),
 		AddResult: q(`INSERT INTO @operator_results (action, letter, number, outcome, cause, error, tries, taken_until, at, claim_key, claimed)
 VALUES (` + f.key + `, ` + f.key + `, 0, ` + f.text("?") + `, '', '', 1, ` + f.now + `, ` + f.now + `, ` + f.key + `, ` + f.number + ` <> 0)`),
 		Discards: q(`SELECT ` + f.id("r.action") + `, ` + f.id("r.letter") + `, a.who, a.reason, ` + f.time("r.at") + `, CASE WHEN r.claimed THEN 1 ELSE 0 END

@@ -28,6 +28,7 @@ type functions struct {
 	free     string // locks a row, and leaves out rows that others have locked
 	limits   string // the first statement of a transaction
 	greatest string
+	least    string
 	micros   func(seconds string) string // a number of seconds as a difference of times
 	replaced string                      // what follows an INSERT into consumer_activity whose key is there
 	old      string                      // OldTransactions
@@ -65,6 +66,7 @@ func NewPostgresOperator(schema string) Operator {
 		// They release the locks of a process that freezes in the middle of a transaction.
 		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
 		greatest: `greatest`,
+		least:    `least`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
 		old: `SELECT CAST(pid AS bigint), CAST(extract(epoch FROM xact_start) * 1000000 AS bigint), coalesce(state, ''),
@@ -110,7 +112,7 @@ func NewMySQLOperator(schema string) Operator {
 		return col + ` IN (SELECT CAST(r.k AS BINARY) FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(36) CHARACTER SET latin1 PATH '$')) AS r)`
 	}
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.lock, f.free, f.greatest, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
+	f.lock, f.free, f.greatest, f.least, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `LEAST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	f.names = MySQLNames(schema)
 	return newOperator(f)
@@ -129,7 +131,7 @@ func NewSQLiteOperator() Operator {
 	f.name = `?`
 	f.among = func(col string) string { return col + ` IN (SELECT value FROM json_each(?))` }
 	f.rows = `-1`
-	f.greatest, f.replaced = `max`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
+	f.greatest, f.least, f.replaced = `max`, `min`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
 	f.names = func(sql string) string { return strings.ReplaceAll(sql, "@", "") }
 	return newOperator(f)

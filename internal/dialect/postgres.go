@@ -196,7 +196,7 @@ FROM pg_catalog.pg_stat_activity WHERE pid = ANY(pg_blocking_pids($1::bigint::in
 
 		UseWindow: q(`INSERT INTO @txonce_windows AS w (consumer, window_seconds, first_run, used_until)
 VALUES ($1::text, $2::bigint, clock_timestamp(), clock_timestamp() + $3::float8 * interval '1 second')
-ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until)
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.used_until, excluded.used_until), first_run = least(w.first_run, excluded.first_run)
 RETURNING used_until`),
 
 		// The schema where search_path finds the tables, and the schema where a new session would find them: somebody may have changed the
@@ -243,9 +243,10 @@ ORDER BY d.first_parked DESC, d.id DESC`),
 
 		SweepClock: `SELECT clock_timestamp()`,
 
-		// Only the owner of the lease updates the row. It stays locked until COMMIT, so there is never a second sweep.
+		// Only the owner of the lease updates the row. It stays locked until COMMIT, so there is never a second sweep. A lease that ends later
+		// than this one would was set before the clock was set back.
 		SweepLease: q(`UPDATE @txonce_sweep SET owner = $1::text, lease_until = clock_timestamp() + $2::float8 * interval '1 second'
-WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
+WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp() OR lease_until > clock_timestamp() + $2::float8 * interval '1 second'
 RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current_setting('block_size')::bigint`),
 
 		// There is no index on expires_at: a range of pages is read. $4 is the checked value of SweepClock, because the clock may

@@ -8,7 +8,7 @@ type PostgresOutbox struct {
 	// Settings are for one transaction, OwnSettings for a connection that only relays use.
 	Settings, OwnSettings string
 	// Holding shards.
-	Begin, Renew, Relays, Shards            string
+	Begin, Renew, Restart, Relays, Shards   string
 	LockShards, DropExpired, Take, GiveBack string
 	End, GiveBackAll                        string
 	// Leasing and settling.
@@ -35,6 +35,9 @@ const dueSince = `coalesce(not_before, enqueued_at)`
 // avoids = for the primary key, because with outdated statistics of an empty table the planner might merge or hash all messages.
 const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq AND m.id = r.id`
 
+// ended is true for a hold of a key that is over for some time: its end has come, or the clock was set back behind its beginning.
+const ended = `(until < statement_timestamp() - interval '10 seconds' OR set_at > statement_timestamp() + interval '10 seconds')`
+
 // guarded is true in a transaction after Check has found that the session still holds every shard.
 const guarded = `current_setting('txonce.settling', true) = 'on'`
 
@@ -48,13 +51,19 @@ func NewPostgresOutbox(schema string) PostgresOutbox {
 		OwnSettings: relaySettings("false") + `, set_config('default_transaction_isolation', 'read committed', false)`,
 
 		// Begins the hold. A repetition, after the first try got no answer, extends it.
-		Begin: q(`INSERT INTO @txonce_relays AS r (owner, name, until)
-VALUES ($1::uuid, $2::text, clock_timestamp() + $3::float8 * interval '1 second')
-ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE r.until > clock_timestamp()`),
+		Begin: q(`INSERT INTO @txonce_relays AS r (owner, name, until, set_at)
+VALUES ($1::uuid, $2::text, clock_timestamp() + $3::float8 * interval '1 second', clock_timestamp())
+ON CONFLICT (owner) DO UPDATE SET until = excluded.until, set_at = excluded.set_at WHERE r.until > clock_timestamp()`),
 
 		// An expired hold is not extended, even if no other session has noticed yet.
-		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second'
+		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second', set_at = clock_timestamp()
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
+
+		// A hold that begins in the future was set before the clock was set back. It begins again now, with its length: its session may live, and
+		// relies on that length by its own clock. A session that renews itself at this moment is skipped.
+		Restart: q(`UPDATE @txonce_relays r SET until = clock_timestamp() + (r.until - r.set_at), set_at = clock_timestamp()
+FROM (SELECT owner FROM @txonce_relays WHERE set_at > clock_timestamp() FOR UPDATE SKIP LOCKED) AS ahead
+WHERE r.owner = ahead.owner AND r.set_at > clock_timestamp()`),
 
 		// The living sessions, and when their holds expire, in microseconds.
 		Relays: q(`SELECT owner::text, name = $2::text, (extract(epoch FROM until) * 1000000)::bigint, owner = $1::uuid
@@ -173,19 +182,22 @@ SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 
 		// Attempts are set, not incremented, because a Settle without an answer is repeated.
 		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause,
-	retry_at = CASE WHEN m.key IS NULL THEN statement_timestamp() + r.delay * interval '1 second' END
+	retry_at = CASE WHEN m.key IS NULL THEN statement_timestamp() + r.delay * interval '1 second' END,
+	failed_at = CASE WHEN m.key IS NULL THEN statement_timestamp() END
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::float8[]) AS r(shard, seq, id, attempts, cause, delay)
 WHERE ` + at + ` AND ` + guarded),
 
-		HoldDeferred: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until)
-SELECT m.shard, m.key, min(m.seq), statement_timestamp() + max(r.delay) * interval '1 second'
+		HoldDeferred: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until, set_at)
+SELECT m.shard, m.key, min(m.seq), statement_timestamp() + max(r.delay) * interval '1 second', statement_timestamp()
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::float8[]) AS r(shard, seq, id, delay)
 JOIN @outbox_messages m ON ` + at + `
 WHERE m.key IS NOT NULL AND ` + guarded + `
 GROUP BY m.shard, m.key
 ON CONFLICT (shard, key, endless) DO UPDATE SET
-	from_seq = CASE WHEN h.until > statement_timestamp() THEN least(h.from_seq, excluded.from_seq) ELSE excluded.from_seq END,
-	until = greatest(h.until, excluded.until)`),
+	from_seq = CASE WHEN h.until > statement_timestamp() AND (h.set_at > statement_timestamp()) IS NOT TRUE
+		THEN least(h.from_seq, excluded.from_seq) ELSE excluded.from_seq END,
+	until = CASE WHEN (h.set_at > statement_timestamp()) IS NOT TRUE THEN greatest(h.until, excluded.until) ELSE excluded.until END,
+	set_at = excluded.set_at`),
 
 		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by their key. It comes after
 		// HoldDeferred, and leaves alone what waits already.
@@ -246,14 +258,14 @@ SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of i
 		// in $2 that are in Behind's answer; and the shards in $3 that have messages below the seq where LeaseFrom begins ($4).
 		Chores: q(`SELECT ` + lastSeq + `,
 	EXISTS (SELECT FROM @outbox_delayed WHERE not_before <= statement_timestamp()),
-	EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
+	EXISTS (SELECT FROM @outbox_held WHERE ` + ended + `)
 		OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'),
 	ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
 		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')),
 	ARRAY(` + below + `)`),
 		Below: q(strings.NewReplacer("$3", "$2", "$4", "$3", "$5", "$4").Replace(below)),
 
-		DropHolds: q(`DELETE FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds'`),
+		DropHolds: q(`DELETE FROM @outbox_held WHERE ` + ended),
 		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),
 		Forget: q(`DELETE FROM @outbox_sent s USING (
 	SELECT sent_at, seq FROM @outbox_sent WHERE sent_at < statement_timestamp() - $1::float8 * interval '1 second'

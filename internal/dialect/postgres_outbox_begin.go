@@ -1,14 +1,17 @@
 package dialect
 
 // waits is until when the message c waits for its own retry or behind another message of its key. NULL: it does not wait. It uses the
-// statement's time: with a running clock, a hold that ends during the statement could let a message pass but not the one before it.
-const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() THEN c.retry_at END, CASE WHEN c.key IS NOT NULL THEN (
+// statement's time: with a running clock, a hold that ends during the statement could let a message pass but not the one before it. A wait that
+// begins in the future was set before the clock was set back: it is over.
+const waits = `greatest(CASE WHEN c.retry_at > statement_timestamp() AND (c.failed_at > statement_timestamp()) IS NOT TRUE THEN c.retry_at END, CASE WHEN c.key IS NOT NULL THEN (
 	SELECT h.until FROM @outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > statement_timestamp()
-	ORDER BY h.endless DESC LIMIT 1) END)`
+		AND (h.set_at > statement_timestamp()) IS NOT TRUE ORDER BY h.endless DESC LIMIT 1) END)`
 
 // skips tells whether a poll of shard s begins at the seq "skip" of r: no message has returned to the shard since the skip was noted, and all
 // messages below it still wait. See watermark.Poll. The server reads the time once for all shards, because it is in a query of its own.
-const skips = `(s.returned = r.returned AND r.until > (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint))`
+//
+// LeaseFrom looks at most a minute ahead: a skip that lasts longer was noted before the clock was set back.
+const skips = `(s.returned = r.returned AND r.until - (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint) BETWEEN 1 AND 60000000)`
 
 // lastSeq is the last seq that was assigned, 0 if none was, and a number that changes whenever the server starts or recovers from a crash.
 //

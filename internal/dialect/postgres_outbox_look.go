@@ -27,7 +27,7 @@ LEFT JOIN LATERAL (
 WHERE t.owner = $1::uuid`),
 
 		// Whether DropHolds, DropDead or Forget would change something.
-		NeedsMaintenance: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE until < statement_timestamp() - interval '10 seconds')
+		NeedsMaintenance: q(`SELECT EXISTS (SELECT FROM @outbox_held WHERE ` + ended + `)
 	OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute')
 	OR coalesce((SELECT min(sent_at) FROM @outbox_sent) < statement_timestamp() - $1::float8 * interval '1 second', false)`),
 

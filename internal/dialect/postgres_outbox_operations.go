@@ -83,7 +83,8 @@ WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::byte
 	AND ($7::timestamptz IS NULL OR p.parked_at < $7::timestamptz)
 ORDER BY p.seq LIMIT $4::bigint`),
 
-		Clock: q(`SELECT clock_timestamp(), (SELECT count(DISTINCT (shard, key)) FROM @outbox_held WHERE until > statement_timestamp())`),
+		Clock: q(`SELECT clock_timestamp(), (SELECT count(DISTINCT (shard, key)) FROM @outbox_held
+	WHERE until > statement_timestamp() AND (set_at > statement_timestamp()) IS NOT TRUE)`),
 
 		// The first message of each shard. They are among the first that are due.
 		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s

@@ -66,7 +66,7 @@ RETURNING key, @clock`),
 
 		UseWindow: q(`INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until)
 VALUES (?1, ?2, @clock, @clock + CAST(?3 * 1000000 AS INTEGER))
-ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = max(used_until, excluded.used_until)
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = max(used_until, excluded.used_until), first_run = min(first_run, excluded.first_run)
 RETURNING used_until`),
 
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
@@ -106,7 +106,7 @@ WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`,
 		SweepClock: q(`SELECT @clock`),
 
 		SweepLease: q(`UPDATE txonce_sweep SET owner = ?1, lease_until = @clock + CAST(?2 * 1000000 AS INTEGER)
-WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock
+WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock OR lease_until > @clock + CAST(?2 * 1000000 AS INTEGER)
 RETURNING next_key, @clock`),
 
 		// There is no index on expires_at: the next part of the table is read in the order of its key. ?2 limits the rows that

@@ -9,7 +9,7 @@ type SQLiteOutbox struct {
 	// Enqueueing.
 	Number, Enqueue, Delay string
 	// Holding shards.
-	Begin, Extend, Survey, Shards, GiveBack, Bury, Take, Leave, End string
+	Begin, Extend, Restart, Survey, Shards, GiveBack, Bury, Take, Leave, End string
 	// Leasing.
 	Look, Lease, Read, Due, Come, Came string
 	// Settling.
@@ -27,7 +27,7 @@ type SQLiteOutbox struct {
 const (
 	sqliteStops  = `p.waiting = 0 AND p.keep_order < 2`
 	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
-	sqliteIdle   = `(until IS NULL OR until <= @clock) AND NOT EXISTS (
+	sqliteIdle   = `(until IS NULL OR until <= @clock OR set_at > @clock) AND NOT EXISTS (
 	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // nothing holds this key back
 )
 
@@ -46,10 +46,12 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, 
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3, value ->> 10 FROM json_each(?1)`,
 
 		// The clock is rounded down to milliseconds; the added one keeps a hold from expiring early.
-		Begin: q(`INSERT INTO txonce_relays (owner, name, until) VALUES (?1, ?2, @clock + 1000 + ?3)
-ON CONFLICT (owner) DO UPDATE SET until = excluded.until WHERE until > @clock
+		Begin: q(`INSERT INTO txonce_relays (owner, name, until, set_at) VALUES (?1, ?2, @clock + 1000 + ?3, @clock)
+ON CONFLICT (owner) DO UPDATE SET until = excluded.until, set_at = excluded.set_at WHERE until > @clock
 RETURNING until`),
-		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3 WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
+		Extend: q(`UPDATE txonce_relays SET until = @clock + 1000 + ?3, set_at = @clock WHERE owner = ?1 AND ?2 IS NOT NULL AND until > @clock RETURNING until`),
+		// See PostgresOutbox.Restart.
+		Restart: q(`UPDATE txonce_relays SET until = @clock + (until - set_at), set_at = @clock WHERE set_at > @clock`),
 		// The living sessions, and when their holds expire.
 		Survey: q(`SELECT hex(owner), name = ?2, until, owner = ?1 FROM txonce_relays WHERE until > @clock`),
 		Shards: q(`SELECT s.shard, s.token, s.owner IS ?1, r.owner IS NULL
@@ -73,9 +75,9 @@ WHERE r.owner = ?1`),
 		Lease: q(`SELECT l.shard, l.seq, coalesce(length(l.key), 0) + length(l.payload) + coalesce(length(CAST(l.headers AS BLOB)), 0)
 FROM json_each(?1) r CROSS JOIN outbox_messages l ON l.shard = r.value AND l.seq IN (
 	SELECT seq FROM outbox_messages m
-	WHERE shard = r.value AND (retry_at IS NULL OR retry_at <= @clock) AND NOT EXISTS (
+	WHERE shard = r.value AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock) AND NOT EXISTS (
 		SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
-			AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
+			AND (h.until > @clock AND (h.set_at > @clock) IS NOT TRUE AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
 	ORDER BY seq LIMIT ?2)`),
 		Read: `SELECT m.shard, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.attempts
 FROM json_each(?1) r CROSS JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`,
@@ -99,15 +101,16 @@ FROM json_each(?1) sent JOIN outbox_messages m ON m.shard = sent.value ->> 0 AND
 		// A row of the list is [shard, seq, attempts, cause, delay]. Repeating it changes nothing, because attempts are set, not
 		// incremented.
 		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, cause = r.value ->> 3,
-	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END
+	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END, failed_at = CASE WHEN m.key IS NULL THEN @clock END
 FROM json_each(?1) r WHERE m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`),
-		Hold: q(`INSERT INTO outbox_held (shard, key, from_seq, until)
-SELECT m.shard, m.key, min(m.seq), max(@clock + (r.value ->> 4))
+		Hold: q(`INSERT INTO outbox_held (shard, key, from_seq, until, set_at)
+SELECT m.shard, m.key, min(m.seq), max(@clock + (r.value ->> 4)), @clock
 FROM json_each(?1) r JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq = r.value ->> 1
 WHERE m.key IS NOT NULL GROUP BY m.shard, m.key
 ON CONFLICT (shard, key) DO UPDATE SET
-	from_seq = CASE WHEN until > @clock THEN min(from_seq, excluded.from_seq) ELSE excluded.from_seq END,
-	until = CASE WHEN until > @clock THEN max(until, excluded.until) ELSE excluded.until END`),
+	from_seq = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN min(from_seq, excluded.from_seq) ELSE excluded.from_seq END,
+	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN max(until, excluded.until) ELSE excluded.until END,
+	set_at = excluded.set_at`),
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of topic ?3 in
 		// shard ?1, from seq ?2 on, among the first ?6 rows: HoldTopic those with a key, by their key. ?4 is the delay.

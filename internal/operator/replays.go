@@ -88,7 +88,11 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		if err := sqlrows.Each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
 			return err
 		}
-		if wait > 0 {
+		var turn int64 // a turn lasts that long; one that is further away was given before the clock was set back
+		if a.rate > 0 {
+			turn = int64(float64(time.Second/time.Microsecond) / a.rate)
+		}
+		if 0 < wait && wait <= turn {
 			t.wait = time.Duration(wait) * time.Microsecond
 			left := 0
 			err := sqlrows.Each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
@@ -131,7 +135,7 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		if _, err := q.ExecContext(ctx, st.TakeLetter, lease.Microseconds(), id(a.id), id(letter)); err != nil || a.rate <= 0 {
 			return err
 		}
-		_, err = q.ExecContext(ctx, st.NextTurn, int64(float64(time.Second/time.Microsecond)/a.rate), id(a.id))
+		_, err = q.ExecContext(ctx, st.NextTurn, turn, id(a.id))
 		return err
 	})
 	return t, err

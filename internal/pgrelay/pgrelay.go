@@ -38,7 +38,7 @@ func Renew(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any,
 	}
 	hold.Changed = func(rows int64) { alive = rows == 1 }
 	err = run(
-		ctx, "renew", hold,
+		ctx, "renew", hold, Step{SQL: sql.Restart},
 		Step{SQL: sql.Relays, Args: []any{owner, name}, Row: state.ScanRelay},
 		Step{SQL: sql.Shards, Args: []any{owner}, Row: state.ScanReturned},
 	)

@@ -124,10 +124,43 @@ func brokenSessions() []brokenStore {
 			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
 				for i := range s.memory.shards {
 					if sh := &s.memory.shards[i]; sh.owner != nil && sh.owner != s && s.memory.relays[sh.owner].Before(time.Now()) {
+						sh.owner.opts.TTL = time.Hour
 						s.memory.relays[sh.owner] = time.Now().Add(time.Hour)
 					}
 				}
 				return s.Renew(ctx)
+			}),
+		},
+		{
+			name: "keeps a hold that was set before the clock was set back", found: []string{"the hold of a dead session ends although the clock was set back"},
+			breaks: setsBack(func(m *Memory) {
+				for s := range m.relays {
+					s.opts.TTL += time.Hour
+				}
+			}),
+		},
+		{
+			name: "ends a hold that was set before the clock was set back", found: []string{"a living session keeps its hold when the clock is set back"},
+			breaks: setsBack(func(m *Memory) {
+				for s := range m.relays {
+					m.relays[s] = time.Now()
+				}
+			}),
+		},
+		{
+			name:  "keeps retries that were set before the clock was set back",
+			found: []string{"a deferred message is due when the clock was set back behind its failure"},
+			breaks: setsBack(func(m *Memory) {
+				for i := range m.shards {
+					for _, holds := range m.shards[i].holds {
+						for j := range holds {
+							holds[j].setAt = time.Time{}
+						}
+					}
+					for _, r := range m.shards[i].rows {
+						r.failedAt = time.Time{}
+					}
+				}
 			}),
 		},
 		{
@@ -194,4 +227,17 @@ type lasting struct{ *hooks }
 func (l lasting) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
 	opts.TTL += time.Hour
 	return l.hooks.Open(ctx, opts)
+}
+
+// setsBack changes the outbox after each SetBack.
+func setsBack(change func(m *Memory)) func(*Memory, *Outbox[*Tx]) {
+	return func(m *Memory, o *Outbox[*Tx]) {
+		o.SetBack = func(ctx context.Context, d time.Duration) error {
+			err := m.SetBack(ctx, d)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			change(m)
+			return err
+		}
+	}
 }

@@ -135,7 +135,7 @@ func memoryHarness(b brokenStore) Harness[*Tx] {
 			m := &Memory{KeepSent: opts.KeepSent, EarlySequence: b.early}
 			m.open()
 			o := Outbox[*Tx]{
-				Writer: m, Queue: m, Operations: m, InTx: m.InTx, LockOrderingKey: m.LockOrderingKey,
+				Writer: m, Queue: m, Operations: m, InTx: m.InTx, SetBack: m.SetBack, LockOrderingKey: m.LockOrderingKey,
 				Sent: func(*testing.T) []string { return m.Sent() },
 			}
 			if b.breaks != nil {

@@ -70,6 +70,7 @@ type shard struct {
 // hold holds back the messages of one key from seq on.
 type hold struct {
 	from  int64
+	setAt time.Time
 	until time.Time // zero: until Unpark or Discard
 	park  bool      // they are parked, not only kept waiting
 }
@@ -78,6 +79,7 @@ type hold struct {
 type row struct {
 	outbox.Leased
 	retryAt  time.Time // of a message without key
+	failedAt time.Time // with retryAt
 	cause    string
 	keep     outbox.ParkPolicy // of a parked message
 	behind   int64

@@ -101,7 +101,7 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 		if len(found) == limit {
 			break
 		}
-		if r.Key == "" && r.retryAt.After(now) || r.Key != "" && sh.holds[r.Key] != nil && sh.held(r, now) {
+		if r.Key == "" && r.retryAt.After(now) && !r.failedAt.After(now) || r.Key != "" && sh.holds[r.Key] != nil && sh.held(r, now) {
 			continue
 		}
 		found = append(found, r)
@@ -111,13 +111,18 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 
 // held reports whether r is held back, and deletes expired holds.
 func (sh *shard) held(r *row, now time.Time) bool {
-	holds := slices.DeleteFunc(sh.holds[r.Key], func(h hold) bool { return !h.until.IsZero() && !h.until.After(now) })
+	holds := slices.DeleteFunc(sh.holds[r.Key], func(h hold) bool { return !h.waits(now) })
 	if len(holds) == 0 {
 		delete(sh.holds, r.Key)
 		return false
 	}
 	sh.holds[r.Key] = holds
 	return slices.ContainsFunc(holds, func(h hold) bool { return r.Seq >= h.from })
+}
+
+// waits reports whether a hold is not over. One that begins in the future was set before the clock was set back.
+func (h hold) waits(now time.Time) bool {
+	return h.until.IsZero() || h.until.After(now) && !h.setAt.After(now)
 }
 
 // follow parks the messages behind a parked message of their key.

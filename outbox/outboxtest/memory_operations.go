@@ -30,7 +30,7 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 			st.Count(r.Topic, outbox.StatePending, 1, r.due(), int64(min(1, len(r.cause))), r.cause)
 		}
 		for _, holds := range sh.holds {
-			if slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() || h.until.After(now) }) {
+			if slices.ContainsFunc(holds, func(h hold) bool { return h.waits(now) }) {
 				st.HeldKeys++
 			}
 		}

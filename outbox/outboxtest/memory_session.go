@@ -68,6 +68,11 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	s.renewals++
 	m.relays[s] = now.Add(s.opts.TTL)
+	for other, until := range m.relays { // set before the clock was set back: it begins again
+		if most := now.Add(other.opts.TTL); until.After(most) {
+			m.relays[other] = most
+		}
+	}
 	m.bury(now)
 	held := s.share()
 	return outbox.Hold{
@@ -206,4 +211,26 @@ func (m *Memory) Sent() []string {
 		ids[i] = r.ID
 	}
 	return ids
+}
+
+// SetBack makes the outbox look as if its clock had been set back by d, as Outbox.SetBack describes.
+func (m *Memory) SetBack(_ context.Context, d time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s, until := range m.relays {
+		m.relays[s] = until.Add(d)
+	}
+	for i := range m.shards {
+		for _, holds := range m.shards[i].holds {
+			for j, h := range holds {
+				if !h.until.IsZero() {
+					holds[j].setAt, holds[j].until = h.setAt.Add(d), h.until.Add(d)
+				}
+			}
+		}
+		for _, r := range m.shards[i].rows {
+			r.retryAt, r.failedAt = r.retryAt.Add(d), r.failedAt.Add(d)
+		}
+	}
+	return nil
 }

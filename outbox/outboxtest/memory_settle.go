@@ -65,9 +65,9 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 	case outbox.Deferred:
 		r.fail(o)
 		if r.Key == "" {
-			r.retryAt = now.Add(o.Delay)
+			r.retryAt, r.failedAt = now.Add(o.Delay), now
 		} else {
-			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
 		}
 	case outbox.Parked:
 		sh.rows = slices.Delete(sh.rows, at, at+1)

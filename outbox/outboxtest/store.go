@@ -52,6 +52,10 @@ type Outbox[TTx any] struct {
 	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it makes them end d earlier. It is
 	// called again after an error that is Retryable. Nil: the suite waits for holds to expire. With Age, two cases still wait.
 	Age func(ctx context.Context, name string, d time.Duration) error
+	// SetBack makes the outbox look as if the database's clock had been set back by d: it moves the beginnings and the ends of all holds and
+	// retries d ahead (until and set_at of txonce_relays and outbox_held, retry_at and failed_at of outbox_messages). It is called again after
+	// an error that is Retryable.
+	SetBack func(ctx context.Context, d time.Duration) error
 }
 
 // Features says what a store can do. It is data: a case that cannot exist is listed in the output with its reason, and
@@ -132,6 +136,7 @@ func storeCases[TTx any]() []storeCase[TTx] {
 		leaseCases[TTx](),
 		shareCases[TTx](),
 		expiryCases[TTx](),
+		clockCases[TTx](),
 		fenceCases[TTx](),
 		deferCases[TTx](),
 		strangerCases[TTx](),

@@ -22,9 +22,9 @@ func inMemory(o outboxtest.Options, early bool) outboxtest.Outbox[*outboxtest.Tx
 	m.KeepSent, m.EarlySequence = o.KeepSent, early
 	return outboxtest.Outbox[*outboxtest.Tx]{
 		Writer: m, Queue: m, Operations: m,
-		InTx:            func(ctx context.Context, fn func(*outboxtest.Tx) error) error { return m.InTx(ctx, fn) },
-		LockOrderingKey: m.LockOrderingKey,
-		Sent:            func(*testing.T) []string { return m.Sent() },
+		InTx:    func(ctx context.Context, fn func(*outboxtest.Tx) error) error { return m.InTx(ctx, fn) },
+		SetBack: m.SetBack, LockOrderingKey: m.LockOrderingKey,
+		Sent: func(*testing.T) []string { return m.Sent() },
 	}
 }
 

@@ -26,7 +26,8 @@ type OwnPostgres struct {
 	Port int
 
 	settings []string
-	programs string // the folder with the server's programs
+	env      []string // of the server's programs, besides those of this process
+	programs string   // the folder with the server's programs
 	dir      string
 	user     *syscall.Credential // nil: the user of this process
 	cmd      *exec.Cmd
@@ -154,6 +155,9 @@ func (p *OwnPostgres) data() string { return filepath.Join(p.dir, "data") }
 func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = p.dir
+	if len(p.env) > 0 {
+		cmd.Env = append(os.Environ(), p.env...)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
 	return cmd
 }

@@ -26,6 +26,13 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shar
 	if err := d.alive(ctx, tx, by); err != nil {
 		return share, err
 	}
+	ahead, err := engine.Column[engine.KeyHash](engine.Query(ctx, tx, d.box.Ahead))
+	if err == nil && len(ahead) > 0 {
+		_, err = tx.ExecContext(ctx, d.box.Restart, engine.KeyList(ahead))
+	}
+	if err != nil {
+		return share, err
+	}
 	share = shares.NewState()
 	if err := engine.Query(ctx, tx, d.box.Survey, []byte(by.Name), by.Hex()).Each(share.ScanRelay); err != nil {
 		return share, err

@@ -40,7 +40,7 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, engine.ErrBusy
 	case err != nil:
 		return swept, err
-	case owner != nil && !bytes.Equal(owner, []byte(by.Owner)) && !lease.Before(clock.Time):
+	case owner != nil && !bytes.Equal(owner, []byte(by.Owner)) && !lease.Before(clock.Time) && !lease.After(clock.Add(by.Lease)):
 		return swept, engine.ErrBusy
 	}
 	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next), sweepScan, clock.UnixMicro(), by.Limit))

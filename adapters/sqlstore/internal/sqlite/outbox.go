@@ -110,6 +110,9 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shar
 	if err != nil {
 		return share, err
 	}
+	if _, err := tx.ExecContext(ctx, d.box.Restart); err != nil {
+		return share, err
+	}
 	share = shares.NewState()
 	if err := engine.Query(ctx, tx, d.box.Survey, by.Owner[:], by.Name).Each(share.ScanRelay); err != nil {
 		return share, err

@@ -1,0 +1,13 @@
+DELETE FROM txonce_schema WHERE version = 9;
+SET @txonce_column = IF((SELECT count(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'txonce_relays' AND column_name = 'set_at') > 0, 'ALTER TABLE txonce_relays DROP COLUMN set_at', 'DO 0');
+PREPARE txonce_column FROM @txonce_column;
+EXECUTE txonce_column;
+DEALLOCATE PREPARE txonce_column;
+SET @txonce_column = IF((SELECT count(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'outbox_held' AND column_name = 'set_at') > 0, 'ALTER TABLE outbox_held DROP COLUMN set_at', 'DO 0');
+PREPARE txonce_column FROM @txonce_column;
+EXECUTE txonce_column;
+DEALLOCATE PREPARE txonce_column;
+SET @txonce_column = IF((SELECT count(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'outbox_messages' AND column_name = 'failed_at') > 0, 'ALTER TABLE outbox_messages DROP COLUMN failed_at', 'DO 0');
+PREPARE txonce_column FROM @txonce_column;
+EXECUTE txonce_column;
+DEALLOCATE PREPARE txonce_column;
