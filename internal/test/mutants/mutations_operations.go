@@ -16,7 +16,7 @@ var operationsMutations = []mutation{
 		"q(`UPDATE @operator_results SET outcome = ` + f.text(\"?\") + `, at = ` + f.now + ` WHERE action = ` + f.key + ` AND letter = ` + f.key),",
 	}),
 	operating("a letter that one worker has taken is not given to another", "internal/dialect/operator.go", "a_taken_letter_is_nobody_else's", edit{
-		"AND outcome = '' AND taken_until <= ` + f.now + `\n", "AND outcome = ''\n",
+		"AND outcome = '' AND (taken_until <= ` + f.now + ` OR at > ` + f.now + `)\n", "AND outcome = ''\n",
 	}),
 	operating("a probe leaves nothing behind", pgx+"/operator_probe.go", "a_probe_leaves_nothing_behind", edit{
 		`			rollback(ctx, c.tx)`, `			_ = c.tx.Commit(ctx)`,

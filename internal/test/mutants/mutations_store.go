@@ -194,7 +194,7 @@ var storeMutations = []mutation{
 		`held[i] = all[`, `held[i] = len(all) > 0 || all[`,
 	}),
 	store("only one sweeper runs at a time", "internal/dialect/postgres.go", "one_sweeper_at_a_time", edit{
-		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp()
+		`WHERE owner IS NULL OR owner = $1::text OR lease_until < clock_timestamp() OR lease_until > clock_timestamp() + $2::float8 * interval '1 second'
 RETURNING`, `RETURNING`,
 	}),
 	store("a sweep records the horizon of the keys that it deleted", "internal/dialect/postgres.go", "an_old_message_without_a_row_is_unprovable", edit{
