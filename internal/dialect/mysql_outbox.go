@@ -179,15 +179,16 @@ ON DUPLICATE KEY UPDATE
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of a topic in a
 		// shard, from a seq on: HoldTopic those with a key, by their key.
-		DeferTopic: q("UPDATE @outbox_messages SET cause = UNHEX(?), retry_at = @clock + ?\n" +
-			"WHERE shard = ? AND seq >= ? AND topic = ? AND `key` IS NULL AND (retry_at IS NULL OR retry_at <= @clock) ORDER BY shard, seq LIMIT ?"),
-		HoldTopic: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until)
-SELECT t.shard, t.key_hash, min(t.seq), @clock + ? FROM (
+		DeferTopic: q("UPDATE @outbox_messages SET cause = UNHEX(?), retry_at = @clock + ?, failed_at = @clock\n" +
+			"WHERE shard = ? AND seq >= ? AND topic = ? AND `key` IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock) ORDER BY shard, seq LIMIT ?"),
+		HoldTopic: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
+SELECT t.shard, t.key_hash, min(t.seq), @clock + ?, @clock FROM (
 	SELECT m.shard, m.key_hash, m.seq FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
 	WHERE m.shard = ? AND m.seq >= ? AND m.topic = ? AND m.key_hash IS NOT NULL AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?
 ) AS t GROUP BY t.shard, t.key_hash
 ON DUPLICATE KEY UPDATE
-	from_seq = IF(until > @clock, from_seq, VALUES(from_seq)), until = IF(until > @clock, until, VALUES(until))`),
+	from_seq = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, from_seq, VALUES(from_seq)),
+	until = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, until, VALUES(until)), set_at = VALUES(set_at)`),
 
 		// A row of the list is [shard, seq, attempts, cause, -, keep_order, -, id].
 		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +

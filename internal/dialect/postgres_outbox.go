@@ -206,15 +206,16 @@ ON CONFLICT (shard, key, endless) DO UPDATE SET
 	FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[], $5::float8[]) AS r(shard, topic, low, cause, delay)
 	CROSS JOIN LATERAL (
 		SELECT c.shard, c.seq, c.key FROM (
-			SELECT shard, seq, topic, key, retry_at FROM @outbox_messages WHERE shard = r.shard AND seq >= r.low ORDER BY seq LIMIT $6::bigint
+			SELECT shard, seq, topic, key, retry_at, failed_at FROM @outbox_messages WHERE shard = r.shard AND seq >= r.low ORDER BY seq LIMIT $6::bigint
 		) AS c WHERE c.topic = r.topic AND ` + waits + ` IS NULL
 	) AS m WHERE ` + guarded + `
 ), held AS (
-	INSERT INTO @outbox_held AS h (shard, key, from_seq, until)
-	SELECT shard, key, min(seq), statement_timestamp() + max(delay) * interval '1 second' FROM due WHERE key IS NOT NULL GROUP BY shard, key
-	ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until WHERE h.until <= statement_timestamp()
+	INSERT INTO @outbox_held AS h (shard, key, from_seq, until, set_at)
+	SELECT shard, key, min(seq), statement_timestamp() + max(delay) * interval '1 second', statement_timestamp() FROM due WHERE key IS NOT NULL GROUP BY shard, key
+	ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, set_at = excluded.set_at
+		WHERE h.until <= statement_timestamp() OR h.set_at > statement_timestamp()
 )
-UPDATE @outbox_messages m SET cause = r.cause, retry_at = statement_timestamp() + r.delay * interval '1 second'
+UPDATE @outbox_messages m SET cause = r.cause, retry_at = statement_timestamp() + r.delay * interval '1 second', failed_at = statement_timestamp()
 FROM due AS r WHERE r.key IS NULL AND m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`),
 
 		Park: q(`WITH gone AS (

@@ -114,18 +114,19 @@ ON CONFLICT (shard, key) DO UPDATE SET
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of topic ?3 in
 		// shard ?1, from seq ?2 on, among the first ?6 rows: HoldTopic those with a key, by their key. ?4 is the delay.
-		DeferTopic: q(`UPDATE outbox_messages SET cause = ?5, retry_at = @clock + ?4
+		DeferTopic: q(`UPDATE outbox_messages SET cause = ?5, retry_at = @clock + ?4, failed_at = @clock
 WHERE shard = ?1 AND seq >= ?2 AND seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?6))
-	AND topic = ?3 AND key IS NULL AND (retry_at IS NULL OR retry_at <= @clock)`),
-		HoldTopic: q(`INSERT INTO outbox_held (shard, key, from_seq, until)
-SELECT m.shard, m.key, min(m.seq), @clock + ?4 FROM outbox_messages m
+	AND topic = ?3 AND key IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock)`),
+		HoldTopic: q(`INSERT INTO outbox_held (shard, key, from_seq, until, set_at)
+SELECT m.shard, m.key, min(m.seq), @clock + ?4, @clock FROM outbox_messages m
 WHERE m.shard = ?1 AND m.seq >= ?2 AND m.seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?6))
 	AND m.topic = ?3 AND m.key IS NOT NULL AND ?5 IS NOT NULL AND NOT EXISTS (
 		SELECT 1 FROM outbox_held h WHERE h.shard = m.shard AND h.key = m.key
-			AND (h.until > @clock AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
+			AND (h.until > @clock AND (h.set_at > @clock) IS NOT TRUE AND m.seq >= h.from_seq OR EXISTS (SELECT 1 FROM outbox_parked p WHERE @before)))
 GROUP BY m.shard, m.key
 ON CONFLICT (shard, key) DO UPDATE SET
-	from_seq = CASE WHEN until > @clock THEN from_seq ELSE excluded.from_seq END, until = CASE WHEN until > @clock THEN until ELSE excluded.until END`),
+	from_seq = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN from_seq ELSE excluded.from_seq END,
+	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN until ELSE excluded.until END, set_at = excluded.set_at`),
 
 		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, keep_order, parked_at)
 SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, ?3, ?4, ?5, @clock

@@ -18,7 +18,7 @@ func compilerAndBrowser(ctx context.Context) []need {
 	if out, err := exec.CommandContext(ctx, "go", "env", "CC").Output(); err == nil {
 		compiler = strings.Fields(string(out) + " gcc")[0]
 	}
-	return []need{{"the race detector", program{compiler, "gcc libc6-dev"}}, {"adapters/dashboard/browser", program{"chromium", "chromium"}}}
+	return []need{{"the race detector", program{compiler, "gcc libc6-dev"}}, {"adapters/dashboard/browser", program{"chromium", "chromium"}}, {"tests that set a server's clock", program{"faketime", "faketime"}}}
 }
 
 // debezium is what outbox/interop needs, which only make test-all runs.
