@@ -24,7 +24,7 @@ import (
 // Whatever the settings of the driver and the session are, payloads keep their bytes and times come from the server's clock.
 func TestOutboxMySQLWithAnyDSN(t *testing.T) {
 	for _, params := range []string{
-		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true", "charset=latin1",
+		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true",
 		isolationParameter(t) + "=%27SERIALIZABLE%27",
 	} {
 		t.Run(params, func(t *testing.T) {
