@@ -30,8 +30,8 @@ const (
 func (c *Consumer[TTx]) verdict(err error) (dedup.FaultClass, faults.Verdict) {
 	class := dedup.FaultConnection
 	if namer, ok := c.cfg.Store.(dedup.FaultNamer); ok {
-		switch class = namer.FaultClass(err); class {
-		case dedup.FaultContention, dedup.FaultTimeLimit, dedup.FaultIdleLimit:
+		class = namer.FaultClass(err)
+		if class == dedup.FaultContention || class == dedup.FaultTimeLimit || class == dedup.FaultIdleLimit {
 			return class, faults.Any.After(class, faults.Handler)
 		}
 	}

@@ -29,8 +29,9 @@ func beforeHandlers(it *item, reason observe.Cause) bool {
 		return true
 	case observe.CausePermanent:
 		return it.refused != nil
+	default:
+		return false
 	}
-	return false
 }
 
 // take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.

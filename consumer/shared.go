@@ -24,6 +24,7 @@ func parkedAs(it *item, began time.Time, outcome MessageOutcome) *sharedPark {
 		if it.refused == nil && it.rec.Key.ID != "" {
 			return &sharedPark{item: it, began: began, outcome: outcome}
 		}
+	default: // decided by more than its content
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type misdeed struct {
 func misdeeds() (all []misdeed) {
 	all = []misdeed{
 		{"panics", func() error { panic("a bug") }, "a bug"},
-		{"panics with nil", func() error { panic(nil) }, "nil"}, //nolint:govet // on purpose
+		{"panics with nil", func() error { panic(nil) }, "nil"}, // on purpose
 		{"panics with a value that cannot be printed", func() error { panic(unprintable{}) }, "panic"},
 		{"ends its goroutine", func() error { runtime.Goexit(); return nil }, "runtime.Goexit"},
 	}
@@ -56,7 +56,7 @@ func (b brokenLog) WithGroup(string) (h slog.Handler)         { _ = b.do(); retu
 func observes(do func() error) func(context.Context, observe.Pause) {
 	return func(context.Context, observe.Pause) { _ = do() }
 }
-func isBad(m *consumer.Message) bool { return m.ID == "bad" }
+func isBad(m *consumer.Message) bool                             { return m.ID == "bad" }
 func keyed(m *consumer.Message, do func() error) (string, error) { return m.ID, when(isBad(m), do) }
 
 func when(yes bool, do func() error) error {
@@ -187,7 +187,7 @@ func deliver(t *testing.T, c *consumer.Consumer[tx], batch ...*consumer.Message)
 			if err == nil {
 				continue
 			}
-			if _, ok := err.(*consumer.RetryError); !ok { //nolint:errorlint // this is what Process returns
+			if _, ok := err.(*consumer.RetryError); !ok {
 				t.Fatalf("%s: %v", batch[i].ID, err)
 			}
 			batch[i].Attempt++

@@ -160,10 +160,14 @@ func TestHandlersOfThePage(t *testing.T) {
 		payload []byte
 		want    string
 	}{
-		"stripe": {subscriptionEnded, stripehook.Event{ID: "evt_1", Type: "customer.subscription.deleted", Created: time.Unix(1_800_000_000, 0)}.Body(map[string]any{"id": "sub_1"}),
-			`SELECT count(*) FROM subscriptions WHERE id = 'sub_1' AND NOT active AND changed = 1800000000`},
-		"apple": {renewed, []byte(`{"applehook":1,"notification":{"notificationType":"DID_RENEW"},"transaction":{"originalTransactionId":"70001","expiresDate":1800000000000}}`),
-			`SELECT count(*) FROM subscriptions WHERE id = '70001' AND paid_until = 1800000000`},
+		"stripe": {
+			subscriptionEnded, stripehook.Event{ID: "evt_1", Type: "customer.subscription.deleted", Created: time.Unix(1_800_000_000, 0)}.Body(map[string]any{"id": "sub_1"}),
+			`SELECT count(*) FROM subscriptions WHERE id = 'sub_1' AND NOT active AND changed = 1800000000`,
+		},
+		"apple": {
+			renewed, []byte(`{"applehook":1,"notification":{"notificationType":"DID_RENEW"},"transaction":{"originalTransactionId":"70001","expiresDate":1800000000000}}`),
+			`SELECT count(*) FROM subscriptions WHERE id = '70001' AND paid_until = 1800000000`,
+		},
 		"github": {publish, []byte(`{"action":"published","release":{"tag_name":"v1"}}`), `SELECT count(*) FROM releases WHERE tag = 'v1'`},
 	} {
 		err := store.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {

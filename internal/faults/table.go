@@ -67,6 +67,7 @@ func cell(c Class, o Operation) string {
 func Codes(d Database, c Class) string {
 	var codes []string
 	switch d {
+	case Any: // has no codes of its own
 	case Postgres:
 		for code, of := range postgresCodes {
 			if of == c {

@@ -88,6 +88,7 @@ func (d Database) inHandler(c Class) Verdict {
 		return Verdict{Do: Pause, Beside: secondTime, Alone: secondTime}
 	case permission, deployment, transaction, limit, internal:
 		return Verdict{Do: Pause, Beside: secondTime}
+	default:
 	}
 	return Verdict{Do: Pause, Beside: manyTimes}
 }

@@ -89,7 +89,7 @@ func (s *snapshot) walk(err error) {
 		s.nodes = append(s.nodes, node{err, true}) // nothing is called any more
 		return
 	}
-	if inner, ok := err.(*snapshot); ok && inner != nil {
+	if inner, ok := err.(*snapshot); ok && inner != nil { //nolint:errorlint // walk itself follows wrapped errors
 		s.nodes = append(s.nodes, inner.nodes...)
 		return
 	}
@@ -100,7 +100,7 @@ func (s *snapshot) walk(err error) {
 	}
 	var more []error
 	ended := Here(func() {
-		switch err := err.(type) {
+		switch err := err.(type) { //nolint:errorlint // walk itself follows wrapped errors
 		case interface{ Unwrap() error }:
 			more = []error{err.Unwrap()}
 		case interface{ Unwrap() []error }:
@@ -198,7 +198,7 @@ func withSafeErr(err error) error {
 	own := reflect.New(v.Elem().Type())
 	own.Elem().Set(v.Elem())
 	own.Elem().FieldByName("Err").Set(reflect.ValueOf(Error(inner)))
-	return own.Interface().(error) //nolint:forcetypeassert,errcheck // it has the type of err
+	return own.Interface().(error) // it has the type of err
 }
 
 // Wrapped returns err and the errors that it wraps, in the order of errors.Is, if err is what Error has returned. It is for code that looks at

@@ -58,7 +58,7 @@ func (c coded) Is(target error) bool { return target == io.EOF && c.code == 7 }
 func TestErrorKeepsWhatItIs(t *testing.T) {
 	inner := errors.New("inner")
 	for _, err := range []error{nil, inner, context.Canceled, context.DeadlineExceeded} {
-		if usercode.Error(err) != err { //nolint:errorlint // the very same
+		if usercode.Error(err) != err { // the very same
 			t.Errorf("%v is another error", err)
 		}
 	}

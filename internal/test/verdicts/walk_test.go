@@ -230,6 +230,7 @@ func TestWalkHandlers(t *testing.T) {
 						var create []string
 						create, drop = d.refuse("outbox_messages", "INSERT", code)
 						mustExec(t, d.admin, create...)
+					default: // the handler's own statement fails
 					}
 					defer mustExec(t, d.admin, drop...)
 					for _, beside := range []bool{false, true} {
@@ -248,6 +249,7 @@ func TestWalkHandlers(t *testing.T) {
 									_ = pause(ctx, 100*time.Millisecond)
 								}
 								return enqueue(ctx, m.ID)
+							default: // the statement below fails
 							}
 							if c == dedup.FaultTimeLimit { // such an error comes when time has passed
 								if err := pause(ctx, 100*time.Millisecond); err != nil {
