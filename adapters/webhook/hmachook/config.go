@@ -45,9 +45,13 @@ type Config struct {
 	SignatureElement string
 	ElementSeparator string
 
-	// Signed is the text that is signed, with these parts in braces: {body}, {timestamp}, and {url} for webhook.Config.PublicURL with
-	// the path and query of the request. For example "{timestamp}:{body}", or "{url}{body}". With {url}, and if {timestamp} is next to
-	// {body}, the body must be a JSON object or array, so that no bytes can be moved between the parts.
+	// Signed is the text that is signed, with these parts in braces: {body}, {timestamp}, {header:Name} for the value of a header, and {url}
+	// for webhook.Config.PublicURL with the path and query of the request. For example "{timestamp}:{body}", or "{url}{body}".
+	//
+	// No bytes can be moved between the parts. With {url}, and if {timestamp} or a header is next to {body}, the body must be a JSON object
+	// or array. The value of a header has up to 255 visible ASCII characters, without braces, brackets, and the character of the text
+	// beside it: without "." in "{header:X-Id}.{body}". A header must not touch another header, {url}, or a {timestamp}, except
+	// in "{header:Name}{timestamp}{body}" with the TimestampFormat RFC3339.
 	//
 	// Defaults to "{body}".
 	Signed string
@@ -81,13 +85,13 @@ type Config struct {
 	// differs from the number 1 and from true. Required, or IDHeader.
 	IDPaths []string
 
-	// IDHeader is a header with the event's id, for senders that put it nowhere else. It is not signed; see the package's documentation.
-	// Message.ID is the id, a colon and the topic.
+	// IDHeader is a header with the event's id, for senders that put it nowhere else. If Signed names it, Message.ID is the id. Otherwise
+	// it is not signed, see the package's documentation, and Message.ID is the id, a colon and the topic.
 	//
 	// Defaults to nothing.
 	IDHeader string
 
-	// Topic, TopicPath or TopicHeader is the event's type: a fixed text, a field, or a header. A header is not signed, so it must be
+	// Topic, TopicPath or TopicHeader is the event's type: a fixed text, a field, or a header. A header that Signed does not name must be
 	// accepted as RiskUnsignedTopic. It is better to use an endpoint for each type, and Topic.
 	//
 	// Defaults to Name.
@@ -112,7 +116,7 @@ type Config struct {
 	// FingerprintPaths are fields that are the same in each delivery of an event. A delivery with a known id whose fields differ is parked
 	// as a mismatch, not dropped as a duplicate. A field that is missing counts as null.
 	//
-	// Defaults to none: a known id is a duplicate. With IDHeader it defaults to the whole body.
+	// Defaults to none: a known id is a duplicate. With an IDHeader that is not signed it defaults to the whole body.
 	FingerprintPaths []string
 
 	// Horizon is how long after an event its sender may deliver it again, also by hand. The Processor's window must be at least as long. It may be
@@ -137,6 +141,11 @@ type Config struct {
 	//
 	// Defaults to status 200 without a body.
 	Reply webhook.Reply
+
+	// Handshake is how the sender tests the endpoint, for a sender that expects an answer of its own to that.
+	//
+	// Defaults to none.
+	Handshake Handshake
 
 	// AcceptedRisks lists the risks that are accepted: RiskSHA1 or RiskUnsignedTopic.
 	//

@@ -45,19 +45,44 @@ func TestConfig(t *testing.T) {
 
 		{"an unsigned body", func(c *hmachook.Config) { c.Signed = "{url}" }, `Signed is "{url}": {body} occurs 0 times: want it once`},
 		{"the body twice", func(c *hmachook.Config) { c.Signed = "{body}.{body}" }, `Signed is "{body}.{body}": {body} occurs 2 times: want it once`},
-		{"an unknown part", func(c *hmachook.Config) { c.Signed = "{id}.{body}" }, `Signed is "{id}.{body}": "{id}" is unknown: want {body}, {timestamp} and {url}, and other text without braces`},
-		{"an open brace", func(c *hmachook.Config) { c.Signed = "{body}{" }, `Signed is "{body}{": "{" is unknown: want {body}, {timestamp} and {url}, and other text without braces`},
+		{"an unknown part", func(c *hmachook.Config) { c.Signed = "{id}.{body}" }, `Signed is "{id}.{body}": "{id}" is unknown: want {body}, {timestamp}, {url} and {header:Name}, and other text without braces`},
+		{"an open brace", func(c *hmachook.Config) { c.Signed = "{body}{" }, `Signed is "{body}{": "{" is unknown: want {body}, {timestamp}, {url} and {header:Name}, and other text without braces`},
 		{"case 55: a digit after the timestamp", func(c *hmachook.Config) { *c = timed(); c.Signed = "{timestamp}0{body}" }, `Signed is "{timestamp}0{body}": a digit follows {timestamp}, so that it is unclear where the timestamp ends`},
 		{"case 55: a digit before the timestamp", func(c *hmachook.Config) { *c = timed(); c.Signed = "v0{timestamp}:{body}" }, `Signed is "v0{timestamp}:{body}": "v0" ends in a digit and {timestamp} follows, so that it is unclear where the timestamp begins`},
 		{"case 55: the URL after the timestamp", func(c *hmachook.Config) { *c = timed(); c.Signed = "{timestamp}{url}{body}" }, `Signed is "{timestamp}{url}{body}": {timestamp} is next to {url}, so that it is unclear where the timestamp ends`},
 		{"case 55: the timestamp after the URL", func(c *hmachook.Config) { *c = timed(); c.Signed = "{url}{timestamp}.{body}" }, `Signed is "{url}{timestamp}.{body}": {timestamp} is next to {url}, so that it is unclear where the timestamp ends`},
+
+		{"case 55: a header beside a header", func(c *hmachook.Config) { c.Signed = "{header:A}{header:B}{body}" }, `Signed is "{header:A}{header:B}{body}": {header:A} and {header:B} touch, so that it is unclear where one of them ends`},
+		{"case 55: a header beside the URL", func(c *hmachook.Config) { c.Signed = "{url}{header:A}{body}" }, `Signed is "{url}{header:A}{body}": {header:A} and {url} touch, so that it is unclear where one of them ends`},
+		{"case 55: a header beside digits", func(c *hmachook.Config) {
+			c.TimestampHeader, c.Signed = "X-Time", "{header:A}{timestamp}{body}"
+		}, `Signed is "{header:A}{timestamp}{body}": {header:A} and {timestamp} touch, so that it is unclear where one of them ends`},
+		{"case 55: a header after a time", func(c *hmachook.Config) {
+			*c = withID("{timestamp}{header:A}{body}")
+		}, `Signed is "{timestamp}{header:A}{body}": {header:A} and {timestamp} touch, so that it is unclear where one of them ends`},
+		{"case 55: a header before a time that other text follows", func(c *hmachook.Config) {
+			*c = withID("{header:A}{timestamp}.{body}")
+		}, `Signed is "{header:A}{timestamp}.{body}": {header:A} and {timestamp} touch, so that it is unclear where one of them ends`},
+		{"a header without a name", func(c *hmachook.Config) { c.Signed = "{header:}.{body}" }, `Signed is "{header:}.{body}": "{header:}": want the name of a header after the colon`},
+		{"a header twice", func(c *hmachook.Config) { c.Signed = "{header:A}.{header:a}.{body}" }, `Signed is "{header:A}.{header:a}.{body}": {header:a} occurs twice: want it once`},
+		{"a signature of itself", func(c *hmachook.Config) { c.Signed = "{header:x-signature}.{body}" }, `Signed has the header X-Signature, which is SignatureHeader: no signature covers itself`},
+		{"the timestamp as a header", func(c *hmachook.Config) {
+			c.TimestampHeader, c.Signed = "X-Time", "{header:X-Time}.{timestamp}.{body}"
+		}, `Signed has the header X-Time, which is TimestampHeader: write {timestamp}`},
+		{"a signed topic needs no risk", func(c *hmachook.Config) { c.TopicHeader, c.Signed = "X-Topic", "{header:x-topic}.{body}" }, ""},
+		{"a handshake without a path", func(c *hmachook.Config) { c.Handshake.Value = "1" }, "Handshake.Path is required with the other fields of Handshake: name a field that only a handshake has"},
+		{"two answers to a handshake", func(c *hmachook.Config) {
+			c.Handshake = hmachook.Handshake{Path: "a", ReplyPath: "a", Reply: webhook.Reply{Body: []byte("x")}}
+		}, "Handshake.ReplyPath and Handshake.Reply.Body are alternatives: set one of them"},
+		{"a redirect as the answer to a handshake", func(c *hmachook.Config) {
+			c.Handshake = hmachook.Handshake{Path: "a", Reply: webhook.Reply{Status: 302}}
+		}, "Handshake.Reply.Status is 302: want a status from 200 to 299, or 0 for 200"},
 
 		{"an unsigned timestamp", func(c *hmachook.Config) { c.TimestampHeader = "X-Time" }, "Signed has no {timestamp}, so it is not signed: add it as the sender's documentation says"},
 		{"a timestamp from nowhere", func(c *hmachook.Config) { c.Signed = "{timestamp}.{body}" }, "Signed has {timestamp}: set TimestampHeader or TimestampElement to say where it is"},
 		{"two timestamps", func(c *hmachook.Config) { *c = timed(); c.TimestampHeader = "X-Time" }, "TimestampHeader, TimestampElement and TimestampPath are alternatives: set one of them"},
 		{"a tolerance without a timestamp", func(c *hmachook.Config) { c.Tolerance = time.Minute }, "Tolerance and TimestampFormat have no effect without a timestamp: set TimestampHeader, TimestampElement or TimestampPath"},
 		{"a timestamp of no elements", func(c *hmachook.Config) { c.TimestampElement, c.Signed = "t", "{timestamp}.{body}" }, "TimestampElement needs SignatureElement: they are elements of one header"},
-		{"a written timestamp", func(c *hmachook.Config) { *c = timed(); c.TimestampFormat = hmachook.RFC3339 }, "TimestampFormat is RFC3339: want UnixSeconds or UnixMillis for a timestamp outside of the body"},
 		{"an unknown format", func(c *hmachook.Config) { *c = timed(); c.TimestampFormat = 9 }, "TimestampFormat is 9: want UnixSeconds, UnixMillis or RFC3339"},
 		{"a bad header of the timestamp", func(c *hmachook.Config) { c.TimestampHeader, c.Signed = "X:", "{timestamp}.{body}" }, `TimestampHeader is "X:": want the name of a header`},
 		{"E22: a negative tolerance", func(c *hmachook.Config) { *c = timed(); c.Tolerance = -1 }, "Tolerance is -1ns: want more than 0, or 0 for 5 minutes"},

@@ -28,12 +28,13 @@
 // timestamp, where there is one, is at most Config.Tolerance before or after this machine's time. All pairs of secrets and signatures are compared, in
 // constant time. Only then is the body parsed.
 //
-// A consumer.Message holds only what is signed or configured: the ID, topic and creation time from paths in the body, and the body, or
+// A consumer.Message holds only what is signed or configured: the ID, topic and creation time from paths in the body or from headers that
+// Config.Signed names, and the body, or
 // one item of it, as Payload. In the objects on such a path, a name that occurs twice is refused, also if it differs in case, because the
 // handler could read the other one.
 //
 // Some senders put the id only in a header, which the signature does not cover. A captured delivery can be repeated with a new id, or
-// with the id of another event. With Config.IDHeader the message has an alias, the SHA-256 of topic and body: a delivery with a new id
+// with the id of another event. With such a Config.IDHeader the message has an alias, the SHA-256 of topic and body: a delivery with a new id
 // and a known body is parked as a suspected replay. The alias is the fingerprint, too: a delivery with a known id and another body is
 // parked as a mismatch. Two events with one id that differ in their topics are two messages.
 //

@@ -89,7 +89,7 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 			return malformed("creation time", err)
 		}
 	}
-	if p.cfg.IDHeader != "" {
+	if p.unsignedID() {
 		alias := strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)
 		m.Aliases = []string{alias}
 		// Without it, somebody who sends a captured body with the ID of another delivery first would make that delivery a duplicate,
@@ -126,6 +126,9 @@ func (p *plan) tenant(payload []byte) (string, error) {
 	return tenant, nil
 }
 
+// unsignedID reports whether anybody can change the ID of a captured delivery.
+func (p *plan) unsignedID() bool { return p.cfg.IDHeader != "" && !p.signed.signs(p.cfg.IDHeader) }
+
 var escape = strings.NewReplacer(`\`, `\\`, `:`, `\:`)
 
 func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string, err error) {
@@ -133,7 +136,7 @@ func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string,
 		if id, err = strict.Header(d.Header, p.cfg.IDHeader); err == nil {
 			err = strict.ID(id)
 		}
-		if err == nil {
+		if err == nil && p.unsignedID() {
 			// With the topic, a delivery that is repeated to the endpoint of another topic does not take an ID from that topic's events.
 			id = escape.Replace(id) + ":" + topic
 			err = strict.NotAlias(id)

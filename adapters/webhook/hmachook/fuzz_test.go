@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/txonce/txonce/adapters/webhook"
@@ -17,9 +18,11 @@ func FuzzVerify(f *testing.F) {
 		simple(), timed(), unsignedID(),
 		with(simple(), func(c *hmachook.Config) { c.Signed, c.SignatureEncoding = "{url}{body}", hmachook.Base64 }),
 		with(timed(), func(c *hmachook.Config) { c.Signed, c.ItemsPath = "{timestamp}{body}", "." }),
+		withID("{header:X-Delivery}{timestamp}{body}"),
+		withID("{url}.{header:X-Delivery}.{body}.{timestamp}"),
 	}
 	const body = `{"id":"e1","data":[{"id":"e2"}]}`
-	bodies := []string{body, body, body, body, `[{"id":"e1"},{"id":"e2"}]`}
+	bodies := []string{body, body, body, body, `[{"id":"e1"},{"id":"e2"}]`, body, body}
 	verifiers := make([]*hmachook.Verifier, len(configs))
 	for i, cfg := range configs {
 		verifiers[i] = newVerifier(f, cfg)
@@ -29,11 +32,13 @@ func FuzzVerify(f *testing.F) {
 	f.Add(uint8(2), uint16(0), uint16(999), "x", "X-Delivery", "d2", target)
 	f.Add(uint8(3), uint16(0), uint16(1), "", "", "", target+"{")
 	f.Add(uint8(4), uint16(0), uint16(0), "0", "X-Signature", "ts=178000000", "")
+	f.Add(uint8(5), uint16(0), uint16(0), "0", "X-Delivery", "d12026-05-28T20:26:40Z", "")
+	f.Add(uint8(6), uint16(0), uint16(0), "", "X-Delivery", "x.d1", target)
 	f.Fuzz(func(t *testing.T, which uint8, at, cut uint16, patch, name, value, url string) {
 		i := int(which) % len(configs)
 		v, original := verifiers[i], bodies[i]
-		d := &webhook.Delivery{Header: v.Sign(target, []byte(original), now), Body: []byte(original), URL: target, Time: now}
-		d.Header.Set("X-Delivery", "d1")
+		d := &webhook.Delivery{Header: http.Header{"X-Delivery": {"d1"}}, Body: []byte(original), URL: target, Time: now}
+		v.SignTo(d.Header, target, []byte(original), now)
 		d.Header.Set("X-Topic", "t")
 		want, err := v.Verify(t.Context(), d)
 		if err != nil {
@@ -50,7 +55,7 @@ func FuzzVerify(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if configs[i].IDHeader != "" { // not signed
+		if configs[i].IDHeader != "" && !strings.Contains(configs[i].Signed, "{header:") { // not signed
 			if got[0].Message.Topic == "t" && !reflect.DeepEqual(got[0].Message.Aliases, want[0].Message.Aliases) {
 				t.Fatalf("accepted another body: %+v", got)
 			}

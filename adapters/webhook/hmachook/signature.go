@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +88,18 @@ func (p *plan) elements(value string) (signatures []string, timestamp string, er
 	return signatures, timestamp, nil
 }
 
+// written is RFC 3339 in the one form in which no beginning and no end of a time is a time too. time.Parse accepts others, such as a comma
+// before the fraction.
+var written = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$`)
+
+// parseSigned reads a time that is a part of the signed text.
+func parseSigned(format TimeFormat, text string) (time.Time, error) {
+	if format == RFC3339 && !written.MatchString(text) {
+		return time.Time{}, errors.New("is not a time in the form of RFC 3339")
+	}
+	return parseTime(format, text)
+}
+
 // parseTime reads a time. Its digits are limited, so that no value overflows.
 func parseTime(format TimeFormat, text string) (time.Time, error) {
 	if format == RFC3339 {
@@ -101,14 +114,18 @@ func parseTime(format TimeFormat, text string) (time.Time, error) {
 }
 
 // Sign returns the header fields that the sender described by Config would add to sign body at now, with the first of Secrets. url is
-// needed only if {url} is signed. It is for tests. IDHeader and TopicHeader are not set.
+// needed only if {url} is signed. It is for tests. IDHeader and TopicHeader are not set: where they are signed, use SignTo.
 func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
+	h := http.Header{}
+	v.SignTo(h, url, body, now)
+	return h
+}
+
+// SignTo is Sign for a sender that signs headers, too: it adds the fields to h, which has the headers that Config.Signed names.
+func (v *Verifier) SignTo(h http.Header, url string, body []byte, now time.Time) {
 	cfg := v.plan.cfg
-	timestamp := strconv.FormatInt(now.Unix(), 10)
-	if cfg.TimestampFormat == UnixMillis {
-		timestamp = strconv.FormatInt(now.UnixMilli(), 10)
-	}
-	mac := strict.MAC(v.plan.newHash(), v.plan.keys[0], v.plan.signed.text(body, timestamp, url))
+	timestamp := formatTime(cfg.TimestampFormat, now)
+	mac := strict.MAC(v.plan.newHash(), v.plan.keys[0], v.plan.signed.text(h, body, timestamp, url))
 	signature := hex.EncodeToString(mac)
 	if cfg.SignatureEncoding == Base64 {
 		signature = base64.StdEncoding.EncodeToString(mac)
@@ -120,10 +137,19 @@ func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 			value = cfg.TimestampElement + "=" + timestamp + cfg.ElementSeparator + value
 		}
 	}
-	h := http.Header{}
 	h.Set(cfg.SignatureHeader, value)
 	if cfg.TimestampHeader != "" {
 		h.Set(cfg.TimestampHeader, timestamp)
 	}
-	return h
+}
+
+func formatTime(format TimeFormat, t time.Time) string {
+	switch format {
+	case UnixMillis:
+		return strconv.FormatInt(t.UnixMilli(), 10)
+	case RFC3339:
+		return t.UTC().Format(time.RFC3339Nano)
+	default:
+		return strconv.FormatInt(t.Unix(), 10)
+	}
 }

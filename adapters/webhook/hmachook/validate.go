@@ -30,6 +30,7 @@ type plan struct {
 	signed template
 
 	items, timestamp, topic, scope, created []string // paths; nil: none
+	handshake, challenge                    []string // paths; nil: none
 	wholeBody                               bool     // the body is the array of items
 	ids, fingerprint                        [][]string
 }
@@ -53,15 +54,17 @@ func newPlan(cfg Config) (p plan, err error) {
 	}
 	p.keys = c.secrets(cfg)
 	c.signature(cfg)
-	c.risks(cfg)
 	if p.cfg.Signed == "" {
 		p.cfg.Signed = "{body}"
 	}
-	if p.signed, err = newTemplate(p.cfg.Signed); err != nil {
+	if p.signed, err = newTemplate(p.cfg.Signed, cfg.TimestampFormat); err != nil {
 		c.refuse("Signed is %q: %w", p.cfg.Signed, err)
 	}
+	c.signedHeaders(&p)
+	c.risks(&p)
 	c.timestamp(&p)
 	c.events(&p)
+	c.handshake(&p)
 	c.source(&p)
 	return p, errors.Join(c.wrong...)
 }
@@ -119,14 +122,24 @@ func (c *checker) signature(cfg Config) {
 	}
 }
 
-func (c *checker) risks(cfg Config) {
+func (c *checker) signedHeaders(p *plan) {
+	if p.signed.signs(p.cfg.SignatureHeader) {
+		c.refuse("Signed has the header %s, which is SignatureHeader: no signature covers itself", p.cfg.SignatureHeader)
+	}
+	if p.cfg.TimestampHeader != "" && p.signed.signs(p.cfg.TimestampHeader) {
+		c.refuse("Signed has the header %s, which is TimestampHeader: write {timestamp}", p.cfg.TimestampHeader)
+	}
+}
+
+func (c *checker) risks(p *plan) {
+	cfg := p.cfg
 	if err := risks.Check(cfg.AcceptedRisks, RiskSHA1, RiskUnsignedTopic); err != nil {
 		c.refuse("%w", err)
 	}
 	if cfg.Hash == SHA1 && !slices.Contains(cfg.AcceptedRisks, RiskSHA1) {
 		c.refuse("Hash is SHA1: use another one if the sender offers it, or accept RiskSHA1")
 	}
-	if cfg.TopicHeader != "" && !slices.Contains(cfg.AcceptedRisks, RiskUnsignedTopic) {
+	if cfg.TopicHeader != "" && !p.signed.signs(cfg.TopicHeader) && !slices.Contains(cfg.AcceptedRisks, RiskUnsignedTopic) {
 		c.refuse("TopicHeader is not signed: use TopicPath, or Topic with an endpoint for each type, or accept RiskUnsignedTopic")
 	}
 }
@@ -152,8 +165,6 @@ func (c *checker) timestamp(p *plan) {
 		c.refuse("Tolerance and TimestampFormat have no effect without a timestamp: set TimestampHeader, TimestampElement or TimestampPath")
 	case cfg.TimestampElement != "" && cfg.SignatureElement == "":
 		c.refuse("TimestampElement needs SignatureElement: they are elements of one header")
-	case outside && cfg.TimestampFormat == RFC3339:
-		c.refuse("TimestampFormat is RFC3339: want UnixSeconds or UnixMillis for a timestamp outside of the body")
 	}
 	if cfg.TimestampHeader != "" && !fieldName.MatchString(cfg.TimestampHeader) {
 		c.refuse("TimestampHeader is %q: want the name of a header", cfg.TimestampHeader)

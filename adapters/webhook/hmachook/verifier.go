@@ -41,14 +41,17 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Unsigned, "%w", err)
 	}
+	// Before the signature: the form of a timestamp and of a header decides where it ends in the signed text.
+	if err := p.signed.check(d.Header); err != nil {
+		return nil, webhook.Refuse(webhook.Unsigned, "the %w", err)
+	}
 	var sent time.Time
 	if p.signed.has(partTimestamp) {
-		// Before the signature: the form of a timestamp decides where it ends in the signed text.
-		if sent, err = parseTime(p.cfg.TimestampFormat, timestamp); err != nil {
+		if sent, err = parseSigned(p.cfg.TimestampFormat, timestamp); err != nil {
 			return nil, webhook.Refuse(webhook.Unsigned, "the timestamp %w", err)
 		}
 	}
-	if !strict.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Body, timestamp, d.URL)}, macs) {
+	if !strict.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Header, d.Body, timestamp, d.URL)}, macs) {
 		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed "+
 			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
 	}
@@ -70,6 +73,13 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 			return nil, webhook.Refuse(webhook.BadTime, "%w", err)
 		}
 	}
+	event, ok, err := p.readHandshake(d.Body)
+	switch {
+	case err != nil:
+		return nil, webhook.Refuse(webhook.Malformed, "%w", err)
+	case ok:
+		return []webhook.Event{event}, nil
+	}
 	return p.events(d)
 }
 
@@ -83,5 +93,5 @@ func (p *plan) urlHint(d *webhook.Delivery) string {
 // needsJSON reports whether a path leads into the body.
 func (p *plan) needsJSON() bool {
 	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil || p.created != nil ||
-		p.ids != nil || p.fingerprint != nil
+		p.ids != nil || p.fingerprint != nil || p.handshake != nil
 }

@@ -72,6 +72,11 @@ func IsContainer(doc []byte) bool {
 	return doc[0] == '{' || doc[0] == '['
 }
 
+// IsObject is IsContainer for objects only.
+func IsObject(doc []byte) bool {
+	return IsContainer(doc) && bytes.TrimLeft(doc, " \t\r\n")[0] == '{'
+}
+
 // Object is a JSON object with its members in their order.
 type Object []member
 
