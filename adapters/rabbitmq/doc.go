@@ -49,7 +49,8 @@
 // logged at the first message with an expiration if the queue has none.
 //
 // When a message is not settled within the server's consumer_timeout, 30 minutes, the server closes the channel and delivers all its
-// messages again. A warning is logged after four fifths of that time.
+// messages again. So a message that is not finished after four fifths of SubscriberConfig.ConsumerTimeout goes back alone, with a warning, while
+// its handler goes on. In Ordered mode there is only the warning.
 //
 // Messages should have a message-id: without it nothing tells two messages of equal content apart. See [ToMessage].
 //

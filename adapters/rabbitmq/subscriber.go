@@ -147,6 +147,8 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 		}
 	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
 		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind it.
+	case !dl.session.holds(dl):
+		// It went back because of its age, see watchAge, and is delivered again.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
 		if !retry.Uncounted {
@@ -171,7 +173,7 @@ func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 		return true
 	}
 	dl := d.Raw.(*delivery)
-	if time.Since(dl.since)+retry.After > r.cfg.ConsumerTimeout/2 {
+	if !dl.session.holds(dl) || time.Since(dl.since)+retry.After > r.cfg.ConsumerTimeout/2 {
 		return false
 	}
 	return retry.Uncounted && !dl.expires() || !r.retries.ready(retry.After)

@@ -69,7 +69,9 @@ type SubscriberConfig struct {
 	Prefetch int
 
 	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
-	// the channel and delivers all its messages again.
+	// the channel and delivers all its messages again. So a message whose handler takes longer than four fifths of this goes back to the queue
+	// alone before that, while its handler goes on: the next delivery is a duplicate, or waits. With Ordered it cannot go back alone. A
+	// value that is longer than the server's protects nothing.
 	//
 	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/deliver"
 )
 
 // delivery is one delivery of a message.
@@ -95,17 +97,38 @@ func (s *session) warnOfExpiration(d *delivery) {
 	})
 }
 
-// warnOfAge warns once about each message that comes near the server's timeout.
-func (s *session) warnOfAge() {
+// watchAge acts on each message that comes near the server's timeout, at which the server closes the channel and takes all messages back.
+// The message alone goes back before that. Its handler goes on, and when it commits, the new delivery is a duplicate. In Ordered mode it
+// stays: the messages behind it would overtake it.
+func (s *session) watchAge() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var old []*deliver.Delivery
 	for _, unsettled := range s.inFlight {
 		d := unsettled.Raw.(*delivery)
-		if age := time.Since(d.since); age > s.run.cfg.ConsumerTimeout*4/5 && !d.warned {
+		if time.Since(d.since) > s.run.cfg.ConsumerTimeout*4/5 && !d.warned {
 			d.warned = true
-			s.run.log.Warn("rabbitmq: a message is not finished, and soon the server closes the channel because of consumer_timeout and delivers all its messages again; "+
-				"make handlers shorter, Prefetch smaller, or consumer_timeout longer", "position", d.msg.Position, "age", age.Round(time.Millisecond),
-				"consumer_timeout", s.run.cfg.ConsumerTimeout)
+			old = append(old, unsettled)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(old, func(a, b *deliver.Delivery) int {
+		return cmp.Compare(a.Raw.(*delivery).raw.DeliveryTag, b.Raw.(*delivery).raw.DeliveryTag)
+	})
+	if len(old) == 0 {
+		return
+	}
+	follows := "they go back to the queue alone, and their handlers go on: when those commit, the next deliveries are duplicates"
+	if s.run.cfg.Ordered {
+		follows = "soon the server closes the channel because of consumer_timeout and delivers all its messages again"
+	}
+	first := old[0].Raw.(*delivery)
+	s.run.log.Warn("rabbitmq: messages are not finished: "+follows+"; make handlers shorter, Prefetch smaller, or consumer_timeout longer",
+		"first", first.msg.Position, "messages", len(old), "age", time.Since(first.since).Round(time.Millisecond), "consumer_timeout", s.run.cfg.ConsumerTimeout)
+	for _, unsettled := range old {
+		d := unsettled.Raw.(*delivery)
+		if !s.run.cfg.Ordered {
+			s.giveBack(d)
+			s.run.deliverer.Withdraw(unsettled)
 		}
 	}
 }

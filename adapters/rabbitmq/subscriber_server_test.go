@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +59,53 @@ func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
 				t.Errorf("Run = %v; want that the queue was deleted", err)
 			}
 		})
+		t.Run("a slow message of a "+kind+" queue goes back alone", func(t *testing.T) {
+			queue := testdb.Queue(t, own.URL, args)
+			send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "slow"})
+			for i := range 20 {
+				send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: fmt.Sprint(i)})
+			}
+			var claimed sync.Map
+			finished := make(chan struct{})
+			p := &answers{say: func(ctx context.Context, m *consumer.Message) error {
+				if _, again := claimed.LoadOrStore(m.ID, true); again || m.ID != "slow" {
+					return nil
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(5 * timeout / 2):
+					close(finished)
+					return nil
+				}
+			}}
+			var lost atomic.Int64
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+				Dial: dialer(own.URL), Queue: queue, Processor: p, MaxBatch: 1, ConsumerTimeout: timeout, Grace: time.Second,
+				Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }},
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			result := make(chan error, 1)
+			go func() { result <- s.Run(ctx) }()
+			select {
+			case <-finished:
+			case err := <-result:
+				t.Fatalf("Run = %v; want it to go on", err)
+			case <-time.After(2 * time.Minute):
+				t.Error("the slow handler did not finish within two minutes")
+			}
+			if n := lost.Load(); n != 0 {
+				t.Errorf("%d channels were lost, want none", n)
+			}
+			cancel()
+			if err := <-result; err != nil {
+				t.Error(err)
+			}
+			if n := testdb.Ready(t, own.URL, queue); n != 0 {
+				t.Errorf("%d messages left, want 0", n)
+			}
+		})
 		t.Run("the "+kind+" consumer timeout", func(t *testing.T) {
 			queue := testdb.Queue(t, own.URL, args)
 			send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "m"})
@@ -74,7 +123,7 @@ func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
 			}
 			acked := make(chan int, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-				Dial: dialer(own.URL), Queue: queue, Processor: p, ConsumerTimeout: timeout, Grace: time.Second,
+				Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: time.Second, // it is not told the timeout
 				Trace: &consumer.SourceTrace{Acked: func(_ context.Context, e consumer.SourceEvent) { acked <- e.Message.Attempt }},
 			})
 			result := make(chan error, 1)

@@ -123,7 +123,7 @@ func (s *session) receive() error {
 			}
 			s.take(&raw)
 		case <-ticker.C:
-			s.warnOfAge()
+			s.watchAge()
 		case <-s.run.deliverer.Context().Done():
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -37,14 +38,60 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 			return nil
 		}
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
-		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: timeout, Grace: time.Second})
-		lapse(timeout - time.Second)
-		if log := b.log.String(); !strings.Contains(log, "a message is not finished") {
-			t.Errorf("nothing warns of the timeout:\n%s", log)
-		}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: time.Second}) // which is not told the server's timeout
 		lapse(time.Minute)
 		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 1 {
 			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, and that the first one is not counted", len(got), cancelled.Load())
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		nothingLeft(t, s)
+	})
+}
+
+// TestSlowMessageGoesBackAlone: a message near the server's timeout goes back, its handler goes on, and the other messages in the prefetch
+// are not delivered again.
+func TestSlowMessageGoesBackAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		s := fake(t, rabbitmqtest.Config{ConsumerTimeout: timeout})
+		var cancelled, lost atomic.Int64
+		var claimed sync.Map
+		p := &answers{}
+		p.say = func(ctx context.Context, m *consumer.Message) error {
+			wait := time.Second / 2
+			switch _, again := claimed.LoadOrStore(m.ID, true); {
+			case again: // a duplicate, as a Consumer finds it out
+				return nil
+			case m.ID == "slow":
+				wait = 5 * timeout / 2
+			}
+			select {
+			case <-ctx.Done():
+				cancelled.Add(1)
+				return ctx.Err()
+			case <-time.After(wait):
+				return nil
+			}
+		}
+		msgs := []amqp.Publishing{{MessageId: "slow"}}
+		for i := range 20 {
+			msgs = append(msgs, amqp.Publishing{MessageId: fmt.Sprint(i)})
+		}
+		send(t, s.Dial, workQueue, msgs...)
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{
+			Processor: p, ConsumerTimeout: timeout, Grace: time.Second, Concurrency: 2,
+			Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }},
+		})
+		lapse(timeout - time.Second)
+		if log := b.log.String(); !strings.Contains(log, "messages are not finished: they go back to the queue alone") {
+			t.Errorf("nothing says that the message goes back:\n%s", log)
+		}
+		lapse(2 * time.Minute)
+		if n := lost.Load(); n > 0 || cancelled.Load() > 0 {
+			t.Errorf("%d channels were lost, and %d handlers cancelled", n, cancelled.Load())
 		}
 		if err := b.stop(); err != nil {
 			t.Error(err)

@@ -152,6 +152,19 @@ func (dr *Deliverer) Lose(d *Delivery) {
 	}
 }
 
+// Withdraw takes d away if it waits, and calls Settle with ErrLost. If d is in work, that goes on: the caller has given d back, so that
+// its end settles nothing.
+func (dr *Deliverer) Withdraw(d *Delivery) {
+	dr.mu.Lock()
+	removed := dr.remove(func(w *Delivery) bool { return w == d })
+	dr.mu.Unlock()
+	given := make([]settlement, len(removed))
+	for i, d := range removed {
+		given[i] = settlement{d, ErrLost}
+	}
+	dr.settle(given)
+}
+
 // removeBehind removes the deliveries that wait behind d.
 func (dr *Deliverer) removeBehind(d *Delivery) []*Delivery {
 	return dr.remove(func(w *Delivery) bool { return w != d && w.Key != "" && w.Key == d.Key && w.number > d.number })
