@@ -70,8 +70,8 @@ type SubscriberConfig struct {
 
 	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
 	// the channel and delivers all its messages again. So a message whose handler takes longer than four fifths of this goes back to the queue
-	// alone before that, while its handler goes on: the next delivery is a duplicate, or waits. With Ordered it cannot go back alone. A
-	// value that is longer than the server's protects nothing.
+	// alone before that, while its handler goes on: the next delivery is a duplicate, or waits. With Ordered it cannot go back alone, and Run
+	// warns of that if this is not the default. A value that is longer than the server's protects nothing.
 	//
 	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration

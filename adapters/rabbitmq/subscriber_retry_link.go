@@ -85,18 +85,23 @@ func (r *retries) doAll(l *retryLink) *retryLink {
 	return l
 }
 
-// next takes the next deferral out of the queue, unless the server is blocked on l.
+// next takes the next deferral out of the queue, unless the server is blocked on l. It drops those whose original went back meanwhile: each
+// copy would be one more message beside it, and while the server takes nothing in, one message would get a copy with each delivery.
 func (r *retries) next(l *retryLink) (d *deferral) {
 	if l != nil && l.alarm.refuses() != nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queued) > 0 {
-		d = r.queued[0]
-		r.queued = r.queued[1:]
+	for len(r.queued) > 0 {
+		d, r.queued = r.queued[0], r.queued[1:]
+		if d.delivery.session.holds(d.delivery) {
+			return d
+		}
+		r.owed--
+		r.signal()
 	}
-	return d
+	return nil
 }
 
 // openLink connects.

@@ -65,6 +65,40 @@ func TestNoHotRequeue(t *testing.T) {
 	})
 }
 
+// TestOneCopyAfterLongBlock: a server takes no copies for longer than ConsumerTimeout. Each original that goes back meanwhile is delivered and
+// fails again, and in the end there is one copy of each message.
+func TestOneCopyAfterLongBlock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := fake(t, rabbitmqtest.Config{ConsumerTimeout: 10 * time.Second})
+		p := &answers{say: func(_ context.Context, m *consumer.Message) error {
+			if m.Attempt < 2 {
+				return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
+			}
+			return nil
+		}}
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: 10 * time.Second, Grace: time.Second})
+		copies := 0
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "a"})
+		lapse(100 * time.Millisecond)
+		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "b"})
+		s.OnPublish(func(rabbitmqtest.Publish) rabbitmqtest.Fate { copies++; return rabbitmqtest.Take })
+		s.Block("low on memory")
+		lapse(25 * time.Second)
+		if n := len(p.all()); n < 6 {
+			t.Errorf("%d deliveries; want that the originals go back and fail again", n)
+		}
+		s.Unblock()
+		lapse(10 * time.Second)
+		if state, _ := s.Queue(workQueue); state.Ready+state.Unacked > 0 || copies > 3 { // the first one may have been on its way
+			t.Errorf("the queue holds %+v after %d copies; want none after one of each message", state, copies)
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestRetriesWhileBlocked: a server that is short of memory gets one copy and then reports the shortage; it gets no more. The other copies
 // wait until the server takes messages again. When Run ends, their originals go back, and Run does not wait for the server.
 func TestRetriesWhileBlocked(t *testing.T) {

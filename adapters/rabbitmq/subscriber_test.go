@@ -340,3 +340,32 @@ func TestAllowedIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// TestOrderedSaysWhatConsumerTimeoutCannot: in Ordered mode a slow message cannot go back alone, and Run says so at its start, by name.
+func TestOrderedSaysWhatConsumerTimeoutCannot(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cfg  rabbitmq.SubscriberConfig
+		says bool
+	}{
+		"ordered": {rabbitmq.SubscriberConfig{
+			Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}, ConsumerTimeout: time.Hour,
+		}, true},
+		"ordered, no timeout told": {rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}}, false},
+		"not ordered":              {rabbitmq.SubscriberConfig{ConsumerTimeout: time.Hour}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := rabbitmqtest.NewServer(rabbitmqtest.Config{})
+				cfg := test.cfg
+				cfg.Processor, cfg.Declare = &answers{}, true
+				b := subscribe(t, s, cfg)
+				lapse(time.Second)
+				says := strings.Contains(b.log.String(), "ConsumerTimeout cannot make a slow message go back alone, because of SubscriberConfig.Ordered")
+				if err := b.stop(); err != nil || says != test.says {
+					t.Errorf("Run = %v; it says what cannot be: %v, want %v\n%s", err, says, test.says, b.log.String())
+				}
+			})
+		})
+	}
+}

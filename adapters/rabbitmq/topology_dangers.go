@@ -86,6 +86,11 @@ func (c *SubscriberConfig) warnOfRisks(version string) {
 	for _, d := range c.dangers(version) {
 		c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", d.risk, "danger", d.text)
 	}
+	if c.Ordered && c.ConsumerTimeout != rabbitsTimeout {
+		c.Logger.Warn("rabbitmq: SubscriberConfig.ConsumerTimeout cannot make a slow message go back alone, because of SubscriberConfig.Ordered: the messages behind it would "+
+			"overtake it; when one message is not finished within that time, the server closes the channel and delivers all its messages again; "+
+			"make handlers shorter, Prefetch smaller, or the server's consumer_timeout longer", "queue", c.Queue, "consumer_timeout", c.ConsumerTimeout)
+	}
 	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {
 		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
 			"give the Processor a longer Window, or the queue a time to live with a dead letter exchange (Spec.MessageTTL and Spec.DeadLetters), which keeps what expires", "queue", c.Queue, "remembers", windowed.Window())
