@@ -172,7 +172,8 @@ type Config[TTx any] struct {
 	// Defaults to a burst of 100, and 100 a minute.
 	ParkLimit ParkLimit
 
-	// Logger gets one line at the start, one for each message that is given up, one for each dead letter that is replayed, one for each
+	// Logger gets one line at the start, one for an attempt that fails and is followed by another one, but at most one a second of these (the
+	// next one says how many had none), one for each message that is given up, one for each dead letter that is replayed, one for each
 	// handler that runs for more than a minute, and for each pause one when it begins, one a minute while it lasts, and one when it
 	// ends. Messages that were processed and duplicates are not logged; Trace has them.
 	//

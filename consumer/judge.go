@@ -52,7 +52,7 @@ func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
 	} else {
 		retry.After = b.c.cfg.backoff(max(it.msg.Attempt, 1))
 	}
-	b.c.retries.failed(ctx, it, b.c.cfg.MaxAttempts, retry)
+	b.c.retries.failed(ctx, it, retry.Err)
 	b.retry([]int{i}, retry, b.c.cause(it.counted))
 }
 

@@ -117,5 +117,5 @@ func explain(err error) string {
 	case errors.Is(err, dedup.ErrNotDurable):
 		return "the database's settings may lose commits; see the error"
 	}
-	return "the database fails"
+	return "the database fails; if the error is about a statement of your handler, correct the statement, or run the migration that it needs"
 }

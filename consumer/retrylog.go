@@ -19,7 +19,7 @@ type retryLog struct {
 	skipped int // failures since then that have no line
 }
 
-func (l *retryLog) failed(ctx context.Context, it *item, most int, retry *RetryError) {
+func (l *retryLog) failed(ctx context.Context, it *item, err error) {
 	l.mu.Lock()
 	now := time.Now()
 	if now.Sub(l.logged) < retryLogEvery {
@@ -30,9 +30,9 @@ func (l *retryLog) failed(ctx context.Context, it *item, most int, retry *RetryE
 	skipped := l.skipped
 	l.logged, l.skipped = now, 0
 	l.mu.Unlock()
-	attrs := append(it.attrs(), "attempt", max(it.msg.Attempt, 1), "of", most, "after", retry.After.Round(time.Millisecond), "error", retry.Err)
+	attrs := append(it.attrs(), "attempt", max(it.msg.Attempt, 1), "error", err)
 	if skipped > 0 {
-		attrs = append(attrs, "others", skipped)
+		attrs = append(attrs, "failures_without_a_line", skipped)
 	}
 	l.logger.WarnContext(ctx, "a handler failed; its message is tried again", attrs...)
 }

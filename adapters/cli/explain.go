@@ -46,6 +46,9 @@ func (a *app) explain() *cobra.Command {
 			limited, cancel := a.limit(ctx)
 			defer cancel()
 			e, err := ops.Explain(limited, db.Store.Operator(), key, opts)
+			if err == nil && f.tenant == "" {
+				e, err = withTenant(limited, db, e, opts)
+			}
 			if err != nil {
 				return err
 			}
@@ -58,6 +61,11 @@ func (a *app) explain() *cobra.Command {
 			return out.object(explainJSON(out, e, sent), func() {
 				if f.hash != "" || f.position != "" {
 					out.printf("key      %s of consumer %s\n", Harmless(keyText(out, key)), Harmless(key.Consumer))
+				} else if e.Key.Tenant != f.tenant {
+					out.printf("key      %s, tenant %s\n", Harmless(out.key(e.Key.ID)), Harmless(e.Key.Tenant))
+				}
+				if e.Key.Tenant == "" && isUnknown(e) {
+					out.printf("tenant   none; keys of webhooks have one, such as --tenant stripe/live, and those of HTTP requests are stored as hashes only\n")
 				}
 				printExplanation(out, e, sent)
 			})

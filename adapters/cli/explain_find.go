@@ -99,3 +99,30 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 
 // hiddenBytes is how long the hashes of ops.HideKeys are.
 const hiddenBytes = 8
+
+// isUnknown reports whether the database knows nothing of the key.
+func isUnknown(e ops.Explanation) bool {
+	return e.Verdict == ops.First && len(e.Letters) == 0 && len(e.Discarded) == 0
+}
+
+// withTenant explains a key that is unknown as the tenant and the ID that lists of letters join by a slash, such as stripe/live/evt_1. It
+// returns e if no such key is known either.
+func withTenant(ctx context.Context, db *Database, e ops.Explanation, opts ops.ExplainOptions) (ops.Explanation, error) {
+	const mostTenants = 4 // Stripe's have three parts
+	for i, from := 0, 0; i < mostTenants && isUnknown(e); i++ {
+		at := strings.IndexByte(e.Key.ID[from:], '/')
+		if at < 0 {
+			break
+		}
+		from += at + 1
+		key := dedup.Key{Consumer: e.Key.Consumer, Tenant: e.Key.ID[:from-1], ID: e.Key.ID[from:]}
+		if key.Validate() != nil {
+			continue
+		}
+		other, err := ops.Explain(ctx, db.Store.Operator(), key, opts)
+		if err != nil || !isUnknown(other) {
+			return other, err
+		}
+	}
+	return e, nil
+}

@@ -131,7 +131,8 @@ func run(ctx context.Context, o options) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return sweeper.Run(ctx) }) // deletes keys that are older than window
+	g.Go(func() error { return sweeper.Run(ctx) })        // deletes keys that are older than window
+	g.Go(func() error { return billing.RunReplays(ctx) }) // processes dead letters again when an operator requests it: txonce dead-letters replay
 	if o.apiKey != "" {
 		g.Go(func() error { return backfill(ctx, o, store, verifier, billing) })
 	}

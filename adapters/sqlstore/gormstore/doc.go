@@ -25,11 +25,15 @@
 // delivered again. So the Store remembers the first failed statement of each transaction. When the handler returns nil all the same,
 // the transaction is rolled back, and this counts as a failed attempt of the message. gorm.ErrRecordNotFound is no failure.
 //
-// A handler that expects a statement to fail runs it in a transaction of its own within the handler's:
+// This also holds for a handler that looks at the Error and goes on. A handler that expects a statement to fail runs it in a transaction
+// of its own within the handler's:
 //
 //	err := tx.Transaction(func(tx *gorm.DB) error { return tx.Create(&row).Error })
 //
 // gorm then sets a savepoint and rolls back to it, and the Store forgets the failures that came after that savepoint.
+//
+// A handler must not call tx.Begin, tx.Commit or tx.Rollback. Ending the Store's transaction is detected after the fact: the message is parked
+// with an unknown outcome.
 //
 // # What it needs of gorm
 //
