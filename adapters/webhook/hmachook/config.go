@@ -14,8 +14,15 @@ type Config struct {
 	Name string
 
 	// Secrets are the keys that deliveries may be signed with: while a secret is replaced, the old and the new one. Each has 16 bytes or
-	// more, after it was decoded. Sign uses the first. Required.
+	// more, after it was decoded. Sign uses the first. Required, or PublicKeys.
 	Secrets []string
+
+	// PublicKeys are the keys of a sender that signs with a private key: while it is replaced, the old and the new one. They are Ed25519
+	// keys, or ECDSA keys on P-256 whose signatures are in ASN.1 form over the SHA-256. Each is a SubjectPublicKeyInfo in PEM
+	// or base64, or the 32 bytes of an Ed25519 key in hexadecimal or base64.
+	//
+	// Defaults to none: the signatures are HMACs.
+	PublicKeys []string
 
 	// SecretEncoding is how Secrets are written.
 	//

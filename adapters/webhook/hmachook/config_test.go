@@ -22,7 +22,7 @@ func TestConfig(t *testing.T) {
 		{"no name", func(c *hmachook.Config) { c.Name = "" }, `Name is "": want a name of the sender, such as square: a-z, 0-9, _ and -, at most 64`},
 		{"a sender with a package of its own", func(c *hmachook.Config) { c.Name = "github" }, `Name is "github", and package githubhook makes keys with that name: use that package, or choose another name`},
 		{"a slash in the name", func(c *hmachook.Config) { c.Name = "a/b" }, `Name is "a/b": want a name of the sender, such as square: a-z, 0-9, _ and -, at most 64`},
-		{"case 52: no secrets", func(c *hmachook.Config) { c.Secrets = nil }, "Secrets is required: copy the signing secret of the endpoint from the sender"},
+		{"case 52: no secrets", func(c *hmachook.Config) { c.Secrets = nil }, "Secrets is required, or PublicKeys: copy the signing secret of the endpoint from the sender"},
 		{"case 52: an empty secret", func(c *hmachook.Config) { c.Secrets = []string{secret, ""} }, "Secrets[1] is empty: copy the signing secret of the endpoint from the sender"},
 		{"case 52: white space", func(c *hmachook.Config) { c.Secrets = []string{"                     "} }, "Secrets[0] is empty: copy the signing secret of the endpoint from the sender"},
 		{"case 52: a line break at the end", func(c *hmachook.Config) { c.Secrets = []string{secret + "\n"} }, "Secrets[0] begins or ends with white space: copy the signing secret of the endpoint from the sender"},

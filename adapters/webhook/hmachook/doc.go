@@ -1,4 +1,4 @@
-// Package hmachook receives webhooks of senders that sign with an HMAC and have no package of their own here. A Config describes the
+// Package hmachook receives webhooks of senders that sign with an HMAC, ECDSA or Ed25519 and have no package of their own here. A Config describes the
 // sender: where the signature is, what is signed, and where the event's id is.
 //
 // # Use
@@ -19,14 +19,14 @@
 //	receiver, err := webhook.New(webhook.Config{Verifier: square, PublicURL: "https://hooks.example.com", …})
 //
 // Read the sender's documentation for each field, and try the Config with real deliveries: [Verifier.Sign] makes what the Config
-// describes, and cannot show that the sender does the same. Senders that sign each item of a batch by itself, or not with an HMAC, need
-// a Verifier of their own.
+// describes, and cannot show that the sender does the same. Senders that sign each item of a batch by itself need a
+// Verifier of their own.
 //
 // # How it works
 //
-// A delivery is accepted if one of Secrets made one of its signatures over the text that Config.Signed describes, and if its
+// A delivery is accepted if one of Secrets or PublicKeys made one of its signatures over the text that Config.Signed describes, and if its
 // timestamp, where there is one, is at most Config.Tolerance before or after this machine's time. All pairs of secrets and signatures are compared, in
-// constant time. Only then is the body parsed.
+// constant time. A public key checks signatures of its own algorithm only. Only then is the body parsed.
 //
 // A consumer.Message holds only what is signed or configured: the ID, topic and creation time from paths in the body or from headers that
 // Config.Signed names, and the body, or

@@ -38,7 +38,9 @@ func FuzzVerify(f *testing.F) {
 		i := int(which) % len(configs)
 		v, original := verifiers[i], bodies[i]
 		d := &webhook.Delivery{Header: http.Header{"X-Delivery": {"d1"}}, Body: []byte(original), URL: target, Time: now}
-		v.SignTo(d.Header, target, []byte(original), now)
+		if err := v.SignTo(d.Header, nil, target, []byte(original), now); err != nil {
+			t.Fatal(err)
+		}
 		d.Header.Set("X-Topic", "t")
 		want, err := v.Verify(t.Context(), d)
 		if err != nil {

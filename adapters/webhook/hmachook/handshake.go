@@ -1,6 +1,7 @@
 package hmachook
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -49,10 +50,8 @@ func (p *plan) readHandshake(body []byte) (event webhook.Event, ok bool, err err
 	if errors.Is(err, strict.ErrMissing) {
 		return event, false, nil
 	}
-	if err == nil && h.Value != "" {
-		if value, wrong := strict.Scalar(raw); wrong != nil || value != h.Value { // an event
-			return event, false, nil
-		}
+	if err == nil && h.Value != "" && !isScalar(raw, h.Value) {
+		return event, false, nil // an event
 	}
 	reply := h.Reply
 	if err == nil && p.challenge != nil {
@@ -67,4 +66,9 @@ func (p *plan) readHandshake(body []byte) (event webhook.Event, ok bool, err err
 		Drop: "handshake: the sender tests the endpoint", Reply: &reply,
 		Message: consumer.Message{Tenant: p.cfg.Name, Topic: p.cfg.Name, Payload: body},
 	}, true, nil
+}
+
+func isScalar(raw json.RawMessage, value string) bool {
+	s, err := strict.Scalar(raw)
+	return err == nil && s == value
 }

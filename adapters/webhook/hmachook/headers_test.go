@@ -43,7 +43,7 @@ func TestCase55FramingOfHeaders(t *testing.T) {
 		t.Run("case 55: "+test.name, func(t *testing.T) {
 			v := newVerifier(t, test.cfg)
 			d := delivery(body, map[string]string{"X-Delivery": test.id})
-			v.SignTo(d.Header, "", d.Body, now)
+			signTo(t, v, d)
 			if events, err := v.Verify(t.Context(), d); err == nil && events[0].Message.ID != test.id {
 				t.Fatalf("%+v", events)
 			}
@@ -58,12 +58,12 @@ func TestCase55FramingOfHeaders(t *testing.T) {
 			c.IDPaths, c.IDHeader, c.Signed = nil, "X-Delivery", "{header:X-Delivery}{body}"
 		})
 		d := delivery(`12`, map[string]string{"X-Delivery": "d"})
-		newVerifier(t, cfg).SignTo(d.Header, "", d.Body, now)
+		signTo(t, newVerifier(t, cfg), d)
 		refused(t, newVerifier(t, cfg), d, webhook.Malformed)
 	})
 	for _, id := range []string{"", "a b", "ä", "a{", "a]", "a.b", "a\x00"} {
 		d := delivery(body, map[string]string{"X-Delivery": id})
-		newVerifier(t, dotted).SignTo(d.Header, "", d.Body, now)
+		signTo(t, newVerifier(t, dotted), d)
 		refused(t, newVerifier(t, dotted), d, webhook.Unsigned)
 	}
 }

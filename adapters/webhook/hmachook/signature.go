@@ -1,6 +1,7 @@
 package hmachook
 
 import (
+	"crypto"
 	"crypto/sha1" // only with RiskSHA1
 	"crypto/sha256"
 	"crypto/sha512"
@@ -44,13 +45,12 @@ func (p *plan) readHeaders(h http.Header) (macs [][]byte, timestamp string, err 
 			return nil, "", fmt.Errorf("the header %s %w", p.cfg.SignatureHeader, err)
 		}
 	}
-	size := p.newHash()().Size()
 	for _, s := range signatures {
 		s, ok := strings.CutPrefix(s, p.cfg.SignaturePrefix)
 		if !ok {
 			continue
 		}
-		if mac, err := decode(p.cfg.SignatureEncoding, s); err == nil && len(mac) == size {
+		if mac, err := decode(p.cfg.SignatureEncoding, s); err == nil && p.possible(len(mac)) {
 			macs = append(macs, mac)
 		}
 	}
@@ -114,21 +114,27 @@ func parseTime(format TimeFormat, text string) (time.Time, error) {
 }
 
 // Sign returns the header fields that the sender described by Config would add to sign body at now, with the first of Secrets. url is
-// needed only if {url} is signed. It is for tests. IDHeader and TopicHeader are not set: where they are signed, use SignTo.
+// needed only if {url} is signed. It is for tests. It panics with PublicKeys: use SignTo, as for a sender that signs headers.
 func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 	h := http.Header{}
-	v.SignTo(h, url, body, now)
+	if err := v.SignTo(h, nil, url, body, now); err != nil {
+		panic(err)
+	}
 	return h
 }
 
-// SignTo is Sign for a sender that signs headers, too: it adds the fields to h, which has the headers that Config.Signed names.
-func (v *Verifier) SignTo(h http.Header, url string, body []byte, now time.Time) {
+// SignTo is Sign for all Configs: it adds the fields to h, which has the headers that Config.Signed names. key is the private key of one of
+// PublicKeys, or nil for the first of Secrets.
+func (v *Verifier) SignTo(h http.Header, key crypto.Signer, url string, body []byte, now time.Time) error {
 	cfg := v.plan.cfg
 	timestamp := formatTime(cfg.TimestampFormat, now)
-	mac := strict.MAC(v.plan.newHash(), v.plan.keys[0], v.plan.signed.text(h, body, timestamp, url))
-	signature := hex.EncodeToString(mac)
+	made, err := v.plan.sign(key, v.plan.signed.text(h, body, timestamp, url))
+	if err != nil {
+		return err
+	}
+	signature := hex.EncodeToString(made)
 	if cfg.SignatureEncoding == Base64 {
-		signature = base64.StdEncoding.EncodeToString(mac)
+		signature = base64.StdEncoding.EncodeToString(made)
 	}
 	value := cfg.SignaturePrefix + signature
 	if cfg.SignatureElement != "" {
@@ -141,6 +147,7 @@ func (v *Verifier) SignTo(h http.Header, url string, body []byte, now time.Time)
 	if cfg.TimestampHeader != "" {
 		h.Set(cfg.TimestampHeader, timestamp)
 	}
+	return nil
 }
 
 func formatTime(format TimeFormat, t time.Time) string {

@@ -1,6 +1,7 @@
 package hmachook
 
 import (
+	"crypto"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,8 @@ var (
 // plan is a valid Config, with its parts read.
 type plan struct {
 	cfg    Config
-	keys   [][]byte
+	keys   [][]byte           // of an HMAC
+	public []crypto.PublicKey // nil: the signatures are HMACs
 	signed template
 
 	items, timestamp, topic, scope, created []string // paths; nil: none
@@ -52,7 +54,7 @@ func newPlan(cfg Config) (p plan, err error) {
 	if err := strict.Sender(cfg.Name); err != nil {
 		c.refuse("Name %w", err)
 	}
-	p.keys = c.secrets(cfg)
+	p.keys, p.public = c.secrets(cfg), c.publicKeys(cfg)
 	c.signature(cfg)
 	if p.cfg.Signed == "" {
 		p.cfg.Signed = "{body}"
@@ -70,8 +72,8 @@ func newPlan(cfg Config) (p plan, err error) {
 }
 
 func (c *checker) secrets(cfg Config) (keys [][]byte) {
-	if len(cfg.Secrets) == 0 {
-		c.refuse("Secrets is required: copy the signing secret of the endpoint from the sender")
+	if len(cfg.Secrets)+len(cfg.PublicKeys) == 0 {
+		c.refuse("Secrets is required, or PublicKeys: copy the signing secret of the endpoint from the sender")
 	}
 	if cfg.SecretEncoding > Base64 {
 		c.refuse("SecretEncoding is %d: want Plain, Hex or Base64", cfg.SecretEncoding)

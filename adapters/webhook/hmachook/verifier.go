@@ -51,8 +51,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 			return nil, webhook.Refuse(webhook.Unsigned, "the timestamp %w", err)
 		}
 	}
-	if !strict.Signed(p.newHash(), p.keys, [][]byte{p.signed.text(d.Header, d.Body, timestamp, d.URL)}, macs) {
-		return nil, webhook.Refuse(webhook.BadSignature, "no secret made this signature: compare Config.Secrets and Config.Signed "+
+	if !p.authentic(p.signed.text(d.Header, d.Body, timestamp, d.URL), macs) {
+		return nil, webhook.Refuse(webhook.BadSignature, "no configured key made this signature: compare Config's keys and Config.Signed "+
 			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
 	}
 	if p.signed.container && !strict.IsContainer(d.Body) {

@@ -186,7 +186,7 @@ func decodePublicKey(s string) (ed25519.PublicKey, error) {
 		return nil, errors.New("is not base64 after whpk_: copy the endpoint's public key without spaces and newlines")
 	case len(key) != ed25519.PublicKeySize:
 		return nil, fmt.Errorf("has %d bytes after decoding, not %d: copy the endpoint's public key", len(key), ed25519.PublicKeySize)
-	case weak(key):
+	case strict.LowOrder(key):
 		return nil, errors.New("is a point of low order: anybody could make its signatures; copy the endpoint's public key")
 	}
 	return key, nil

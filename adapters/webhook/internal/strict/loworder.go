@@ -1,4 +1,4 @@
-package standardhook
+package strict
 
 import (
 	"encoding/hex"
@@ -18,7 +18,8 @@ var lowOrder = [...]string{
 	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 }
 
-func weak(key []byte) bool {
+// LowOrder reports whether key, an Ed25519 public key, is one of lowOrder: anybody could make its signatures.
+func LowOrder(key []byte) bool {
 	y := slices.Clone(key)
 	y[len(y)-1] &= 0x7f
 	return slices.Contains(lowOrder[:], hex.EncodeToString(y))
