@@ -28,7 +28,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	if limited {
 		stands, err := b.stands(ctx, it, reason)
 		if err != nil {
-			b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: look for its letter: %w", err))
+			b.parkFailed(ctx, i, epoch, fmt.Errorf("park: look for its letter: %w", err))
 			return
 		}
 		if stands { // one more copy of a message that is parked already says nothing new about the handlers
@@ -56,11 +56,11 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	case errors.Is(err, dedup.ErrInFlight):
 		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseInFlight)
 	case err != nil: // never a reject, because some brokers drop a rejected message
-		b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: %w", err))
+		b.parkFailed(ctx, i, epoch, fmt.Errorf("park: %w", err))
 	case result == parked:
 		it.done = true
 		b.c.doubts.forget(it.hash)
-		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, "letter", letter.ID)
+		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, aboutLetter(letter)...)
 		b.c.pause.recovered(ctx, ofLetters)
 		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID}
 		b.pass.outcome(i, outcome)
@@ -106,6 +106,15 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 		rec.Time = time.Time{} // asks only whether it was committed, so it is never Unprovable
 		recs = append(recs, rec)
 	}
+	err = b.c.storing(ctx, letter, func(letter *DeadLetter) (err error) {
+		result, err = b.parkClaimed(ctx, it, recs, letter)
+		return err
+	})
+	return result, err
+}
+
+// parkClaimed makes one attempt of park, with the claims of recs.
+func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Record, letter *DeadLetter) (result parkResult, err error) {
 	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		result = parked
 		doubt, doubtful := b.c.doubts.of(it.hash)
@@ -147,7 +156,7 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cau
 		if result != parked {
 			return nil
 		}
-		return b.c.lot.Park(ctx, tx, *letter)
+		return b.c.parkIn(ctx, tx, *letter)
 	})
 	return result, err
 }
@@ -163,7 +172,7 @@ func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cau
 	for _, alias := range recs {
 		ids = append(ids, alias.Key.ID)
 	}
-	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{HeaderParkedBy: b.pass.parking(ctx), HeaderAliases: aliases.Join(ids)})
+	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{HeaderParkedBy: b.pass.parking(ctx), HeaderAliases: aliases.Join(ids), HeaderShortened: ""})
 	return letter
 }
 

@@ -65,6 +65,7 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //   - dedup.ErrMismatch: opts needs a new Key.
 //   - dedup.ErrUnprovable, ErrSuspectedReplay, ErrOutcomeUnknown: opts must say AsNew.
 //   - dedup.ErrNoKey: Repair or opts must provide a key.
+//   - ErrShortened: Repair must put the whole message back; see DeadLetter.Shortened.
 //   - dedup.ErrInFlight: the message is being processed right now. Try again later.
 //   - ErrNotParked: the letter does not exist any more, or was parked again for another reason since it was read.
 //
@@ -199,8 +200,7 @@ func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, caus
 		own.Window, own.Time = c.cfg.Window, time.Time{}
 		recs = append(recs, own)
 	}
-	err := c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.lot.Park(ctx, tx, letter) })
-	if err != nil {
+	if err := c.parkAgain(ctx, recs, letter); err != nil {
 		return fmt.Errorf("its letter could not be parked again with %s, and may count as settled: %w", observe.CauseUnknown, err)
 	}
 	return nil
@@ -264,16 +264,17 @@ func repaired(letter DeadLetter, opts Replay) (*Message, error) {
 	msg.Attempt++
 	delete(msg.Headers, HeaderParkedBy)
 	delete(msg.Headers, HeaderAliases)
+	delete(msg.Headers, HeaderShortened)
 	if opts.Key != "" && msg.ID == letter.Record.Key.ID {
 		msg.ID = opts.Key
 	}
 	if opts.Repair == nil {
-		return &msg, nil
+		return &msg, letter.lacks(&msg, false)
 	}
 	if err := onOwnGoroutine("Replay.Repair", func() error { return opts.Repair(&msg) }); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
-	return &msg, nil
+	return &msg, letter.lacks(&msg, true)
 }
 
 // replayRecords returns the keys to claim: first the one that the message runs under, then the letter's own key if that is

@@ -74,7 +74,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	id := letterID(it)
 	times, err := b.beginTrial(ctx, it, id)
 	if err != nil {
-		b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("look for earlier trials: %w", err))
+		b.parkFailed(ctx, i, epoch, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
 	if times < 0 { // a trial must not replace or take its letter
@@ -128,5 +128,5 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 	}
 	letter := b.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
 		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
-	return times, b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return b.c.lot.Park(ctx, tx, letter) })
+	return times, b.c.parkAgain(ctx, nil, letter)
 }

@@ -1,0 +1,198 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
+)
+
+// HeaderShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
+const HeaderShortened = "txonce-shortened"
+
+// ErrShortened says that a letter has only a part of its message, so that a replay needs a Repair that puts the whole one back.
+var ErrShortened = errors.New("the dead letter has only a part of its message")
+
+// Shortened says what a dead letter lacks because the database refused the whole message.
+type Shortened struct {
+	Fields        []string `json:"fields"`         // what is shortened: "payload", "headers", "key", "topic", "position", "cause"
+	PayloadBytes  int      `json:"payload_bytes"`  // how long the payload was when it was delivered
+	PayloadSHA256 string   `json:"payload_sha256"` // of that payload, in hexadecimal digits
+	Refused       string   `json:"refused"`        // what the database said about the whole letter
+}
+
+// Shortened returns what the letter lacks. ok is false if it has its whole message.
+func (l DeadLetter) Shortened() (s Shortened, ok bool) {
+	text, ok := l.Message.Headers[HeaderShortened] // parking has written it
+	if err := json.Unmarshal([]byte(text), &s); ok && err != nil {
+		return Shortened{Fields: []string{"payload"}, Refused: text}, true
+	}
+	return s, ok
+}
+
+func (s Shortened) String() string {
+	if !slices.Contains(s.Fields, "payload") {
+		return fmt.Sprintf("it is shortened (%s), because the database refused it: %s", strings.Join(s.Fields, ", "), s.Refused)
+	}
+	return fmt.Sprintf("it is shortened (%s), because the database refused it; the whole payload has %d bytes and the SHA-256 %s: %s",
+		strings.Join(s.Fields, ", "), s.PayloadBytes, s.PayloadSHA256, s.Refused)
+}
+
+// lacks fails if msg, which a replay is about to process, is not the whole message of the letter.
+func (l DeadLetter) lacks(msg *Message, repaired bool) error {
+	s, ok := l.Shortened()
+	if !ok || repaired && (!slices.Contains(s.Fields, "payload") || !bytes.Equal(msg.Payload, l.Message.Payload)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %v. Read the message where the broker keeps it (topic %q, position %q) and replay it with a Repair that puts it in, or Discard the letter",
+		ErrShortened, s, l.Message.Topic, l.Message.Position)
+}
+
+// lengths limits the parts of a letter, in bytes.
+type lengths struct{ payload, headers, text int }
+
+// shorter are the lengths of letters that are tried one after the other while the database refuses them.
+var shorter = []lengths{{64 << 10, 16 << 10, 4 << 10}, {1 << 10, 0, 255}}
+
+// shortened returns letter without what is longer than to. changed is false if nothing is. The ID stays that of the whole message.
+func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, changed bool) {
+	s, again := letter.Shortened()
+	if !again {
+		sum := sha256.Sum256(letter.Message.Payload)
+		s.PayloadBytes, s.PayloadSHA256 = len(letter.Message.Payload), hex.EncodeToString(sum[:])
+	}
+	s.Fields = slices.Clone(s.Fields)
+	lack := func(field string) {
+		if changed = true; !slices.Contains(s.Fields, field) {
+			s.Fields = append(s.Fields, field)
+		}
+	}
+	msg := &letter.Message
+	if len(msg.Payload) > to.payload {
+		msg.Payload = msg.Payload[:to.payload]
+		lack("payload")
+	}
+	own := map[string]string{} // a replay needs them
+	for _, name := range []string{HeaderParkedBy, HeaderAliases} {
+		if value, ok := msg.Headers[name]; ok {
+			own[name] = value
+		}
+	}
+	bytes := 0
+	for name, value := range msg.Headers {
+		if _, keep := own[name]; !keep && name != HeaderShortened {
+			bytes += len(name) + len(value)
+		}
+	}
+	if msg.Headers = maps.Clone(msg.Headers); bytes > to.headers {
+		msg.Headers = own
+		lack("headers")
+	}
+	for _, f := range []struct {
+		name string
+		text *string
+	}{{"key", &msg.Key}, {"topic", &msg.Topic}, {"position", &msg.Position}, {"cause", &letter.Cause}} {
+		if text := plainText(*f.text, to.text); text != *f.text {
+			*f.text = text
+			lack(f.name)
+		}
+	}
+	s.Refused = plainText(refused.Error(), shorter[1].text)
+	if text, err := json.Marshal(s); err == nil {
+		msg.Headers = withReserved(msg.Headers, map[string]string{HeaderShortened: string(text)})
+	}
+	return letter, changed
+}
+
+// plainText returns the beginning of s, at most that many bytes before what cannot be stored as text is replaced.
+func plainText(s string, most int) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), most)], "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// letterError is an error of ParkingLot.Park.
+type letterError struct{ error }
+
+func (e letterError) Unwrap() error { return e.error }
+
+// parkIn writes letter as part of tx. Its error shows that the letter is to blame, if it is.
+func (c *Consumer[TTx]) parkIn(ctx context.Context, tx TTx, letter DeadLetter) error {
+	if err := c.lot.Park(ctx, tx, letter); err != nil {
+		return letterError{err}
+	}
+	return nil
+}
+
+// storing calls store, which parks the letter that it gets in a transaction of its own. While the database refuses the letter, storing calls
+// store with a shorter one. After that, letter is the one that store got last.
+func (c *Consumer[TTx]) storing(ctx context.Context, letter *DeadLetter, store func(letter *DeadLetter) error) error {
+	whole := *letter
+	err := store(letter)
+	for _, to := range shorter {
+		if err == nil || !c.refuses(ctx, err) || !errors.As(err, new(letterError)) && !c.isData(err) {
+			return err
+		}
+		if short, changed := shortened(whole, to, err); changed {
+			*letter = short
+			err = store(letter)
+		}
+	}
+	return err
+}
+
+// parkAgain parks letter in a transaction of its own with the claims of recs, whatever they answer.
+func (c *Consumer[TTx]) parkAgain(ctx context.Context, recs []dedup.Record, letter DeadLetter) error {
+	return c.storing(ctx, &letter, func(letter *DeadLetter) error {
+		return c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.parkIn(ctx, tx, *letter) })
+	})
+}
+
+// refuses reports whether err, of a transaction that was to park a letter, is about this letter alone: another attempt would repeat it, and
+// other letters are not concerned.
+func (c *Consumer[TTx]) refuses(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil || c.cfg.Store.Retryable(err) {
+		return false
+	}
+	for _, other := range []error{dedup.ErrInFlight, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNameTaken, dedup.ErrClock} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	namer, ok := c.cfg.Store.(dedup.FaultNamer)
+	return !ok || namer.FaultClass(err) == dedup.FaultUnknown || c.isData(err)
+}
+
+func (c *Consumer[TTx]) isData(err error) bool {
+	namer, ok := c.cfg.Store.(dedup.FaultNamer)
+	return ok && namer.FaultClass(err) == dedup.FaultData
+}
+
+// parkFailed defers items[i], which could not be parked because of err. If the database refuses this letter, the message waits alone.
+func (b *batch[TTx]) parkFailed(ctx context.Context, i, epoch int, err error) {
+	if !b.c.refuses(ctx, err) {
+		b.fault(ctx, []int{i}, epoch, ofLetters, err)
+		return
+	}
+	it := &b.items[i]
+	b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
+		append(it.attrs(), "error", err)...)
+	after := b.c.cfg.backoff(max(b.options.deferrals, b.c.history.faults(it.hash)) + 1)
+	b.retry([]int{i}, &RetryError{Err: err, After: after, Uncounted: true}, observe.CauseDatabase)
+}
+
+// aboutLetter names letter in the log, and says what it lacks.
+func aboutLetter(letter DeadLetter) []any {
+	about := []any{"letter", letter.ID}
+	if s, ok := letter.Shortened(); ok {
+		about = append(about, "shortened", s.String())
+	}
+	return about
+}
