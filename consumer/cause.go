@@ -36,6 +36,8 @@ func (c *Consumer[TTx]) cause(err error) observe.Cause {
 		return observe.CauseReplay
 	case is(dedup.ErrNoKey), is(dedup.ErrBadKey):
 		return observe.CauseNoKey
+	case is(ErrShortened):
+		return observe.CauseUndecodable
 	case is(ErrClosed):
 		return observe.CauseCancelled
 	case c.cfg.Store.Retryable(err):

@@ -164,6 +164,9 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		if err := mayReplay(letter, claims[0].Verdict, len(free) < len(aliases), opts); err != nil {
 			return err
 		}
+		if err := letter.lacks(msgs[0], opts.Repair != nil); err != nil {
+			return err
+		}
 		msgs[0].Aliases = nil // without those that other messages have claimed
 		for _, alias := range free {
 			msgs[0].Aliases = append(msgs[0].Aliases, alias.Key.ID)
@@ -269,12 +272,12 @@ func repaired(letter DeadLetter, opts Replay) (*Message, error) {
 		msg.ID = opts.Key
 	}
 	if opts.Repair == nil {
-		return &msg, letter.lacks(&msg, false)
+		return &msg, nil
 	}
 	if err := onOwnGoroutine("Replay.Repair", func() error { return opts.Repair(&msg) }); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
-	return &msg, letter.lacks(&msg, true)
+	return &msg, nil
 }
 
 // replayRecords returns the keys to claim: first the one that the message runs under, then the letter's own key if that is

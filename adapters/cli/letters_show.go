@@ -52,25 +52,26 @@ func (a *app) showLetter() *cobra.Command {
 }
 
 type letterObject struct {
-	ID          string            `json:"id"`
-	Consumer    string            `json:"consumer"`
-	Tenant      string            `json:"tenant,omitempty"`
-	Key         string            `json:"key"`
-	Cause       string            `json:"cause"`
-	Error       string            `json:"error"`
-	Topic       string            `json:"topic"`
-	OrderingKey string            `json:"ordering_key,omitempty"`
-	Position    string            `json:"position"`
-	Time        *time.Time        `json:"time"` // of the message
-	Fingerprint string            `json:"fingerprint,omitempty"`
-	Attempts    int               `json:"attempts"`
-	Times       int               `json:"times"` // how often it was parked
-	First       *time.Time        `json:"first_parked"`
-	Latest      *time.Time        `json:"last_parked"`
-	Settled     bool              `json:"settled"` // processed since
-	Bytes       int               `json:"payload_bytes"`
-	Payload     []byte            `json:"payload,omitempty"` // base64; only with --payload
-	Headers     map[string]string `json:"headers,omitempty"` // only with --payload
+	ID          string              `json:"id"`
+	Consumer    string              `json:"consumer"`
+	Tenant      string              `json:"tenant,omitempty"`
+	Key         string              `json:"key"`
+	Cause       string              `json:"cause"`
+	Error       string              `json:"error"`
+	Topic       string              `json:"topic"`
+	OrderingKey string              `json:"ordering_key,omitempty"`
+	Position    string              `json:"position"`
+	Time        *time.Time          `json:"time"` // of the message
+	Fingerprint string              `json:"fingerprint,omitempty"`
+	Attempts    int                 `json:"attempts"`
+	Times       int                 `json:"times"` // how often it was parked
+	First       *time.Time          `json:"first_parked"`
+	Latest      *time.Time          `json:"last_parked"`
+	Settled     bool                `json:"settled"` // processed since
+	Bytes       int                 `json:"payload_bytes"`
+	Shortened   *consumer.Shortened `json:"shortened,omitempty"` // absent: the letter has its whole message
+	Payload     []byte              `json:"payload,omitempty"`   // base64; only with --payload
+	Headers     map[string]string   `json:"headers,omitempty"`   // only with --payload
 }
 
 func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject {
@@ -79,6 +80,9 @@ func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject 
 		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.Key), Position: out.position(&l), Time: jsonTime(l.Record.Time),
 		Fingerprint: fingerprintText(l.Record.Fingerprint), Attempts: l.Message.Attempt, Times: l.Times,
 		First: jsonTime(l.First), Latest: jsonTime(l.Latest), Settled: l.Settled, Bytes: len(l.Message.Payload),
+	}
+	if s, ok := l.Shortened(); ok {
+		o.Shortened = &s
 	}
 	if payload {
 		o.Payload, o.Headers = l.Message.Payload, l.Message.Headers
@@ -113,6 +117,9 @@ func printLetter(out *printer, l consumer.DeadLetter, payload bool) {
 		out.field("state", "open")
 	}
 	out.field("payload", "%d bytes", len(l.Message.Payload))
+	if s, ok := l.Shortened(); ok {
+		out.field("shortened", "%v", s)
+	}
 	if payload {
 		out.printf("\n%s", contentText(l.Message.Headers, l.Message.Payload))
 	}

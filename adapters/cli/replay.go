@@ -191,6 +191,8 @@ func planText(p ops.ReplayPlan) string {
 			needs = "--new-key"
 		case observe.CauseNoKey:
 			needs = "--repair or --new-key"
+		case observe.CauseUndecodable: // the plan counts others among those that run
+			needs = "--repair with the whole payload: the letter is shortened"
 		default:
 		}
 		text += fmt.Sprintf(", %d %s (needs %s)", p.Refused[cause], cause, needs)

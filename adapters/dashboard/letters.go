@@ -81,6 +81,7 @@ type letterPage struct {
 	Payload     string // empty without the permission
 	Form        string
 	Size        int
+	Shortened   string       // what the letter lacks; empty: nothing
 	Explanation *explanation // nil: it has no usable key
 	Suggested   string       // another key, for a mismatch
 	Other       *consumer.DeadLetter
@@ -94,6 +95,9 @@ func (d *Dashboard) letter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := letterPage{Letter: letter, Headers: slices.Sorted(maps.Keys(letter.Message.Headers)), Size: len(letter.Message.Payload)}
+	if s, ok := letter.Shortened(); ok {
+		p.Shortened = s.String() + "."
+	}
 	if letter.Record.Key.ID != "" {
 		if p.Explanation, err = d.explainRecord(r.Context(), letter.Record); err != nil {
 			d.failed(w, r, err)

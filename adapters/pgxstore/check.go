@@ -1,8 +1,38 @@
 package pgxstore
 
-import "context"
+import (
+	"context"
+
+	"github.com/txonce/txonce/internal/claims"
+)
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. It writes nothing. Behind a pooler it resets a session
+// message fail, or that could lose commits. Then it looks for sequences behind the numbers of the outbox and of the audit. It writes nothing. Behind a pooler it resets a session
 // that another client has changed.
-func (s *Store) Check(ctx context.Context) error { return refusedAccess(s.check(ctx)) }
+func (s *Store) Check(ctx context.Context) error {
+	err := s.check(ctx)
+	if err == nil {
+		err = s.checkNumbers(ctx)
+	}
+	if err == nil {
+		err = defined(claims.CheckPostgresAudit(database, s.scan(ctx), s.sql.AuditNumbers, s.sql.NumberOf))
+	}
+	return refusedAccess(err)
+}
+
+// checkNumbers fails if the sequence of the outbox is behind the numbers that are in use.
+func (s *Store) checkNumbers(ctx context.Context) error {
+	return defined(claims.CheckPostgresNumbers(database, s.scan(ctx), s.outbox.Numbers))
+}
+
+func (s *Store) scan(ctx context.Context) func(query string, dest ...any) error {
+	return func(query string, dest ...any) error { return s.cfg.Pool.QueryRow(ctx, query).Scan(dest...) }
+}
+
+// defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.
+func defined(err error) error {
+	if isUndefined(err) {
+		return nil
+	}
+	return err
+}

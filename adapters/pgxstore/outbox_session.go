@@ -35,6 +35,9 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.checkNumbers(ctx); err != nil {
+		return nil, err
+	}
 	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: shares.Held{}, scans: map[shardHold]shardScan{}, notified: map[int]bool{}}
 	session.marks.Warn = s.warnOfAnOlderState
 	conns, leave, err := s.relayConns.enter(ctx, s)

@@ -3,5 +3,27 @@ package sqlstore
 import "context"
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. It reads only.
-func (s *Store) Check(ctx context.Context) error { return s.refused(s.check(ctx)) }
+// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again. It reads only.
+func (s *Store) Check(ctx context.Context) error {
+	err := s.check(ctx)
+	if err == nil {
+		err = s.checkNumbers(ctx)
+	}
+	if err == nil {
+		err = s.defined(s.db.Tables.CheckAudit(ctx))
+	}
+	return s.refused(err)
+}
+
+// checkNumbers fails if what numbers the messages of the outbox is behind the numbers that are in use.
+func (s *Store) checkNumbers(ctx context.Context) error {
+	return s.defined(s.db.Transactions.RetryBusy(ctx, func() error { return s.db.Tables.CheckNumbers(ctx) }))
+}
+
+// defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.
+func (s *Store) defined(err error) error {
+	if err != nil && s.fault(err).Undefined {
+		return nil
+	}
+	return err
+}

@@ -45,6 +45,9 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.checkNumbers(ctx); err != nil {
+		return nil, err
+	}
 	o := &outboxSession{
 		store:  s,
 		wake:   make(chan struct{}, 1),

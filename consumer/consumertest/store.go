@@ -16,7 +16,15 @@ import (
 )
 
 // Store is a deduptest.Store that is also a consumer.ParkingLot. It is safe for concurrent use.
-type Store struct{ *deduptest.Store }
+type Store struct {
+	*deduptest.Store
+
+	// LetterLimit is how many bytes a dead letter may have: its payload, headers and texts. Park refuses longer ones, as databases do with a limit
+	// for packets, for example.
+	//
+	// Defaults to no limit.
+	LetterLimit int
+}
 
 var (
 	_ dedup.Store[*deduptest.Tx]         = (*Store)(nil)
@@ -27,7 +35,7 @@ var (
 func NewStore() *Store { return NewStoreOn(deduptest.NewDatabase()) }
 
 // NewStoreOn returns another Store on db, as another process has one.
-func NewStoreOn(db *deduptest.Database) *Store { return &Store{db.NewStore()} }
+func NewStoreOn(db *deduptest.Database) *Store { return &Store{Store: db.NewStore()} }
 
 // letters begins the names of the database's values that are dead letters.
 const letters = "consumertest: dead letter "
@@ -36,6 +44,9 @@ const letters = "consumertest: dead letter "
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	if letter.ID == (consumer.DeadLetterID{}) || letter.Reason == "" {
 		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason; this one has %v and %q", letter.ID, letter.Reason))
+	}
+	if n := letterBytes(letter); s.LetterLimit > 0 && n > s.LetterLimit {
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter of %d bytes is longer than LetterLimit, which is %d", n, s.LetterLimit))
 	}
 	now := s.now()
 	letter.Message.Payload, letter.Message.Headers = bytes.Clone(letter.Message.Payload), maps.Clone(letter.Message.Headers)
@@ -46,6 +57,14 @@ func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.Dead
 		}
 		return letter
 	})
+}
+
+func letterBytes(l consumer.DeadLetter) int {
+	n := len(l.Message.Payload) + len(l.Message.Key) + len(l.Message.Topic) + len(l.Message.Position) + len(l.Cause)
+	for name, value := range l.Message.Headers {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 // TakeDeadLetter implements consumer.ParkingLot.

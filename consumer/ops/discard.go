@@ -63,13 +63,15 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 	return letters, err
 }
 
-// withoutContent returns l without what uses much memory. The header stays that AliasRecords reads.
+// withoutContent returns l without what uses much memory. The headers stay that AliasRecords and Shortened read.
 func withoutContent(l consumer.DeadLetter) consumer.DeadLetter {
-	aliases, found := l.Message.Headers[consumer.HeaderAliases]
-	l.Message.Payload, l.Message.Headers = nil, nil
-	if found {
-		l.Message.Headers = map[string]string{consumer.HeaderAliases: aliases}
+	own := map[string]string{}
+	for _, name := range []string{consumer.HeaderAliases, consumer.HeaderShortened} {
+		if value, found := l.Message.Headers[name]; found {
+			own[name] = value
+		}
 	}
+	l.Message.Payload, l.Message.Headers = nil, own
 	return l
 }
 

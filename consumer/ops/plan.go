@@ -18,7 +18,7 @@ type ReplayPlan struct {
 	Run       int                   // whose handlers would run
 	Undecoded int                   // of Run: letters with observe.CauseUndecodable that are not repaired. They fail again unless the decoder was mended
 	Processed int                   // that were processed meanwhile: their letters would be removed
-	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew or, for a mismatch, another Request.Key; by reason
+	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew, for a mismatch another Request.Key, or if shortened a repair; by reason
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
 	More      bool // there are more letters than PlanReplay's limit
@@ -176,6 +176,11 @@ func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon 
 	return dedup.First
 }
 
+func isShortened(l consumer.DeadLetter) bool {
+	_, ok := l.Shortened()
+	return ok
+}
+
 // foresee says whether a replay of l finds it processed, or else why it would fail; empty: it runs. verdicts answer replayRecords. suspected
 // says that one of its aliases is claimed.
 func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspected bool) (processed bool, refused observe.Cause) {
@@ -189,7 +194,7 @@ func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspect
 		return false, ""
 	case l.Reason == observe.CauseUnknown: // a claim of its own key proves nothing
 		if verdicts = verdicts[:1]; !otherKey && verdicts[0] == dedup.Duplicate {
-			return false, ""
+			verdicts[0] = dedup.First
 		}
 	}
 	switch {
@@ -197,12 +202,12 @@ func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspect
 		return true, ""
 	case verdicts[0] == dedup.Mismatch, l.Reason == observe.CauseMismatch && !otherKey:
 		return false, observe.CauseMismatch
-	case r.AsNew:
-		return false, ""
-	case verdicts[0] == dedup.Unprovable, l.Reason == observe.CauseUnprovable:
+	case !r.AsNew && (verdicts[0] == dedup.Unprovable || l.Reason == observe.CauseUnprovable):
 		return false, observe.CauseUnprovable
-	case suspected, l.Reason == observe.CauseReplay:
+	case !r.AsNew && (suspected || l.Reason == observe.CauseReplay):
 		return false, observe.CauseReplay
+	case r.Kind != Repair && isShortened(l):
+		return false, observe.CauseUndecodable
 	}
 	return false, ""
 }

@@ -15,6 +15,7 @@ type PostgresOutbox struct {
 	Due, Check, Sent, Keep                string
 	LeaseFrom, LeaseFew                   string
 	Last, Writers                         string
+	Numbers                               string
 	Defer, HoldDeferred, Park, HoldParked string
 	DeferTopic                            string
 	// Messages that wait behind a parked one.
@@ -156,6 +157,13 @@ CROSS JOIN LATERAL (
 		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
 		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.
 		Last: q(`SELECT ` + lastSeq),
+
+		// The sequence, the last number that it has assigned, and the largest one that is in use. The statement reads the ends of indexes. It reads the
+		// sequence after its snapshot, so the sequence is never behind rows that the snapshot has.
+		Numbers: q(`SELECT '@outbox_seq'::regclass::text, CASE WHEN is_called THEN last_value ELSE last_value - 1 END, greatest(0,
+	(SELECT max(seq) FROM @outbox_parked),
+	(SELECT max(last) FROM @txonce_shards s, LATERAL (SELECT max(seq) AS last FROM @outbox_messages m WHERE m.shard = s.shard) AS of_shard))
+FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 

@@ -27,7 +27,21 @@ func (d *DB) Check(ctx context.Context) error {
 
 // CheckSession implements engine.Tables.
 func (d *DB) CheckSession(ctx context.Context) error {
-	return claims.CheckFormats(engine.Database, func(query string, dest ...any) error { return d.cfg.DB.QueryRowContext(ctx, query).Scan(dest...) })
+	return claims.CheckFormats(engine.Database, d.scan(ctx))
+}
+
+// CheckNumbers implements engine.Tables.
+func (d *DB) CheckNumbers(ctx context.Context) error {
+	return claims.CheckPostgresNumbers(engine.Database, d.scan(ctx), d.box.relay.Numbers)
+}
+
+// CheckAudit implements engine.Tables.
+func (d *DB) CheckAudit(ctx context.Context) error {
+	return claims.CheckPostgresAudit(engine.Database, d.scan(ctx), d.SQL.AuditNumbers, d.SQL.NumberOf)
+}
+
+func (d *DB) scan(ctx context.Context) func(query string, dest ...any) error {
+	return func(query string, dest ...any) error { return d.cfg.DB.QueryRowContext(ctx, query).Scan(dest...) }
 }
 
 func (d *DB) Refresh(context.Context) error { return nil }

@@ -197,3 +197,15 @@ func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, _ claims.Lock, _ time.Dur
 
 // CheckSession implements engine.Tables. Begin sets what the Store needs.
 func (d *DB) CheckSession(context.Context) error { return nil }
+
+// CheckNumbers implements engine.Tables.
+func (d *DB) CheckNumbers(ctx context.Context) error {
+	var last, used int64
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Numbers).Scan(&last, &used); err != nil {
+		return engine.Database.Errorf("sqlstore: read the numbers of the outbox: %w", err)
+	}
+	return claims.CheckNumbers(engine.Database, "the row of outbox_seq", "the outbox", last, used, fmt.Sprintf("UPDATE outbox_seq SET last = %d;", used))
+}
+
+// CheckAudit implements engine.Tables. SQLite numbers the rows of the audit after those that are there.
+func (d *DB) CheckAudit(context.Context) error { return nil }

@@ -1,0 +1,51 @@
+package claims
+
+import (
+	"fmt"
+
+	"github.com/txonce/txonce/dedup"
+)
+
+// CheckNumbers fails with ErrSettings if a sequence, which has assigned numbers up to last, is behind used, the largest number in a table. mend is
+// the statement that moves it on.
+func CheckNumbers(owner Owner, sequence, table string, last, used int64, mend string) error {
+	if last >= used {
+		return nil
+	}
+	return owner.Errorf("%s: %w: %s has assigned numbers up to %d, and %s has number %d, as after a restore without the sequence: new rows would get numbers "+
+		"that are in use. Move it on, and then start again: %s", owner, dedup.ErrSettings, sequence, last, table, used, mend)
+}
+
+// PostgresMend returns the statement that moves sequence on to used.
+func PostgresMend(sequence string, used int64) string {
+	return fmt.Sprintf("SELECT setval('%[1]s', greatest(%[2]d, (SELECT last_value FROM %[1]s)));", sequence, used)
+}
+
+// CheckPostgresNumbers checks the sequence behind the numbers of the outbox. numbers is dialect.PostgresOutbox.Numbers. scan runs a query of one row.
+func CheckPostgresNumbers(owner Owner, scan func(query string, dest ...any) error, numbers string) error {
+	var sequence string
+	var last, used int64
+	if err := scan(numbers, &sequence, &last, &used); err != nil {
+		return owner.Errorf("%s: read the numbers of the outbox: %w", owner, err)
+	}
+	return CheckNumbers(owner, "the sequence "+sequence, "the outbox", last, used, PostgresMend(sequence, used))
+}
+
+// CheckPostgresAudit checks the sequence behind the numbers of the audit's ledger, if the role may read it. numbers and numberOf are
+// dialect.Postgres.AuditNumbers and NumberOf.
+func CheckPostgresAudit(owner Owner, scan func(query string, dest ...any) error, numbers, numberOf string) error {
+	var sequence string
+	var readable bool
+	var last, used int64
+	err := scan(numbers, &sequence, &readable, &used)
+	if err == nil && (sequence == "" || !readable || used == 0) {
+		return nil
+	}
+	if err == nil {
+		err = scan(fmt.Sprintf(numberOf, sequence), &last)
+	}
+	if err != nil {
+		return owner.Errorf("%s: read the numbers of audit_ledger: %w", owner, err)
+	}
+	return CheckNumbers(owner, "the sequence "+sequence, "audit_ledger", last, used, PostgresMend(sequence, used))
+}
