@@ -16,7 +16,7 @@ type MySQLOutbox struct {
 	// Enqueueing. EnqueueRow and DelayRow are repeated for each row.
 	Shards, Now, LockOrderingKey         string
 	Enqueue, EnqueueRow, Delay, DelayRow string
-	Settings                             string
+	Settings, Numbers                    string
 	Begin, Extend, Alive, Survey, Held   string
 	Ahead, Restart                       string
 	Expired, Bury, Free, Lock, Take      string
@@ -105,6 +105,7 @@ func NewMySQLOutbox(schema string) MySQLOutbox {
 
 		// If a process freezes in the middle of a relay's transaction, the server closes its connection and so releases its
 		// locks. The Store resets the setting.
+		Numbers:  q(`SELECT COALESCE(MAX(seq), 0) FROM @outbox_parked`), // the largest number in use that AUTO_INCREMENT does not know of
 		Settings: `SET wait_timeout = CAST(LEAST(@@wait_timeout, 5) AS UNSIGNED)`,
 
 		// Alive tells whether Begin or Extend found a valid hold. The number of changed rows depends on the driver's settings.

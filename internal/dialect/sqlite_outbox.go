@@ -7,7 +7,7 @@ import "strings"
 // completions need no locks.
 type SQLiteOutbox struct {
 	// Enqueueing.
-	Number, Enqueue, Delay string
+	Number, Enqueue, Delay, Numbers string
 	// Holding shards.
 	Begin, Extend, Restart, Survey, Shards, GiveBack, Bury, Take, Leave, End string
 	// Leasing.
@@ -37,6 +37,10 @@ func NewSQLiteOutbox() SQLiteOutbox {
 	return inMain(SQLiteOutbox{
 		// Takes the write lock before anything is read, so that sequence numbers have the order of transactions.
 		Number: q(`UPDATE outbox_seq SET last = last + ?1 RETURNING last, @clock, (SELECT count(*) FROM txonce_shards)`),
+
+		// The last number that was given, and the largest one that is in use.
+		Numbers: `SELECT last, max(coalesce((SELECT max(seq) FROM outbox_parked), 0),
+	coalesce((SELECT max((SELECT max(seq) FROM outbox_messages m WHERE m.shard = s.shard)) FROM txonce_shards s), 0)) FROM outbox_seq`,
 
 		// A row of the list is [seq, shard, id, topic, position of the key, length of the key, the same for payload and headers].
 		// Positions are in the blob ?2, which avoids encoding the bytes. ?3 is the clock that Number returned.

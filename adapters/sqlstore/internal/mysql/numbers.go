@@ -12,7 +12,7 @@ import (
 // behind them after the latter were restored into new tables.
 func (d *DB) CheckNumbers(ctx context.Context) error {
 	var used int64
-	if err := d.cfg.DB.QueryRowContext(ctx, d.box.relay.Numbers).Scan(&used); err != nil {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Numbers).Scan(&used); err != nil {
 		return engine.Database.Errorf("sqlstore: read the numbers of the outbox: %w", err)
 	}
 	if used == 0 {
@@ -26,7 +26,7 @@ func (d *DB) CheckNumbers(ctx context.Context) error {
 		fmt.Sprintf("ALTER TABLE outbox_messages AUTO_INCREMENT = %d;", used+1))
 }
 
-// nextNumber returns the number of the next message, or more. MySQL keeps its answer for a day, unless the session forbids that.
+// nextNumber returns the number of the next message. MySQL keeps its answer for a day, unless the session forbids that, and shows NULL for 1.
 func (d *DB) nextNumber(ctx context.Context) (next int64, err error) {
 	conn, err := d.cfg.DB.Conn(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *DB) nextNumber(ctx context.Context) (next int64, err error) {
 	if _, err := conn.ExecContext(ctx, `SET /*!80000 @@SESSION.information_schema_stats_expiry = 0, */ @txonce_numbers = NULL`); err != nil {
 		return 0, err
 	}
-	err = conn.QueryRowContext(ctx, `SELECT COALESCE(MAX(auto_increment), 9223372036854775807) FROM information_schema.tables
+	err = conn.QueryRowContext(ctx, `SELECT COALESCE(MAX(COALESCE(auto_increment, 1)), 9223372036854775807) FROM information_schema.tables
 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'outbox_messages'`, engine.Nullable(d.cfg.Schema)).Scan(&next)
 	if _, reset := conn.ExecContext(ctx, `SET /*!80000 @@SESSION.information_schema_stats_expiry = DEFAULT, */ @txonce_numbers = NULL`); err == nil {
 		err = reset
