@@ -3,19 +3,20 @@ package pgxstore
 import (
 	"context"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 )
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. Then it looks for sequences behind the numbers of the outbox and of the audit. It writes nothing. Behind a pooler it resets a session
+// message fail, or that could lose commits. Then it looks for sequences behind the numbers of the outbox and of the audit, if the role may read them. It writes nothing. Behind a pooler it resets a session
 // that another client has changed.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.check(ctx)
 	if err == nil {
-		err = s.checkNumbers(ctx)
+		err = permitted(s.checkNumbers(ctx))
 	}
 	if err == nil {
-		err = defined(claims.CheckPostgresAudit(database, s.scan(ctx), s.sql.AuditNumbers, s.sql.NumberOf))
+		err = permitted(defined(claims.CheckPostgresAudit(database, s.scan(ctx), s.sql.AuditNumbers, s.sql.NumberOf)))
 	}
 	return refusedAccess(err)
 }
@@ -27,6 +28,14 @@ func (s *Store) checkNumbers(ctx context.Context) error {
 
 func (s *Store) scan(ctx context.Context) func(query string, dest ...any) error {
 	return func(query string, dest ...any) error { return s.cfg.Pool.QueryRow(ctx, query).Scan(dest...) }
+}
+
+// permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers need.
+func permitted(err error) error {
+	if class(err) == dedup.FaultPermission {
+		return nil
+	}
+	return err
 }
 
 // defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.

@@ -1,16 +1,20 @@
 package sqlstore
 
-import "context"
+import (
+	"context"
+
+	"github.com/txonce/txonce/dedup"
+)
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again. It reads only.
+// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again, if the role may read them. It reads only.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.check(ctx)
 	if err == nil {
-		err = s.checkNumbers(ctx)
+		err = s.permitted(s.checkNumbers(ctx))
 	}
 	if err == nil {
-		err = s.defined(s.db.Tables.CheckAudit(ctx))
+		err = s.permitted(s.defined(s.db.Tables.CheckAudit(ctx)))
 	}
 	return s.refused(err)
 }
@@ -18,6 +22,14 @@ func (s *Store) Check(ctx context.Context) error {
 // checkNumbers fails if what numbers the messages of the outbox is behind the numbers that are in use.
 func (s *Store) checkNumbers(ctx context.Context) error {
 	return s.defined(s.db.Transactions.RetryBusy(ctx, func() error { return s.db.Tables.CheckNumbers(ctx) }))
+}
+
+// permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers need.
+func (s *Store) permitted(err error) error {
+	if err != nil && s.fault(err).Class == dedup.FaultPermission {
+		return nil
+	}
+	return err
 }
 
 // defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.

@@ -28,9 +28,9 @@ func Databases() []Database { return []Database{Postgres, MySQL, SQLite} }
 // Table returns the tables of this package in Markdown.
 func Table() string {
 	var b strings.Builder
-	b.WriteString("| class | start | the handler's statements, `Enqueue`, COMMIT | claim, park, sweep, replay; lease, settle and defer of a relay |\n|---|---|---|---|\n")
+	b.WriteString("| class | start | the handler's statements, `Enqueue`, COMMIT | claim, sweep, replay; lease of a relay | park | settle and defer of a relay |\n|---|---|---|---|---|---|\n")
 	for _, c := range Classes() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name(c), cell(c, Register), cell(c, Handler), cell(c, Settle))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name(c), cell(c, Register), cell(c, Handler), cell(c, Claim), cell(c, Park), cell(c, Settle))
 	}
 	b.WriteString("\n| class | PostgreSQL | MySQL and MariaDB | SQLite |\n|---|---|---|---|\n")
 	for _, c := range Classes() {

@@ -25,10 +25,11 @@ type Do string
 
 // What follows.
 const (
-	Pause  Do = "pause"  // nothing is counted; the caller waits, the longer the more errors follow each other, and tries again
-	Retry  Do = "retry"  // nothing is counted; this message alone waits, and is tried again
-	Count  Do = "count"  // one attempt of this message has failed; after MaxAttempts it is parked
-	Refuse Do = "refuse" // the program does not start, and the error says what to change
+	Pause    Do = "pause"     // nothing is counted; the caller waits, the longer the more errors follow each other, and tries again
+	Retry    Do = "retry"     // nothing is counted; this message alone waits, and is tried again
+	Count    Do = "count"     // one attempt of this message has failed; after MaxAttempts it is parked
+	Refuse   Do = "refuse"    // the program does not start, and the error says what to change
+	SetAside Do = "set aside" // this row alone is parked with what can be stored, or waits; all others go on
 )
 
 // Verdict says what follows from an error. Errors of the class count as attempts of the message that meets them in transactions of its
@@ -60,7 +61,11 @@ func (d Database) After(c Class, o Operation) Verdict {
 		return d.inHandler(c)
 	case Handler, Enqueue:
 		return d.inHandler(c)
-	case Claim, Park, Lease, Settle, Defer, Sweep, Replay: // the statements are txonce's own, and no message is to blame
+	case Park, Settle, Defer: // these write what a message has: no retry makes the database accept it
+		if c == data || c == unknown && o == Park {
+			return Verdict{Do: SetAside}
+		}
+	case Claim, Lease, Sweep, Replay: // the statements are txonce's own, and no message is to blame
 	}
 	return Verdict{Do: Pause}
 }

@@ -326,6 +326,13 @@ func TestWalkOwnStatements(t *testing.T) {
 				create, drop = d.refuse("dead_letters", "INSERT", code)
 				mustExec(t, d.admin, create...)
 				fails = true
+				want := faults.Pause
+				if c == dedup.FaultData {
+					want = faults.SetAside
+				}
+				if do := d.kind.After(c, faults.Park).Do; do != want {
+					t.Errorf("park, %s %s: the table says %s", c, code, do)
+				}
 				for n := range 5 {
 					if retry, ok := errors.AsType[*consumer.RetryError](process(bad)); !ok || !retry.Uncounted {
 						t.Errorf("park, %s %s, run %d: %v, want a retry that does not count", c, code, n, retry)

@@ -55,7 +55,8 @@ var upkeep = []struct {
 	{faults.Defer, "outbox_messages", "UPDATE", true},
 }
 
-// TestWalkRelays raises each code in the statements of a relay. The relay pauses, loses nothing, and goes on by itself.
+// TestWalkRelays raises each code in the statements of a relay. The relay pauses, loses nothing, and goes on by itself. A message that is
+// refused is set aside.
 func TestWalkRelays(t *testing.T) {
 	for name, open := range walkedDatabases() {
 		for _, u := range upkeep {
@@ -73,7 +74,11 @@ func TestWalkRelays(t *testing.T) {
 						return // the classes of codes are walked in the handlers, and a relay takes its time
 					}
 					what := fmt.Sprintf("%s, %s %s", u.operation, c, code)
-					if do := d.kind.After(c, u.operation).Do; do != faults.Pause {
+					want := faults.Pause
+					if c == dedup.FaultData && u.operation != faults.Lease {
+						want = faults.SetAside
+					}
+					if do := d.kind.After(c, u.operation).Do; do != want {
 						t.Errorf("%s: the table says %s", what, do)
 					}
 					if err := w.ProcessBatch(t.Context(), []*consumer.Message{message(what)})[0]; err != nil {
@@ -101,6 +106,15 @@ func TestWalkRelays(t *testing.T) {
 						t.Fatalf("%s: Run has returned %v", what, err)
 					case <-time.After(300 * time.Millisecond):
 					}
+					if want == faults.SetAside {
+						d.wantSetAside(t, what, p)
+						cancel()
+						if err := <-ended; err != nil {
+							t.Errorf("%s: Run = %v", what, err)
+						}
+						mustExec(t, d.admin, append(drop, `DELETE FROM outbox_messages`, `DELETE FROM outbox_parked`, `DELETE FROM outbox_held`)...)
+						return
+					}
 					if u.operation == faults.Lease && p.published(what) > 0 {
 						t.Errorf("%s: published without a lease", what)
 					}
@@ -127,6 +141,23 @@ func TestWalkRelays(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// wantSetAside waits until the only message is parked, or waits for another try. It must not be published again.
+func (d *walked) wantSetAside(t *testing.T, what string, p *publisher) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); d.count(t, `outbox_parked`) == 0 && d.count(t, `outbox_held`) == 0; {
+		select {
+		case <-tick.C:
+			continue
+		case <-deadline:
+			t.Fatalf("%s: not set aside, published %d times", what, p.published(what))
+		}
+	}
+	if n := p.published(what); n != 1 {
+		t.Errorf("%s: published %d times, want once", what, n)
 	}
 }
 
