@@ -107,8 +107,8 @@ func (l DeadLetter) Cursor() DeadLetterCursor { return DeadLetterCursor{First: l
 
 // ParkingLot is a Store that keeps dead letters in the same database. It is safe for concurrent use.
 type ParkingLot[TTx any] interface {
-	// Park writes letter as part of tx. If there is a letter with the same ID, Park updates it and adds one to Times. Payload,
-	// headers and Key may contain any bytes.
+	// Park writes letter as part of tx. If there is a letter with the same ID, Park updates it and adds one to Times. Of the two payloads the
+	// longer one stays: letters with one ID have the same, unless one of them is shortened. Payload, headers and Key may contain any bytes.
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
 
 	// TakeDeadLetter removes the letter with the ID and the Reason of letter as part of tx. It fails with ErrNotParked if there is none: it

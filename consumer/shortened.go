@@ -24,7 +24,7 @@ var ErrShortened = errors.New("the dead letter has only a part of its message")
 
 // Shortened says what a dead letter lacks because the database refused the whole message.
 type Shortened struct {
-	Fields        []string `json:"fields"`         // what is shortened: "payload", "headers", "key", "topic", "position", "cause"
+	Fields        []string `json:"fields"`         // what is shortened: "payload", "headers", "key", "topic"
 	PayloadBytes  int      `json:"payload_bytes"`  // how long the payload was when it was delivered
 	PayloadSHA256 string   `json:"payload_sha256"` // of that payload, in hexadecimal digits
 	Refused       string   `json:"refused"`        // what the database said about the whole letter
@@ -36,7 +36,15 @@ func (l DeadLetter) Shortened() (s Shortened, ok bool) {
 	if err := json.Unmarshal([]byte(text), &s); ok && err != nil {
 		return Shortened{Fields: []string{"payload"}, Refused: text}, true
 	}
-	return s, ok
+	if payload := l.Message.Payload; ok && len(payload) == s.PayloadBytes && sumOf(payload) == s.PayloadSHA256 { // an earlier letter had the whole one
+		s.Fields = slices.DeleteFunc(s.Fields, func(field string) bool { return field == "payload" })
+	}
+	return s, ok && len(s.Fields) > 0
+}
+
+func sumOf(payload []byte) string {
+	sum := sha256.Sum256(payload)
+	return hex.EncodeToString(sum[:])
 }
 
 func (s Shortened) String() string {
@@ -67,8 +75,7 @@ var shorter = []lengths{{64 << 10, 16 << 10, 4 << 10}, {1 << 10, 0, 255}}
 func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, changed bool) {
 	s, again := letter.Shortened()
 	if !again {
-		sum := sha256.Sum256(letter.Message.Payload)
-		s.PayloadBytes, s.PayloadSHA256 = len(letter.Message.Payload), hex.EncodeToString(sum[:])
+		s.PayloadBytes, s.PayloadSHA256 = len(letter.Message.Payload), sumOf(letter.Message.Payload)
 	}
 	s.Fields = slices.Clone(s.Fields)
 	lack := func(field string) {
@@ -98,12 +105,14 @@ func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, 
 		lack("headers")
 	}
 	for _, f := range []struct {
-		name string
+		name string // empty: a replay does not need it
 		text *string
-	}{{"key", &msg.Key}, {"topic", &msg.Topic}, {"position", &msg.Position}, {"cause", &letter.Cause}} {
+	}{{"key", &msg.Key}, {"topic", &msg.Topic}, {"", &msg.Position}, {"", &letter.Cause}} {
 		if text := plainText(*f.text, to.text); text != *f.text {
-			*f.text = text
-			lack(f.name)
+			*f.text, changed = text, true
+			if f.name != "" {
+				lack(f.name)
+			}
 		}
 	}
 	s.Refused = plainText(refused.Error(), shorter[1].text)

@@ -129,7 +129,7 @@ func TestALetterIsShortenedAsFarAsNecessary(t *testing.T) {
 		found[0].Message.Headers["long"] != "" || len(found[0].AliasRecords(found[0].Record)) != 1 {
 		t.Fatalf("letters %.2000v", found)
 	}
-	if s, _ := found[0].Shortened(); fmt.Sprint(s.Fields) != "[payload headers key topic position]" || s.PayloadBytes != len(m.Payload) {
+	if s, _ := found[0].Shortened(); fmt.Sprint(s.Fields) != "[payload headers key topic]" || s.PayloadBytes != len(m.Payload) {
 		t.Errorf("shortened %+v", s)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
@@ -35,7 +36,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.checkNumbers(ctx); err != nil {
+	if err := claims.NumbersAtStart(ctx, s.checkNumbers); err != nil {
 		return nil, err
 	}
 	session := &outboxSession{store: s, owner: newOwner(), name: columns.Text(opts.Name), ttl: opts.TTL, held: shares.Held{}, scans: map[shardHold]shardScan{}, notified: map[int]bool{}}

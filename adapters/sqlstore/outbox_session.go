@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
@@ -45,7 +46,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.checkNumbers(ctx); err != nil {
+	if err := claims.NumbersAtStart(ctx, s.checkNumbers); err != nil {
 		return nil, err
 	}
 	o := &outboxSession{

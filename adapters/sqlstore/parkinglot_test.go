@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -309,4 +310,26 @@ func TestSQLiteParksWithinOneMillisecond(t *testing.T) {
 	if err := d.db.QueryRow(`SELECT count(DISTINCT first_parked) FROM dead_letters`).Scan(&n); err != nil || n != len(letters) {
 		t.Errorf("%d letters have %d times, %v", len(letters), n, err)
 	}
+}
+
+// A letter that was shortened has its whole payload as soon as it can be stored, and keeps it.
+func TestParkKeepsTheLongerPayload(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, db fixture) {
+		s := db.open(deduptest.Options{})
+		whole, short := letter(1), letter(1)
+		sum := sha256.Sum256(everyByte)
+		short.Message.Payload = everyByte[:10]
+		short.Message.Headers = map[string]string{consumer.HeaderShortened: fmt.Sprintf(`{"fields":["payload"],"payload_bytes":256,"payload_sha256":"%x"}`, sum)}
+		for i, step := range []struct {
+			park      consumer.DeadLetter
+			bytes     int
+			shortened bool
+		}{{short, 10, true}, {whole, 256, false}, {short, 256, false}} {
+			park(t, s, step.park)
+			got := letters(t, s, consumer.DeadLetterFilter{})[0]
+			if _, shortened := got.Shortened(); len(got.Message.Payload) != step.bytes || shortened != step.shortened {
+				t.Errorf("step %d: %d bytes, shortened: %v", i, len(got.Message.Payload), shortened)
+			}
+		}
+	})
 }

@@ -54,6 +54,9 @@ func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.Dead
 	return tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
 		if before, ok := old.(consumer.DeadLetter); ok {
 			letter.Times, letter.First = before.Times+1, before.First
+			if len(before.Message.Payload) > len(letter.Message.Payload) { // one of them is shortened
+				letter.Message.Payload = before.Message.Payload
+			}
 		}
 		return letter
 	})

@@ -66,10 +66,11 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 // withoutContent returns l without what uses much memory. The headers stay that AliasRecords and Shortened read.
 func withoutContent(l consumer.DeadLetter) consumer.DeadLetter {
 	own := map[string]string{}
-	for _, name := range []string{consumer.HeaderAliases, consumer.HeaderShortened} {
-		if value, found := l.Message.Headers[name]; found {
-			own[name] = value
-		}
+	if aliases, found := l.Message.Headers[consumer.HeaderAliases]; found {
+		own[consumer.HeaderAliases] = aliases
+	}
+	if _, shortened := l.Shortened(); shortened {
+		own[consumer.HeaderShortened] = l.Message.Headers[consumer.HeaderShortened]
 	}
 	l.Message.Payload, l.Message.Headers = nil, own
 	return l

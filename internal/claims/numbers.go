@@ -1,10 +1,27 @@
 package claims
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 )
+
+// numbersWithin limits the check when a relay starts: a table may be locked.
+const numbersWithin = 2 * time.Second
+
+// NumbersAtStart is a check of numbers for a relay that starts. It fails only if the numbers are wrong. A check that gets no answer, or lacks a
+// right, keeps no relay from starting; txonce check repeats it.
+func NumbersAtStart(ctx context.Context, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, numbersWithin)
+	defer cancel()
+	if err := check(ctx); errors.Is(err, dedup.ErrSettings) {
+		return err
+	}
+	return nil
+}
 
 // CheckNumbers fails with ErrSettings if a sequence, which has assigned numbers up to last, is behind used, the largest number in a table. mend is
 // the statement that moves it on.

@@ -159,7 +159,8 @@ ORDER BY table_name, column_name`,
 VALUES (UNHEX(?), UNHEX(?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, @clock, @clock)
 ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), reason = VALUES(reason), cause = VALUES(cause),
 	attempts = VALUES(attempts), position = VALUES(position), headers = VALUES(headers), message_time = VALUES(message_time),
-	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint)`),
+	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint),
+	payload = IF(LENGTH(VALUES(payload)) > LENGTH(payload), VALUES(payload), payload)`), // one of them may be shortened
 
 		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?) AND reason = ?`),
 

@@ -227,7 +227,8 @@ VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::bigint
 	$9::text, $10::text, $11::text, $12::bytea, $13::text, $14::bytea, $15::json, $16::integer)
 ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestamp(), reason = excluded.reason,
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
-	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
+	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
+	payload = CASE WHEN length(excluded.payload) > length(d.payload) THEN excluded.payload ELSE d.payload END`), // one of them may be shortened
 
 		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid AND reason = $2::text`),
 

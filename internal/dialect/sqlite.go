@@ -90,7 +90,8 @@ SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at
 	SELECT max(@clock, coalesce((SELECT max(first_parked) + 1 FROM dead_letters WHERE consumer = ?3 AND first_parked BETWEEN @clock AND @clock + 999), 0)) AS at) WHERE true
 ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, reason = excluded.reason,
 	cause = excluded.cause, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
-	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint`),
+	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
+	payload = CASE WHEN length(excluded.payload) > length(payload) THEN excluded.payload ELSE payload END`), // one of them may be shortened
 
 		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND reason = ?2`,
 

@@ -18,6 +18,7 @@ func repairCases[TTx any]() []testCase[TTx] {
 		{"a repair that fails leaves the letter as it is", testRepairFails[TTx]},
 		{"a repair under another key", testRepairKey[TTx]},
 		{"a repair is for one letter", testRepairOne[TTx]},
+		{"a shortened letter needs a repair", testRepairShortened[TTx]},
 	}
 }
 
@@ -145,4 +146,36 @@ func testRepairOne[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	request(t, s.Operator(), r)
+}
+
+// A letter that has only a part of its message is not replayed without the whole payload, and the plan says so.
+func testRepairShortened[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	e.park(t, s, messages(2)...)
+	letter := e.letters(t, s)[1]
+	letter.Message.Payload = letter.Message.Payload[:7]
+	letter.Message.Headers = map[string]string{consumer.HeaderShortened: `{"fields":["payload"],"payload_bytes":20,"payload_sha256":"ab","refused":"too large"}`}
+	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, letter) }); err != nil {
+		t.Fatal(err)
+	}
+	c := e.consumer(t, s, func(*consumer.Message) error { return nil })
+	p, err := ops.PlanReplay(bounded(t), s.Operator(), replayRequest(), 0)
+	if err != nil || p.Run != 1 || p.Refused[observe.CauseUndecodable] != 1 {
+		t.Errorf("planned %+v, %v", p, err)
+	}
+	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
+	results, err := s.Operator().Results(bounded(t), ops.ResultFilter{Action: a.ID, Outcome: observe.Parked})
+	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 || err != nil || len(results) != 1 || !strings.Contains(results[0].Error, consumer.ErrShortened.Error()) {
+		t.Errorf("ended %+v, %+v, %v", a, results, err)
+	}
+	left := e.letters(t, s)
+	if len(left) != 1 || left[0].ID != letter.ID {
+		t.Fatalf("left %+v", left)
+	}
+	if short, ok := left[0].Shortened(); !ok || short.PayloadBytes != 20 {
+		t.Errorf("shortened %v, %+v", ok, short)
+	}
+	if a = replay(t, s.Operator(), request(t, s.Operator(), repairRequest(left[0])).ID, c); a.Results[observe.Processed] != 1 || len(e.letters(t, s)) != 0 {
+		t.Errorf("the repair ended %+v", a)
+	}
 }
