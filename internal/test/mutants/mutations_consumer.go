@@ -136,7 +136,7 @@ var consumerMutations = []mutation{
 		`"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}`, `"key", it.rec.Key.Consumer, it.rec.Key.Tenant}`,
 	}),
 	handling("failed parking is retried and counts no attempt", "park.go", "TestParkingThatFailsIsRetriedWithoutBlame", edit{
-		`b.fault(ctx, []int{i}, epoch, ofLetters, fmt.Errorf("park: %w", err))`, `_ = epoch
+		`b.parkFailed(ctx, i, epoch, fmt.Errorf("park: %w", err))`, `_ = epoch
 		b.fail(i, err, reason)`,
 	}),
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
@@ -158,7 +158,16 @@ var consumerMutations = []mutation{
 	handling("a discarded message does not happen through another one with its content", "replay.go", "TestDiscardClaimsAliases", edit{
 		`recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)...)`, `recs = append([]dedup.Record{rec}, letter.AliasRecords(rec)[:0]...)`,
 	}),
-	handling("a dead letter keeps the aliases of its message", "park.go", "TestReplay", edit{`, HeaderAliases: aliases.Join(ids)}`, `, HeaderAliases: aliases.Join(ids[:0])}`}),
+	handling("a dead letter keeps the aliases of its message", "park.go", "TestReplay", edit{`HeaderAliases: aliases.Join(ids),`, `HeaderAliases: aliases.Join(ids[:0]),`}),
+	handling("a dead letter that the database refuses is stored shortened", "shortened.go", "TestALetterThatTheDatabaseRefusesIsShortened", edit{
+		`shortened(whole, to, err); changed {`, `shortened(whole, to, err); changed && false {`,
+	}),
+	handling("a dead letter that cannot be stored stops no other message", "shortened.go", "TestALetterThatCannotBeStoredStopsNoOther", edit{
+		`if !b.c.refuses(ctx, err) {`, `if true {`,
+	}),
+	handling("a shortened dead letter is not replayed without its whole message", "replay.go", "TestALetterThatTheDatabaseRefusesIsShortened", edit{
+		`letter.lacks(msgs[0], opts.Repair != nil); err != nil {`, `letter.lacks(msgs[0], opts.Repair != nil); err != nil && false {`,
+	}),
 	handling("a message whose alias is known meanwhile is not replayed without AsNew", "replay.go", "TestReplay", edit{
 		`case suspected, letter.Reason == observe.CauseReplay:`, `case letter.Reason == observe.CauseReplay:`,
 	}),

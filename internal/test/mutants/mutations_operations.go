@@ -131,11 +131,11 @@ var operationsMutations = []mutation{
 	operating("an operator's discard claims the aliases", "internal/operator/replays.go", "a_discard_claims_the_aliases", edit{
 		`letter.AliasRecords(rec)...`, `letter.AliasRecords(rec)[:0]...`,
 	}),
-	operating("a discard by filter claims the aliases", "consumer/ops/discard.go", "a_discard_claims_the_aliases", edit{`	if found {
-`, `	if false && found {
-`}),
+	operating("a discard by filter claims the aliases", "consumer/ops/discard.go", "a_discard_claims_the_aliases", edit{
+		`l.Message.Headers[consumer.HeaderAliases]; found {`, `l.Message.Headers[consumer.HeaderAliases]; found && false {`,
+	}),
 	operating("a dry run knows that another message has claimed an alias", "consumer/ops/plan.go", "a_letter_whose_alias_is_known_needs_a_person", edit{
-		`case suspected, l.Reason == observe.CauseReplay:`, `case l.Reason == observe.CauseReplay:`,
+		`(suspected || l.Reason == observe.CauseReplay):`, `l.Reason == observe.CauseReplay:`,
 	}),
 	operating("a key is not explained as new if another message has claimed an alias of its letter", "consumer/ops/explain.go",
 		"a_letter_whose_alias_is_known_needs_a_person", edit{`			e.Verdict = SuspectedReplay
