@@ -162,8 +162,8 @@ func onThisGoroutine(f func() error) (err error) {
 	return usercode.Error(err)
 }
 
-// longAgo is older than any horizon, and not the zero time.
-var longAgo = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
+// longAgo is older than any horizon, and the first time that dedup.Record.Validate accepts.
+var longAgo = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // claimRecord gives an untimed message a time before any horizon when Config.Untimed is ParkUntimed.
 func (c *Consumer[TTx]) claimRecord(rec dedup.Record) dedup.Record {

@@ -25,6 +25,10 @@ const MaxAhead = time.Hour
 // come from the future fails with ErrClocks, because either clock may be wrong.
 const MaxClockSkew = 5 * time.Minute
 
+// minYear is the first year that a Time may be of: a time before it comes from a clock that was never set, or from a number of seconds that
+// was read as milliseconds, which gives 1970. Once keys were deleted, such a message would always be Unprovable.
+const minYear = 1980
+
 // maxYear plus the longest Window is still before the year 9999, the last one that all databases can keep.
 const maxYear = 9000
 
@@ -65,8 +69,8 @@ type Record struct {
 	Redelivered bool          // the key was probably claimed before: a Store may read the row before it inserts; the result is the same
 }
 
-// Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep is ErrFuture, and ValidateTime
-// checks the others.
+// Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep, or that is before 1980 and not zero, is
+// ErrFuture, and ValidateTime checks the others.
 func (r Record) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
@@ -74,8 +78,12 @@ func (r Record) Validate() error {
 	if r.Window != 0 && r.Window < MinWindow {
 		return fmt.Errorf("dedup: window %v of %v is shorter than %v", r.Window, r.Key, MinWindow)
 	}
-	if year := r.Time.Year(); year < 1 || year > maxYear {
-		return fmt.Errorf("%w: %v is of the year %d%s", ErrFuture, r.Key, year, idtime.UnitHint(r.Time))
+	if year := r.Time.UTC().Year(); !r.Time.IsZero() && year < minYear || year > maxYear {
+		hint := idtime.UnitHint(r.Time)
+		if year < minYear && hint == "" {
+			hint = ", before 1980: set the sender's clock, or leave out a time that is unknown"
+		}
+		return fmt.Errorf("%w: %v is of the year %d%s", ErrFuture, r.Key, year, hint)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ func horizonCases[TTx any]() []testCase[TTx] {
 		{name: "the horizon never moves back", run: neverBack[TTx]},
 		{name: "a message's time may be finer than the database's clock", run: fineTimes[TTx]},
 		{name: "future times are refused", run: future[TTx]},
+		{name: "times before 1980 are refused before and after a sweep", run: wrongUnits[TTx]},
 		{name: "only the database's clock judges a message's time", run: slowClock[TTx]},
 		{name: "clocks that disagree are not the message's fault", run: clocksDisagree[TTx]},
 		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
@@ -148,6 +149,39 @@ func future[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	e.wantEffects(t)
 	e.must(t, s, recordAt("k", time.Now().Add(dedup.MaxAhead-time.Minute), 0), dedup.First)
+}
+
+// wrongUnits: numbers that were read in another unit than their sender's are refused with a hint, whether keys were deleted before or not.
+// Otherwise such messages would pass until the first sweep and be Unprovable from then on.
+func wrongUnits[TTx any](t *testing.T, e *env[TTx]) {
+	now := time.Now()
+	check := func(when string) {
+		s := e.node(t)
+		for what, c := range map[string]struct {
+			at   time.Time
+			hint string
+		}{
+			"0":                                   {time.Unix(0, 0), "before 1980"},
+			"a negative time":                     {time.Unix(-1, 0), "before 1980"},
+			"seconds taken for milliseconds":      {time.UnixMilli(now.Unix()), "seconds in place of milliseconds"},
+			"seconds taken for microseconds":      {time.UnixMicro(now.Unix()), "seconds in place of microseconds"},
+			"seconds taken for nanoseconds":       {time.Unix(0, now.Unix()), "seconds in place of nanoseconds"},
+			"milliseconds taken for seconds":      {time.Unix(now.UnixMilli(), 0), "milliseconds in place of seconds"},
+			"microseconds taken for seconds":      {time.Unix(now.UnixMicro(), 0), "microseconds in place of seconds"},
+			"microseconds taken for milliseconds": {time.UnixMilli(now.UnixMicro()), "microseconds in place of milliseconds"},
+			"nanoseconds taken for seconds":       {time.Unix(now.UnixNano(), 0), "nanoseconds in place of seconds"},
+		} {
+			_, err := e.handle(bounded(t), s, recordAt(when+" "+what, c.at, 24*time.Hour))
+			if !errors.Is(err, dedup.ErrFuture) || s.Retryable(err) || !strings.Contains(err.Error(), c.hint) {
+				t.Errorf("%s, %s: %v; want ErrFuture with %q", when, what, err, c.hint)
+			}
+		}
+		e.must(t, s, recordAt(when+" unknown", time.Time{}, 24*time.Hour), dedup.First)
+	}
+	check("before a sweep")
+	e.wantEffects(t, "before a sweep unknown")
+	e.forgotten(t, "k", 24*time.Hour)
+	check("after a sweep")
 }
 
 // slowClock runs a node on a machine whose clock is two hours behind the database's.
