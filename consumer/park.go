@@ -25,8 +25,8 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	}
 	began, epoch := time.Now(), b.c.pause.epoch()
 	limited := reason != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
+	stands, err := b.stands(ctx, it, reason)
 	if limited {
-		stands, err := b.stands(ctx, it, reason)
 		if err != nil {
 			b.parkFailed(ctx, i, epoch, fmt.Errorf("park: look for its letter: %w", err))
 			return
@@ -60,7 +60,12 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	case result == parked:
 		it.done = true
 		b.c.doubts.forget(it.hash)
-		b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, aboutLetter(letter)...)
+		if stands { // its ERROR is logged already, when the letter was written
+			attrs := append(it.attrs(), "reason", letter.Reason, "error", cause)
+			b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
+		} else {
+			b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, aboutLetter(letter)...)
+		}
 		b.c.pause.recovered(ctx, ofLetters)
 		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID}
 		b.pass.outcome(i, outcome)
@@ -214,7 +219,7 @@ func letterID(it *item) DeadLetterID {
 	return DeadLetterID(sum[:16])
 }
 
-// logGivenUp writes the one line about a message that is given up.
+// logGivenUp writes the one ERROR line about a message that is given up.
 func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason observe.Cause, cause error, more ...any) {
 	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", cause)
 	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)

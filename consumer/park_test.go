@@ -110,7 +110,16 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
 		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: observe.CauseUndecodable, key: "1"},
 		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
-		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, reason: observe.CausePermanent, key: "1", says: "read as milliseconds"},
+		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, reason: observe.CausePermanent, key: "1", says: "milliseconds in place of seconds"},
+		{
+			name: "time in seconds that was read as milliseconds", msg: &consumer.Message{ID: "1", Time: time.UnixMilli(now.Unix())},
+			reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture, says: "seconds in place of milliseconds",
+		},
+		{name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
+		{
+			name: "time of 1970", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, msg: &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
+			reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture, says: "before 1980",
+		},
 		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
 		{
 			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},

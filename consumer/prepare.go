@@ -83,7 +83,7 @@ func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 	it.msg = msg
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
-	if msg.Time.After(maxTime) || msg.Time.Year() < 1 {
+	if msg.Time.After(maxTime) || !msg.Time.IsZero() && msg.Time.Unix() < 0 { // MySQL has no years before 1000
 		it.rec.Time = time.Time{}
 		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d%s", dedup.ErrFuture, msg.Time.Year(), idtime.UnitHint(msg.Time)))
 	}

@@ -19,7 +19,7 @@ import (
 const startTimeout = 30 * time.Second
 
 // Start checks the store and registers the consumer with it, if the store is a dedup.Registrar. An error means that every
-// message would fail and that only a person can correct the cause: a missing schema, settings that lose commits or break statements, a
+// message would fail and that only a person can correct the cause: a name that another Consumer of the program has, a missing schema, settings that lose commits or break statements, a
 // user that the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
 // until ctx ends, with Config.Backoff between attempts. It logs when this begins, when the error changes, and when it ends.
 //
@@ -63,6 +63,8 @@ func (c *Consumer[TTx]) fatalAtStart(err error) bool {
 	switch namer, ok := c.cfg.Store.(dedup.FaultNamer); {
 	case errors.Is(err, dedup.ErrInFlight):
 		return false
+	case errors.Is(err, dedup.ErrNameTaken): // an error of the program: Start succeeds when it is called after Close of the other Consumer
+		return true
 	case !c.cfg.Store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess), errors.Is(err, dedup.ErrSettings):
 		return true
 	default:

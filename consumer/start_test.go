@@ -75,7 +75,7 @@ func (r *registrarOf) Register(ctx context.Context, name string, window time.Dur
 func TestStartDoesNotWaitForAPerson(t *testing.T) {
 	retryable := func(err error) error { return fmt.Errorf("%w: %w", errFault, err) } // as stores call a missing table
 	for _, final := range []error{
-		retryable(dedup.ErrSchema), retryable(dedup.ErrAccess), dedup.ErrNotDurable, dedup.ErrNameTaken, errors.New("this driver is of no use"),
+		retryable(dedup.ErrSchema), retryable(dedup.ErrAccess), dedup.ErrNotDurable, dedup.ErrNameTaken, retryable(fmt.Errorf("%w: by another Consumer", dedup.ErrNameTaken)), errors.New("this driver is of no use"),
 	} {
 		t.Run(final.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
