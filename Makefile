@@ -135,7 +135,7 @@ SOAK          ?=
 
 .PHONY: soak
 soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MESSAGES (20000), and audit
-	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb"
+	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb mysql"
 	@$(ENV); go test $(RACE) -count=1 -v -timeout=90m -run TestSoak ./internal/test/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
 
 .PHONY: fuzz

@@ -7,9 +7,13 @@ import (
 )
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again, if the role may read them. It reads only.
+// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again, if the role may read them. It also makes
+// claims of random keys and rolls them back: its error says that the server refuses a statement. For a role that may not write, it leaves these claims out.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.check(ctx)
+	if err == nil {
+		err = s.permitted(s.try(ctx))
+	}
 	if err == nil {
 		err = s.permitted(s.checkNumbers(ctx))
 	}
@@ -24,7 +28,7 @@ func (s *Store) checkNumbers(ctx context.Context) error {
 	return s.defined(s.db.Transactions.RetryBusy(ctx, func() error { return s.db.Tables.CheckNumbers(ctx) }))
 }
 
-// permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers need.
+// permitted returns err unless it says that the role lacks a right, which only consumers, relays or sweepers need.
 func (s *Store) permitted(err error) error {
 	if err != nil && s.fault(err).Class == dedup.FaultPermission {
 		return nil

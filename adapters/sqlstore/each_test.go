@@ -16,6 +16,7 @@ import (
 type fixture struct {
 	*sql.DB
 	dialect string
+	dsn     string
 	isMySQL bool // and not MariaDB
 	open    func(o deduptest.Options) *node
 	clock   string // an SQL expression: the database's time, in the format of its tables
@@ -28,7 +29,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 	t.Run("sqlite", func(t *testing.T) {
 		d := openSQLite(t)
 		f(t, fixture{
-			DB: d.db, dialect: "sqlite",
+			DB: d.db, dsn: d.dsn, dialect: "sqlite",
 			open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
 			clock: `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`, later: `2 * 86400 * 1000000`,
 		})
@@ -37,7 +38,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 		t.Run(name, func(t *testing.T) {
 			d := openPostgres(t, server(t))
 			f(t, fixture{
-				DB: d.db, dialect: "postgres",
+				DB: d.db, dsn: d.dsn, dialect: "postgres",
 				open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
 				clock: `clock_timestamp()`, later: `interval '2 days'`,
 			})
@@ -47,7 +48,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 		t.Run(name, func(t *testing.T) {
 			d := openMySQL(t)
 			f(t, fixture{
-				DB: d.db, dialect: "mysql", isMySQL: d.isMySQL,
+				DB: d.db, dsn: d.dsn, dialect: "mysql", isMySQL: d.isMySQL,
 				open:  func(o deduptest.Options) *node { return d.open(t, d.dsn, o) },
 				clock: dialect.MySQLClock, later: `2 * 86400 * 1000000`,
 			})

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,8 +30,8 @@ import (
 //
 // On PostgreSQL handlers on pgxstore use the same locks, and a pooler in transaction mode makes no difference. Equal keys in
 // two schemas also exclude each other. On MySQL a key is a row that is never visible. The wait may be up to ClaimTimeout or one
-// second per key, whichever is longer. If several transactions wait for one key, InnoDB sometimes reports a deadlock, and ends
-// all but one with a Retryable error. On SQLite LockKeys makes tx the writing transaction, which excludes all others, whatever
+// second per key, whichever is longer. Transactions that wait for one key take turns by means of GET_LOCK, so that InnoDB finds no
+// deadlock among them. On SQLite LockKeys makes tx the writing transaction, which excludes all others, whatever
 // their keys.
 //
 // A rollback does not undo the handler's calls to other services. After the loss of the connection, or after
@@ -48,7 +49,7 @@ func (s *Store) LockKeys(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) err
 		err := s.db.Claims.LockKeys(ctx, tx, l, max(time.Until(until), time.Millisecond))
 		switch {
 		case err == nil:
-		case s.fault(err).InFlight:
+		case s.fault(err).InFlight, errors.Is(err, dedup.ErrInFlight):
 			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.ClaimTimeout, err)
 		default:
 			return s.statementError(fmt.Errorf("lock %v: %w", l.Key, err))

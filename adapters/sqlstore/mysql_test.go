@@ -173,7 +173,7 @@ func mysqlCodes() map[string]deduptest.Code {
 	} {
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true}
 	}
-	for _, n := range []int{1020, 1205, 3572} {
+	for _, n := range []int{1020, 1205, 3058, 3572} {
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Class: dedup.FaultContention}
 	}
 	for _, n := range []int{1044, 1046, 1054, 1064, 1142, 1146} { // permissions, databases, tables, columns, syntax

@@ -14,7 +14,7 @@ import (
 // Register implements dedup.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
 	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
-		if err := s.check(ctx); err != nil {
+		if err := s.checkStart(ctx); err != nil {
 			return err
 		}
 		return s.useWindows(ctx, []claims.Window{w})
@@ -36,6 +36,16 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	return s.checkSchema(ctx)
+}
+
+// checkStart does what Check does. It tries a claim only until one has worked, because a consumer's start comes here twice.
+func (s *Store) checkStart(ctx context.Context) error {
+	if err := s.check(ctx); err != nil || s.tried.Load() {
+		return err
+	}
+	err := s.try(ctx)
+	s.tried.Store(err == nil)
+	return err
 }
 
 var _ dedup.Releaser = (*Store)(nil)

@@ -20,7 +20,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 }
 
 func (s *Store) registerSources(ctx context.Context, consumer string, sources []string) error {
-	if err := s.check(ctx); err != nil {
+	if err := s.checkStart(ctx); err != nil {
 		return err
 	}
 	t, err := s.begin(ctx, sql.LevelReadCommitted)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -24,6 +25,7 @@ type Store struct {
 	leases claims.Leases
 	now    func() time.Time // this machine's clock; tests set other times
 	names  claims.Names
+	tried  atomic.Bool // see checkStart
 	outbox outboxHub
 
 	running running

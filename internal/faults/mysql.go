@@ -2,7 +2,7 @@ package faults
 
 // mysqlCodes are the numbers of MySQL's and MariaDB's errors. All others are the statement's own fault.
 var mysqlCodes = map[Class][]uint16{
-	contention: {1205, 1213, 3572, 1020, 3101}, // lock wait timeout, deadlock, NOWAIT, outdated snapshot, certification
+	contention: {1205, 1213, 3058, 3572, 1020, 3101}, // lock wait timeout, deadlocks of rows and of GET_LOCK, NOWAIT, outdated snapshot, certification
 	connection: {1053, 1077, 1079, 1158, 1159, 1160, 1161, 1184, 1927},
 	server:     {1290, 1792, 1836, 1047, 1665}, // read-only, as after a failover; not part of its cluster; binlog_format
 	access:     {1045, 1130, 1698, 1820, 1862},

@@ -34,7 +34,7 @@ type database struct {
 	bun     schema.Dialect
 }
 
-// eachDatabase runs f as a sub-test on SQLite, on PostgreSQL and on MariaDB.
+// eachDatabase runs f as a sub-test on SQLite, on PostgreSQL, on MariaDB and on MySQL.
 func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstore.Store)) {
 	run := func(name, driver string, dsn func(t *testing.T) string, d database) {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +71,10 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 	}, database{dialect: sqlstore.SQLite, bun: sqlitedialect.New()})
 	run("postgres", "pgx", func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres(t)) },
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
-	run("mariadb", "mysql", func(t *testing.T) string { return testdb.MySQL(t) },
-		database{dialect: sqlstore.MySQL, bun: mysqldialect.New()})
+	for _, name := range []string{"mariadb", "mysql"} {
+		run(name, "mysql", func(t *testing.T) string { return testdb.MySQL(t) },
+			database{dialect: sqlstore.MySQL, bun: mysqldialect.New()})
+	}
 }
 
 // adaptedStore is a *sqlstore.Adapted or a type that embeds it.

@@ -37,6 +37,8 @@ var variants = []variant{
 	{"sql-postgres-single", 2, 10, 50, on(postgresDatabase, single)},
 	{"mariadb", 2, 10, 50, on(mysqlDatabase, func(*consumer.Config[*sql.Tx]) {})},
 	{"mariadb-single", 2, 10, 50, on(mysqlDatabase, single)},
+	{"mysql", 2, 10, 50, on(mysqlDatabase, func(*consumer.Config[*sql.Tx]) {})},
+	{"mysql-single", 2, 10, 50, on(mysqlDatabase, single)},
 	{"sqlite", 2, 10, 50, on(sqliteDatabase, func(*consumer.Config[*sql.Tx]) {})},
 	{"sqlite-single", 2, 10, 50, on(sqliteDatabase, single)},
 }

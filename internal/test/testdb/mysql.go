@@ -44,7 +44,7 @@ func OnMySQL(t testing.TB) bool {
 		switch kind, _, _ := strings.Cut(strings.ToLower(name), "-"); {
 		case strings.Contains(kind, "mariadb"):
 			return false
-		case kind == "mysql":
+		case kind == "mysql", strings.HasSuffix(kind, ",_mysql"):
 			return true
 		}
 	}

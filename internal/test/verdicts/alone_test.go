@@ -30,7 +30,7 @@ func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 			return run(after)
 		}
 	}
-	const heavy = `SELECT count(*) FROM seq_1_to_100000 AS a, seq_1_to_10000 AS b` // SLEEP is not interrupted with an error
+	const heavy = `SELECT count(*) FROM information_schema.columns AS a, information_schema.columns AS b, information_schema.columns AS c` // SLEEP is not interrupted with an error
 	for _, tc := range []struct {
 		name    string
 		open    func(t *testing.T) *database
@@ -55,8 +55,10 @@ func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 		{"idle, pgxstore", pgx18, "", 200 * time.Millisecond, waits(400*time.Millisecond, `SELECT 1`), "25P03"},
 		{"idle before COMMIT, pgxstore", pgx18, "", 200 * time.Millisecond, waits(400*time.Millisecond, ""), "25P03"},
 		{"idle, sqlstore", pg18, "", 200 * time.Millisecond, waits(400*time.Millisecond, `SELECT 1`), "25P03"},
-		{"max_statement_time, MariaDB", mariaDB, "max_statement_time=0.1", 0, statement(heavy), "1969"},
-		{"idle, MariaDB", mariaDB, "", time.Second, waits(1500*time.Millisecond, `SELECT 1`), "IdleInTxTimeout"},
+		{"max_statement_time, MariaDB", mysqlOn, "max_statement_time=0.1", 0, statement(heavy), "1969"},
+		{"idle, MariaDB", mysqlOn, "", time.Second, waits(1500*time.Millisecond, `SELECT 1`), "IdleInTxTimeout"},
+		{"max_execution_time, MySQL", mysqlOn, "max_execution_time=100", 0, statement(heavy), "3024"},
+		{"idle, MySQL", mysqlOn, "", time.Second, waits(1500*time.Millisecond, `SELECT 1`), "4031"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +89,7 @@ func TestATableThatIsLockedParksNothing(t *testing.T) {
 		{"statement_timeout, pgxstore", func(t *testing.T) *database { return pgxOn(t, testdb.Postgres18(t)) }, "&statement_timeout=100", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
 		{"transaction_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres18(t)) }, "&transaction_timeout=100", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
 		{"lock_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres(t)) }, "&lock_timeout=50", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
-		{"max_statement_time, MariaDB", mariaDB, "max_statement_time=0.1", []string{`LOCK TABLES effects WRITE`}, `UNLOCK TABLES`},
+		{"max_statement_time, MariaDB", mysqlOn, "max_statement_time=0.1", []string{`LOCK TABLES effects WRITE`}, `UNLOCK TABLES`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -35,9 +35,11 @@ func TestAHotRowParksNothing(t *testing.T) {
 		{"serializable, pgxstore", pgx18, "", sql.LevelSerializable, 60, 400, 0},
 		{"serializable, sqlstore", pg15, "", sql.LevelSerializable, 60, 400, 0},
 		{"repeatable read, sqlstore", pg18, "", sql.LevelRepeatableRead, 60, 400, 0},
-		{"max_statement_time, MariaDB", mariaDB, "max_statement_time=0.1", 0, 16, 60, hold},
-		{"innodb_lock_wait_timeout, MariaDB", mariaDB, "innodb_lock_wait_timeout=1", 0, 16, 24, 300 * time.Millisecond},
-		{"serializable, MariaDB", mariaDB, "", sql.LevelSerializable, 60, 400, 0},
+		{"max_statement_time, MariaDB", mysqlOn, "max_statement_time=0.1", 0, 16, 60, hold},
+		{"innodb_lock_wait_timeout, MariaDB", mysqlOn, "innodb_lock_wait_timeout=1", 0, 16, 24, 300 * time.Millisecond},
+		{"serializable, MariaDB", mysqlOn, "", sql.LevelSerializable, 60, 400, 0},
+		{"innodb_lock_wait_timeout, MySQL", mysqlOn, "innodb_lock_wait_timeout=1", 0, 16, 24, 300 * time.Millisecond},
+		{"serializable, MySQL", mysqlOn, "", sql.LevelSerializable, 60, 400, 0},
 		{"busy, SQLite", sqlite, "&_pragma=busy_timeout(20)", 0, 16, 60, hold},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

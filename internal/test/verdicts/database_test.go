@@ -115,10 +115,15 @@ func postgresOn(t *testing.T, server string) *database {
 	}
 }
 
-func mariaDB(t *testing.T) *database {
+// mysqlOn is on MariaDB or on MySQL, as the test's name says.
+func mysqlOn(t *testing.T) *database {
 	dsn := testdb.MySQLTables(t, mysqlTables)
+	name := "mariadb"
+	if testdb.OnMySQL(t) {
+		name = "mysql"
+	}
 	return &database{
-		name: "mariadb", admin: open(t, "mysql", dsn), mark: func(int) string { return "?" },
+		name: name, admin: open(t, "mysql", dsn), mark: func(int) string { return "?" },
 		start: sqlWorkers("mysql", dsn, sqlstore.MySQL),
 	}
 }

@@ -30,7 +30,7 @@ type walked struct {
 // notRaised are the classes that no statement can raise, and why.
 var notRaised = map[faults.Database]map[faults.Class]string{
 	faults.MySQL: {
-		dedup.FaultConnection: "a session that goes on after such an error got it from another server; the walk with KILL has the real one",
+		dedup.FaultConnection: "a session that goes on after such an error got it from another server; the stores' suite has the real one, after KILL",
 		dedup.FaultAccess:     "a session that is open was let in: the error comes from another server",
 	},
 	faults.SQLite: {
@@ -73,25 +73,27 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 			}
 		}
 	}
+	mysql := func(t *testing.T) *walked {
+		return &walked{
+			database: mysqlOn(t), kind: faults.MySQL,
+			codes: map[faults.Class][]string{
+				dedup.FaultServer: {"1290", "1792"}, dedup.FaultPermission: {"1142"}, dedup.FaultDeployment: {"1146", "1054", "1305"},
+				dedup.FaultContention: {"1205", "1020", "3572"}, dedup.FaultTimeLimit: {"1969", "3024", "1317"}, dedup.FaultIdleLimit: {"4031"},
+				dedup.FaultResources: {"1114", "1021"}, dedup.FaultStorage: {"1030", "1180"}, dedup.FaultSession: {"1412", "1615"},
+				dedup.FaultData: {"1062", "1406", "1644"},
+			},
+			refuse: func(table, event, code string) (create, drop []string) {
+				return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = %s`, event, table, code)},
+					[]string{`DROP TRIGGER refuse`}
+			},
+			raise: func(code string) []string { return []string{`SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = ` + code} },
+		}
+	}
 	return map[string]func(t *testing.T) *walked{
 		"pgxstore": postgres(pgxOn),
 		"postgres": postgres(postgresOn),
-		"mariadb": func(t *testing.T) *walked {
-			return &walked{
-				database: mariaDB(t), kind: faults.MySQL,
-				codes: map[faults.Class][]string{
-					dedup.FaultServer: {"1290", "1792"}, dedup.FaultPermission: {"1142"}, dedup.FaultDeployment: {"1146", "1054", "1305"},
-					dedup.FaultContention: {"1205", "1020", "3572"}, dedup.FaultTimeLimit: {"1969", "3024", "1317"}, dedup.FaultIdleLimit: {"4031"},
-					dedup.FaultResources: {"1114", "1021"}, dedup.FaultStorage: {"1030", "1180"}, dedup.FaultSession: {"1412", "1615"},
-					dedup.FaultData: {"1062", "1406", "1644"},
-				},
-				refuse: func(table, event, code string) (create, drop []string) {
-					return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = %s`, event, table, code)},
-						[]string{`DROP TRIGGER refuse`}
-				},
-				raise: func(code string) []string { return []string{`SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = ` + code} },
-			}
-		},
+		"mariadb":  mysql,
+		"mysql":    mysql,
 		"sqlite": func(t *testing.T) *walked {
 			statements := map[string][]string{
 				"missing table": {`INSERT INTO missing VALUES (1)`}, "read-only": {`PRAGMA query_only = 1`, `INSERT INTO effects (name) VALUES ('x')`},
