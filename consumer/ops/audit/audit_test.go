@@ -42,7 +42,6 @@ func each(t *testing.T, f func(t *testing.T, w *world)) {
 			return sqlstore.Postgres, "pgx", testdb.Schema(t, testdb.Postgres(t))
 		},
 		"mariadb": func(t *testing.T) (sqlstore.Dialect, string, string) { return sqlstore.MySQL, "mysql", testdb.MySQL(t) },
-		"mysql":   func(t *testing.T) (sqlstore.Dialect, string, string) { return sqlstore.MySQL, "mysql", testdb.MySQL(t) },
 		"sqlite": func(t *testing.T) (sqlstore.Dialect, string, string) {
 			return sqlstore.SQLite, "sqlite", "file:" + t.TempDir() + "/test.db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
 		},
