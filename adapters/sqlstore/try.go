@@ -28,8 +28,9 @@ func (s *Store) try(ctx context.Context) (err error) {
 	switch f := s.fault(err); {
 	case err == nil, errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrNotDurable):
 		return err
-	case f.Class == dedup.FaultData, f.Class == dedup.FaultDeployment: // no message is to blame, and another attempt would repeat it
-		return fmt.Errorf("sqlstore: the server refuses a statement that each message needs; "+ //nolint:errorlint // not Retryable, whatever its cause
+	case f.Class == dedup.FaultData, f.Class == dedup.FaultDeployment:
+		// No message is to blame, and another attempt would repeat it. The cause is not wrapped: its number may be Retryable.
+		return fmt.Errorf("sqlstore: the server refuses a statement that each message needs; "+
 			"is it one of the databases, and a version, that txonce's README names? A claim and its rollback failed: %v", err)
 	}
 	return engine.Database.Errorf("sqlstore: try a claim and roll it back: %w", err)
