@@ -37,7 +37,9 @@ func TestALetterThatTheDatabaseRefusesIsShortened(t *testing.T) {
 		log := new(logs)
 		c := newConsumer(t, config{Store: store, Handle: picky, Logger: log.logger()})
 		m := large("1")
-		process(t, c, m)
+		if err := c.ProcessBatch(t.Context(), []*consumer.Message{m})[0]; err != nil {
+			t.Fatal(err)
+		}
 		process(t, c, msg("2", "good"))
 		found := letters(t, c)
 		if len(found) != 1 || !strings.HasPrefix(string(m.Payload), string(found[0].Message.Payload)) || len(found[0].Message.Payload) != 64<<10 ||
