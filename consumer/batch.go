@@ -23,6 +23,7 @@ type batch[TTx any] struct {
 	blocked    map[string]blockedKey // by ordering key
 	claimWait  claimWait
 	before     int         // how many culprits come after the messages that are tried, see named
+	waits      int         // transactions with a single message that ended because it had waited for a lock, or may have
 	soloFaults int         // transactions with a single message that the database failed, in a row
 	worked     bool        // a handler's work was committed in this pass
 	down       bool        // the database is at fault: nothing more is tried

@@ -14,6 +14,9 @@ const (
 	// that is slow for everybody is slow for the claim, too.
 	quickClaim = 3
 
+	// mostWaits is how many messages of a batch may wait for locks until their waits end. The others of the batch wait for a short time only.
+	mostWaits = 2
+
 	// aloneMost is how many messages may meet database errors while none is committed, for one of them to be blamed. More of them are a
 	// sign that the database is at fault.
 	aloneMost = 3
@@ -44,14 +47,28 @@ func (c *Consumer[TTx]) verdict(err error) (dedup.FaultClass, faults.Verdict) {
 // alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a transaction of its own
 // runs with short waits for locks the next time: if it exceeds the limit there, too, it is not because other transactions held it up.
 func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
-	if len(todo) != 1 {
-		return ctx
+	noWaits := b.waits >= mostWaits
+	if len(todo) == 1 {
+		it := &b.items[todo[0]]
+		noWaits = noWaits || it.culprit && b.c.history.timedOut(it.hash)
+		it.noWaits = noWaits
 	}
-	it := &b.items[todo[0]]
-	if it.noWaits = it.culprit && b.c.history.timedOut(it.hash); it.noWaits {
+	if noWaits {
 		return dedup.WithoutLockWaits(ctx)
 	}
 	return ctx
+}
+
+// soloFault counts that the database failed the transaction of it alone with err. Two in a row end the batch: the database is away. A message
+// that may have waited for a lock says nothing about the others, which may use other rows: the batch goes on, with short waits for locks.
+func (b *batch[TTx]) soloFault(it *item, err error) {
+	switch class, _ := b.c.verdict(err); {
+	case class == dedup.FaultContention, class == dedup.FaultTimeLimit && !it.noWaits:
+		b.waits++
+		return
+	}
+	b.soloFaults++
+	b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
 }
 
 // contended reports whether err of items[i], in a transaction of its own, says that other transactions were in its way. Then it has deferred
@@ -67,8 +84,7 @@ func (b *batch[TTx]) contended(ctx context.Context, i, epoch int, err error) boo
 		b.c.cfg.Logger.WarnContext(ctx, "message is deferred again and again: other transactions hold or change the rows that its handler uses, or the handler waits for itself because it uses another connection than its transaction",
 			append(it.attrs(), "times", times, "error", err)...)
 	}
-	b.soloFaults++
-	b.down = b.soloFaults >= 2 && !(it.culprit && b.worked)
+	b.soloFault(it, err)
 	if times > 1 && !others {
 		b.fault(ctx, []int{i}, epoch, it.stage(), err)
 		return true

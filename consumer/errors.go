@@ -61,10 +61,11 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("consumer: panic: %s\n%s", usercode.Text(e.Value), e.Stack)
 }
 
-// Unwrap returns the value of the panic if that is an error, and nil otherwise.
+// Unwrap returns a safe copy of the value of the panic if that is an error, and nil otherwise: its methods never panic. errors.Is and errors.As
+// find in it what they find in Value.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
-	return err
+	return usercode.Error(err)
 }
 
 // MessageError says which message an error of a BatchHandler belongs to. The BatchHandler may wrap it. The consumer then tries

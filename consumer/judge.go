@@ -23,8 +23,7 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true}, observe.CauseInFlight)
 	case b.c.cfg.Store.Retryable(err) && !late && b.contended(ctx, i, epoch, err):
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
-		b.soloFaults++
-		b.down = b.soloFaults >= 2 && !(it.culprit && b.worked) // known culprits do not stop each other while other messages are committed
+		b.soloFault(it, err)
 		b.fault(ctx, []int{i}, epoch, it.stage(), err)
 	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
 		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))

@@ -66,6 +66,9 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		} else {
 			b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, aboutLetter(letter)...)
 		}
+		if b.c.history.past(it.hash).blamed { // the errors of the database were its own
+			b.c.pause.recovered(ctx, ofHandlers)
+		}
 		b.c.pause.recovered(ctx, ofLetters)
 		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID}
 		b.pass.outcome(i, outcome)

@@ -174,9 +174,10 @@ WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
 SELECT m.shard, m.key_hash, min(m.seq), @clock + max(r.delay), @clock FROM @messagesOf WHERE m.key_hash IS NOT NULL GROUP BY m.shard, m.key_hash
 ON DUPLICATE KEY UPDATE
-	from_seq = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
-	until = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, GREATEST(until, VALUES(until)), VALUES(until)),
-	set_at = VALUES(set_at)`),
+	set_at = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, -VALUES(set_at), VALUES(set_at)),
+	until = IF(set_at < 0 AND from_seq <= VALUES(from_seq), GREATEST(until, VALUES(until)), VALUES(until)),
+	from_seq = IF(set_at < 0, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
+	set_at = ABS(set_at)`), // columns are set from left to right: a negative set_at marks a hold that was not over
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of a topic in a
 		// shard, from a seq on: HoldTopic those with a key, by their key.

@@ -204,7 +204,8 @@ GROUP BY m.shard, m.key
 ON CONFLICT (shard, key, endless) DO UPDATE SET
 	from_seq = CASE WHEN h.until > statement_timestamp() AND (h.set_at > statement_timestamp()) IS NOT TRUE
 		THEN least(h.from_seq, excluded.from_seq) ELSE excluded.from_seq END,
-	until = CASE WHEN (h.set_at > statement_timestamp()) IS NOT TRUE THEN greatest(h.until, excluded.until) ELSE excluded.until END,
+	until = CASE WHEN (h.set_at > statement_timestamp()) IS NOT TRUE AND h.from_seq <= excluded.from_seq
+		THEN greatest(h.until, excluded.until) ELSE excluded.until END,
 	set_at = excluded.set_at`),
 
 		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by their key. It comes after

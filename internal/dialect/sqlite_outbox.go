@@ -113,7 +113,7 @@ FROM json_each(?1) r JOIN outbox_messages m ON m.shard = r.value ->> 0 AND m.seq
 WHERE m.key IS NOT NULL GROUP BY m.shard, m.key
 ON CONFLICT (shard, key) DO UPDATE SET
 	from_seq = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN min(from_seq, excluded.from_seq) ELSE excluded.from_seq END,
-	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN max(until, excluded.until) ELSE excluded.until END,
+	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE AND from_seq <= excluded.from_seq THEN max(until, excluded.until) ELSE excluded.until END,
 	set_at = excluded.set_at`),
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of topic ?3 in

@@ -19,6 +19,7 @@ func strangerCases[TTx any]() []storeCase[TTx] {
 	return []storeCase[TTx]{
 		{name: "a topic that is deferred whole lets other topics pass, in the order of their keys", hazard: hazard, run: wholeTopic[TTx]},
 		{name: "a topic that is deferred whole is due after its delay", hazard: hazard, run: wholeTopicEnds[TTx]},
+		{name: "a short wait of a key is not prolonged by a longer one behind it", hazard: hazard, run: shortWait[TTx]},
 		{name: "a key that is paused lets the other keys of its shard pass", hazard: hazard, run: pausedKey[TTx]},
 		{name: "a relay leases a small part of what waits for a missing topic", hazard: hazard, run: topicAway[TTx]},
 		{name: "a hot key keeps no message of its shard waiting", hazard: hazard, run: hotKey[TTx]},
@@ -119,6 +120,24 @@ func wholeTopicEnds[TTx any](e *env[TTx]) {
 	first, _ := e.crowd(s)
 	s.settle(wholeTopics(300*time.Millisecond, s.leaseSome(outbox.Want{Limit: len(first)})...)...)
 	s.drain(4 + 30 + 3 + 2) // checks the order of keys
+}
+
+func shortWait[TTx any](e *env[TTx]) {
+	s := e.session()
+	first, others := e.crowd(s) // the first of others stands before a message of the topic, in the same key
+	s.settle(wholeTopics(time.Hour, s.leaseSome(outbox.Want{Limit: len(first)})...)...)
+	got := s.await(others...)
+	all := outcomes(outbox.Sent, got...)
+	all[0].Verdict, all[0].Cause, all[0].Delay = outbox.Deferred, errRefused, 200*time.Millisecond
+	s.settle(all...)
+	var leased []outbox.Leased
+	for ; len(leased) == 0 && e.ctx.Err() == nil; pause(e.ctx) {
+		leased = s.turn()
+	}
+	if len(leased) == 0 || leased[0].ID != got[0].ID { // later ones of its key may come with it
+		e.Fatalf("leased %q, want %q first", ids(leased), got[0].ID)
+	}
+	s.sent(leased...)
 }
 
 func pausedKey[TTx any](e *env[TTx]) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/txonce/txonce/outbox"
@@ -37,11 +38,12 @@ type batch struct {
 // for as long as publishing its messages one after another takes.
 const maxWaves = 100 * time.Millisecond
 
-// A key that has manyLeft messages left after maxWaves is held back for keyPause: so the next poll finds the messages of other keys behind
-// them, however many there are.
+// A key that has manyLeft messages left after maxWaves is held back for keyPause, but at most once in pauseEvery: so the next poll finds the
+// messages of other keys behind them, however many there are.
 const (
-	manyLeft = 16
-	keyPause = 100 * time.Millisecond
+	manyLeft   = 16
+	keyPause   = 100 * time.Millisecond
+	pauseEvery = 800 * time.Millisecond
 )
 
 // publisherQueue has the keys of a batch whose next message goes to one publisher. The publisher gets one call at a time of each
@@ -56,6 +58,29 @@ type publisherQueue struct {
 type keyMessages struct {
 	pending []int // positions in outcomes
 	sent    int   // how many of pending are in the call under way
+}
+
+// pausedKeys remembers when keys were held back by pauseKeys.
+type pausedKeys struct {
+	mu     sync.Mutex
+	latest map[string]time.Time
+}
+
+const mostPausedKeys = 1000
+
+// may reports whether key may be held back now, and remembers it.
+func (p *pausedKeys) may(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.latest[key]) < pauseEvery {
+		return false
+	}
+	if len(p.latest) >= mostPausedKeys || p.latest == nil {
+		p.latest = make(map[string]time.Time) // some are held back again too early
+	}
+	p.latest[key] = now
+	return true
 }
 
 // handle publishes and settles msgs. mayHaveMore says that further messages may be due in their shards.
@@ -132,7 +157,7 @@ func (b *batch) enqueue(k *keyMessages) {
 func (b *batch) pauseKeys() {
 	for _, q := range b.queues {
 		for _, k := range q.ready {
-			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.Key != "" {
+			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.Key != "" && b.session.paused.may(first.Key) {
 				first.Delay = keyPause
 			}
 		}

@@ -66,7 +66,7 @@ func (d *dispatcher) poll(ctx context.Context) {
 		d.busyWorkers++
 		wakeUps := d.wakeUps
 		go func() {
-			rep := d.session.handle(ctx, msgs, now, more)
+			rep := d.session.handle(ctx, msgs, now, more && d.mode == untilStopped) // a job publishes all that is due
 			rep.mayHaveMore, rep.notified, rep.wakeUps = more, notified, wakeUps
 			d.reports <- rep // has room for all workers
 		}()

@@ -49,7 +49,7 @@ func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 			return o.ID == "b1" && (o.Verdict == outbox.Deferred || o.Verdict == outbox.Parked && o.ParkPolicy != outbox.SkipMessage)
 		}, "0 pending, 1 parked, 0 waiting"},
 		{"to park it", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Parked }, "1 pending, 0 parked, 0 waiting"},
-		{"to record that it was published", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Sent }, "0 pending, 1 parked, 0 waiting"},
+		{"to record that it was published", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Sent }, "1 pending, 0 parked, 0 waiting"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

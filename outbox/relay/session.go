@@ -19,6 +19,7 @@ type session struct {
 	queue     outbox.Session
 	hold      atomic.Pointer[outbox.Hold] // written by open, then by keepRenewing
 	newShards chan struct{}               // has a value after Renew returned more shards than before
+	paused    pausedKeys
 
 	// work is the context of leased messages. It ends when the lease is lost, not when Run's context does.
 	work     context.Context

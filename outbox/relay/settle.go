@@ -49,7 +49,8 @@ func (b *batch) settle(from, to int) bool {
 // refusedDelay is how long a message waits if the database refuses to park it.
 const refusedDelay = time.Minute
 
-// setAside changes the outcome of a message that the database refuses to store. First the message is parked without a hold of its key, which
+// setAside changes the outcome of a message that the database refuses to store. A message that was published waits for a minute. Of the others,
+// first the message is parked without a hold of its key, which
 // needs no further row. If that is refused too, it waits for a minute.
 func (b *batch) setAside(i, refusals int, refused error) {
 	o := &b.outcomes[i]
@@ -58,8 +59,11 @@ func (b *batch) setAside(i, refusals int, refused error) {
 	case refusals > 0:
 		b.deferUncounted(i, refusedDelay, refused)
 		return
-	case o.Verdict == outbox.Sent:
-		cause = errors.New("it was published")
+	case o.Verdict == outbox.Sent: // it is not dead; a repeat has the same ID
+		b.relay.cfg.Logger.ErrorContext(b.session.work, "relay: the database refuses to record that a message was published, so it is published again after a minute; "+
+			"see the error, which may be about outbox_sent (KeepSent)", "relay", b.relay.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", refused)
+		b.deferUncounted(i, refusedDelay, refused)
+		return
 	case cause == nil:
 		cause = errors.New("it was not tried")
 	}

@@ -74,3 +74,23 @@ func TestRelayGivesBackTheRestOfASlowBatch(t *testing.T) {
 		}
 	})
 }
+
+// RunOnce publishes all that is due, also of a key with many messages, which a relay that goes on holds back from time to time.
+func TestRunOncePublishesAHotKeyWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hot = 1000
+		memory := outboxtest.NewMemory()
+		var busy []string
+		for i := range hot {
+			busy = append(busy, fmt.Sprint("hot", i))
+		}
+		enqueueIDs(t, memory, busy...)
+		r, err := relay.New(relay.Config{Queue: memory, Publisher: slow(5 * time.Millisecond)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := r.RunOnce(t.Context()); n != hot || err != nil {
+			t.Errorf("RunOnce = %d, %v; want %d messages of the key", n, err, hot)
+		}
+	})
+}

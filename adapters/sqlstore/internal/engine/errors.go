@@ -41,8 +41,17 @@ var (
 	ErrNoShards = Database.Errorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, HowToMigrate)
 )
 
-// Walk calls f for err and each error that it wraps, until f returns true.
-func Walk(err error, f func(error) bool) bool {
+// Walk calls f for err and each error that it wraps, until f returns true. The errors may be the user's: when a method of one panics or ends its
+// goroutine, Walk has found nothing.
+func Walk(err error, f func(error) bool) (found bool) {
+	if err == nil {
+		return false
+	}
+	_ = usercode.Run(func() { found = walk(err, f) })
+	return found
+}
+
+func walk(err error, f func(error) bool) bool {
 	if err == nil {
 		return false
 	}
@@ -54,10 +63,10 @@ func Walk(err error, f func(error) bool) bool {
 	}
 	switch w := err.(type) { //nolint:errorlint // Walk itself follows wrapped errors, as errors.As does
 	case interface{ Unwrap() error }:
-		return Walk(w.Unwrap(), f)
+		return walk(w.Unwrap(), f)
 	case interface{ Unwrap() []error }:
 		for _, err := range w.Unwrap() {
-			if Walk(err, f) {
+			if walk(err, f) {
 				return true
 			}
 		}

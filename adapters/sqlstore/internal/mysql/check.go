@@ -53,6 +53,9 @@ func (d *DB) Check(ctx context.Context) error {
 // settings are server variables by name. A variable that the server does not have is empty.
 type settings map[string]string
 
+// clockWasSet is a name beside those of the server's variables.
+const clockWasSet = "(clock was set)"
+
 func (d *DB) readSettings(ctx context.Context) (settings, error) {
 	set := make(settings)
 	var most string // the limit also cuts the answer of SHOW
@@ -60,6 +63,13 @@ func (d *DB) readSettings(ctx context.Context) (settings, error) {
 		return nil, err
 	}
 	set["sql_select_limit"] = most
+	var running bool
+	if err := d.cfg.DB.QueryRowContext(ctx, `SELECT `+serversClock).Scan(&running); err != nil {
+		return nil, err
+	}
+	if !running {
+		set[clockWasSet] = "ON"
+	}
 	return set, engine.Query(ctx, d.cfg.DB, d.Plain.Settings).Each(func(rows engine.Row) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
@@ -120,6 +130,9 @@ func (s settings) checkSession() error {
 		if v := s[name]; !strings.EqualFold(v, "utf8mb4") {
 			return unfit("%s is %q: the texts that Go sends are utf8mb4; set charset=utf8mb4 in the DSN", name, v)
 		}
+	}
+	if s.on(clockWasSet) {
+		return unfit("timestamp is set for the connections of Config.DB, so their clock stands still: take timestamp out of the DSN and of init_connect")
 	}
 	for name, want := range map[string]string{"sql_safe_updates": "OFF", "sql_auto_is_null": "OFF", "sql_big_selects": "ON"} {
 		if s[name] != "" && s.on(name) != (want == "ON") {
