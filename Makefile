@@ -85,11 +85,13 @@ test-short: ## What needs nothing but Go
 	go test -short $(RACE_IF_CC) -skip '^Example.*_postgres$$' ./...
 
 .PHONY: lint
-lint: ## Formatting, golangci-lint with go vet's checks, and whether go.mod is tidy
+lint: ## Formatting, golangci-lint with go vet's checks, and whether go.mod and go.work.sum are complete
 	@unformatted=$$($(GOFUMPT) -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted; run: $(GOFUMPT) -w" $$unformatted; exit 1; fi
 	@set -ex; for module in . $(NESTED); do \
 		(cd $$module && go mod tidy -diff && $(GOLANGCI_LINT) run ./...); done
+	@sums=$$(cksum <go.work.sum); GOWORK= go list -m all >/dev/null && GOWORK= go list -test -deps ./... >/dev/null && [ "$$sums" = "$$(cksum <go.work.sum)" ] || \
+		{ echo "go.work.sum lacks sums that builds in the workspace write: commit it as it is now"; exit 1; }
 
 .PHONY: vulncheck
 vulncheck: ## Known vulnerabilities in what is called; asks the Go project's database

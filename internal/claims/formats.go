@@ -13,8 +13,8 @@ import (
 const (
 	formatSettings = `SELECT current_setting('bytea_output'), current_setting('DateStyle'), current_setting('standard_conforming_strings'),
 	current_setting('array_nulls'), current_setting('client_encoding')`
-	formatBytes    = `SELECT decode('00ff5c41', 'hex')`
-	formatTime     = `SELECT timestamptz '2001-02-03 04:05:06.789012+00'`
+	formatBytes = `SELECT decode('00ff5c41', 'hex')`
+	formatTime  = `SELECT timestamptz '2001-02-03 04:05:06.789012+00'`
 )
 
 // CheckFormats fails with ErrSettings if the driver cannot read values in the formats that the session's settings choose. scan runs a
