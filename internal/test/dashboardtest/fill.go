@@ -61,7 +61,7 @@ var (
 		"{now}", "clock_timestamp()", "{ms}", "interval '1 millisecond'", "{analyze}", "ANALYZE outbox_messages, outbox_parked, dead_letters, processed_messages")
 	mysqlWords = words("{columns}", "key_hash, size, ", "{values}", "UNHEX(SHA2(concat('customer-', n % 1000), 256)), 400, ",
 		"{parked}", "key_hash, size, ", "{parkedvalues}", "UNHEX(SHA2(concat('parked-', n), 256)), 400, ", "{token}", "token, ", "{tokenvalue}", "'12345678', ", "{key}", "`key`",
-		"{bytes}", "CAST(", "{end}", " AS BINARY)", "{hash:}", "UNHEX(MD5(", "{:hash}", "))",
+		"{bytes}", "CAST(", "{end}", " AS BINARY)", "{hash:}", "UNHEX(LEFT(SHA2(", "{:hash}", ", 256), 32))",
 		"{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))", "{ms}", "1000", "{analyze}", "ANALYZE TABLE outbox_messages, outbox_parked, dead_letters, processed_messages")
 	sqliteWords = words("{columns}", "seq, ", "{values}", "n + 1, ", "{parked}", "", "{parkedvalues}", "", "{token}", "", "{tokenvalue}", "", "{key}", "key",
 		"{bytes}", "CAST(", "{end}", " AS BLOB)", "{hash:}", "unhex(printf('%08x%024x', (", "{:hash}", ") * 2654435761 % 4294967296, n))",
