@@ -25,15 +25,9 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 	}
 	began, epoch := time.Now(), b.c.pause.epoch()
 	limited := reason != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
-	stands, err := b.stands(ctx, it, reason)
-	if limited {
-		if err != nil {
-			b.parkFailed(ctx, i, epoch, fmt.Errorf("park: look for its letter: %w", err))
-			return
-		}
-		if stands { // one more copy of a message that is parked already says nothing new about the handlers
-			limited, it.failed = false, false
-		}
+	stands, _ := b.stands(ctx, it, reason)                                    // after an error, writing the letter shows whether the database works
+	if limited && stands {                                                    // one more copy of a message that is parked already says nothing new about the handlers
+		limited, it.failed = false, false
 	}
 	take, giveBack := b.c.budget.take, b.c.budget.giveBack
 	if beforeHandlers(it, reason) {

@@ -23,7 +23,7 @@ func TestRowsRead(t *testing.T) {
 		count string // rows that the session has read so far
 	}{
 		"postgres": {dashboardtest.Postgres, `SELECT sum(coalesce(idx_tup_fetch, 0) + seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = current_schema()`},
-		"mysql": {dashboardtest.MySQL, `SELECT sum(variable_value) FROM information_schema.session_status
+		"mariadb": {dashboardtest.MySQL, `SELECT sum(variable_value) FROM information_schema.session_status
 WHERE variable_name IN ('HANDLER_READ_FIRST', 'HANDLER_READ_KEY', 'HANDLER_READ_LAST', 'HANDLER_READ_NEXT', 'HANDLER_READ_PREV', 'HANDLER_READ_RND', 'HANDLER_READ_RND_NEXT')`},
 	} {
 		t.Run(name, func(t *testing.T) {

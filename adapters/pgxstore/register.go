@@ -58,14 +58,21 @@ func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consum
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
 func (s *Store) checkSettings(ctx context.Context) error {
 	return s.learn(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		var settings claims.PostgresSettings
-		if err := conn.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
-			return unlearned(err)
+		check := func(query func(ctx context.Context, sql string, args ...any) pgx.Row) error {
+			var settings claims.PostgresSettings
+			if err := query(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
+				return unlearned(err)
+			}
+			if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
+				return err
+			}
+			return claims.CheckFormats(database, func(sql string, dest ...any) error { return query(ctx, sql).Scan(dest...) })
 		}
-		if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
-			return err
+		if conn.PgConn().TxStatus() != 'I' { // learn has begun a transaction
+			return check(conn.QueryRow)
 		}
-		return claims.CheckFormats(database, func(query string, dest ...any) error { return conn.QueryRow(ctx, query).Scan(dest...) })
+		// In one transaction, so that a pooler answers with one session.
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return check(tx.QueryRow) })
 	})
 }
 
