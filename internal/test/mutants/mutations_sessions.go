@@ -30,7 +30,7 @@ var sessionMutations = []mutation{
 		`err == nil && met != reset {`, `err == nil && met == "" {`,
 	}),
 	single("behind a pooler, a start reads the settings of the database and not those of another client", pgx+"/register.go", "TestAStartBehindAPoolerMeetsChangedSessions", edit{
-		`conn.QueryRow(ctx, s.plain.Settings)`, `s.cfg.Pool.QueryRow(ctx, s.plain.Settings)`,
+		`query(ctx, s.plain.Settings)`, `s.cfg.Pool.QueryRow(ctx, s.plain.Settings)`,
 	}),
 	single("the tables of txonce are those of a new session", pgx+"/session.go", "TestTheSchemaIsThatOfANewSession", edit{
 		`case freshPath:`, `case "":`,
