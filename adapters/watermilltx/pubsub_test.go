@@ -122,7 +122,9 @@ func (r *relayed) await(ctx context.Context, msgs []outbox.Message) error {
 func relayTo(t *testing.T, queue outbox.Queue, inner message.Publisher) *relayed {
 	t.Helper()
 	to := &relayed{Publisher: inner}
-	publisher := newPublisher(t, watermilltx.PublisherConfig{Publisher: to, Confirms: true})
+	publisher := newPublisher(t, watermilltx.PublisherConfig{
+		Publisher: to, Confirms: true, UUID: func(m outbox.Message) string { return m.ID }, // watermill's suite compares UUIDs
+	})
 	r, err := relay.New(relay.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
