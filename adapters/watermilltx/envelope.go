@@ -42,7 +42,8 @@ func ReadEnvelope(payload []byte) (e Envelope, err error) {
 	return *wrapped, nil
 }
 
-// Message returns the message in the envelope. Its ID is the UUID that the forwarder would have published it with.
+// Message returns the message in the envelope. Its ID is the UUID that the forwarder would have published it with. A Publisher gives it another UUID
+// unless PublisherConfig.UUID returns the ID.
 func (e Envelope) Message() outbox.Message {
 	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string, len(e.Metadata))}
 	for name, value := range e.Metadata {
@@ -66,11 +67,11 @@ func EnvelopeKey(msg *consumer.Message) (string, error) {
 }
 
 // Unwrap returns the handler that empties a forwarder's topic into an outbox, in place of watermill's forwarder: each message is
-// enqueued once, and the relay publishes it under the envelope's UUID. A message that is no envelope is parked, and holds up no other.
+// enqueued once, with the envelope's UUID as its ID. For readers that look at UUIDs, set PublisherConfig.UUID to a function that returns the ID. A message that is no envelope is parked, and holds up no other.
 //
 //	consumer.New(consumer.Config[*sql.Tx]{Name: "forwarder", Store: store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(store)})
 //
-// Stop the forwarder first: a message that both of them take is published twice, with the same UUID.
+// Stop the forwarder first: a message that both of them take is published twice, with the same ID.
 func Unwrap[TTx any](w outbox.Writer[TTx]) consumer.Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *consumer.Message) error {
 		e, err := ReadEnvelope(msg.Payload)

@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -84,6 +85,9 @@ func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 	n, err := applehook.Decode(msg)
 	if err != nil {
 		return err
+	}
+	if len(n.Unread) > 0 { // Apple has changed a field, which is zero here: a person looks before it is booked
+		return consumer.Permanent(fmt.Errorf("the field %s cannot be read", n.Unread[0].Path))
 	}
 	if n.Transaction == nil {
 		return consumer.Permanent(errors.New("the notification has no transaction")) // parked now: it would fail each time

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,6 +106,9 @@ func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 	n, err := applehook.Decode(msg)
 	if err != nil {
 		return err // parked now: the error is a consumer.Permanent
+	}
+	if len(n.Unread) > 0 { // Apple has changed a field, which is zero here: a person looks before it is booked
+		return consumer.Permanent(fmt.Errorf("the field %s cannot be read", n.Unread[0].Path))
 	}
 	if n.Transaction == nil {
 		return consumer.Permanent(errors.New("the notification has no transaction"))

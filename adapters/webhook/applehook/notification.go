@@ -13,9 +13,6 @@ import (
 // database or from a dead letter can be decoded at any time. The error is consumer.Permanent, so that a handler that returns it parks
 // the message at once.
 //
-// A field whose form Apple has changed is no error: it is zero then, and Notification.Unread has its value. A handler that needs a field,
-// such as a price, looks for it there first.
-//
 // A field whose form Apple has changed is no error: it is zero, and Notification.Unread has its value. A handler that needs such a field,
 // above all an amount, must look there, or return an error if there is anything.
 func Decode(msg *consumer.Message) (*Notification, error) {
