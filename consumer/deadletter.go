@@ -62,7 +62,7 @@ type DeadLetter struct {
 	Record  dedup.Record  // what the consumer would have claimed; Key.ID is empty if the message has no usable key
 	Message Message       // without Raw, Malformed, Fingerprint, Aliases and GiveUpAt
 	Reason  observe.Cause // why it was parked, see Reasons
-	Cause   string        // the text of the error
+	Error   string        // the text of the error
 
 	// Filled in by a ParkingLot.
 	Times         int       // how many times it was parked
@@ -88,7 +88,7 @@ type DeadLetterFilter struct {
 	MessageID string    // the natural key, Record.Key.ID
 	Tenant    string    // Record.Key.Tenant
 	Position  string    // Message.Position, such as "orders/3/1042"
-	Cause     string    // a part of DeadLetter.Cause, case-sensitive
+	Error     string    // a part of DeadLetter.Error, case-sensitive
 	Since     time.Time // First is this time or later, by the database's clock
 	Until     time.Time // First is before
 

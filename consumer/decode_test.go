@@ -41,7 +41,7 @@ func TestDecoding(t *testing.T) {
 			found := letters(t, c)
 			if tc.parked == "" {
 				wantCount(t, store.Database(), "x", 1)
-			} else if len(found) != 1 || !strings.Contains(found[0].Cause, tc.parked) {
+			} else if len(found) != 1 || !strings.Contains(found[0].Error, tc.parked) {
 				t.Errorf("letters: %+v", found)
 			} else if n := traced.count("claimed"); n != 1 && tc.parked != "boom" {
 				t.Errorf("tried %d times what no attempt can cure", n)

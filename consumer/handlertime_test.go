@@ -77,7 +77,7 @@ func TestHandlerTimeout(t *testing.T) {
 					wantCount(t, store.Database(), "good 1", 1)
 					wantCount(t, store.Database(), "stuck", 0)
 					found := letters(t, c)
-					if len(found) != 1 || found[0].Message.ID != "stuck" || found[0].Message.Attempt != 2 || !strings.Contains(found[0].Cause, "Config.HandlerTimeout of 10s") {
+					if len(found) != 1 || found[0].Message.ID != "stuck" || found[0].Message.Attempt != 2 || !strings.Contains(found[0].Error, "Config.HandlerTimeout of 10s") {
 						t.Errorf("letters: %+v", found)
 					}
 				})

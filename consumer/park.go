@@ -15,12 +15,12 @@ import (
 )
 
 // parkOrReject parks items[i]. If the store keeps no dead letters, the item is rejected.
-func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cause, cause error) {
+func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cause, failed error) {
 	it := &b.items[i]
 	if b.c.lot == nil {
-		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", reason, cause)
-		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: reason, Key: it.rec.Key, Err: cause})
-		b.fail(i, &rejectedError{cause}, reason)
+		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", reason, failed)
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: reason, Key: it.rec.Key, Err: failed})
+		b.fail(i, &rejectedError{failed}, reason)
 		return
 	}
 	began, epoch := time.Now(), b.c.pause.epoch()
@@ -34,15 +34,15 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
 	}
 	if limited {
-		if wait := take(ctx, cause, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
-			err := fmt.Errorf("%w: %w", ErrParkLimit, cause)
+		if wait := take(ctx, failed, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
+			err := fmt.Errorf("%w: %w", ErrParkLimit, failed)
 			b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
 			return
 		}
 	}
 
-	letter := b.newLetter(ctx, it, reason, cause.Error())
-	result, err := b.park(ctx, it, &letter, cause)
+	letter := b.newLetter(ctx, it, reason, failed.Error())
+	result, err := b.park(ctx, it, &letter, failed)
 	if limited && (err != nil || result != parked) {
 		giveBack()
 	}
@@ -55,16 +55,16 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		it.done = true
 		b.c.doubts.forget(it.hash)
 		if stands { // its ERROR is logged already, when the letter was written
-			attrs := append(it.attrs(), "reason", letter.Reason, "error", cause)
+			attrs := append(it.attrs(), "reason", letter.Reason, "error", failed)
 			b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
 		} else {
-			b.logGivenUp(ctx, it, "message parked", letter.Reason, cause, aboutLetter(letter)...)
+			b.logGivenUp(ctx, it, "message parked", letter.Reason, failed, aboutLetter(letter)...)
 		}
 		if b.c.history.past(it.hash).blamed { // the errors of the database were its own
 			b.c.pause.recovered(ctx, ofHandlers)
 		}
 		b.c.pause.recovered(ctx, ofLetters)
-		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: cause, Letter: letter.ID}
+		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: failed, Letter: letter.ID}
 		b.pass.outcome(i, outcome)
 		if it.parked = parkedAs(it, began, outcome); it.parked != nil {
 			b.share(it.parked)
@@ -78,7 +78,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 			b.parkOrRetry(ctx, i)
 			return
 		}
-		b.retry([]int{i}, &RetryError{Err: cause, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
+		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
 	}
 }
 
@@ -101,9 +101,9 @@ const (
 // park writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT whose
 // answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message can still
 // run.
-func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, cause error) (result parkResult, err error) {
+func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, failed error) (result parkResult, err error) {
 	var recs []dedup.Record
-	if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {
+	if it.rec.Key.ID != "" && !errors.Is(failed, dedup.ErrKeyCollision) {
 		rec := it.rec
 		rec.Time = time.Time{} // asks only whether it was committed, so it is never Unprovable
 		recs = append(recs, rec)
@@ -137,7 +137,7 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 					continue
 				}
 				if letter.Reason != observe.CauseMismatch {
-					letter.Cause = dedup.ErrMismatch.Error() + "; before: " + letter.Cause
+					letter.Error = dedup.ErrMismatch.Error() + "; before: " + letter.Error
 				}
 				letter.Reason = observe.CauseMismatch
 				if b.c.cfg.OnMismatch == MismatchIsDuplicate {
@@ -151,7 +151,7 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 				if !doubtful || !maybe {
 					result = wasCommitted
 				} else if letter.Reason != observe.CauseUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
-					letter.Reason, letter.Cause = observe.CauseUnknown, doubt.cause.Error()+"; then: "+letter.Cause
+					letter.Reason, letter.Error = observe.CauseUnknown, doubt.cause.Error()+"; then: "+letter.Error
 				}
 			}
 		}
@@ -163,8 +163,8 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 	return result, err
 }
 
-func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, cause string) DeadLetter {
-	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Cause: cause}
+func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, text string) DeadLetter {
+	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Error: text}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
 	letter.Message.Fingerprint = nil      // Record has it
@@ -217,7 +217,7 @@ func letterID(it *item) DeadLetterID {
 }
 
 // logGivenUp writes the one ERROR line about a message that is given up.
-func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason observe.Cause, cause error, more ...any) {
-	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", cause)
+func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason observe.Cause, err error, more ...any) {
+	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", err)
 	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
 }

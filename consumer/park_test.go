@@ -188,8 +188,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
 					t.Errorf("no database can keep %+v", l.Record)
 				}
-				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || !strings.Contains(l.Cause, tc.says) || l.Cause != parked[1].Err.Error() {
-					t.Errorf("cause %q, told %v; want %v %s", l.Cause, parked[0].Err, tc.cause, tc.says)
+				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || !strings.Contains(l.Error, tc.says) || l.Error != parked[1].Err.Error() {
+					t.Errorf("error %q, told %v; want %v %s", l.Error, parked[0].Err, tc.cause, tc.says)
 				}
 				wantCount(t, db, "2", 0)
 				if tc.key != "" && tc.reason != observe.CauseMismatch {

@@ -22,7 +22,7 @@ type parkBudget struct {
 	mu     sync.Mutex
 	bucket tokens.Bucket
 	spent  bool      // a pause is on
-	cause  error     // of the message that began it
+	err    error     // of the message that began it
 	most   int       // probes that may run side by side
 	probes int       // probes that run now
 	next   time.Time // no probe begins before
@@ -50,7 +50,7 @@ func (b *parkBudget) refill(now time.Time) (ends bool) {
 }
 
 // take spends one token to park a message that failed with cause, or says when to try again.
-func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait time.Duration) {
+func (b *parkBudget) take(ctx context.Context, err error, about ...any) (wait time.Duration) {
 	if b.bucket.Unlimited() {
 		return 0
 	}
@@ -61,23 +61,23 @@ func (b *parkBudget) take(ctx context.Context, cause error, about ...any) (wait 
 		if !b.spent {
 			b.turn = time.Time{}
 		}
-		b.spent, b.cause, b.most = true, cause, 1
+		b.spent, b.err, b.most = true, err, 1
 		b.pauses.Store(true)
 		wait = b.away(now)
 	}
-	report := b.changed(ctx, ends, wait > 0, cause, about...)
+	report := b.changed(ctx, ends, wait > 0, err, about...)
 	b.mu.Unlock()
 	report()
 	return wait
 }
 
 // changed records for the report that a pause has ended, or that a message was turned away. The caller holds mu, and calls tell without it.
-func (b *parkBudget) changed(ctx context.Context, ended, away bool, cause error, about ...any) (tell func()) {
+func (b *parkBudget) changed(ctx context.Context, ended, away bool, err error, about ...any) (tell func()) {
 	switch {
 	case ended:
 		return b.report.Working(ctx)
 	case away:
-		return b.report.Failing(ctx, true, cause, about...)
+		return b.report.Failing(ctx, true, err, about...)
 	}
 	return func() {}
 }
@@ -101,7 +101,7 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	}
 	b.mu.Lock()
 	now := time.Now()
-	ends, cause := b.refill(now), b.cause
+	ends, cause := b.refill(now), b.err
 	switch {
 	case !b.spent || b.most >= probesMost:
 	case b.probes < b.most && b.bucket.Has(1) && !now.Before(b.next):

@@ -88,7 +88,7 @@ func TestParkingLooksAgain(t *testing.T) {
 			switch {
 			case tc.reason == "" && len(found) != 0:
 				t.Errorf("parked: %+v", found)
-			case tc.reason != "" && (len(found) != 1 || found[0].Reason != tc.reason || !strings.Contains(found[0].Cause, "poison")):
+			case tc.reason != "" && (len(found) != 1 || found[0].Reason != tc.reason || !strings.Contains(found[0].Error, "poison")):
 				t.Errorf("letters: %+v", found)
 			}
 		})

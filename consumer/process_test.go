@@ -94,8 +94,8 @@ func TestAttempts(t *testing.T) {
 				wantRuns := tc.attempts
 				if tc.parked != "" {
 					wantRuns--
-					if l := found[0]; l.Reason != tc.parked || l.Message.Attempt != wantRuns || l.Cause == "" {
-						t.Errorf("letter: reason %q, attempt %d, cause %q", l.Reason, l.Message.Attempt, l.Cause)
+					if l := found[0]; l.Reason != tc.parked || l.Message.Attempt != wantRuns || l.Error == "" {
+						t.Errorf("letter: reason %q, attempt %d, cause %q", l.Reason, l.Message.Attempt, l.Error)
 					}
 				}
 				if runs != wantRuns {

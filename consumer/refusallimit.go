@@ -35,7 +35,7 @@ func beforeHandlers(it *item, reason observe.Cause) bool {
 }
 
 // take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.
-func (l *refusalLimit) take(ctx context.Context, cause error, about ...any) (wait time.Duration) {
+func (l *refusalLimit) take(ctx context.Context, err error, about ...any) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -46,7 +46,7 @@ func (l *refusalLimit) take(ctx context.Context, cause error, about ...any) (wai
 	if now.Sub(l.logged) >= time.Minute {
 		l.logged = now
 		l.logger.WarnContext(ctx, "too many messages are refused before their handlers run; Config.ParkLimit is spent, and those wait; other messages go on",
-			append(about, "error", cause)...)
+			append(about, "error", err)...)
 	}
 	return l.bucket.Next() + rand.N(turnsWithin)
 }

@@ -194,10 +194,10 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 
 // parkUnknown parks a letter again whose handler ended the transaction that claimed it. The claim may be committed without all effects, so
 // the letter must not count as settled. The claim stays, or is made, as in batch.park.
-func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, cause error) error {
+func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, failed error) error {
 	ctx, cancel := outlive(ctx, parkDoubtsWithin)
 	defer cancel()
-	letter.Reason, letter.Cause = observe.CauseUnknown, (&unknownError{err: cause, sure: true}).Error()
+	letter.Reason, letter.Error = observe.CauseUnknown, (&unknownError{err: failed, sure: true}).Error()
 	var recs []dedup.Record
 	if own := letter.Record; own.Key.ID != "" {
 		own.Window, own.Time = c.cfg.Window, time.Time{}

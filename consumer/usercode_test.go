@@ -114,7 +114,7 @@ func TestUserCodeIsContained(t *testing.T) {
 						c := newConsumer(t, cfg)
 						deliver(t, c, msg("good", "a"), msg("bad", "b"), msg("other", "c"))
 						found := letters(t, c)
-						if len(found) != 1 || !strings.Contains(found[0].Cause, bad.says) {
+						if len(found) != 1 || !strings.Contains(found[0].Error, bad.says) {
 							t.Fatalf("letters %+v, want one that says %q", found, bad.says)
 						}
 						c.Close()
@@ -166,7 +166,7 @@ func TestUserCodeThatObservesIsContained(t *testing.T) {
 					deliver(t, c, msg("good", "a"), msg("bad", "b"), msg("other", "c"))
 					wantCount(t, store.Database(), "good", 1)
 					wantCount(t, store.Database(), "other", 1)
-					if found := letters(t, c); len(found) != 1 || found[0].Cause != "it fails" {
+					if found := letters(t, c); len(found) != 1 || found[0].Error != "it fails" {
 						t.Errorf("letters %+v", found)
 					}
 				})

@@ -46,12 +46,12 @@ type TopicStats struct {
 	PendingAge, ParkedAge             time.Duration
 
 	Failing int64  // of Pending: those that failed when they were tried, and those of a topic at fault, see TopicError
-	Cause   string // why one of Failing failed; empty: none is failing
+	Error   string // of one of Failing; empty: none is failing
 }
 
-// Count adds n messages of topic that are in one state and have been due since due. failing of them failed, because of cause. It
+// Count adds n messages of topic that are in one state and have been due since due. failing of them failed, with an error whose text is text. It
 // is for implementations of Operations, which set Now before. It is not safe for concurrent use.
-func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing int64, cause string) {
+func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing int64, text string) {
 	if n <= 0 {
 		return
 	}
@@ -61,7 +61,7 @@ func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing
 	case StatePending:
 		s.Pending, t.Pending, t.Failing = s.Pending+n, t.Pending+n, t.Failing+failing
 		s.PendingAge, t.PendingAge = max(s.PendingAge, age), max(t.PendingAge, age)
-		t.Cause = cmp.Or(t.Cause, cause)
+		t.Error = cmp.Or(t.Error, text)
 	case StateDelayed:
 		s.Delayed, t.Delayed = s.Delayed+n, t.Delayed+n
 	case StateParked, StateWaiting:
@@ -100,7 +100,7 @@ type RelayStats struct {
 type ParkedFilter struct {
 	Topic string    // empty: any
 	Key   string    // empty: any
-	Cause string    // a part of ParkedMessage.Cause, case-sensitive; empty: any
+	Error string    // a part of ParkedMessage.Error, case-sensitive; empty: any
 	Since time.Time // parked at this time or later, by the database's clock; zero: any
 	Until time.Time // parked before; zero: any
 	After int64     // Seq of the last message of the page before
@@ -110,7 +110,7 @@ type ParkedFilter struct {
 // ParkedMessage is a parked message, or one that is behind a parked message of its key.
 type ParkedMessage struct {
 	Leased          // without Token
-	Cause    string // why it was parked
+	Error    string // the text of the error it was parked with
 	Behind   int64  // Seq of the message of its key that failed; 0: this one failed
 	Waiting  bool   // it becomes pending when Behind is unparked or discarded, see BlockKey
 	ParkedAt time.Time

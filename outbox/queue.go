@@ -126,7 +126,7 @@ const (
 type Outcome struct {
 	Leased
 	Verdict    Verdict
-	Cause      error         // of Deferred and Parked
+	Err        error         // of Deferred and Parked
 	Delay      time.Duration // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
 	Uncounted  bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
 	WholeTopic bool          // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that

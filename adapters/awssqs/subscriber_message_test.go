@@ -54,8 +54,8 @@ func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
 			t.Errorf("%d letters, want 3", len(letters))
 		}
 		for _, l := range letters {
-			if string(l.Message.Payload) != "plain text" || !strings.Contains(l.Cause, "txonce-") || l.Record.Key.ID == "4" {
-				t.Errorf("parked %q of key %q with %q", l.Message.Payload, l.Record.Key.ID, l.Cause)
+			if string(l.Message.Payload) != "plain text" || !strings.Contains(l.Error, "txonce-") || l.Record.Key.ID == "4" {
+				t.Errorf("parked %q of key %q with %q", l.Message.Payload, l.Record.Key.ID, l.Error)
 			}
 		}
 	})

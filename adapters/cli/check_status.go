@@ -89,12 +89,12 @@ func checkOutbox(c *checks, s ops.Status, lim limits) {
 		c.add(bad, "relay", fmt.Sprintf("%s pending for up to %s and no relay is alive", counted(int(o.Pending), "message"), ago(o.PendingAge)),
 			"start a worker with a relay, unless another program reads outbox_messages")
 	case old:
-		c.add(wrong, "outbox", fmt.Sprintf("the oldest pending message is %s old", ago(o.PendingAge)), "txonce status names the topic and the cause")
+		c.add(wrong, "outbox", fmt.Sprintf("the oldest pending message is %s old", ago(o.PendingAge)), "txonce status names the topic and the error")
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Topics)) {
 		t := o.Topics[name]
 		if t.Failing > 0 {
-			c.add(wrong, "topic", fmt.Sprintf("topic %s: %s failing: %s", name, counted(int(t.Failing), "message"), t.Cause), "")
+			c.add(wrong, "topic", fmt.Sprintf("topic %s: %s failing: %s", name, counted(int(t.Failing), "message"), t.Error), "")
 		}
 		if t.Parked > 0 {
 			c.add(warning, "parked", fmt.Sprintf("topic %s: %s parked, %d wait behind them", name, counted(int(t.Parked), "message"), t.Waiting),

@@ -49,7 +49,7 @@ func causes() []string {
 
 func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 	filter = consumer.DeadLetterFilter{
-		Consumer: f.consumer, Reason: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Cause: f.both.text, Limit: f.both.limit,
+		Consumer: f.consumer, Reason: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Error: f.both.text, Limit: f.both.limit,
 	}
 	if f.id != "" {
 		if filter.ID, err = consumer.ParseDeadLetterID(f.id); err != nil {
@@ -123,7 +123,7 @@ func (a *app) listLetters() *cobra.Command {
 					cause += " (processed since)"
 				}
 				rows = append(rows, []string{
-					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause, fmt.Sprint(l.Times), out.position(&l), shorten(l.Cause, 60),
+					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause, fmt.Sprint(l.Times), out.position(&l), shorten(l.Error, 60),
 				})
 			}
 			out.table(rows)

@@ -76,11 +76,11 @@ func printStatus(out *printer, db *Database, s ops.Status, p pauses) {
 	}
 	out.printf("\noutbox: %s%d pending, oldest %s; %d delayed, %d parked, %d waiting behind them\n", about, o.Pending, ago(o.PendingAge), o.Delayed, o.Parked, o.Waiting)
 	if len(o.Topics) > 0 {
-		rows = [][]string{{"TOPIC", "PENDING", "OLDEST", "DELAYED", "PARKED", "WAITING", "FAILING", "CAUSE"}}
+		rows = [][]string{{"TOPIC", "PENDING", "OLDEST", "DELAYED", "PARKED", "WAITING", "FAILING", "ERROR"}}
 		for _, topic := range slices.Sorted(maps.Keys(o.Topics)) {
 			t := o.Topics[topic]
 			rows = append(rows, []string{
-				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked), fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), t.Cause,
+				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked), fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), t.Error,
 			})
 		}
 		out.table(rows)

@@ -47,7 +47,7 @@ type outboxObject struct {
 	Failing          int64                  `json:"failing"`
 	OldestAgeSeconds float64                `json:"oldest_age_seconds"`
 	ParkedAgeSeconds float64                `json:"parked_age_seconds"`
-	Cause            string                 `json:"cause,omitempty"`
+	Error            string                 `json:"error,omitempty"`
 	Estimated        bool                   `json:"estimated,omitempty"`
 	Topics           map[string]outboxTopic `json:"topics,omitempty"`
 	Relays           []relayObject          `json:"relays,omitempty"`
@@ -94,7 +94,7 @@ func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 	for name, t := range s.Outbox.Topics {
 		o.Outbox.Failing += t.Failing
 		o.Outbox.Topics[name] = outboxTopic{
-			Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting, Failing: t.Failing, Cause: t.Cause,
+			Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting, Failing: t.Failing, Error: t.Error,
 			OldestAgeSeconds: t.PendingAge.Seconds(), ParkedAgeSeconds: t.ParkedAge.Seconds(),
 		}
 	}

@@ -183,10 +183,10 @@ func TestArrivals(t *testing.T) {
 		replay := form(s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match"))
 		unpark := form(s.want("parked", 200, "2 parked messages match"))
 		for _, late := range []string{
-			`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, enqueued_at, attempts, cause, parked_at)
-SELECT seq + 1000, shard, id || ' later', topic, NULL, payload, enqueued_at, attempts, cause, ` + db.Later("parked_at") + ` FROM outbox_parked`,
-			`INSERT INTO dead_letters (id, key, consumer, message_id, window_seconds, message_time, reason, cause, topic, position, payload, headers, attempts, times, first_parked, last_parked)
-SELECT key, key, consumer, message_id || ' later', window_seconds, message_time, reason, cause, topic, position, payload, headers, attempts, times, ` +
+			`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, enqueued_at, attempts, error, parked_at)
+SELECT seq + 1000, shard, id || ' later', topic, NULL, payload, enqueued_at, attempts, error, ` + db.Later("parked_at") + ` FROM outbox_parked`,
+			`INSERT INTO dead_letters (id, key, consumer, message_id, window_seconds, message_time, reason, error, topic, position, payload, headers, attempts, times, first_parked, last_parked)
+SELECT key, key, consumer, message_id || ' later', window_seconds, message_time, reason, error, topic, position, payload, headers, attempts, times, ` +
 				db.Later("first_parked") + `, last_parked FROM dead_letters WHERE reason = 'exhausted'`,
 		} {
 			if _, err := db.SQL.ExecContext(t.Context(), late); err != nil {

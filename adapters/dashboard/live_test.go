@@ -192,13 +192,13 @@ func TestMissingTable(t *testing.T) {
 // failingTopic is a database whose outbox has a topic that failed with this error.
 type failingTopic struct {
 	ops.Store
-	cause string
+	error string
 }
 
 func (f failingTopic) Status(ctx context.Context) (ops.Status, error) {
 	s, err := f.Store.Status(ctx)
 	s.Outbox.Now = s.Now
-	s.Outbox.Count("orders", outbox.StatePending, 1, s.Now, 1, f.cause)
+	s.Outbox.Count("orders", outbox.StatePending, 1, s.Now, 1, f.error)
 	return s, err
 }
 

@@ -162,7 +162,7 @@ func attend(s snapshot, o overview) (list []attention) {
 	}
 	for _, t := range o.Topics {
 		if t.Failing > 0 {
-			add(false, "OutboxStuck", "outbox", "Outbox: topic %s fails: %s", visible(t.Name), t.Cause)
+			add(false, "OutboxStuck", "outbox", "Outbox: topic %s fails: %s", visible(t.Name), t.Error)
 		}
 	}
 	if n := queue.Parked + queue.Waiting; n > 0 {

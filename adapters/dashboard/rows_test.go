@@ -94,10 +94,10 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 		}})
 	}
 	limited("a search without a match", consumer.DeadLetterFilter{Consumer: "billing", Topic: "nothing"})
-	limited("a search in errors without a match", consumer.DeadLetterFilter{Cause: "nothing"})
-	limited("a later search without a match", consumer.DeadLetterFilter{Consumer: "billing", Cause: "nothing", After: after})
+	limited("a search in errors without a match", consumer.DeadLetterFilter{Error: "nothing"})
+	limited("a later search without a match", consumer.DeadLetterFilter{Consumer: "billing", Error: "nothing", After: after})
 	list = append(list, read{"a dry run without a match", 2*5*300 + 100, func(ctx context.Context) error {
-		p, err := ops.PlanReplay(ctx, s, ops.Request{Filter: consumer.DeadLetterFilter{Consumer: "billing", Cause: "nothing"}}, 300)
+		p, err := ops.PlanReplay(ctx, s, ops.Request{Filter: consumer.DeadLetterFilter{Consumer: "billing", Error: "nothing"}}, 300)
 		if err == nil && p.Searched.IsZero() {
 			err = errors.New("the plan does not say that it has not searched everything")
 		}

@@ -156,7 +156,7 @@ func ExampleQueue_postgres() {
 		log.Fatal(err)
 	}
 	for _, l := range letters {
-		fmt.Println("parked:", l.Cause)
+		fmt.Println("parked:", l.Error)
 	}
 	// Output:
 	// [<nil> <nil> <nil> <nil> <nil>]

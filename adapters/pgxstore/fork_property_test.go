@@ -121,7 +121,7 @@ func (s *stage) result(t *testing.T, prefix string, keys map[string]string) (o s
 		t.Fatal(err)
 	}
 	for _, l := range letters {
-		cause, _, _ := strings.Cut(l.Cause, "\n")
+		cause, _, _ := strings.Cut(l.Error, "\n")
 		if strings.Contains(cause, "ended its goroutine") {
 			cause = "goexit"
 		}

@@ -239,7 +239,7 @@ func TestOutboxSettlesNoOtherMessage(t *testing.T) {
 func outcomesLike(leased []outbox.Leased) (all []outbox.Outcome) {
 	for _, m := range leased {
 		verdict := map[string]outbox.Verdict{"sent": outbox.Sent, "deferred": outbox.Deferred, "parked": outbox.Parked}[m.ID]
-		all = append(all, outbox.Outcome{Leased: m, Verdict: verdict, Cause: errors.New("refused"), Delay: time.Hour})
+		all = append(all, outbox.Outcome{Leased: m, Verdict: verdict, Err: errors.New("refused"), Delay: time.Hour})
 	}
 	return all
 }

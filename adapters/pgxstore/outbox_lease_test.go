@@ -105,7 +105,7 @@ func settle(tb testing.TB, d *holding, v outbox.Verdict, leased ...outbox.Leased
 	for i, l := range leased {
 		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v}
 		if v != outbox.Returned { // a Delay would hold back its key
-			outcomes[i].Cause, outcomes[i].Delay = errors.New("refused"), time.Hour
+			outcomes[i].Err, outcomes[i].Delay = errors.New("refused"), time.Hour
 		}
 	}
 	d.settle(tb, outcomes...)
@@ -150,7 +150,7 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 		d := newHolding(t, server)
 		d.enqueue(t, "head", "follower")
 		leased := d.lease(t)
-		d.settle(t, outbox.Outcome{Leased: leased[0], Verdict: outbox.Parked, Cause: errors.New("refused")},
+		d.settle(t, outbox.Outcome{Leased: leased[0], Verdict: outbox.Parked, Err: errors.New("refused")},
 			outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
 		for range 6 {
 			if got := d.lease(t); len(got) > 0 {

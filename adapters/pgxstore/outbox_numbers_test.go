@@ -36,7 +36,7 @@ func TestSequencesBehindTheNumbersInUse(t *testing.T) {
 		}
 		for _, test := range []struct{ name, insert, back, sequence string }{
 			{
-				"parked", `INSERT INTO outbox_parked (seq, shard, id, topic, payload, enqueued_at, attempts, cause) VALUES (1000, 1, 'a', 'orders', '', now(), 1, 'no')`,
+				"parked", `INSERT INTO outbox_parked (seq, shard, id, topic, payload, enqueued_at, attempts, error) VALUES (1000, 1, 'a', 'orders', '', now(), 1, 'no')`,
 				`SELECT setval('outbox_seq', 7)`, "outbox_seq",
 			},
 			{

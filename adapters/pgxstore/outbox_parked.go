@@ -30,7 +30,7 @@ func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]o
 		return nil, err
 	}
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
-		filter.Cause, nullTime(filter.Since), nullTime(filter.Until))
+		filter.Error, nullTime(filter.Since), nullTime(filter.Until))
 	list, err := pgx.CollectRows(rows, parkedMessage)
 	return list, s.outboxError("list parked messages", err)
 }
@@ -46,7 +46,7 @@ func nullTime(t time.Time) *time.Time {
 func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 	var key []byte
 	var headers *string
-	if err := row.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &m.Cause,
+	if err := row.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts, &m.Error,
 		&m.Behind, &m.Waiting, &m.ParkedAt); err != nil {
 		return m, err
 	}

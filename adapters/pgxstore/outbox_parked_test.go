@@ -17,7 +17,7 @@ func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []str
 	t.Helper()
 	d.enqueue(t, "head")
 	head = d.lease(t)[0]
-	d.settle(t, outbox.Outcome{Leased: head, Verdict: outbox.Parked, Cause: errors.New("refused")})
+	d.settle(t, outbox.Outcome{Leased: head, Verdict: outbox.Parked, Err: errors.New("refused")})
 	for i := range n {
 		followers = append(followers, fmt.Sprint(i))
 	}

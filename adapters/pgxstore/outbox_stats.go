@@ -47,7 +47,7 @@ func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 		b.Queue(s.outbox.Few, statsExact+1).Query(func(r pgx.Rows) error {
 			var of int
 			var t topicRows
-			_, err := pgx.ForEachRow(r, []any{&of, &t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.cause}, func() error {
+			_, err := pgx.ForEachRow(r, []any{&of, &t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.error}, func() error {
 				rows[of] = append(rows[of], t)
 				counted[of] += t.n
 				return nil
@@ -86,7 +86,7 @@ func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 			if due, ok := first[t.topic]; ok && of == statsPending && due.Before(t.due) {
 				t.due = due
 			}
-			st.Count(t.topic, states[of][t.flag], t.n, t.due, t.failing, t.cause)
+			st.Count(t.topic, states[of][t.flag], t.n, t.due, t.failing, t.error)
 		}
 	}
 	return st, nil
@@ -106,7 +106,7 @@ type topicRows struct {
 	n       int64
 	due     time.Time // the earliest due time
 	failing int64
-	cause   string // of one failing message; empty: none is failing
+	error   string // of one failing message; empty: none is failing
 }
 
 // sample estimates a table from some of its blocks. The sample may contain fewer rows than counted, for example when most
@@ -115,7 +115,7 @@ func (s *Store) sample(ctx context.Context, of int, blocks int64, counted []topi
 	percent := min(100, 100*statsBlocks/float64(max(blocks, 1)))
 	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Sample[of], percent)
 	sampled, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t topicRows, err error) {
-		err = row.Scan(&t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.cause)
+		err = row.Scan(&t.topic, &t.flag, &t.n, &t.due, &t.failing, &t.error)
 		t.n, t.failing = scale(t.n, percent), scale(t.failing, percent)
 		return t, err
 	})
@@ -133,7 +133,7 @@ func (s *Store) sample(ctx context.Context, of int, blocks int64, counted []topi
 		if c.due.Before(t.due) {
 			t.due = c.due
 		}
-		t.cause = cmp.Or(t.cause, c.cause)
+		t.error = cmp.Or(t.error, c.error)
 	}
 	return sampled, nil
 }

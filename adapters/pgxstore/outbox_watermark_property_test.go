@@ -248,9 +248,9 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 		case n < 14 || w.ending:
 			o.Verdict = outbox.Sent
 		case n < 16:
-			o.Verdict, o.Cause, o.Delay = outbox.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
+			o.Verdict, o.Err, o.Delay = outbox.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
 		case n < 18:
-			o.Verdict, o.Cause, o.ParkPolicy = outbox.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
+			o.Verdict, o.Err, o.ParkPolicy = outbox.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
 		}
 		failed[m.Key] = failed[m.Key] || o.Verdict != outbox.Sent && m.Key != ""
 		outcomes = append(outcomes, o)

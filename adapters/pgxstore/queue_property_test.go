@@ -196,7 +196,7 @@ func (w *tasks) outcome(t *testing.T, prefix string, keys map[string]string) (o 
 		t.Fatal(err)
 	}
 	for _, l := range letters {
-		cause, _, _ := strings.Cut(l.Cause, "\n")
+		cause, _, _ := strings.Cut(l.Error, "\n")
 		if strings.Contains(cause, "ended its goroutine") {
 			cause = "goexit"
 		}

@@ -68,20 +68,20 @@ func queued(prefix string, n int) []*consumer.Message {
 }
 
 // parkedIDs returns the IDs of the dead letters, and the cause of the last one.
-func (q *queueTest) parkedIDs() (ids []string, cause string) {
+func (q *queueTest) parkedIDs() (ids []string, text string) {
 	q.Helper()
 	found, err := q.DeadLetters(q.Context(), consumer.DeadLetterFilter{Limit: 1000})
 	if err != nil {
 		q.Fatal(err)
 	}
 	for _, l := range found {
-		ids, cause = append(ids, l.Record.Key.ID), l.Cause
+		ids, text = append(ids, l.Record.Key.ID), l.Error
 		if err := q.Discard(q.Context(), l); err != nil {
 			q.Fatal(err)
 		}
 	}
 	slices.Sort(ids)
-	return ids, cause
+	return ids, text
 }
 
 const insertEffect = `INSERT INTO effects (name) VALUES ($1)`

@@ -120,7 +120,7 @@ func wantLate(t *testing.T, db *outboxDB, c *consumer.Consumer[pgx.Tx], want int
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(letters) != 1 || letters[0].Record.Key.ID != "late 0001" || !strings.Contains(letters[0].Cause, "INSERT INTO effects") {
+	if len(letters) != 1 || letters[0].Record.Key.ID != "late 0001" || !strings.Contains(letters[0].Error, "INSERT INTO effects") {
 		t.Errorf("letters %+v", letters)
 	}
 	if n := effects(t, db); n != want || len(batch) > 0 {

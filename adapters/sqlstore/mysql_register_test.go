@@ -209,8 +209,8 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 	}
 	changes = append(changes,
 		change{
-			"ALTER TABLE dead_letters MODIFY cause TEXT CHARACTER SET latin1 NOT NULL", "ALTER TABLE dead_letters MODIFY cause TEXT CHARACTER SET utf8mb4 NOT NULL",
-			"column cause of table dead_letters is latin1",
+			"ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET latin1 NOT NULL", "ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET utf8mb4 NOT NULL",
+			"column error of table dead_letters is latin1",
 		},
 		change{"CREATE VIEW txonce_view AS SELECT 1", "DROP VIEW txonce_view", ""},
 		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""}, // a table that is not txonce's

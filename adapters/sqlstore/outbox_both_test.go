@@ -358,7 +358,7 @@ func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
 			t.Fatalf("%s is leased, behind a parked message of its key", msgs[0].ID)
 		}
 		parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
-		if err != nil || len(parked) != 1 || parked[0].Cause != "refused" {
+		if err != nil || len(parked) != 1 || parked[0].Error != "refused" {
 			t.Fatalf("%+v, %v", parked, err)
 		}
 		if count, err := n.Outbox().Discard(t.Context(), parked[0].Seq); err != nil || count != 1 {

@@ -77,7 +77,7 @@ func (s session) tryTidy(ctx context.Context) error {
 
 func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {
 	for _, m := range msgs {
-		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Cause: errors.New("refused")})
+		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Err: errors.New("refused")})
 	}
 	return list
 }

@@ -38,7 +38,7 @@ type counted struct {
 	topic             string
 	n, failing        int64
 	due               time.Time
-	cause             string
+	error             string
 	first, next, last int64 // sequence numbers; next is the first message of the shard that was not counted; 0: all were counted
 }
 
@@ -49,13 +49,13 @@ func (st *outboxStats) scanCount(rows engine.Row) error {
 	var flag bool
 	var c counted
 	var due engine.Instant
-	var cause sql.NullString
+	var text sql.NullString
 	var next sql.NullInt64
-	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &cause, &c.first, &next, &c.last); err != nil {
+	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &text, &c.first, &next, &c.last); err != nil {
 		return err
 	}
 	c.due, c.next = due.Time, next.Int64
-	c.cause = strings.ToValidUTF8(cause.String, "") // the text may be cut inside a character
+	c.error = strings.ToValidUTF8(text.String, "") // the text may be cut inside a character
 	if kind == 0 {
 		st.shards[shard] = append(st.shards[shard], c)
 		return nil
@@ -81,7 +81,7 @@ func (st *outboxStats) estimate() {
 			more = float64(c.last-first+1) / float64(c.next-first)
 		}
 		for _, c := range topics {
-			st.Count(c.topic, outbox.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.cause)
+			st.Count(c.topic, outbox.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.error)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Errorf("published %d, %v; want the other message", published, err)
 		}
 		parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
-		if err != nil || len(parked) != 1 || parked[0].Unreadable == nil || parked[0].Cause == "" {
+		if err != nil || len(parked) != 1 || parked[0].Unreadable == nil || parked[0].Error == "" {
 			t.Errorf("parked %+v, %v; want the message with the reason", parked, err)
 		}
 	})

@@ -43,7 +43,7 @@ func letter(id byte) consumer.DeadLetter {
 			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
 		},
 		Reason: observe.CauseExhausted,
-		Cause:  "no such account",
+		Error:  "no such account",
 	}
 }
 
@@ -96,12 +96,12 @@ func TestParkTakesAnyText(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		l := letter(1)
-		l.Cause = "bad \xff bytes \x00 and NUL " + strings.Repeat("x", 100_000)
+		l.Error = "bad \xff bytes \x00 and NUL " + strings.Repeat("x", 100_000)
 		l.Message.Topic, l.Message.Position = "to\x00pic\xfe", "\xff/3"
 		park(t, s, l)
 		got := letters(t, s, consumer.DeadLetterFilter{})[0]
-		if !strings.HasPrefix(got.Cause, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Cause) > 9<<10 || len(got.Cause) < 8<<10 {
-			t.Errorf("cause of %d bytes: %.40q", len(got.Cause), got.Cause)
+		if !strings.HasPrefix(got.Error, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Error) > 9<<10 || len(got.Error) < 8<<10 {
+			t.Errorf("error of %d bytes: %.40q", len(got.Error), got.Error)
 		}
 		if got.Message.Topic != "to\uFFFDpic\uFFFD" || got.Message.Position != "\uFFFD/3" {
 			t.Errorf("topic %q, position %q", got.Message.Topic, got.Message.Position)
@@ -115,7 +115,7 @@ func TestParkAgainUpdatesAndCounts(t *testing.T) {
 		l := letter(1)
 		park(t, s, l)
 		first := letters(t, s, consumer.DeadLetterFilter{})[0].First
-		l.Cause, l.Reason, l.Message.Attempt = "still no such account", observe.CauseUnprovable, 9
+		l.Error, l.Reason, l.Message.Attempt = "still no such account", observe.CauseUnprovable, 9
 		park(t, s, l)
 		park(t, s, l)
 		got := letters(t, s, consumer.DeadLetterFilter{})

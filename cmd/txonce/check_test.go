@@ -128,7 +128,7 @@ func (p *planted) settle(t *testing.T, verdict outbox.Verdict) {
 		if len(leased) == 0 {
 			continue
 		}
-		if err := session.Settle(t.Context(), []outbox.Outcome{{Leased: leased[0], Verdict: verdict, Cause: errors.New("the broker said no"), Delay: time.Hour}}); err != nil {
+		if err := session.Settle(t.Context(), []outbox.Outcome{{Leased: leased[0], Verdict: verdict, Err: errors.New("the broker said no"), Delay: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := session.Close(t.Context()); err != nil {

@@ -82,7 +82,7 @@ func settle(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		outcomes := []outbox.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: want[string(m.Payload)], Cause: errors.New("message too large")})
+			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: want[string(m.Payload)], Err: errors.New("message too large")})
 			delete(want, string(m.Payload))
 		}
 		ts.Check(session.Settle(ctx, outcomes))

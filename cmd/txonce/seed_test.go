@@ -141,7 +141,7 @@ func parkOutbox(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		outcomes := []outbox.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: outbox.Parked, Cause: errors.New("message too large")})
+			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: outbox.Parked, Err: errors.New("message too large")})
 		}
 		ts.Check(session.Settle(ctx, outcomes))
 		left -= len(leased)

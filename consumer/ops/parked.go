@@ -112,7 +112,7 @@ func DescribeParked(f outbox.ParkedFilter) string {
 	}
 	add("topic", f.Topic)
 	add("key", f.Key)
-	add("cause", f.Cause)
+	add("error", f.Error)
 	if !f.Since.IsZero() {
 		add("since", f.Since.UTC().String())
 	}

@@ -24,11 +24,11 @@ func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-var errNoCause = errors.New("no cause was stated")
+var errNoError = errors.New("no error was stated")
 
-// Cause returns the text that the table stores about a failure.
-func Cause(o *outbox.Outcome) string {
-	return Text(usercode.Error(cmp.Or(o.Cause, errNoCause)).Error())
+// Error returns the text that the table stores about a failure.
+func Error(o *outbox.Outcome) string {
+	return Text(usercode.Error(cmp.Or(o.Err, errNoError)).Error())
 }
 
 // Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that

@@ -27,20 +27,20 @@ func TestText(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	failed := outbox.Outcome{Cause: errors.New("no route\x00")}
+	failed := outbox.Outcome{Err: errors.New("no route\x00")}
 	failed.Attempts = 2
 	if got := columns.Attempts(&failed); got != 3 {
 		t.Errorf("%d attempts after a third failure", got)
 	}
-	if got := columns.Cause(&failed); got != "no route\uFFFD" {
-		t.Errorf("cause %q", got)
+	if got := columns.Error(&failed); got != "no route\uFFFD" {
+		t.Errorf("error %q", got)
 	}
-	failed.Uncounted, failed.Cause = true, nil
+	failed.Uncounted, failed.Err = true, nil
 	if got := columns.Attempts(&failed); got != 2 {
 		t.Errorf("%d attempts after a failure that does not count", got)
 	}
-	if columns.Cause(&failed) == "" {
-		t.Error("the cause is empty")
+	if columns.Error(&failed) == "" {
+		t.Error("the error is empty")
 	}
 }
 
@@ -52,7 +52,7 @@ func TestLetters(t *testing.T) {
 		Message: consumer.Message{
 			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", Key: "k", Position: "0/7", Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
 		},
-		Reason: "poison", Cause: "boom",
+		Reason: "poison", Error: "boom",
 	}
 	bare := consumer.DeadLetter{Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}, Window: time.Hour}, Message: consumer.Message{Payload: []byte{}}}
 	for _, want := range []consumer.DeadLetter{full, bare} {

@@ -47,7 +47,7 @@ const (
 const (
 	// mysqlRefs is a list of messages with parameters for each. Columns that a row leaves out are NULL.
 	mysqlRefs = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (shard SMALLINT PATH '$[0]', seq BIGINT PATH '$[1]', attempts INT PATH '$[2]',
-	cause LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]',
+	error LONGTEXT CHARACTER SET latin1 PATH '$[3]', delay BIGINT PATH '$[4]', keep_order TINYINT PATH '$[5]', behind BIGINT PATH '$[6]',
 	id VARCHAR(510) CHARACTER SET latin1 PATH '$[7]')) AS j) AS r`
 	// A list of leased messages has their ids: after a failover to a replica that lacked commits, another message may have the seq.
 	mysqlMessages = mysqlRefs + ` STRAIGHT_JOIN @outbox_messages AS m FORCE INDEX (PRIMARY) ON m.shard = r.shard AND m.seq = r.seq AND COALESCE(m.id = UNHEX(r.id), true)`
@@ -166,9 +166,9 @@ WHERE m.shard = ? AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?)`),
 		Keep: q("INSERT INTO @outbox_sent (sent_at, seq, id, topic, `key`, payload, headers, enqueued_at)\n" +
 			"SELECT @clock, m.seq, m.id, m.topic, m.`key`, m.payload, m.headers, m.enqueued_at FROM @messagesOf"),
 
-		// A row of the list is [shard, seq, attempts, cause, delay, -, -, id]. Repeating it changes nothing, because attempts are set, not
+		// A row of the list is [shard, seq, attempts, error, delay, -, -, id]. Repeating it changes nothing, because attempts are set, not
 		// incremented.
-		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.cause = UNHEX(r.cause), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL),\n" +
+		Defer: q("UPDATE @messagesOf SET m.attempts = r.attempts, m.error = UNHEX(r.error), m.retry_at = IF(m.`key` IS NULL, @clock + r.delay, NULL),\n" +
 			"	m.failed_at = IF(m.`key` IS NULL, @clock, NULL)"),
 		// Assignments are evaluated from left to right, so the one to from_seq still sees the old value of until.
 		Hold: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
@@ -181,7 +181,7 @@ ON DUPLICATE KEY UPDATE
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of a topic in a
 		// shard, from a seq on: HoldTopic those with a key, by their key.
-		DeferTopic: q("UPDATE @outbox_messages SET cause = UNHEX(?), retry_at = @clock + ?, failed_at = @clock\n" +
+		DeferTopic: q("UPDATE @outbox_messages SET error = UNHEX(?), retry_at = @clock + ?, failed_at = @clock\n" +
 			"WHERE shard = ? AND seq >= ? AND topic = ? AND `key` IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock) ORDER BY shard, seq LIMIT ?"),
 		HoldTopic: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
 SELECT t.shard, t.key_hash, min(t.seq), @clock + ?, @clock FROM (
@@ -192,9 +192,9 @@ ON DUPLICATE KEY UPDATE
 	from_seq = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, from_seq, VALUES(from_seq)),
 	until = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, until, VALUES(until)), set_at = VALUES(set_at)`),
 
-		// A row of the list is [shard, seq, attempts, cause, -, keep_order, -, id].
-		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, keep_order, parked_at)\n" +
-			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, r.attempts, UNHEX(r.cause), r.keep_order, @clock\n" +
+		// A row of the list is [shard, seq, attempts, error, -, keep_order, -, id].
+		Park: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, error, keep_order, parked_at)\n" +
+			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, r.attempts, UNHEX(r.error), r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
 		// The row in outbox_held marks a key that may have parked messages. Unhold deletes it.
 		HoldParked: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq)
@@ -209,7 +209,7 @@ ON DUPLICATE KEY UPDATE from_seq = IF(until IS NULL, LEAST(from_seq, VALUES(from
 		STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = m.shard AND h.key_hash = m.key_hash
 ) AS followers WHERE followers.behind IS NOT NULL ORDER BY followers.seq`),
 		// A row of the list is [shard, seq, -, -, -, keep_order, behind].
-		Follow: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, cause, behind, waiting, keep_order, parked_at)\n" +
+		Follow: q("INSERT INTO @outbox_parked (seq, " + mysqlColumns + ", attempts, error, behind, waiting, keep_order, parked_at)\n" +
 			"SELECT m.seq, m.shard, m.id, m.topic, m.`key`, m.key_hash, m.payload, m.headers, m.size, m.enqueued_at, m.not_before, m.attempts,\n" +
 			"	CONCAT('stands behind message ', r.behind, ' of its key'), r.behind, r.keep_order = 0, r.keep_order, @clock\n" +
 			"FROM @messagesOf"),
@@ -229,9 +229,9 @@ STRAIGHT_JOIN @outbox_held AS h FORCE INDEX (PRIMARY) ON h.shard = r.shard WHERE
 
 		ForgetSent: q(`DELETE FROM @outbox_sent WHERE sent_at <= @clock - ? ORDER BY sent_at, seq LIMIT ?`),
 
-		Parked: q("SELECT shard, seq, id, topic, `key`, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at\n" +
+		Parked: q("SELECT shard, seq, id, topic, `key`, payload, headers, enqueued_at, attempts, error, behind, waiting, parked_at\n" +
 			`FROM @outbox_parked FORCE INDEX (PRIMARY) WHERE seq > ? AND (? OR topic = ?) AND (? OR key_hash = UNHEX(?))
-	AND LOCATE(UNHEX(?), cause) > 0 AND parked_at >= ? AND parked_at < ? ORDER BY seq LIMIT ?`),
+	AND LOCATE(UNHEX(?), error) > 0 AND parked_at >= ? AND parked_at < ? ORDER BY seq LIMIT ?`),
 
 		// The shards of parked messages are locked in order. Listed then returns those of the list that are parked, with their
 		// keys.
@@ -251,13 +251,13 @@ WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND ` + mysqlStops + ` ORDER BY p.se
 		Behead:   q(`UPDATE @outbox_parked AS p FORCE INDEX (outbox_parked_key) SET p.behind = ? WHERE p.shard = ? AND p.key_hash = UNHEX(?) AND p.waiting = 1`),
 
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM @outbox_held AS h WHERE NOT (@idle))`),
-		// See SQLiteOutbox.Count. One per shard, joined with CountOthers by UNION ALL. The cause is cut to 255 characters: with a
+		// See SQLiteOutbox.Count. One per shard, joined with CountOthers by UNION ALL. The error is cut to 255 characters: with a
 		// whole BLOB the server would sort each of them on disk.
-		CountShard: q(`(SELECT 0, s.shard, m.topic, 0, count(*), min(m.due), count(m.cause), min(m.cause), min(m.seq),
+		CountShard: q(`(SELECT 0, s.shard, m.topic, 0, count(*), min(m.due), count(m.error), min(m.error), min(m.seq),
 	(SELECT seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard ORDER BY seq LIMIT 1 OFFSET {counted}) AS next,
 	(SELECT max(seq) FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = s.shard) AS last
 FROM (SELECT {shard} AS shard) AS s
-	CROSS JOIN (SELECT topic, COALESCE(not_before, enqueued_at) AS due, LEFT(cause, 255) AS cause, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
+	CROSS JOIN (SELECT topic, COALESCE(not_before, enqueued_at) AS due, LEFT(error, 255) AS error, seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = {shard} ORDER BY seq LIMIT {counted}) AS m
 GROUP BY s.shard, m.topic)`),
 		// For parked messages the lowest seq is used in place of the earliest due time: reading all of them would read their payloads.
 		CountOthers: q(`(SELECT 1, 0, topic, not_before <= @clock AS due, count(*), min(not_before), 0, NULL, 0, NULL, 0

@@ -189,10 +189,10 @@ INSERT INTO @outbox_sent (seq, id, topic, key, payload, headers, enqueued_at)
 SELECT seq, id, topic, key, payload, headers, enqueued_at FROM gone`),
 
 		// Attempts are set, not incremented, because a Settle without an answer is repeated.
-		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, cause = r.cause,
+		Defer: q(`UPDATE @outbox_messages m SET attempts = r.attempts, error = r.error,
 	retry_at = CASE WHEN m.key IS NULL THEN statement_timestamp() + r.delay * interval '1 second' END,
 	failed_at = CASE WHEN m.key IS NULL THEN statement_timestamp() END
-FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::float8[]) AS r(shard, seq, id, attempts, cause, delay)
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::float8[]) AS r(shard, seq, id, attempts, error, delay)
 WHERE ` + at + ` AND ` + guarded),
 
 		HoldDeferred: q(`INSERT INTO @outbox_held AS h (shard, key, from_seq, until, set_at)
@@ -211,8 +211,8 @@ ON CONFLICT (shard, key, endless) DO UPDATE SET
 		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by their key. It comes after
 		// HoldDeferred, and leaves alone what waits already.
 		DeferTopic: q(`WITH due AS (
-	SELECT m.shard, m.seq, m.key, r.cause, r.delay
-	FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[], $5::float8[]) AS r(shard, topic, low, cause, delay)
+	SELECT m.shard, m.seq, m.key, r.error, r.delay
+	FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[], $5::float8[]) AS r(shard, topic, low, error, delay)
 	CROSS JOIN LATERAL (
 		SELECT c.shard, c.seq, c.key FROM (
 			SELECT shard, seq, topic, key, retry_at, failed_at FROM @outbox_messages WHERE shard = r.shard AND seq >= r.low ORDER BY seq LIMIT $6::bigint
@@ -224,16 +224,16 @@ ON CONFLICT (shard, key, endless) DO UPDATE SET
 	ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, until = excluded.until, set_at = excluded.set_at
 		WHERE h.until <= statement_timestamp() OR h.set_at > statement_timestamp()
 )
-UPDATE @outbox_messages m SET cause = r.cause, retry_at = statement_timestamp() + r.delay * interval '1 second', failed_at = statement_timestamp()
+UPDATE @outbox_messages m SET error = r.error, retry_at = statement_timestamp() + r.delay * interval '1 second', failed_at = statement_timestamp()
 FROM due AS r WHERE r.key IS NULL AND m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq`),
 
 		Park: q(`WITH gone AS (
 	DELETE FROM @outbox_messages m
-	USING unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::smallint[]) AS r(shard, seq, id, attempts, cause, keep_order)
+	USING unnest($1::smallint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::smallint[]) AS r(shard, seq, id, attempts, error, keep_order)
 	WHERE ` + at + ` AND ` + guarded + `
-	RETURNING m.*, r.attempts AS tried, r.cause AS why, r.keep_order
+	RETURNING m.*, r.attempts AS tried, r.error AS why, r.keep_order
 )
-INSERT INTO @outbox_parked (` + columns + `, attempts, cause, keep_order)
+INSERT INTO @outbox_parked (` + columns + `, attempts, error, keep_order)
 SELECT ` + columns + `, tried, why, keep_order FROM gone`),
 
 		// Holds back the parked message's key from the first message that must keep its order.
@@ -261,7 +261,7 @@ WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = '
 	DELETE FROM @outbox_messages m USING behind WHERE m.shard = ANY (ARRAY[behind.shard]) AND m.seq BETWEEN behind.seq AND behind.seq
 	RETURNING m.*, behind.from_seq, behind.park
 )
-INSERT INTO @outbox_parked (` + columns + `, attempts, cause, behind, waiting, keep_order)
+INSERT INTO @outbox_parked (` + columns + `, attempts, error, behind, waiting, keep_order)
 SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of its key', from_seq, NOT park, park::integer FROM gone`),
 
 		// The values of Last; whether delayed messages are due; whether DropHolds or DropDead would delete something; those of the shards

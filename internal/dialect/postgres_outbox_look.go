@@ -32,12 +32,12 @@ WHERE t.owner = $1::uuid`),
 	OR coalesce((SELECT min(sent_at) FROM @outbox_sent) < statement_timestamp() - $1::float8 * interval '1 second', false)`),
 
 		// See SQLiteOutbox.Count.
-		Count: q(`SELECT 0, s.shard, p.topic, false, count(*), min(p.due), count(p.cause), min(p.cause), min(p.seq), next.seq, last.seq
+		Count: q(`SELECT 0, s.shard, p.topic, false, count(*), min(p.due), count(p.error), min(p.error), min(p.seq), next.seq, last.seq
 FROM @txonce_shards s
 LEFT JOIN LATERAL (SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq OFFSET $1::bigint LIMIT 1) AS next ON true
 CROSS JOIN LATERAL (SELECT m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq DESC LIMIT 1) AS last
 CROSS JOIN LATERAL (
-	SELECT m.topic, ` + dueSince + ` AS due, m.cause, m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT $1::bigint
+	SELECT m.topic, ` + dueSince + ` AS due, m.error, m.seq FROM @outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT $1::bigint
 ) AS p
 GROUP BY s.shard, p.topic, next.seq, last.seq
 UNION ALL

@@ -74,12 +74,12 @@ FROM remains WHERE first IS NOT NULL OR waits IS NOT NULL
 ON CONFLICT (shard, key, endless) DO UPDATE SET from_seq = excluded.from_seq, park = excluded.park`),
 
 		// The message that a parked message waits for may have changed since it was parked.
-		Parked: q(`SELECT p.shard, p.seq, p.id, p.topic, p.key, p.payload, p.headers::text, p.enqueued_at, p.attempts, p.cause,
+		Parked: q(`SELECT p.shard, p.seq, p.id, p.topic, p.key, p.payload, p.headers::text, p.enqueued_at, p.attempts, p.error,
 	coalesce(CASE WHEN p.waiting THEN (SELECT h.seq FROM @outbox_parked h WHERE h.shard = p.shard AND h.key = p.key
 		AND h.key IS NOT NULL AND NOT h.waiting AND h.keep_order < 2 AND h.seq < p.seq ORDER BY h.seq LIMIT 1) END, p.behind, 0), p.waiting, p.parked_at
 FROM @outbox_parked p
 WHERE p.seq > $1::bigint AND ($2::text = '' OR p.topic = $2::text) AND ($3::bytea = '' OR p.key = $3::bytea)
-	AND ($5::text = '' OR strpos(p.cause, $5::text) > 0) AND ($6::timestamptz IS NULL OR p.parked_at >= $6::timestamptz)
+	AND ($5::text = '' OR strpos(p.error, $5::text) > 0) AND ($6::timestamptz IS NULL OR p.parked_at >= $6::timestamptz)
 	AND ($7::timestamptz IS NULL OR p.parked_at < $7::timestamptz)
 ORDER BY p.seq LIMIT $4::bigint`),
 
@@ -92,8 +92,8 @@ CROSS JOIN LATERAL (SELECT topic, ` + dueSince + ` AS due FROM @outbox_messages 
 
 		// The first $1 rows of each table, by topic. The flag is true for delayed messages that are due and for parked messages
 		// that wait.
-		Few: q(`SELECT 0, topic, false, count(*), min(due), count(cause), coalesce(min(cause), '') FROM (
-	SELECT topic, ` + dueSince + ` AS due, cause FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
+		Few: q(`SELECT 0, topic, false, count(*), min(due), count(error), coalesce(min(error), '') FROM (
+	SELECT topic, ` + dueSince + ` AS due, error FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
 UNION ALL
 SELECT 1, topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM (
 	SELECT topic, not_before FROM @outbox_delayed ORDER BY not_before, seq LIMIT $1::bigint) AS d GROUP BY 2, 3
@@ -110,7 +110,7 @@ SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 
 		// For a table with very many rows, counts $1 percent of its blocks.
 		Sample: [...]string{
-			q(`SELECT topic, false, count(*), min(` + dueSince + `), count(cause), coalesce(min(cause), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
+			q(`SELECT topic, false, count(*), min(` + dueSince + `), count(error), coalesce(min(error), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
 			q(`SELECT topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY 1, 2`),
 			q(`SELECT topic, waiting, count(*), min(` + dueSince + `), 0, '' FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
 		},

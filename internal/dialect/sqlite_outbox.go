@@ -102,9 +102,9 @@ FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 A
 SELECT @clock, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at
 FROM json_each(?1) sent JOIN outbox_messages m ON m.shard = sent.value ->> 0 AND m.seq = sent.value ->> 1`),
 
-		// A row of the list is [shard, seq, attempts, cause, delay]. Repeating it changes nothing, because attempts are set, not
+		// A row of the list is [shard, seq, attempts, error, delay]. Repeating it changes nothing, because attempts are set, not
 		// incremented.
-		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, cause = r.value ->> 3,
+		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, error = r.value ->> 3,
 	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END, failed_at = CASE WHEN m.key IS NULL THEN @clock END
 FROM json_each(?1) r WHERE m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`),
 		Hold: q(`INSERT INTO outbox_held (shard, key, from_seq, until, set_at)
@@ -118,7 +118,7 @@ ON CONFLICT (shard, key) DO UPDATE SET
 
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of topic ?3 in
 		// shard ?1, from seq ?2 on, among the first ?6 rows: HoldTopic those with a key, by their key. ?4 is the delay.
-		DeferTopic: q(`UPDATE outbox_messages SET cause = ?5, retry_at = @clock + ?4, failed_at = @clock
+		DeferTopic: q(`UPDATE outbox_messages SET error = ?5, retry_at = @clock + ?4, failed_at = @clock
 WHERE shard = ?1 AND seq >= ?2 AND seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?6))
 	AND topic = ?3 AND key IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock)`),
 		HoldTopic: q(`INSERT INTO outbox_held (shard, key, from_seq, until, set_at)
@@ -132,7 +132,7 @@ ON CONFLICT (shard, key) DO UPDATE SET
 	from_seq = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN from_seq ELSE excluded.from_seq END,
 	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE THEN until ELSE excluded.until END, set_at = excluded.set_at`),
 
-		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, keep_order, parked_at)
+		Park: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, error, keep_order, parked_at)
 SELECT seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, ?3, ?4, ?5, @clock
 FROM outbox_messages WHERE shard = ?1 AND seq = ?2`),
 		Unpend: `DELETE FROM outbox_messages WHERE shard = ?1 AND seq = ?2`,
@@ -143,7 +143,7 @@ ON CONFLICT (shard, key) DO UPDATE SET park = excluded.park,
 	from_seq = CASE WHEN until IS NULL THEN min(from_seq, excluded.from_seq) ELSE from_seq END`,
 
 		// Messages behind a parked one move to outbox_parked, if they are among the first ?2 of their shard.
-		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, cause, behind, waiting, keep_order, parked_at)
+		Follow: q(`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before, attempts, error, behind, waiting, keep_order, parked_at)
 SELECT m.seq, m.shard, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at, m.not_before, m.attempts, 'stands behind message ' || b.seq || ' of its key', b.seq, b.keep_order = 0, b.keep_order, @clock
 FROM outbox_held h JOIN outbox_messages m ON m.shard = h.shard AND m.key = h.key
 	JOIN outbox_parked b ON b.seq = (SELECT p.seq FROM outbox_parked p WHERE @before ORDER BY p.seq LIMIT 1)
@@ -160,9 +160,9 @@ WHERE h.shard IN (SELECT value FROM json_each(?1))`,
 		ForgetSent: q(`DELETE FROM outbox_sent WHERE (sent_at, seq) IN (
 	SELECT sent_at, seq FROM outbox_sent WHERE sent_at <= @clock - ?1 ORDER BY sent_at, seq LIMIT ?2)`),
 
-		Parked: `SELECT shard, seq, id, topic, key, payload, headers, enqueued_at, attempts, cause, behind, waiting, parked_at
+		Parked: `SELECT shard, seq, id, topic, key, payload, headers, enqueued_at, attempts, error, behind, waiting, parked_at
 FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR key = ?3)
-	AND instr(cause, ?4) > 0 AND parked_at >= ?5 AND parked_at < ?6 ORDER BY seq LIMIT ?7`,
+	AND instr(error, ?4) > 0 AND parked_at >= ?5 AND parked_at < ?6 ORDER BY seq LIMIT ?7`,
 
 		// Listed returns those of the list that are parked, with their keys.
 		Listed: `SELECT p.shard, p.key FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value`,
@@ -186,7 +186,7 @@ WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1`),
 		Count: q(`WITH part AS (SELECT s.shard,
 	(SELECT m.seq FROM outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1 OFFSET ?1) AS next,
 	(SELECT max(m.seq) FROM outbox_messages m WHERE m.shard = s.shard) AS last FROM txonce_shards s)
-SELECT 0, part.shard, m.topic, 0, count(*), min(coalesce(m.not_before, m.enqueued_at)), count(m.cause), min(m.cause), min(m.seq), part.next, part.last
+SELECT 0, part.shard, m.topic, 0, count(*), min(coalesce(m.not_before, m.enqueued_at)), count(m.error), min(m.error), min(m.seq), part.next, part.last
 FROM part CROSS JOIN outbox_messages m ON m.shard = part.shard AND m.seq < coalesce(part.next, part.last + 1)
 GROUP BY part.shard, m.topic
 UNION ALL

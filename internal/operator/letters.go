@@ -159,7 +159,7 @@ func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
 	}
 	return dialect.LetterFilter{
 		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Reason: columns.Text(string(f.Reason)), Topic: columns.Text(f.Topic),
-		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Position: columns.Text(f.Position), Cause: columns.Text(f.Cause),
+		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Position: columns.Text(f.Position), Error: columns.Text(f.Error),
 		Since: micros(f.Since), Until: micros(f.Until), AfterFirst: micros(f.After.First), AfterID: f.After.ID.String(),
 	}
 }

@@ -24,7 +24,7 @@ type rows struct {
 	seqs     []int64
 	ids      []string
 	attempts []int32
-	causes   []string
+	texts    []string
 	delays   []float64
 	policies []int16
 }
@@ -68,7 +68,7 @@ func (r *rows) add(o *outbox.Outcome) {
 		return
 	}
 	r.attempts = append(r.attempts, int32(columns.Attempts(o)))
-	r.causes = append(r.causes, columns.Cause(o))
+	r.texts = append(r.texts, columns.Error(o))
 	r.delays = append(r.delays, max(0, o.Delay.Seconds()))
 	r.policies = append(r.policies, int16(o.ParkPolicy))
 }
@@ -79,7 +79,7 @@ type topics struct {
 	shards []int16
 	names  []string
 	lows   []int64
-	causes []string
+	texts  []string
 	delays []float64
 }
 
@@ -102,7 +102,7 @@ func (t *topics) add(o *outbox.Outcome) {
 	}
 	t.at[of] = len(t.names)
 	t.shards, t.names, t.lows = append(t.shards, int16(o.Shard)), append(t.names, o.Topic), append(t.lows, o.Seq)
-	t.causes, t.delays = append(t.causes, columns.Cause(o)), append(t.delays, max(0, o.Delay.Seconds()))
+	t.texts, t.delays = append(t.texts, columns.Error(o)), append(t.delays, max(0, o.Delay.Seconds()))
 }
 
 // Steps returns the statements that follow dialect.PostgresOutbox.Check in its transaction. They change nothing if Check has found that
@@ -118,18 +118,18 @@ func (s *Settlement) Steps(sql *dialect.PostgresOutbox, keep bool, follow []int)
 	}
 	if r := &s.parked; len(r.seqs) > 0 {
 		steps = append(
-			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.causes, r.policies}},
+			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.texts, r.policies}},
 			Step{SQL: sql.HoldParked, Args: []any{r.seqs}},
 		)
 	}
 	if r := &s.deferred; len(r.seqs) > 0 {
 		steps = append(
-			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.causes, r.delays}},
+			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.texts, r.delays}},
 			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}},
 		)
 	}
 	if t := &s.topics; len(t.names) > 0 {
-		steps = append(steps, Step{SQL: sql.DeferTopic, Args: []any{t.shards, t.names, t.lows, t.causes, t.delays, topicRows}})
+		steps = append(steps, Step{SQL: sql.DeferTopic, Args: []any{t.shards, t.names, t.lows, t.texts, t.delays, topicRows}})
 	}
 	if r := &s.paused; len(r.seqs) > 0 {
 		steps = append(steps, Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}})

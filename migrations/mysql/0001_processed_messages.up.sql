@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     window_seconds BIGINT       NOT NULL,
     message_time   BIGINT,
     reason         VARCHAR(255) NOT NULL,
-    cause          TEXT         NOT NULL,
+    error          TEXT         NOT NULL,
     topic          TEXT         NOT NULL,
     ordering_key   LONGBLOB,
     position       TEXT         NOT NULL,

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS outbox_messages (
     not_before  BIGINT,
     attempts    INT            NOT NULL DEFAULT 0,
     retry_at    BIGINT,
-    cause       BLOB,
+    error       BLOB,
     PRIMARY KEY (shard, seq),
     KEY outbox_messages_seq (seq) -- AUTO_INCREMENT wants it; not UNIQUE, which would lock gaps
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin COMMENT = 'txonce';
@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS outbox_parked (
     enqueued_at BIGINT         NOT NULL,
     not_before  BIGINT,
     attempts    INT            NOT NULL,
-    cause       BLOB           NOT NULL,
+    error       BLOB           NOT NULL,
     behind      BIGINT,
     waiting     TINYINT        NOT NULL DEFAULT 0,
     keep_order  TINYINT        NOT NULL DEFAULT 0,

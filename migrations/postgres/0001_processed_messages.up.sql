@@ -50,7 +50,7 @@ CREATE TABLE dead_letters (
     window_seconds bigint         NOT NULL,
     message_time timestamptz,
     reason       text             NOT NULL,
-    cause        text             NOT NULL,
+    error        text             NOT NULL,
     topic        text             NOT NULL,
     ordering_key bytea,
     position     text             NOT NULL,

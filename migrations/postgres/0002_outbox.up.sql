@@ -14,7 +14,7 @@ CREATE TABLE outbox_messages (
     not_before  timestamptz,               -- when it was due, of a message that was enqueued to come later
     attempts    integer          NOT NULL DEFAULT 0,
     retry_at    timestamptz,               -- of a message without key that failed; keys are held back in outbox_held
-    cause       text,                      -- of the last failure
+    error       text,                      -- of the last failure
     PRIMARY KEY (shard, seq)
 );
 
@@ -57,7 +57,7 @@ CREATE TABLE outbox_parked (
     enqueued_at timestamptz      NOT NULL,
     not_before  timestamptz,               -- when it was due, of a message that was enqueued to come later
     attempts    integer          NOT NULL,
-    cause       text             NOT NULL,
+    error       text             NOT NULL,
     behind      bigint,                    -- seq of the one that was given up on; NULL: this one was
     waiting     boolean          NOT NULL DEFAULT false, -- goes on by itself when that one does
     keep_order  smallint         NOT NULL DEFAULT 0, -- what becomes of the key's later messages: 0 they wait, 1 are parked, 2 pass

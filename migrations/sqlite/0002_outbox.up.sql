@@ -17,7 +17,7 @@ CREATE TABLE outbox_messages (
     not_before  INTEGER,
     attempts    INTEGER NOT NULL DEFAULT 0,
     retry_at    INTEGER,
-    cause       TEXT,
+    error       TEXT,
     PRIMARY KEY (shard, seq)
 ) STRICT, WITHOUT ROWID;
 
@@ -54,7 +54,7 @@ CREATE TABLE outbox_parked (
     enqueued_at INTEGER NOT NULL,
     not_before  INTEGER,
     attempts    INTEGER NOT NULL,
-    cause       TEXT    NOT NULL,
+    error       TEXT    NOT NULL,
     behind      INTEGER,
     waiting     INTEGER NOT NULL DEFAULT 0,
     keep_order  INTEGER NOT NULL DEFAULT 0,

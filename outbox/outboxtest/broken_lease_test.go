@@ -86,7 +86,7 @@ func brokenLeases() []brokenStore {
 			name: "counts what was returned", found: []string{"what was returned is due again at once"},
 			breaks: settles(func(_ *session, o *outbox.Outcome) {
 				if o.Verdict == outbox.Returned {
-					o.Verdict, o.Cause = outbox.Deferred, errRefused
+					o.Verdict, o.Err = outbox.Deferred, errRefused
 				}
 			}),
 		},

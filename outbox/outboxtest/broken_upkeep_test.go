@@ -103,7 +103,7 @@ func brokenUpkeep() []brokenStore {
 		})},
 		{name: "Stats leave out what moves", found: []string{"Stats leave nothing out while messages move"}, breaks: says(func(st *outbox.Stats) { st.Pending = 0 })},
 		{name: "filters know no cause", found: []string{"UnparkAll and DiscardAll by filter"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
-			o.Operations = &operations{Memory: m, parked: func(f *outbox.ParkedFilter) { f.Cause = "" }}
+			o.Operations = &operations{Memory: m, parked: func(f *outbox.ParkedFilter) { f.Error = "" }}
 		}},
 		{name: "Discard lets go first what waits", found: []string{"DiscardAll of a key deletes what waits with it"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Operations = &operations{Memory: m, discard: func(seqs []int64) (n int, err error) {

@@ -80,7 +80,7 @@ type row struct {
 	outbox.Leased
 	retryAt  time.Time // of a message without key
 	failedAt time.Time // with retryAt
-	cause    string
+	error    string
 	keep     outbox.ParkPolicy // of a parked message
 	behind   int64
 	waiting  bool

@@ -139,7 +139,7 @@ func (m *Memory) follow(i int, now time.Time) {
 		for _, h := range sh.holds[r.Key] {
 			if r.Key != "" && h.until.IsZero() && r.Seq >= h.from {
 				r.behind, r.waiting, r.parkedAt = h.from, !h.park, now
-				r.cause = fmt.Sprintf("stands behind message %d of its key", h.from)
+				r.error = fmt.Sprintf("stands behind message %d of its key", h.from)
 				m.parked[r.Seq] = r
 				return true
 			}

@@ -27,7 +27,7 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 		m.follow(i, now)
 		sh := &m.shards[i]
 		for _, r := range sh.rows {
-			st.Count(r.Topic, outbox.StatePending, 1, r.due(), int64(min(1, len(r.cause))), r.cause)
+			st.Count(r.Topic, outbox.StatePending, 1, r.due(), int64(min(1, len(r.error))), r.error)
 		}
 		for _, holds := range sh.holds {
 			if slices.ContainsFunc(holds, func(h hold) bool { return h.waits(now) }) {
@@ -88,13 +88,13 @@ func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outb
 	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
 		r := m.parked[seq]
 		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.Key != "" && r.Key != filter.Key ||
-			!strings.Contains(r.cause, filter.Cause) || r.parkedAt.Before(filter.Since) || !filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
+			!strings.Contains(r.error, filter.Error) || r.parkedAt.Before(filter.Since) || !filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
 			continue
 		}
 		if len(page) == cmp.Or(filter.Limit, 100) {
 			break
 		}
-		p := outbox.ParkedMessage{Leased: r.Leased, Cause: r.cause, Behind: r.behind, Waiting: r.waiting, ParkedAt: r.parkedAt}
+		p := outbox.ParkedMessage{Leased: r.Leased, Error: r.error, Behind: r.behind, Waiting: r.waiting, ParkedAt: r.parkedAt}
 		p.Payload, p.Headers = bytes.Clone(r.Payload), maps.Clone(r.Headers)
 		page = append(page, p)
 	}

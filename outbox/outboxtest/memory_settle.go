@@ -88,7 +88,7 @@ func (sh *shard) deferTopic(o outbox.Outcome, now time.Time) {
 		switch {
 		case r.Topic != o.Topic:
 		case r.Key == "":
-			r.retryAt, r.cause = now.Add(o.Delay), cmp.Or(o.Cause, errNoCause).Error()
+			r.retryAt, r.error = now.Add(o.Delay), cmp.Or(o.Err, errNoError).Error()
 		case !sh.held(r, now):
 			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
 		}
@@ -100,10 +100,10 @@ func (r *row) fail(o outbox.Outcome) {
 	if !o.Uncounted {
 		r.Attempts = o.Attempts + 1
 	}
-	r.cause = usercode.Error(cmp.Or(o.Cause, errNoCause)).Error()
+	r.error = usercode.Error(cmp.Or(o.Err, errNoError)).Error()
 }
 
-var errNoCause = errors.New("no cause was given")
+var errNoError = errors.New("no error was given")
 
 // hold computes which messages of a key are held back, from its parked messages. Messages that waited behind a parked one become
 // pending; follow parks them again where they still have to wait.
@@ -141,4 +141,4 @@ func (m *Memory) hold(i int, key string) {
 }
 
 // back resets the fields of a parked message.
-func (r *row) back() { r.behind, r.waiting, r.cause, r.keep = 0, false, "", 0 }
+func (r *row) back() { r.behind, r.waiting, r.error, r.keep = 0, false, "", 0 }

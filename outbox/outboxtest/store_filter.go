@@ -19,10 +19,10 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 		msgs = append(msgs, m)
 	}
 	e.enqueue(msgs...)
-	park := func(cause string, l ...outbox.Leased) {
+	park := func(text string, l ...outbox.Leased) {
 		all := outcomes(outbox.Parked, l...)
 		for i := range all {
-			all[i].Cause = errors.New(cause)
+			all[i].Err = errors.New(text)
 		}
 		s.settle(all...)
 	}
@@ -51,13 +51,13 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 		}
 	}
 	select1("a topic", outbox.ParkedFilter{Topic: "one"}, "m0", "m2", "m4")
-	select1("a cause", outbox.ParkedFilter{Cause: "Denied"}, "m2", "m3", "m4", "m5")
-	select1("a cause in another case", outbox.ParkedFilter{Cause: "denied"})
-	select1("a cause with signs of its own", outbox.ParkedFilter{Cause: "100%_"}, "m0", "m1")
-	select1("a pattern", outbox.ParkedFilter{Cause: "D%d"})
+	select1("an error", outbox.ParkedFilter{Error: "Denied"}, "m2", "m3", "m4", "m5")
+	select1("an error in another case", outbox.ParkedFilter{Error: "denied"})
+	select1("an error with signs of its own", outbox.ParkedFilter{Error: "100%_"}, "m0", "m1")
+	select1("a pattern", outbox.ParkedFilter{Error: "D%d"})
 	select1("a time since", outbox.ParkedFilter{Since: before}, "m2", "m3", "m4", "m5")
 	select1("a time until", outbox.ParkedFilter{Until: before}, "m0", "m1")
-	select1("all together", outbox.ParkedFilter{Topic: "one", Key: "k2", Cause: "nied", Since: before, Until: before.Add(time.Hour)}, "m2")
+	select1("all together", outbox.ParkedFilter{Topic: "one", Key: "k2", Error: "nied", Since: before, Until: before.Add(time.Hour)}, "m2")
 	for what, do := range map[string]struct {
 		got  func() (int, error)
 		want int
@@ -76,8 +76,8 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Limit: 10}); n != 0 || err == nil {
 		e.Errorf("DiscardAll without a condition: %d, error %v; want it refused", n, err)
 	}
-	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Cause: "too large"}); n != 2 || err != nil {
-		e.Fatalf("DiscardAll by cause: %d, error %v; want 2", n, err)
+	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Error: "too large"}); n != 2 || err != nil {
+		e.Fatalf("DiscardAll by error: %d, error %v; want 2", n, err)
 	}
 	if n, err := outbox.UnparkAll(e.ctx, e.Operations, outbox.ParkedFilter{Topic: "one", Limit: 1}); n != 1 || err != nil {
 		e.Fatalf("UnparkAll of one: %d, error %v", n, err)

@@ -218,7 +218,7 @@ func outcomes(v outbox.Verdict, leased ...outbox.Leased) []outbox.Outcome {
 	for i, l := range leased {
 		list[i] = outbox.Outcome{Leased: l, Verdict: v}
 		if v == outbox.Deferred || v == outbox.Parked {
-			list[i].Cause = errRefused
+			list[i].Err = errRefused
 		}
 	}
 	return list
@@ -227,9 +227,9 @@ func outcomes(v outbox.Verdict, leased ...outbox.Leased) []outbox.Outcome {
 var errRefused = errors.New("refused by the broker of the suite")
 
 func deferred(l outbox.Leased, delay time.Duration) outbox.Outcome {
-	return outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Cause: errRefused, Delay: delay}
+	return outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errRefused, Delay: delay}
 }
 
 func parked(l outbox.Leased, keep outbox.ParkPolicy) outbox.Outcome {
-	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Cause: errRefused, ParkPolicy: keep}
+	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Err: errRefused, ParkPolicy: keep}
 }

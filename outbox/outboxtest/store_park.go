@@ -64,14 +64,14 @@ func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool,
 		if len(list) == len(behind) {
 			for id, p := range byID {
 				switch {
-				case p.Cause == "":
-					e.Errorf("%q is parked without a cause", id)
+				case p.Error == "":
+					e.Errorf("%q is parked without an error", id)
 				case bySeq[p.Behind] != behind[id]:
 					e.Errorf("%q stands behind %q (%d), want %q", id, bySeq[p.Behind], p.Behind, behind[id])
 				case p.Waiting != (waiting && behind[id] != "" && !slices.Contains(except, id)):
 					e.Errorf("%q: Waiting is %v", id, p.Waiting)
-				case behind[id] == "" && !strings.Contains(p.Cause, errRefused.Error()):
-					e.Errorf("%q was parked because of %q, and says %q", id, errRefused, p.Cause)
+				case behind[id] == "" && !strings.Contains(p.Error, errRefused.Error()):
+					e.Errorf("%q was parked because of %q, and says %q", id, errRefused, p.Error)
 				}
 			}
 			return byID
@@ -307,12 +307,12 @@ func parkWithoutText[TTx any](e *env[TTx]) {
 	s := e.session()
 	leased := s.await("nil", "panics", "good")
 	first, second := parked(leased[0], outbox.BlockKey), parked(leased[1], outbox.BlockKey)
-	first.Cause, second.Cause = (*outbox.TopicError)(nil), textless{}
+	first.Err, second.Err = (*outbox.TopicError)(nil), textless{}
 	s.settle(first, second, outbox.Outcome{Leased: leased[2], Verdict: outbox.Sent})
 	list := e.parked()
 	for _, p := range list {
-		if want := map[string]string{"nil": "nil *outbox.TopicError", "panics": "no text"}[p.ID]; !strings.Contains(p.Cause, want) {
-			e.Errorf("%q is parked with the cause %q, want one with %q", p.ID, p.Cause, want)
+		if want := map[string]string{"nil": "nil *outbox.TopicError", "panics": "no text"}[p.ID]; !strings.Contains(p.Error, want) {
+			e.Errorf("%q is parked with the error %q, want one with %q", p.ID, p.Error, want)
 		}
 	}
 	if len(list) != 2 {

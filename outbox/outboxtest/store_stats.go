@@ -50,8 +50,8 @@ func statsAges[TTx any](e *env[TTx]) {
 	if of.PendingAge != st.PendingAge || of.ParkedAge != st.ParkedAge {
 		e.Errorf("the topic's ages are %v and %v, want %v and %v", of.PendingAge, of.ParkedAge, st.PendingAge, st.ParkedAge)
 	}
-	if of.Failing != 1 || !strings.Contains(of.Cause, errRefused.Error()) {
-		e.Errorf("%d are failing because of %q, want 1 because of %q", of.Failing, of.Cause, errRefused)
+	if of.Failing != 1 || !strings.Contains(of.Error, errRefused.Error()) {
+		e.Errorf("%d are failing because of %q, want 1 because of %q", of.Failing, of.Error, errRefused)
 	}
 	e.enqueue(message("a-2", "a"))
 	e.wantParked(s, map[string]string{"1": "", "a-2": "1"}, true)

@@ -49,7 +49,7 @@ var errAway = errors.New("outboxtest: there is no such topic")
 // wholeTopics defers leased messages, and with them their topic.
 func wholeTopics(delay time.Duration, leased ...outbox.Leased) (outcomes []outbox.Outcome) {
 	for _, l := range leased {
-		outcomes = append(outcomes, outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Cause: errAway, Delay: delay, Uncounted: true, WholeTopic: true})
+		outcomes = append(outcomes, outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errAway, Delay: delay, Uncounted: true, WholeTopic: true})
 	}
 	return outcomes
 }
@@ -87,7 +87,7 @@ func wholeTopic[TTx any](e *env[TTx]) {
 		e.Fatalf("leased %q, want the first of %q", ids(l), first)
 	}
 	outcomes := append(wholeTopics(time.Hour, l[1:]...), outbox.Outcome{
-		Leased: l[0], Verdict: outbox.Deferred, Cause: errAway, Delay: 300 * time.Millisecond, Uncounted: true,
+		Leased: l[0], Verdict: outbox.Deferred, Err: errAway, Delay: 300 * time.Millisecond, Uncounted: true,
 	})
 	s.settle(outcomes...)
 	want := append(others, first[0]) // which alone has a shorter delay
@@ -128,7 +128,7 @@ func shortWait[TTx any](e *env[TTx]) {
 	s.settle(wholeTopics(time.Hour, s.leaseSome(outbox.Want{Limit: len(first)})...)...)
 	got := s.await(others...)
 	all := outcomes(outbox.Sent, got...)
-	all[0].Verdict, all[0].Cause, all[0].Delay = outbox.Deferred, errRefused, 200*time.Millisecond
+	all[0].Verdict, all[0].Err, all[0].Delay = outbox.Deferred, errRefused, 200*time.Millisecond
 	s.settle(all...)
 	var leased []outbox.Leased
 	for ; len(leased) == 0 && e.ctx.Err() == nil; pause(e.ctx) {
@@ -151,9 +151,9 @@ func pausedKey[TTx any](e *env[TTx]) {
 	s.settle(all...)
 	s.sent(s.await("other-1")...)
 	s.quiet("its key is paused")
-	if st := e.stats(); st.Pending != 59 || st.HeldKeys != 1 || st.Topics[topic].Failing != 0 || st.Topics[topic].Cause != "" {
+	if st := e.stats(); st.Pending != 59 || st.HeldKeys != 1 || st.Topics[topic].Failing != 0 || st.Topics[topic].Error != "" {
 		e.Errorf("%d pending, %d keys held, %d failing with %q; want 59, 1, and none: a pause is no failure",
-			st.Pending, st.HeldKeys, st.Topics[topic].Failing, st.Topics[topic].Cause)
+			st.Pending, st.HeldKeys, st.Topics[topic].Failing, st.Topics[topic].Error)
 	}
 }
 

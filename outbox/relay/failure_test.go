@@ -45,7 +45,7 @@ func parked(t tb, m *outboxtest.Memory) []string {
 	}
 	lines := []string{}
 	for _, p := range list {
-		lines = append(lines, fmt.Sprintf("%s after %d behind %d: %s", p.ID, p.Attempts, p.Behind, p.Cause))
+		lines = append(lines, fmt.Sprintf("%s after %d behind %d: %s", p.ID, p.Attempts, p.Behind, p.Error))
 	}
 	return lines
 }
@@ -174,7 +174,7 @@ func TestRelayWithoutPublisherForATopic(t *testing.T) {
 			t.Error(diff)
 		}
 		st, err := memory.Stats(t.Context())
-		if of := st.Topics["y"]; err != nil || st.Pending != 2 || of.Failing != 1 || of.Cause != `relay: no publisher for topic "y"` {
+		if of := st.Topics["y"]; err != nil || st.Pending != 2 || of.Failing != 1 || of.Error != `relay: no publisher for topic "y"` {
 			t.Errorf("%+v, error %v; want both pending, and why", st, err)
 		}
 		if n := log.with(`topic=y`); n < 8 || n > 11 {

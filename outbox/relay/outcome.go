@@ -72,32 +72,32 @@ func (b *batch) deferUnavailable(i int, cooldown time.Duration, why error) {
 	}
 }
 
-func (b *batch) deferUncounted(i int, delay time.Duration, cause error) {
+func (b *batch) deferUncounted(i int, delay time.Duration, err error) {
 	o := &b.outcomes[i]
-	o.Verdict, o.Cause, o.Delay, o.Uncounted = outbox.Deferred, cause, delay, true
+	o.Verdict, o.Err, o.Delay, o.Uncounted = outbox.Deferred, err, delay, true
 }
 
 // countFailure counts an attempt against the message: it is deferred, or parked after MaxAttempts.
-func (b *batch) countFailure(i int, cause error) {
+func (b *batch) countFailure(i int, err error) {
 	o, cfg := &b.outcomes[i], &b.relay.cfg
 	if o.Attempts+1 >= cfg.MaxAttempts {
-		b.parkOrDefer(i, fmt.Errorf("attempt %d: %w", o.Attempts+1, cause))
+		b.parkOrDefer(i, fmt.Errorf("attempt %d: %w", o.Attempts+1, err))
 		return
 	}
-	o.Verdict, o.Cause, o.Delay = outbox.Deferred, cause, max(0, cfg.Backoff(o.Attempts+1))
+	o.Verdict, o.Err, o.Delay = outbox.Deferred, err, max(0, cfg.Backoff(o.Attempts+1))
 }
 
 // parkOrDefer parks a message, or defers it when the park budget is spent.
-func (b *batch) parkOrDefer(i int, cause error) {
+func (b *batch) parkOrDefer(i int, err error) {
 	o, cfg := &b.outcomes[i], &b.relay.cfg
 	if wait, log := b.relay.parkBudget.take(); wait > 0 {
 		if log {
 			cfg.Logger.ErrorContext(b.session.work, "relay: too many messages to park (see Config.ParkLimit); they are held back and tried again",
-				"relay", cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", cause)
+				"relay", cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", err)
 		}
-		b.deferUncounted(i, max(wait, minPartCooldown, cfg.Backoff(cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, cause))
+		b.deferUncounted(i, max(wait, minPartCooldown, cfg.Backoff(cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, err))
 		return
 	}
 	b.parkTokens++
-	o.Verdict, o.Cause, o.ParkPolicy = outbox.Parked, cause, cfg.ParkPolicy
+	o.Verdict, o.Err, o.ParkPolicy = outbox.Parked, err, cfg.ParkPolicy
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/tokens"
 )
 
-// ErrParkLimit is in the cause of a message that was deferred instead of parked, because Config.ParkLimit is spent.
+// ErrParkLimit is in the error of a message that was deferred instead of parked, because Config.ParkLimit is spent.
 var ErrParkLimit = errors.New("relay: parking limit spent")
 
 // ParkLimit is a rate. The zero value means the default of Config.ParkLimit.

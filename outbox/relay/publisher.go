@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// ErrNoPublisher is in the cause of a message that was deferred because Config has publishers only for other topics.
+// ErrNoPublisher is in the error of a message that was deferred because Config has publishers only for other topics.
 var ErrNoPublisher = errors.New("relay: no publisher for topic")
 
 // publishers are those of a Config.

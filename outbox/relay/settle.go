@@ -54,7 +54,7 @@ const refusedDelay = time.Minute
 // needs no further row. If that is refused too, it waits for a minute.
 func (b *batch) setAside(i, refusals int, refused error) {
 	o := &b.outcomes[i]
-	cause := o.Cause
+	before := o.Err
 	switch {
 	case refusals > 0:
 		b.deferUncounted(i, refusedDelay, refused)
@@ -64,10 +64,10 @@ func (b *batch) setAside(i, refusals int, refused error) {
 			"see the error, which may be about outbox_sent (KeepSent)", "relay", b.relay.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", refused)
 		b.deferUncounted(i, refusedDelay, refused)
 		return
-	case cause == nil:
-		cause = errors.New("it was not tried")
+	case before == nil:
+		before = errors.New("it was not tried")
 	}
-	b.parkOrDefer(i, fmt.Errorf("%w (before: %w)", refused, cause))
+	b.parkOrDefer(i, fmt.Errorf("%w (before: %w)", refused, before))
 	o.ParkPolicy = outbox.SkipMessage
 }
 
@@ -94,7 +94,7 @@ func (b *batch) report() (rep report) {
 			}
 		case outbox.Parked:
 			rep.failed++
-			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Cause)
+			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Err)
 		case outbox.Returned:
 			rep.returned++
 			if o.Delay > 0 && (rep.retryIn == 0 || o.Delay < rep.retryIn) {
@@ -104,7 +104,7 @@ func (b *batch) report() (rep report) {
 	}
 	if o := firstCounted; o != nil {
 		r.cfg.Logger.WarnContext(ctx, "relay: messages deferred", "relay", r.cfg.Name, "messages", counted,
-			"topic", o.Topic, "id", o.ID, "seq", o.Seq, "attempts", o.Attempts+1, "delay", o.Delay, "error", o.Cause)
+			"topic", o.Topic, "id", o.ID, "seq", o.Seq, "attempts", o.Attempts+1, "delay", o.Delay, "error", o.Err)
 	}
 	b.settled(ctx)
 	return rep

@@ -118,7 +118,7 @@ func TestRelayTopicAtFaultIsInStats(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := st.Topics["gone"]
-		if got.Pending != 4 || got.Failing < 3 || !strings.Contains(got.Cause, errMissing.Error()) || got.PendingAge != 90*time.Second {
+		if got.Pending != 4 || got.Failing < 3 || !strings.Contains(got.Error, errMissing.Error()) || got.PendingAge != 90*time.Second {
 			t.Errorf("stats of the topic: %+v", got)
 		}
 		if st.PendingAge != 90*time.Second || len(st.Topics) != 1 {
@@ -198,7 +198,7 @@ func TestRelayParksNoMoreThanItsLimit(t *testing.T) {
 		}
 		<-time.After(5*time.Minute + time.Second)
 		st, _ := memory.Stats(t.Context())
-		if st.Parked < 90 || st.Parked > 100 || st.Pending+st.Parked != 200 || !strings.Contains(st.Topics["gone"].Cause, "parking limit spent") {
+		if st.Parked < 90 || st.Parked > 100 || st.Pending+st.Parked != 200 || !strings.Contains(st.Topics["gone"].Error, "parking limit spent") {
 			t.Errorf("after five minutes: %+v", st)
 		}
 		if n := log.with("too many messages to park"); n < 3 || n > 6 {

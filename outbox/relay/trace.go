@@ -134,7 +134,7 @@ func (b *batch) settled(ctx context.Context) {
 }
 
 func (b *batch) settlement(o *outbox.Outcome) Settlement {
-	s := Settlement{Relay: b.relay.cfg.Name, Message: &o.Leased, Err: o.Cause, After: o.Delay}
+	s := Settlement{Relay: b.relay.cfg.Name, Message: &o.Leased, Err: o.Err, After: o.Delay}
 	switch o.Verdict {
 	case outbox.Sent:
 		s.Outcome = observe.Processed
@@ -143,11 +143,11 @@ func (b *batch) settlement(o *outbox.Outcome) Settlement {
 		switch {
 		case o.Unreadable != nil:
 			s.Cause = observe.CauseUndecodable
-		case outbox.IsPermanent(o.Cause):
+		case outbox.IsPermanent(o.Err):
 			s.Cause = observe.CausePermanent
 		}
 	case outbox.Deferred:
-		s.Outcome, s.Cause = observe.Retried, failureCause(o.Cause)
+		s.Outcome, s.Cause = observe.Retried, failureCause(o.Err)
 		if o.Uncounted {
 			s.Outcome = observe.Held
 		}

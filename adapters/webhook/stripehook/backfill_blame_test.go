@@ -32,7 +32,7 @@ func TestMalformedEventNamesItsFields(t *testing.T) {
 				if err != nil || len(letters) != 1 {
 					t.Fatalf("%d letters, %v", len(letters), err)
 				}
-				cause := letters[0].Cause
+				cause := letters[0].Error
 				for _, field := range tt.blames {
 					if !strings.Contains(cause, field) {
 						t.Errorf("the letter does not name %s: %s", field, cause)

@@ -149,7 +149,7 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	for what, filter := range map[string]consumer.DeadLetterFilter{
-		"one consumer": {Consumer: name, Cause: errBroken.Error()}, "all consumers": {Cause: errBroken.Error()}, "none": {Topic: "refunds"},
+		"one consumer": {Consumer: name, Error: errBroken.Error()}, "all consumers": {Error: errBroken.Error()}, "none": {Topic: "refunds"},
 	} {
 		filter.Limit = 1000
 		want, err := s.Operator().DeadLetters(bounded(t), filter)

@@ -83,7 +83,7 @@ func testPlanClaims[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	c.Close()
 	letter := consumer.DeadLetter{
-		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Reason: observe.CauseUnknown, Cause: "the handler ended its transaction",
+		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Reason: observe.CauseUnknown, Error: "the handler ended its transaction",
 	}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, letter) }); err != nil {
 		t.Fatal(err)

@@ -132,7 +132,7 @@ func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 			return ctx
 		}
 		changed = true
-		letter.Reason, letter.Cause = observe.CauseUnknown, "its handler ended the transaction"
+		letter.Reason, letter.Error = observe.CauseUnknown, "its handler ended the transaction"
 		if err := s.InTx(ctx, []dedup.Record{letter.Record}, func(tx TTx, _ []dedup.Claim) error { return s.Park(ctx, tx, letter) }); err != nil {
 			t.Error(err)
 		}

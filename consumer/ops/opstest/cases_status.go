@@ -121,9 +121,9 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"topic", consumer.DeadLetterFilter{Topic: "refunds"}, []string{"order-001"}},
 		{"key", consumer.DeadLetterFilter{MessageID: "order-000"}, []string{"order-000"}},
 		{"tenant", consumer.DeadLetterFilter{Tenant: "acme"}, []string{"order-002"}},
-		{"a part of the cause", consumer.DeadLetterFilter{Cause: "deployment is"}, []string{"order-003", "order-002", "order-001", "order-000"}},
-		{"the part is case-sensitive", consumer.DeadLetterFilter{Cause: "Deployment"}, nil},
-		{"a part is no pattern", consumer.DeadLetterFilter{Cause: "%"}, nil},
+		{"a part of the error", consumer.DeadLetterFilter{Error: "deployment is"}, []string{"order-003", "order-002", "order-001", "order-000"}},
+		{"the part is case-sensitive", consumer.DeadLetterFilter{Error: "Deployment"}, nil},
+		{"a part is no pattern", consumer.DeadLetterFilter{Error: "%"}, nil},
 		{"position", consumer.DeadLetterFilter{Position: "orders/0/order-002"}, []string{"order-002"}},
 		{"reason", consumer.DeadLetterFilter{Reason: observe.CauseMismatch}, nil},
 		{"since", consumer.DeadLetterFilter{Since: between}, []string{"order-003"}},
@@ -151,7 +151,7 @@ func testOddFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"topic of a space", consumer.DeadLetterFilter{Topic: " "}, nil},
 		{"tenant of a space", consumer.DeadLetterFilter{Tenant: " "}, nil},
 		{"topic with an odd byte", consumer.DeadLetterFilter{Topic: "re\xfffunds"}, []string{"d"}},
-		{"cause with NUL", consumer.DeadLetterFilter{Cause: "deployment\x00"}, nil},
+		{"error with NUL", consumer.DeadLetterFilter{Error: "deployment\x00"}, nil},
 		{"consumer with a space", consumer.DeadLetterFilter{Consumer: name + " "}, nil},
 	} {
 		tc.filter.Consumer = cmp.Or(tc.filter.Consumer, name)

@@ -240,7 +240,7 @@ func (s *service) look() {
 		s.Fatalf("%d dead letters, %v; want the one that met other content at its replay", len(letters), err)
 	}
 	for _, l := range letters {
-		s.report("cause", l.Cause)
+		s.report("error", l.Error)
 	}
 	actions, err := s.store.Operator().Actions(s.Context(), ops.ActionFilter{})
 	if err != nil {

@@ -29,11 +29,11 @@ var fill = []string{
 SELECT {values}n % 1000 % 64, concat('m-', n), CASE n % 5 WHEN 0 THEN 'receipts' WHEN 1 THEN 'mails' ELSE 'charges' END, {bytes}concat('customer-', n % 1000){end},
 	{bytes}concat('{"order":"order-', n, '"', '` + filler + `"}'){end}, {now} - (4000000 - n) * {ms}
 FROM (SELECT a.i * 1000 + b.i AS n FROM numbers AS a CROSS JOIN numbers AS b WHERE a.i < {messages}) AS numbered`,
-	`INSERT INTO outbox_parked ({parked}seq, shard, id, topic, {key}, payload, enqueued_at, attempts, cause, parked_at) {rows}
+	`INSERT INTO outbox_parked ({parked}seq, shard, id, topic, {key}, payload, enqueued_at, attempts, error, parked_at) {rows}
 SELECT {parkedvalues}10000000 + n, n % 64, concat('p-', n), CASE n % 5 WHEN 0 THEN 'receipts' ELSE 'charges' END, {bytes}concat('parked-', n){end},
 	{bytes}'` + filler + `'{end}, {now} - 1000 * {ms}, 10, 'MESSAGE_TOO_LARGE', {now}
 FROM (SELECT i AS n FROM numbers) AS numbered`,
-	`INSERT INTO dead_letters (id, {key}, consumer, message_id, window_seconds, message_time, reason, cause, topic, ordering_key, position, payload, headers, attempts, times,
+	`INSERT INTO dead_letters (id, {key}, consumer, message_id, window_seconds, message_time, reason, error, topic, ordering_key, position, payload, headers, attempts, times,
 	first_parked, last_parked) {rows}
 SELECT {hash:}n{:hash}, {hash:}n + 5000000{:hash}, CASE WHEN n % 20 = 0 THEN 'shipping' WHEN n % 20 < 4 THEN 'mailer' ELSE 'billing' END, concat('order-', n), 1296000,
 	{now} - (100000 - n) * {ms}, CASE WHEN n % 1000 = 7 THEN 'undecodable' WHEN n % 10 = 8 THEN 'panic' WHEN n % 10 = 9 THEN 'mismatch' ELSE 'exhausted' END,

@@ -68,7 +68,7 @@ var cliMutations = []mutation{
 	scripted("--hide-keys hides keys", "adapters/cli/print.go", "explain", edit{`return p.keys.Key(key)`, `return key`}),
 	scripted("--hide-keys hides the IDs of messages", "adapters/cli/outbox.go", "outbox", edit{`out.key(m.Key), out.key(m.ID), fmt`, `out.key(m.Key), m.ID, fmt`}),
 	scripted("--hide-keys hides the IDs of messages in JSON, too", "adapters/cli/outbox.go", "outbox", edit{`ID: out.key(m.ID), Topic`, `ID: m.ID, Topic`}),
-	scripted("dead letters are chosen by their position", "adapters/cli/letters.go", "letters", edit{`Position: f.position, Cause`, `Position: "", Cause`}),
+	scripted("dead letters are chosen by their position", "adapters/cli/letters.go", "letters", edit{`Position: f.position, Error`, `Position: "", Error`}),
 	scripted("explain tells a message that was discarded from one that was processed", "adapters/cli/explain_text.go", "letters", edit{
 		`if d, ok := e.ClaimedByDiscard(); ok {`, `if d, ok := e.ClaimedByDiscard(); ok && d.Who == "" {`,
 	}),

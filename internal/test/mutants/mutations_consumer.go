@@ -127,7 +127,7 @@ var consumerMutations = []mutation{
 		`ok && c.registered.Load() {`, `ok && c.started.Load() {`,
 	}),
 	handling("a message whose COMMIT succeeded without an answer is not parked", "park.go", "TestParkingSettlesAnUnknownCommit", edit{
-		`if it.rec.Key.ID != "" && !errors.Is(cause, dedup.ErrKeyCollision) {`, `if false {`,
+		`if it.rec.Key.ID != "" && !errors.Is(failed, dedup.ErrKeyCollision) {`, `if false {`,
 	}),
 	handling("a parked message leaves no claim", "park.go", "TestReplay", edit{
 		`if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {`, `if err := error(nil); err != nil {`,

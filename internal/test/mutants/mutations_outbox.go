@@ -66,8 +66,8 @@ var outboxMutations = []mutation{
 	relayed("Discard deletes the messages that wait behind a message before that message", "outbox/operations_filter.go", "DiscardAll_of_a_key_deletes_what_waits_with_it", edit{
 		`	slices.Reverse(seqs) //`, `	//`,
 	}),
-	relayed("a filter by cause selects only matching messages", "internal/dialect/postgres_outbox_operations.go", "UnparkAll_and_DiscardAll_by_filter", edit{
-		`strpos(p.cause, $5::text) > 0`, `strpos(p.cause, $5::text) >= 0`,
+	relayed("a filter by the error selects only matching messages", "internal/dialect/postgres_outbox_operations.go", "UnparkAll_and_DiscardAll_by_filter", edit{
+		`strpos(p.error, $5::text) > 0`, `strpos(p.error, $5::text) >= 0`,
 	}),
 	enqueuing("no NOTIFY is sent when no relay listens", "internal/dialect/postgres_outbox_write.go", "TestOutboxNotifiesNobodyWhereNobodyListens", edit{
 		" AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`", "`",

@@ -164,9 +164,9 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 			fault = "lost"
 		case effects[id] == 1 && parked && !unknown:
 			fault = "has its effect and a letter"
-		case parked && letter.Cause == "":
+		case parked && letter.Error == "":
 			fault = "has a letter without a cause"
-		case parked && k.letter() != "" && !unknown && !strings.Contains(letter.Cause, k.letter()):
+		case parked && k.letter() != "" && !unknown && !strings.Contains(letter.Error, k.letter()):
 			fault = "has a letter of another cause, want " + k.letter()
 		case parked && !unknown && (k == well || k == transient || k == session || k == cuts):
 			fault = "is parked for what another message did"
@@ -175,7 +175,7 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 		}
 		tally[fmt.Sprintf("%s: effect %v, letter %v", k, effects[id] > 0, letter.Reason)]++
 		if fault != "" {
-			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Reason, letter.Cause)
+			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Reason, letter.Error)
 		}
 	}
 	lines := make([]string, 0, len(tally))

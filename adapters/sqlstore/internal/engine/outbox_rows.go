@@ -64,7 +64,7 @@ func scanParked(rows Row) (m outbox.ParkedMessage, err error) {
 	var headers sql.NullString
 	var behind sql.NullInt64
 	var enqueued, parked Instant
-	if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &enqueued, &m.Attempts, &m.Cause,
+	if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &enqueued, &m.Attempts, &m.Error,
 		&behind, &m.Waiting, &parked); err != nil {
 		return m, err
 	}

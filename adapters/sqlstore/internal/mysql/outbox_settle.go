@@ -92,8 +92,8 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcome) error {
 	for i := range topics {
 		o := &topics[i]
-		cause, delay := hex.EncodeToString([]byte(columns.Cause(o))), engine.CeilMicros(o.Delay)
-		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, cause, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
+		text, delay := hex.EncodeToString([]byte(columns.Error(o))), engine.CeilMicros(o.Delay)
+		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, text, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
@@ -105,7 +105,7 @@ func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcom
 
 // failure returns the first columns of a row for a message that was not published.
 func failure(o *outbox.Outcome) []any {
-	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Cause(o)))}
+	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Error(o)))}
 }
 
 func hexID(o *outbox.Outcome) string { return hex.EncodeToString([]byte(o.ID)) }

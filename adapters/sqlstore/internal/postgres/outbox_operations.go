@@ -78,7 +78,7 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 
 func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
 	return engine.ReadParked(engine.Query(ctx, q, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
-		filter.Cause, engine.NullTime(filter.Since), engine.NullTime(filter.Until)))
+		filter.Error, engine.NullTime(filter.Since), engine.NullTime(filter.Until)))
 }
 
 func (d *DB) StatsStatements(context.Context, engine.Queryer) (*engine.StatsStatements, error) {

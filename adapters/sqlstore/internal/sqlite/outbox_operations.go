@@ -14,7 +14,7 @@ func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedF
 		key = []byte(filter.Key)
 	}
 	return engine.ReadParked(engine.Query(ctx, q, d.box.Parked, filter.After, filter.Topic, key,
-		filter.Cause, engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
+		filter.Error, engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
 }
 
 // parkedKey is a key and its shard.

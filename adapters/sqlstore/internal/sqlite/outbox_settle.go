@@ -45,7 +45,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	}
 	for _, o := range do.WholeTopics() {
 		for _, query := range [...]string{d.box.DeferTopic, d.box.HoldTopic} {
-			if _, err := tx.ExecContext(ctx, query, o.Shard, o.Seq, o.Topic, engine.CeilMicros(o.Delay), columns.Cause(&o), engine.TopicRows); err != nil {
+			if _, err := tx.ExecContext(ctx, query, o.Shard, o.Seq, o.Topic, engine.CeilMicros(o.Delay), columns.Error(&o), engine.TopicRows); err != nil {
 				return err
 			}
 		}
@@ -61,7 +61,7 @@ func failures(outcomes []outbox.Outcome) string {
 	list := make([][]any, len(outcomes))
 	for i := range outcomes {
 		o := &outcomes[i]
-		list[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), engine.CeilMicros(o.Delay)}
+		list[i] = []any{o.Shard, o.Seq, columns.Attempts(o), columns.Error(o), engine.CeilMicros(o.Delay)}
 	}
 	return engine.JSON(list)
 }
@@ -88,7 +88,7 @@ func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outco
 			query string
 			args  []any
 		}{
-			{d.box.Park, []any{o.Shard, o.Seq, columns.Attempts(o), columns.Cause(o), int(o.ParkPolicy)}},
+			{d.box.Park, []any{o.Shard, o.Seq, columns.Attempts(o), columns.Error(o), int(o.ParkPolicy)}},
 			{d.box.Unpend, []any{o.Shard, o.Seq}},
 			{d.box.HoldParked, []any{o.Seq}},
 		} {
