@@ -252,7 +252,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 	case ans.verdict != dedup.Duplicate:
 		return ans, nil
 	case doubtful:
-		ans.refused = refuse(observe.CauseUnknown, doubt.cause)
+		ans.refused = refuse(observe.CauseUnknown, doubt.err)
 		return ans, nil
 	}
 	for k, alias := range aliases { // a duplicate must not claim anything

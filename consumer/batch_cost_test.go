@@ -127,12 +127,12 @@ func TestABatchRunsNoHandlerForWhatIsRefused(t *testing.T) {
 	if runs != 48 {
 		t.Errorf("%d runs for 48 new messages", runs)
 	}
-	var reasons []string
+	var causes []string
 	for _, l := range letters(t, c) {
-		reasons = append(reasons, string(l.Reason))
+		causes = append(causes, string(l.Cause))
 	}
-	slices.Sort(reasons)
-	if diff := cmp.Diff([]string{"mismatch", "no_key"}, reasons); diff != "" {
+	slices.Sort(causes)
+	if diff := cmp.Diff([]string{"mismatch", "no_key"}, causes); diff != "" {
 		t.Error(diff)
 	}
 }

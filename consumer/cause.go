@@ -21,7 +21,7 @@ func (c *Consumer[TTx]) cause(err error) observe.Cause {
 	case is(dedup.ErrInFlight):
 		return observe.CauseInFlight
 	case isRefused:
-		return refused.reason
+		return refused.cause
 	case is(ErrParkLimit):
 		return observe.CauseBudget
 	case panicked:

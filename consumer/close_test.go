@@ -91,7 +91,7 @@ func TestJSONMessage(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	process(t, c, msg("2", `{`))
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseUndecodable || found[0].Message.Attempt != 1 {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseUndecodable || found[0].Message.Attempt != 1 {
 		t.Errorf("a payload that is no JSON: %v", found)
 	}
 }

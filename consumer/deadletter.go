@@ -32,17 +32,17 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
-// Reasons returns the reasons why a consumer parks a message:
+// Causes returns those of observe.Causes for which a consumer parks a message:
 //   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
 //   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
 //   - observe.CauseMismatch, CauseUnprovable, CauseReplay: the store's keys show that it must not run.
 //   - observe.CauseCrashed: three processes ended while they tried the message alone. A message is tried alone if it was
 //     delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
-//     reason while its handler runs, and the process removes the letter afterwards.
+//     cause while its handler runs, and the process removes the letter afterwards.
 //   - observe.CauseUnknown: a handler ended the transaction that claimed the message, so it is unknown whether the message's
 //     effects are committed. The key stays claimed, so that a redelivery does not run, and DeadLetter.Settled is false although
 //     there is a claim. Look at the effects, then Replay it AsNew or Discard it. Config.ParkLimit does not apply.
-func Reasons() []observe.Cause {
+func Causes() []observe.Cause {
 	return []observe.Cause{
 		observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseUndecodable, observe.CauseNoKey,
 		observe.CauseMismatch, observe.CauseUnprovable, observe.CauseReplay, observe.CauseCrashed, observe.CauseUnknown,
@@ -61,7 +61,7 @@ type DeadLetter struct {
 	ID      DeadLetterID
 	Record  dedup.Record  // what the consumer would have claimed; Key.ID is empty if the message has no usable key
 	Message Message       // without Raw, Malformed, Fingerprint, Aliases and GiveUpAt
-	Reason  observe.Cause // why it was parked, see Reasons
+	Cause   observe.Cause // why it was parked, see Causes
 	Error   string        // the text of the error
 
 	// Filled in by a ParkingLot.
@@ -82,7 +82,7 @@ func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
 type DeadLetterFilter struct {
 	ID       DeadLetterID
 	Consumer string
-	Reason   observe.Cause
+	Cause    observe.Cause
 
 	Topic     string
 	MessageID string    // the natural key, Record.Key.ID
@@ -111,8 +111,8 @@ type ParkingLot[TTx any] interface {
 	// longer one stays: letters with one ID have the same, unless one of them is shortened. Payload, headers and Key may contain any bytes.
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
 
-	// TakeDeadLetter removes the letter with the ID and the Reason of letter as part of tx. It fails with ErrNotParked if there is none: it
-	// was removed, or parked again for another reason since it was read. If two transactions take one letter, the second waits for the first,
+	// TakeDeadLetter removes the letter with the ID and the Cause of letter as part of tx. It fails with ErrNotParked if there is none: it
+	// was removed, or parked again for another cause since it was read. If two transactions take one letter, the second waits for the first,
 	// and fails if the first commits.
 	TakeDeadLetter(ctx context.Context, tx TTx, letter DeadLetter) error
 

@@ -9,7 +9,7 @@ import (
 )
 
 // JSON returns a Handler that decodes the payload as JSON into a T and calls fn with it. A payload that cannot be decoded is
-// a Permanent error, so the message is parked at once, with observe.CauseUndecodable as its Reason. JSON members that T has no field for are ignored.
+// a Permanent error, so the message is parked at once, with observe.CauseUndecodable as its Cause. JSON members that T has no field for are ignored.
 func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
 	return Decode(func(payload []byte) (body T, err error) {
 		err = json.Unmarshal(payload, &body)

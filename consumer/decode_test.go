@@ -22,7 +22,7 @@ func TestDecoding(t *testing.T) {
 		name    string
 		handle  consumer.Handler[tx]
 		payload string
-		parked  string // part of the cause
+		parked  string // part of the error
 	}{
 		{"JSON", consumer.JSON(add), `{"id":"x"}`, ""},
 		{"JSON by pointer", consumer.JSON(addPointer), `{"id":"x"}`, ""},

@@ -26,7 +26,7 @@ type doubts struct {
 
 // doubt says why the outcome of one message is unknown.
 type doubt struct {
-	cause     *unknownError
+	err       *unknownError
 	sure      bool // a handler has ended the transaction; otherwise it only may have
 	ownEffect bool // its own handler ended the transaction: its effects may be committed without a claim, so it must not run again
 
@@ -41,7 +41,7 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 	return d.committed(ctx, tx)
 }
 
-// unknownError is the cause of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
+// unknownError is the error of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
 // database error among them does not cause another attempt.
 type unknownError struct {
 	err  error
@@ -106,11 +106,11 @@ func (b *batch[TTx]) addDoubts(a *attempt, answers []claimAnswer, ran, culprits 
 		if ans.verdict != dedup.First || slices.Contains(ran, j) && !guilty {
 			continue
 		}
-		cause := &unknownError{err: a.err, sure: sure}
+		err := &unknownError{err: a.err, sure: sure}
 		if !guilty && len(culprits) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
-			cause.by = answers[culprits[0]].item.rec.Key.ID
+			err.by = answers[culprits[0]].item.rec.Key.ID
 		}
-		b.c.doubts.add(ans.item.hash, doubt{cause: cause, sure: sure, ownEffect: sure && guilty, committed: committed})
+		b.c.doubts.add(ans.item.hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
 		if !sure || !guilty {
 			continue
 		}
@@ -128,7 +128,7 @@ func (c *Consumer[TTx]) refusedByDoubt(it *item) error {
 		return nil
 	}
 	if d, ok := c.doubts.of(it.hash); ok && d.ownEffect {
-		return refuse(observe.CauseUnknown, d.cause)
+		return refuse(observe.CauseUnknown, d.err)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 			continue
 		}
 		b.errs[i] = nil
-		b.parkOrReject(b.claimWait.limited(ctx), i, observe.CauseUnknown, d.cause)
+		b.parkOrReject(b.claimWait.limited(ctx), i, observe.CauseUnknown, d.err)
 		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.claimWait.waited()
 		}

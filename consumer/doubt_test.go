@@ -78,7 +78,7 @@ func unknowns(t *testing.T, c *consumer.Consumer[tx], want int) {
 	t.Helper()
 	found := letters(t, c)
 	for _, l := range found {
-		if l.Reason != observe.CauseUnknown || l.Settled || l.Times != 1 {
+		if l.Cause != observe.CauseUnknown || l.Settled || l.Times != 1 {
 			t.Errorf("letter %s: %+v", l.Record.Key.ID, l)
 		}
 	}
@@ -382,7 +382,7 @@ func TestHandlerTimeoutCountsWhenTheServerGoesOn(t *testing.T) {
 					msgs[0].Attempt = delivery
 					c.ProcessBatch(t.Context(), msgs)
 				}
-				if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseExhausted {
+				if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseExhausted {
 					t.Errorf("letters %+v after %d runs; want one that is exhausted", found, runs)
 				}
 				for i := 1; i < batch; i++ {

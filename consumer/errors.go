@@ -11,7 +11,7 @@ import (
 
 // Errors that callers tell apart with errors.Is.
 var (
-	ErrNotParked       = errors.New("consumer: no such dead letter, or it was parked again for another reason")
+	ErrNotParked       = errors.New("consumer: no such dead letter, or it was parked again for another cause")
 	ErrSuspectedReplay = errors.New("consumer: the content of this message is known, but its ID is new")
 	ErrOutcomeUnknown  = errors.New("consumer: it is unknown whether the effects of this message are committed")
 	ErrParkLimit       = errors.New("consumer: parking limit spent")
@@ -83,12 +83,12 @@ func (e *MessageError) Unwrap() error { return e.Err }
 // refusal says why a message must not run, whatever its handler would do.
 type refusal struct {
 	error
-	reason observe.Cause
+	cause observe.Cause
 }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-func refuse(reason observe.Cause, err error) error { return &refusal{Permanent(err), reason} }
+func refuse(cause observe.Cause, err error) error { return &refusal{Permanent(err), cause} }
 
 // rejectedError hides a RetryError in err, because the message was given up.
 type rejectedError struct{ err error }

@@ -195,20 +195,20 @@ func ExampleDeadLetter() {
 	billing := newBilling(consumertest.NewStore())
 	_ = billing.Process(ctx, &consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": -7}`)})
 	for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{})) {
-		fmt.Printf("%s: %s: %s, parked %d times\n", l.Record.Key.ID, l.Reason, l.Error, l.Times)
+		fmt.Printf("%s: %s: %s, parked %d times\n", l.Record.Key.ID, l.Cause, l.Error, l.Times)
 	}
 	// Output: A-42: permanent: negative amount, parked 1 times
 }
 
-func ExampleReasons() {
+func ExampleCauses() {
 	ctx := context.Background()
 	billing := newBilling(consumertest.NewStore())
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "amount": 7}`, `{}`} {
 		_ = billing.Process(ctx, &consumer.Message{Payload: []byte(payload)})
 	}
-	for _, reason := range []observe.Cause{observe.CauseMismatch, observe.CauseNoKey} {
-		for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: reason})) {
-			fmt.Println(l.Reason, "-", l.Error)
+	for _, cause := range []observe.Cause{observe.CauseMismatch, observe.CauseNoKey} {
+		for _, l := range must(billing.DeadLetters(ctx, consumer.DeadLetterFilter{Cause: cause})) {
+			fmt.Println(l.Cause, "-", l.Error)
 		}
 	}
 	// Output:
@@ -254,7 +254,7 @@ func ExampleParkingLot() {
 	ctx := context.Background()
 	store := consumertest.NewStore()
 	var lot consumer.ParkingLot[*deduptest.Tx] = store
-	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Reason: observe.CauseExhausted, Error: "parked by hand"}
+	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Cause: observe.CauseExhausted, Error: "parked by hand"}
 	err := store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Park(ctx, tx, letter) })
 	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))
 	err = store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.TakeDeadLetter(ctx, tx, letter) })

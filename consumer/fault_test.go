@@ -102,8 +102,8 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 					t.Fatalf("%d letters, want 2", len(found))
 				}
 				for _, l := range found {
-					if l.Reason != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) || l.Message.Attempt != consumer.DefaultMaxAttempts {
-						t.Errorf("letter: reason %q, cause %q, attempt %d", l.Reason, l.Error, l.Message.Attempt)
+					if l.Cause != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) || l.Message.Attempt != consumer.DefaultMaxAttempts {
+						t.Errorf("letter: cause %q, error %q, attempt %d", l.Cause, l.Error, l.Message.Attempt)
 					}
 				}
 				if n := log.lines("from now on they count as attempts"); n != 2 || log.lines(`key="bad 0"`) == 0 {

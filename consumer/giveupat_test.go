@@ -43,7 +43,7 @@ func TestAFailureAfterGiveUpAtParks(t *testing.T) {
 		t.Errorf("the last attempt: %v, want nil because it is parked", err)
 	}
 	found := letters(t, c)
-	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Reason != observe.CauseExhausted || !found[0].Message.GiveUpAt.IsZero() {
+	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Cause != observe.CauseExhausted || !found[0].Message.GiveUpAt.IsZero() {
 		t.Errorf("letters %+v, want one of \"last\", without GiveUpAt", found)
 	}
 	if store.Database().Open() != 0 {

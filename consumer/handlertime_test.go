@@ -24,7 +24,7 @@ func stuck(returns func(ctx context.Context, tx tx) error) func(ctx context.Cont
 	}
 }
 
-// A handler that exceeds HandlerTimeout has failed. That counts, and in the end only its message is parked, with the limit as the cause.
+// A handler that exceeds HandlerTimeout has failed. That counts, and in the end only its message is parked, with the limit as the error.
 func TestHandlerTimeout(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, tc := range []struct {

@@ -222,8 +222,8 @@ func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
 	}
 	var parked []string
 	for _, l := range letters(t, c) {
-		if l.Reason != observe.CauseUnknown || strings.Contains(l.Error, "it has no effects") {
-			t.Errorf("parked as %q: %s", l.Reason, l.Error)
+		if l.Cause != observe.CauseUnknown || strings.Contains(l.Error, "it has no effects") {
+			t.Errorf("parked as %q: %s", l.Cause, l.Error)
 		}
 		parked = append(parked, l.Record.Key.ID)
 	}

@@ -28,9 +28,9 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
 		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))
 	default:
-		it.failed = !isRefused || !beforeHandlers(it, refused.reason)
+		it.failed = !isRefused || !beforeHandlers(it, refused.cause)
 		if isRefused {
-			b.parkOrReject(ctx, i, refused.reason, err)
+			b.parkOrReject(ctx, i, refused.cause, err)
 			return
 		}
 		it.counted, it.spent = err, IsPermanent(err) || unretryable(err) || b.attemptsSpent(it, attempt)
@@ -55,7 +55,7 @@ func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
 	b.retry([]int{i}, retry, b.c.cause(it.counted))
 }
 
-// givenUpFor returns the reason for parking a message whose handler failed with err.
+// givenUpFor returns the cause for parking a message whose handler failed with err.
 func givenUpFor(err error) observe.Cause {
 	switch _, panicked := errors.AsType[*PanicError](err); {
 	case panicked:

@@ -15,33 +15,33 @@ import (
 )
 
 // parkOrReject parks items[i]. If the store keeps no dead letters, the item is rejected.
-func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cause, failed error) {
+func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, cause observe.Cause, failed error) {
 	it := &b.items[i]
 	if b.c.lot == nil {
-		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", reason, failed)
-		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: reason, Key: it.rec.Key, Err: failed})
-		b.fail(i, &rejectedError{failed}, reason)
+		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", cause, failed)
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: cause, Key: it.rec.Key, Err: failed})
+		b.fail(i, &rejectedError{failed}, cause)
 		return
 	}
 	began, epoch := time.Now(), b.c.pause.epoch()
-	limited := reason != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
-	stands, _ := b.stands(ctx, it, reason)                                    // after an error, writing the letter shows whether the database works
-	if limited && stands {                                                    // one more copy of a message that is parked already says nothing new about the handlers
+	limited := cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
+	stands, _ := b.stands(ctx, it, cause)                                    // after an error, writing the letter shows whether the database works
+	if limited && stands {                                                   // one more copy of a message that is parked already says nothing new about the handlers
 		limited, it.failed = false, false
 	}
 	take, giveBack := b.c.budget.take, b.c.budget.giveBack
-	if beforeHandlers(it, reason) {
+	if beforeHandlers(it, cause) {
 		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
 	}
 	if limited {
-		if wait := take(ctx, failed, append(it.attrs()[2:], "reason", reason)...); wait > 0 {
+		if wait := take(ctx, failed, append(it.attrs()[2:], "cause", cause)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, failed)
 			b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
 			return
 		}
 	}
 
-	letter := b.newLetter(ctx, it, reason, failed.Error())
+	letter := b.newLetter(ctx, it, cause, failed.Error())
 	result, err := b.park(ctx, it, &letter, failed)
 	if limited && (err != nil || result != parked) {
 		giveBack()
@@ -55,16 +55,16 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		it.done = true
 		b.c.doubts.forget(it.hash)
 		if stands { // its ERROR is logged already, when the letter was written
-			attrs := append(it.attrs(), "reason", letter.Reason, "error", failed)
+			attrs := append(it.attrs(), "cause", letter.Cause, "error", failed)
 			b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
 		} else {
-			b.logGivenUp(ctx, it, "message parked", letter.Reason, failed, aboutLetter(letter)...)
+			b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
 		}
 		if b.c.history.past(it.hash).blamed { // the errors of the database were its own
 			b.c.pause.recovered(ctx, ofHandlers)
 		}
 		b.c.pause.recovered(ctx, ofLetters)
-		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Reason, Key: it.rec.Key, Err: failed, Letter: letter.ID}
+		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: failed, Letter: letter.ID}
 		b.pass.outcome(i, outcome)
 		if it.parked = parkedAs(it, began, outcome); it.parked != nil {
 			b.share(it.parked)
@@ -74,19 +74,19 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, reason observe.Cau
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	default:
 		b.c.doubts.forget(it.hash)
-		if reason == observe.CauseUnknown && it.counted != nil { // the transaction in doubt was rolled back, as that of any handler that fails
+		if cause == observe.CauseUnknown && it.counted != nil { // the transaction in doubt was rolled back, as that of any handler that fails
 			b.parkOrRetry(ctx, i)
 			return
 		}
-		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Uncounted: true}, reason)
+		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Uncounted: true}, cause)
 	}
 }
 
 // stands reports whether the letter of it is there already, so that parking it again adds none. The letter of a trial, which begins before
 // the handler runs, is not that.
-func (b *batch[TTx]) stands(ctx context.Context, it *item, reason observe.Cause) (bool, error) {
+func (b *batch[TTx]) stands(ctx context.Context, it *item, cause observe.Cause) (bool, error) {
 	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(it), Consumer: b.c.cfg.Name, Limit: 1})
-	return len(found) > 0 && (found[0].Reason != observe.CauseCrashed || reason == observe.CauseCrashed), err
+	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed), err
 }
 
 // parkResult is the result of an attempt to park a message.
@@ -123,23 +123,23 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 		for _, claim := range claims {
 			switch claim.Verdict {
 			case dedup.First:
-				if letter.Reason == observe.CauseUnknown && doubt.ownEffect {
+				if letter.Cause == observe.CauseUnknown && doubt.ownEffect {
 					continue // its effects may be committed without the claim, so the claim stays and keeps redeliveries from running
 				}
 				if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
 					return err
 				}
-				if letter.Reason == observe.CauseMismatch || letter.Reason == observe.CauseUnknown {
+				if letter.Cause == observe.CauseMismatch || letter.Cause == observe.CauseUnknown {
 					result = mayRun
 				}
 			case dedup.Mismatch:
-				if letter.Reason == observe.CauseUnknown {
+				if letter.Cause == observe.CauseUnknown {
 					continue
 				}
-				if letter.Reason != observe.CauseMismatch {
+				if letter.Cause != observe.CauseMismatch {
 					letter.Error = dedup.ErrMismatch.Error() + "; before: " + letter.Error
 				}
-				letter.Reason = observe.CauseMismatch
+				letter.Cause = observe.CauseMismatch
 				if b.c.cfg.OnMismatch == MismatchIsDuplicate {
 					result = wasCommitted
 				}
@@ -150,8 +150,8 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 				}
 				if !doubtful || !maybe {
 					result = wasCommitted
-				} else if letter.Reason != observe.CauseUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
-					letter.Reason, letter.Error = observe.CauseUnknown, doubt.cause.Error()+"; then: "+letter.Error
+				} else if letter.Cause != observe.CauseUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
+					letter.Cause, letter.Error = observe.CauseUnknown, doubt.err.Error()+"; then: "+letter.Error
 				}
 			}
 		}
@@ -163,8 +163,8 @@ func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Rec
 	return result, err
 }
 
-func (b *batch[TTx]) newLetter(ctx context.Context, it *item, reason observe.Cause, text string) DeadLetter {
-	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Reason: reason, Error: text}
+func (b *batch[TTx]) newLetter(ctx context.Context, it *item, cause observe.Cause, text string) DeadLetter {
+	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Cause: cause, Error: text}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
 	letter.Message.Fingerprint = nil      // Record has it
@@ -217,7 +217,7 @@ func letterID(it *item) DeadLetterID {
 }
 
 // logGivenUp writes the one ERROR line about a message that is given up.
-func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, reason observe.Cause, err error, more ...any) {
-	attrs := append(it.attrs(), "reason", reason, "attempts", max(it.msg.Attempt, 1), "error", err)
+func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, cause observe.Cause, err error, more ...any) {
+	attrs := append(it.attrs(), "cause", cause, "attempts", max(it.msg.Attempt, 1), "error", err)
 	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
 }

@@ -46,19 +46,19 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		cfg    func(*config)
 		before []*consumer.Message
 		msg    *consumer.Message
-		reason observe.Cause
+		cause  observe.Cause
 		key    string
-		cause  error
+		err    error
 		says   string
 	}{
-		{name: "poison", msg: msg("1", "poison"), reason: observe.CausePermanent, key: "1", cause: errPoison},
-		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), reason: observe.CauseMismatch, key: "1", cause: dedup.ErrMismatch},
-		{name: "no key", msg: msg("", "a"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
-		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
-		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
-		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
-		{name: "malformed, so that it has no ID", msg: malformed(""), reason: observe.CauseUndecodable, cause: errMalformed},
-		{name: "malformed", msg: malformed("1"), reason: observe.CauseUndecodable, key: "1", cause: errMalformed},
+		{name: "poison", msg: msg("1", "poison"), cause: observe.CausePermanent, key: "1", err: errPoison},
+		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), cause: observe.CauseMismatch, key: "1", err: dedup.ErrMismatch},
+		{name: "no key", msg: msg("", "a"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
+		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
+		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
+		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
+		{name: "malformed, so that it has no ID", msg: malformed(""), cause: observe.CauseUndecodable, err: errMalformed},
+		{name: "malformed", msg: malformed("1"), cause: observe.CauseUndecodable, key: "1", err: errMalformed},
 		{name: "key function fails", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -66,7 +66,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: errPoison},
+		}, msg: msg("1", "a"), cause: observe.CauseNoKey, err: errPoison},
 		{name: "key function panics", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -74,7 +74,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: errPoison},
+		}, msg: msg("1", "a"), cause: observe.CauseNoKey, err: errPoison},
 		{name: "key function ends its goroutine", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -82,7 +82,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return m.ID, nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseNoKey, says: "Config.Key ended its goroutine"},
+		}, msg: msg("1", "a"), cause: observe.CauseNoKey, says: "Config.Key ended its goroutine"},
 		{name: "tenant ends its goroutine", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -90,7 +90,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return "acme", nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseNoKey, says: "Config.Tenant ended its goroutine"},
+		}, msg: msg("1", "a"), cause: observe.CauseNoKey, says: "Config.Tenant ended its goroutine"},
 		{name: "fingerprint ends its goroutine", cfg: func(cfg *config) {
 			cfg.Fingerprint = func(m *consumer.Message) (dedup.Fingerprint, error) {
 				if bad(m) {
@@ -98,8 +98,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return dedup.FingerprintOf(m.Payload), nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseUndecodable, key: "1", says: "Config.Fingerprint ended its goroutine"},
-		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrNoKey},
+		}, msg: msg("1", "a"), cause: observe.CauseUndecodable, key: "1", says: "Config.Fingerprint ended its goroutine"},
+		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
 		{name: "tenant of invalid UTF-8", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -107,33 +107,33 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				return "acme", nil
 			}
-		}, msg: msg("1", "a"), reason: observe.CauseNoKey, cause: dedup.ErrBadKey},
-		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), reason: observe.CauseUndecodable, key: "1"},
-		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
-		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, reason: observe.CausePermanent, key: "1", says: "milliseconds in place of seconds"},
+		}, msg: msg("1", "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
+		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), cause: observe.CauseUndecodable, key: "1"},
+		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
+		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, cause: observe.CausePermanent, key: "1", says: "milliseconds in place of seconds"},
 		{
 			name: "time in seconds that was read as milliseconds", msg: &consumer.Message{ID: "1", Time: time.UnixMilli(now.Unix())},
-			reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture, says: "seconds in place of milliseconds",
+			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture, says: "seconds in place of milliseconds",
 		},
-		{name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
+		{name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
 		{
 			name: "time of 1970", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, msg: &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
-			reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture, says: "before 1980",
+			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture, says: "before 1980",
 		},
-		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrFuture},
+		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
 		{
 			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
-			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, reason: observe.CauseUnprovable, key: "1", cause: dedup.ErrUnprovable,
+			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
 			name: "untimed", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, before: []*consumer.Message{{ID: "old"}},
-			msg: &consumer.Message{ID: "1"}, reason: observe.CauseUnprovable, key: "1", cause: dedup.ErrUnprovable,
+			msg: &consumer.Message{ID: "1"}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
 			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, reason: observe.CauseReplay, key: "2", cause: consumer.ErrSuspectedReplay,
+			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, cause: observe.CauseReplay, key: "2", err: consumer.ErrSuspectedReplay,
 		},
-		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, reason: observe.CausePermanent, key: "1", cause: dedup.ErrNoKey},
+		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, cause: observe.CausePermanent, key: "1", err: dedup.ErrNoKey},
 	} {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				for _, m := range tc.before {
 					process(t, c, m)
 				}
-				if tc.reason == observe.CauseUnprovable { // forget the claims
+				if tc.cause == observe.CauseUnprovable { // forget the claims
 					db.Age(dedup.DefaultWindow + time.Hour)
 					if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil || swept.Keys != len(tc.before) {
 						t.Fatalf("purge: %+v, %v", swept, err)
@@ -182,17 +182,17 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 					t.Fatalf("%d letters, %d told; want 1 and 2", len(found), len(parked))
 				}
 				l := found[0]
-				if l.Reason != tc.reason || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Cause != tc.reason || parked[0].Letter != l.ID || parked[0].Key != l.Record.Key {
-					t.Errorf("letter: reason %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Reason, l.Record.Key.ID, l.Times, l.Settled, tc.reason, tc.key)
+				if l.Cause != tc.cause || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Cause != tc.cause || parked[0].Letter != l.ID || parked[0].Key != l.Record.Key {
+					t.Errorf("letter: cause %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Cause, l.Record.Key.ID, l.Times, l.Settled, tc.cause, tc.key)
 				}
 				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
 					t.Errorf("no database can keep %+v", l.Record)
 				}
-				if tc.cause != nil && !errors.Is(parked[0].Err, tc.cause) || !strings.Contains(l.Error, tc.says) || l.Error != parked[1].Err.Error() {
-					t.Errorf("error %q, told %v; want %v %s", l.Error, parked[0].Err, tc.cause, tc.says)
+				if tc.err != nil && !errors.Is(parked[0].Err, tc.err) || !strings.Contains(l.Error, tc.says) || l.Error != parked[1].Err.Error() {
+					t.Errorf("error %q, told %v; want %v %s", l.Error, parked[0].Err, tc.err, tc.says)
 				}
 				wantCount(t, db, "2", 0)
-				if tc.key != "" && tc.reason != observe.CauseMismatch {
+				if tc.key != "" && tc.cause != observe.CauseMismatch {
 					if _, claimed, _ := store.Lookup(t.Context(), l.Record.Key); claimed {
 						t.Error("a parked message leaves a claim behind")
 					}
@@ -262,7 +262,7 @@ func TestFurtherKeys(t *testing.T) {
 	}
 	wantCount(t, store.Database(), "3", 1)
 	wantCount(t, store.Database(), "4", 0)
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseReplay {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseReplay {
 		t.Errorf("letters: %v", found)
 	}
 	if claimed("4") {
@@ -292,7 +292,7 @@ func TestWhatHasNoFingerprintIsNoDuplicate(t *testing.T) {
 	c := newConsumer(t, config{Store: consumertest.NewStore(), Fingerprint: consumer.JSONFields("amount")})
 	process(t, c, msg("1", `{"amount":7}`))
 	process(t, c, msg("1", `{"amount":`))
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseMismatch {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseMismatch {
 		t.Errorf("letters: %+v", found)
 	}
 }

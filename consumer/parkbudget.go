@@ -101,7 +101,7 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	}
 	b.mu.Lock()
 	now := time.Now()
-	ends, cause := b.refill(now), b.err
+	ends, first := b.refill(now), b.err
 	switch {
 	case !b.spent || b.most >= probesMost:
 	case b.probes < b.most && b.bucket.Has(1) && !now.Before(b.next):
@@ -110,13 +110,13 @@ func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration,
 	default:
 		wait = b.away(now)
 	}
-	report := b.changed(ctx, ends, wait > 0, cause)
+	report := b.changed(ctx, ends, wait > 0, first)
 	b.mu.Unlock()
 	report()
 	if wait == 0 {
 		return probe, 0, nil
 	}
-	return false, wait, fmt.Errorf("%w: handlers run one at a time until one succeeds; the message that spent it failed with: %v", ErrParkLimit, cause) //nolint:errorlint // it is another message's
+	return false, wait, fmt.Errorf("%w: handlers run one at a time until one succeeds; the message that spent it failed with: %v", ErrParkLimit, first) //nolint:errorlint // it is another message's
 }
 
 // probed is the result of a probe.

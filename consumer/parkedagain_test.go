@@ -72,8 +72,8 @@ func TestWrongUnitBeforeAndAfterASweep(t *testing.T) {
 		t.Errorf("%d letters, want 6", len(found))
 	}
 	for _, l := range found {
-		if l.Reason != observe.CausePermanent || !strings.Contains(l.Error, "does the sender use") {
-			t.Errorf("%s: %s: %s; want a hint", l.Record.Key.ID, l.Reason, l.Error)
+		if l.Cause != observe.CausePermanent || !strings.Contains(l.Error, "does the sender use") {
+			t.Errorf("%s: %s: %s; want a hint", l.Record.Key.ID, l.Cause, l.Error)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestParkingLooksAgain(t *testing.T) {
 		msg     *consumer.Message
 		meddle  func(ctx context.Context, s *consumertest.Store, tx tx) error // right before the message is parked
 		effects int
-		reason  observe.Cause // empty: not parked
+		cause   observe.Cause // empty: not parked
 	}{
 		{
 			"the other content is forgotten",
@@ -86,9 +86,9 @@ func TestParkingLooksAgain(t *testing.T) {
 			wantCount(t, store.Database(), "1", tc.effects)
 			found := letters(t, c)
 			switch {
-			case tc.reason == "" && len(found) != 0:
+			case tc.cause == "" && len(found) != 0:
 				t.Errorf("parked: %+v", found)
-			case tc.reason != "" && (len(found) != 1 || found[0].Reason != tc.reason || !strings.Contains(found[0].Error, "poison")):
+			case tc.cause != "" && (len(found) != 1 || found[0].Cause != tc.cause || !strings.Contains(found[0].Error, "poison")):
 				t.Errorf("letters: %+v", found)
 			}
 		})

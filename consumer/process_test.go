@@ -94,8 +94,8 @@ func TestAttempts(t *testing.T) {
 				wantRuns := tc.attempts
 				if tc.parked != "" {
 					wantRuns--
-					if l := found[0]; l.Reason != tc.parked || l.Message.Attempt != wantRuns || l.Error == "" {
-						t.Errorf("letter: reason %q, attempt %d, cause %q", l.Reason, l.Message.Attempt, l.Error)
+					if l := found[0]; l.Cause != tc.parked || l.Message.Attempt != wantRuns || l.Error == "" {
+						t.Errorf("letter: cause %q, attempt %d, error %q", l.Cause, l.Message.Attempt, l.Error)
 					}
 				}
 				if runs != wantRuns {
@@ -283,7 +283,7 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 		}
 		found := map[string]observe.Cause{}
 		for _, l := range letters(t, c) {
-			found[l.Record.Key.ID] = l.Reason
+			found[l.Record.Key.ID] = l.Cause
 		}
 		want := map[string]observe.Cause{"1": observe.CauseExhausted}
 		if commits { // the claims of later messages were committed too

@@ -22,9 +22,9 @@ type refusalLimit struct {
 	logged time.Time // when the last line was written
 }
 
-// beforeHandlers reports whether reason, for which it is refused, is decided by the message or its claim, before a handler runs.
-func beforeHandlers(it *item, reason observe.Cause) bool {
-	switch reason {
+// beforeHandlers reports whether cause, for which it is refused, is decided by the message or its claim, before a handler runs.
+func beforeHandlers(it *item, cause observe.Cause) bool {
+	switch cause {
 	case observe.CauseMismatch, observe.CauseReplay, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
 		return true
 	case observe.CausePermanent:

@@ -67,7 +67,7 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //   - dedup.ErrNoKey: Repair or opts must provide a key.
 //   - ErrShortened: Repair must put the whole message back; see DeadLetter.Shortened.
 //   - dedup.ErrInFlight: the message is being processed right now. Try again later.
-//   - ErrNotParked: the letter does not exist any more, or was parked again for another reason since it was read.
+//   - ErrNotParked: the letter does not exist any more, or was parked again for another cause since it was read.
 //
 // dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. The letter is parked again, with
 // observe.CauseUnknown. Look for the effects.
@@ -97,7 +97,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	if err := c.owns(letter); err != nil {
 		return false, err
 	}
-	if letter.Reason == observe.CauseUnknown && !opts.AsNew {
+	if letter.Cause == observe.CauseUnknown && !opts.AsNew {
 		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look for its effects: "+
 			"if there are none, Replay it AsNew; if they are complete, Discard the letter", ErrOutcomeUnknown)
 	}
@@ -148,7 +148,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		}
 		claims = claims[:len(keys)]
 		processed := func(claim dedup.Claim) bool { return claim.Verdict == dedup.Duplicate }
-		if letter.Reason == observe.CauseUnknown { // a claim of its own key proves nothing
+		if letter.Cause == observe.CauseUnknown { // a claim of its own key proves nothing
 			processed = func(claim dedup.Claim) bool {
 				return claim.Verdict == dedup.Duplicate && keys[0].Key != letter.Record.Key
 			}
@@ -197,7 +197,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 func (c *Consumer[TTx]) parkUnknown(ctx context.Context, letter DeadLetter, failed error) error {
 	ctx, cancel := outlive(ctx, parkDoubtsWithin)
 	defer cancel()
-	letter.Reason, letter.Error = observe.CauseUnknown, (&unknownError{err: failed, sure: true}).Error()
+	letter.Cause, letter.Error = observe.CauseUnknown, (&unknownError{err: failed, sure: true}).Error()
 	var recs []dedup.Record
 	if own := letter.Record; own.Key.ID != "" {
 		own.Window, own.Time = c.cfg.Window, time.Time{}
@@ -317,13 +317,13 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, suspected bool, opts Replay) 
 	switch {
 	case v == dedup.Mismatch:
 		return fmt.Errorf("%w: give Replay a Key that is not in use, or Discard the letter", dedup.ErrMismatch)
-	case letter.Reason == observe.CauseMismatch && (opts.Key == "" || opts.Key == letter.Record.Key.ID):
+	case letter.Cause == observe.CauseMismatch && (opts.Key == "" || opts.Key == letter.Record.Key.ID):
 		return fmt.Errorf("%w: give Replay a new Key, or Discard the letter", dedup.ErrMismatch)
 	case opts.AsNew:
 		return nil
-	case v == dedup.Unprovable, letter.Reason == observe.CauseUnprovable:
+	case v == dedup.Unprovable, letter.Cause == observe.CauseUnprovable:
 		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter", dedup.ErrUnprovable)
-	case suspected, letter.Reason == observe.CauseReplay:
+	case suspected, letter.Cause == observe.CauseReplay:
 		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrSuspectedReplay)
 	}
 	return nil

@@ -21,12 +21,12 @@ func endsElsewhere(t *testing.T, db *deduptest.Database, m *consumer.Message) {
 // wantUnknown fails unless the only letter is of unknown outcome.
 func wantUnknown(t *testing.T, c *consumer.Consumer[tx]) {
 	t.Helper()
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseUnknown {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseUnknown {
 		t.Errorf("letters %+v, want one of unknown outcome", found)
 	}
 }
 
-// A letter may be parked again for another reason after it was read. What was decided about it before must not remove it: its key is claimed
+// A letter may be parked again for another cause after it was read. What was decided about it before must not remove it: its key is claimed
 // although its effects may be incomplete.
 func TestALetterThatChangedAfterItWasRead(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, c *consumer.Consumer[tx], l consumer.DeadLetter) error{

@@ -53,7 +53,7 @@ func TestDiscardClaimsAliases(t *testing.T) {
 	mustDiscard(t, c)
 	process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 	wantCount(t, store.Database(), "2", 0)
-	if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseReplay {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseReplay {
 		t.Errorf("letters %v, want one suspected replay", found)
 	}
 }

@@ -297,7 +297,7 @@ func ExampleConsumer_Replay() {
 		panic(err)
 	}
 	_ = charge.Process(ctx, &consumer.Message{ID: "order-42", Payload: []byte(`{"amount":`)}) // cut off: parked
-	letters, _ := charge.DeadLetters(ctx, consumer.DeadLetterFilter{Reason: observe.CauseUndecodable})
+	letters, _ := charge.DeadLetters(ctx, consumer.DeadLetterFilter{Cause: observe.CauseUndecodable})
 	for _, letter := range letters {
 		ran, err := charge.Replay(ctx, letter, consumer.Replay{Repair: func(m *consumer.Message) error {
 			m.Payload = []byte(`{"amount": 7}`)

@@ -43,7 +43,7 @@ func TestALetterThatTheDatabaseRefusesIsShortened(t *testing.T) {
 		process(t, c, msg("2", "good"))
 		found := letters(t, c)
 		if len(found) != 1 || !strings.HasPrefix(string(m.Payload), string(found[0].Message.Payload)) || len(found[0].Message.Payload) != 64<<10 ||
-			found[0].Message.Headers["trace"] != "abc" || found[0].Message.Position != "orders/3/1" || found[0].Reason != observe.CausePermanent {
+			found[0].Message.Headers["trace"] != "abc" || found[0].Message.Position != "orders/3/1" || found[0].Cause != observe.CausePermanent {
 			t.Fatalf("letters %.500v", found)
 		}
 		s, ok := found[0].Shortened()

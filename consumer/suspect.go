@@ -94,7 +94,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
 	defer cancel()
 	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
-		return b.c.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Reason: observe.CauseCrashed})
+		return b.c.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Cause: observe.CauseCrashed})
 	})
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
@@ -110,7 +110,7 @@ func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
 	}
 }
 
-// beginTrial returns during how many trials a process ended; negative: the message has a letter with another reason. If
+// beginTrial returns during how many trials a process ended; negative: the message has a letter with another cause. If
 // another trial may be made, it writes the letter for it.
 func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) (times int, err error) {
 	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
@@ -118,7 +118,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 		return 0, err
 	}
 	for _, l := range found {
-		if l.Reason != observe.CauseCrashed {
+		if l.Cause != observe.CauseCrashed {
 			return -1, nil
 		}
 		times = l.Times

@@ -16,7 +16,7 @@ const (
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome { return []Outcome{Processed, Duplicate, Parked, Retried, Held, Rejected} }
 
-// Cause is why a message was not processed, why a transaction failed, or why work pauses. It is also the reason of a dead letter.
+// Cause is why a message was not processed, why a transaction failed, or why work pauses. Each dead letter has one.
 type Cause string
 
 // The causes.

@@ -52,12 +52,12 @@ const latestStatus = 3
 
 func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 	for _, l := range consumer.Letters {
-		text := fmt.Sprintf("%s of %s: %s", count(l.Count, "dead letter"), consumer.Name, l.Reason)
+		text := fmt.Sprintf("%s of %s: %s", count(l.Count, "dead letter"), consumer.Name, l.Cause)
 		if l.Count > ops.MaxCount {
-			text = fmt.Sprintf("more than %d dead letters of %s: %s", ops.MaxCount, consumer.Name, l.Reason)
+			text = fmt.Sprintf("more than %d dead letters of %s: %s", ops.MaxCount, consumer.Name, l.Cause)
 		}
-		look := "txonce dead-letters list --consumer " + consumer.Name + " --cause " + string(l.Reason)
-		switch l.Reason {
+		look := "txonce dead-letters list --consumer " + consumer.Name + " --cause " + string(l.Cause)
+		switch l.Cause {
 		case observe.CauseUnprovable:
 			c.add(wrong, "window", text+": messages arrive when their keys may have been deleted", look+"; then set a longer Window, unless an operator moved the horizon: txonce actions list")
 		case observe.CauseUnknown:

@@ -35,7 +35,7 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		if i > 0 {
 			head = ""
 		}
-		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Reason, instant(l.First), Harmless(out.position(&l)))
+		out.printf("%-8s %s: %s, parked %s, %s", head, l.ID, l.Cause, instant(l.First), Harmless(out.position(&l)))
 		if f := fingerprintText(l.Record.Fingerprint); f != "" {
 			out.printf(", fingerprint %s", f)
 		}

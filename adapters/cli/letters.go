@@ -41,7 +41,7 @@ func (f *letterFlags) add(c *cobra.Command) {
 
 func causes() []string {
 	names := []string{}
-	for _, r := range consumer.Reasons() {
+	for _, r := range consumer.Causes() {
 		names = append(names, string(r))
 	}
 	return names
@@ -49,7 +49,7 @@ func causes() []string {
 
 func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 	filter = consumer.DeadLetterFilter{
-		Consumer: f.consumer, Reason: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Error: f.both.text, Limit: f.both.limit,
+		Consumer: f.consumer, Cause: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Error: f.both.text, Limit: f.both.limit,
 	}
 	if f.id != "" {
 		if filter.ID, err = consumer.ParseDeadLetterID(f.id); err != nil {
@@ -118,7 +118,7 @@ func (a *app) listLetters() *cobra.Command {
 			}
 			rows := [][]string{{"ID", "PARKED", "CONSUMER", "KEY", "CAUSE", "TIMES", "POSITION", "ERROR"}}
 			for _, l := range found {
-				cause := string(l.Reason)
+				cause := string(l.Cause)
 				if l.Settled {
 					cause += " (processed since)"
 				}

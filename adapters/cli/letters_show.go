@@ -76,7 +76,7 @@ type letterObject struct {
 
 func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject {
 	o := letterObject{
-		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID), Cause: string(l.Reason), Error: l.Error,
+		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID), Cause: string(l.Cause), Error: l.Error,
 		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.Key), Position: out.position(&l), Time: jsonTime(l.Record.Time),
 		Fingerprint: fingerprintText(l.Record.Fingerprint), Attempts: l.Message.Attempt, Times: l.Times,
 		First: jsonTime(l.First), Latest: jsonTime(l.Latest), Settled: l.Settled, Bytes: len(l.Message.Payload),
@@ -94,7 +94,7 @@ func printLetter(out *printer, l consumer.DeadLetter, payload bool) {
 	out.field("id", "%s", l.ID)
 	out.field("consumer", "%s", l.Record.Key.Consumer)
 	out.field("key", "%s", orNone(keyText(out, l.Record.Key)))
-	out.field("cause", "%s", l.Reason)
+	out.field("cause", "%s", l.Cause)
 	for i, text := range strings.Split(strings.TrimSpace(l.Error), "\n") { // a panic has a stack
 		out.field(map[bool]string{true: "error"}[i == 0], "%s", strings.ReplaceAll(text, "\t", "    "))
 	}

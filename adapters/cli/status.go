@@ -102,7 +102,7 @@ func letters(counts []ops.LetterCount) string {
 	var parts []string
 	for _, l := range counts {
 		total, capped = total+l.Count, capped || l.Capped
-		parts = append(parts, fmt.Sprintf("%d %s", l.Count, l.Reason))
+		parts = append(parts, fmt.Sprintf("%d %s", l.Count, l.Cause))
 	}
 	if total == 0 {
 		return "0"

@@ -19,7 +19,7 @@ type statusObject struct {
 type consumerObject struct {
 	Name    string         `json:"name"`
 	Paused  string         `json:"paused,omitempty"` // the cause
-	Letters map[string]int `json:"letters"`          // by reason
+	Letters map[string]int `json:"letters"`          // by cause
 	Capped  bool           `json:"letters_capped"`
 	Waiting int            `json:"letters_waiting"`
 	Horizon *time.Time     `json:"horizon"`
@@ -81,7 +81,7 @@ func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 	for _, c := range s.Consumers {
 		co := consumerObject{Name: c.Name, Paused: string(p.causes[c.Name]), Reports: p.reported[c.Name], Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
 		for _, l := range c.Letters {
-			co.Letters[string(l.Reason)], co.Capped = l.Count, co.Capped || l.Capped
+			co.Letters[string(l.Cause)], co.Capped = l.Count, co.Capped || l.Capped
 		}
 		for _, w := range c.Windows {
 			co.Windows = append(co.Windows, windowObject{int64(w.Window / time.Second), jsonTime(w.FirstRun), jsonTime(w.UsedUntil)})

@@ -95,7 +95,7 @@ func TestDiscard(t *testing.T) {
 func TestReplayUnderNewKey(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
 		status, body := s.post("replay", "consumer", "billing", "id", l.ID.String(), "expect", "1", "why", "a correction", "new_key", "order-42:corrected")
 		wantBody(t, "replay", status, body, 200, "order-42:corrected")
 		if a := actions(t, db)[0]; a.Key != "order-42:corrected" || a.Matched != 1 {
@@ -185,9 +185,9 @@ func TestArrivals(t *testing.T) {
 		for _, late := range []string{
 			`INSERT INTO outbox_parked (seq, shard, id, topic, key, payload, enqueued_at, attempts, error, parked_at)
 SELECT seq + 1000, shard, id || ' later', topic, NULL, payload, enqueued_at, attempts, error, ` + db.Later("parked_at") + ` FROM outbox_parked`,
-			`INSERT INTO dead_letters (id, key, consumer, message_id, window_seconds, message_time, reason, error, topic, position, payload, headers, attempts, times, first_parked, last_parked)
-SELECT key, key, consumer, message_id || ' later', window_seconds, message_time, reason, error, topic, position, payload, headers, attempts, times, ` +
-				db.Later("first_parked") + `, last_parked FROM dead_letters WHERE reason = 'exhausted'`,
+			`INSERT INTO dead_letters (id, key, consumer, message_id, window_seconds, message_time, cause, error, topic, position, payload, headers, attempts, times, first_parked, last_parked)
+SELECT key, key, consumer, message_id || ' later', window_seconds, message_time, cause, error, topic, position, payload, headers, attempts, times, ` +
+				db.Later("first_parked") + `, last_parked FROM dead_letters WHERE cause = 'exhausted'`,
 		} {
 			if _, err := db.SQL.ExecContext(t.Context(), late); err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func forms(l consumer.DeadLetter, seq int64) map[string]url.Values {
 
 func TestRefusedActionsChangeNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
-		l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseExhausted})[0]
+		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseExhausted})[0]
 		parked, err := db.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
 		if err != nil {
 			t.Fatal(err)

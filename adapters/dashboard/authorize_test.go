@@ -87,7 +87,7 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
-	l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+	l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
 	const secret, value, button = "corrected", "content-type: application/json", `method="post"`
 	for _, tc := range []struct {
 		granted          []dashboard.Permission
@@ -117,7 +117,7 @@ func TestHideKeys(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		hide := ops.HideKeys{Secret: []byte("secret")}
 		s := newSite(t, dashboard.Config{Store: db.Operator(), HideKeys: hide, Authorize: grants(dashboard.View, dashboard.Act)})
-		l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseExhausted})[0]
+		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseExhausted})[0]
 		key := l.Record.Key.ID
 		status, body := s.post("replay", "consumer", "billing", "key", key, "why", "because", "expect", "1")
 		wantBody(t, "replay", status, body, 200)

@@ -179,7 +179,7 @@ func events(e ops.Explanation) (events []event) {
 		})
 	}
 	for _, l := range e.Letters {
-		events = append(events, event{At: l.First, Kind: "parked", What: "parked: " + string(l.Reason) + ", fingerprint " + fingerprint(l.Record.Fingerprint), Letter: &l})
+		events = append(events, event{At: l.First, Kind: "parked", What: "parked: " + string(l.Cause) + ", fingerprint " + fingerprint(l.Record.Fingerprint), Letter: &l})
 	}
 	for _, d := range e.Discarded {
 		events = append(events, event{At: d.At, Kind: "discarded", What: "letter " + d.Letter.String() + " discarded by " + d.Who + ": " + d.Reason})

@@ -29,7 +29,7 @@ func choiceOf(r *http.Request) choice {
 // filter returns the filter, or which field is wrong.
 func (c choice) filter() (f consumer.DeadLetterFilter, err error) {
 	f = consumer.DeadLetterFilter{
-		Consumer: c.Consumer, Reason: observe.Cause(c.Cause), Topic: c.Topic, MessageID: c.Key, Tenant: c.Tenant, Error: c.Error,
+		Consumer: c.Consumer, Cause: observe.Cause(c.Cause), Topic: c.Topic, MessageID: c.Key, Tenant: c.Tenant, Error: c.Error,
 	}
 	if c.ID != "" {
 		if f.ID, err = consumer.ParseDeadLetterID(c.ID); err != nil {

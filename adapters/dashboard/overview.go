@@ -33,7 +33,7 @@ type attention struct {
 
 type consumerRow struct {
 	ops.ConsumerStatus
-	Letters int // of all reasons
+	Letters int // of all causes
 	Capped  bool
 	Latest  time.Time // when a letter was parked last; zero: none is
 	Rates   *rates    // nil: no worker has reported

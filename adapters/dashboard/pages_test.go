@@ -108,7 +108,7 @@ func TestExplain(t *testing.T) {
 		s.want("explain?consumer=billing&key=order-99%3Apaid", 200, "A redelivery: first", "No dead letters with this key")
 		s.want("explain?consumer=billing&key=order-51%3Apaid", 200, "A redelivery: first", "parked: exhausted")
 		s.want("explain?consumer=billing&key=k&time=noon", 400)
-		mismatch := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+		mismatch := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
 		s.want("explain?id="+mismatch.ID.String(), 200, "A redelivery: mismatch")
 	})
 }
@@ -147,14 +147,14 @@ func TestExplainDiscarded(t *testing.T) {
 func TestLetter(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		mismatch := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseMismatch})[0]
+		mismatch := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
 		s.want("letter?id="+mismatch.ID.String(), 200, "A redelivery: mismatch", "&#34;amount&#34;: 995", "corrected", "<del>−", "<ins>+",
 			`value="order-42:paid#2"`, "content-type: application/json", mismatch.Message.Position)
 		page := s.want("letter?id="+mismatch.ID.String(), 200)
 		if payload, replay := strings.Index(page, "<h2>Payload</h2>"), strings.Index(page, `action="replay"`); payload < 0 || replay < payload {
 			t.Error("the forms stand above the payload, which decides about them")
 		}
-		nokey := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseNoKey})[0]
+		nokey := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseNoKey})[0]
 		s.want("letter?id="+nokey.ID.String(), 200, "A message without a key", "Give it one")
 	})
 }

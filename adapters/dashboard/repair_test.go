@@ -22,7 +22,7 @@ import (
 func TestRepair(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CausePanic})[0]
+		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CausePanic})[0]
 		id := l.ID.String()
 		s.want("letter?id="+id, 200, `<a href="repair?id=`+id)
 		s.want("repair?id="+id, 200, "<textarea", "order-54:paid", "keeps its key")
@@ -111,7 +111,7 @@ func TestRepairKeepsBytes(t *testing.T) {
 // A repair takes both permissions, a reason, and a form of the dashboard.
 func TestRepairRefused(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
-		l := letters(t, db, consumer.DeadLetterFilter{Reason: observe.CauseExhausted})[0]
+		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseExhausted})[0]
 		actor := newSite(t, dashboard.Config{Store: db.Operator()})
 		_, body := actor.post("repair", "id", l.ID.String(), "payload", "repaired")
 		fields := url.Values{"why": {"because"}}

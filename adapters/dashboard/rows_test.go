@@ -75,7 +75,7 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	}
 	add("letters of all consumers", 500, consumer.DeadLetterFilter{})
 	add("letters of one consumer", 400, consumer.DeadLetterFilter{Consumer: "billing"})
-	add("letters of one consumer and reason", 400, consumer.DeadLetterFilter{Consumer: "billing", Reason: observe.CauseExhausted})
+	add("letters of one consumer and cause", 400, consumer.DeadLetterFilter{Consumer: "billing", Cause: observe.CauseExhausted})
 	add("a later page", 400, consumer.DeadLetterFilter{Consumer: "billing", After: after})
 	add("a later page of all consumers", 500, consumer.DeadLetterFilter{After: after})
 	add("letters until a time", 400, consumer.DeadLetterFilter{Consumer: "billing", Until: after.First})

@@ -86,7 +86,7 @@ type asked struct {
 
 // slow are the requests that BenchmarkPages measures.
 func slow(t testing.TB, store ops.Store) (list []asked) {
-	found, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Consumer: "billing", Reason: observe.CauseExhausted, Limit: 1})
+	found, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Consumer: "billing", Cause: observe.CauseExhausted, Limit: 1})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}

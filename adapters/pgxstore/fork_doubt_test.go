@@ -62,7 +62,7 @@ func TestForkWhenAHandlerCommits(t *testing.T) {
 			if errs := c.ProcessBatch(t.Context(), msgs); !slices.Equal(errs, make([]error, len(msgs))) {
 				t.Error(errs)
 			}
-			parked := db.strings(t, `SELECT message_id FROM dead_letters WHERE reason = 'outcome_unknown' ORDER BY 1`)
+			parked := db.strings(t, `SELECT message_id FROM dead_letters WHERE cause = 'outcome_unknown' ORDER BY 1`)
 			if !slices.Equal(parked, test.parked) || len(runs) != len(msgs) {
 				t.Errorf("parked %q after %d runs", parked, len(runs))
 			}

@@ -52,7 +52,7 @@ func TestInterleaveLosesNoOutboxMessageToAnotherHandlersCommit(t *testing.T) {
 	}
 	parked := map[string]bool{}
 	for _, l := range letters {
-		parked[l.Record.Key.ID] = l.Reason == observe.CauseUnknown
+		parked[l.Record.Key.ID] = l.Cause == observe.CauseUnknown
 	}
 	count := func(values []string) map[string]int {
 		n := map[string]int{}

@@ -126,7 +126,7 @@ func (s *stage) result(t *testing.T, prefix string, keys map[string]string) (o s
 			cause = "goexit"
 		}
 		cause = strings.TrimPrefix(cause, "statement description failed: ") // pgx's CopyFrom says so unless this connection has described the table before
-		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Reason, " ", cause))
+		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause, " ", cause))
 	}
 	slices.Sort(o.Letters)
 	return o

@@ -29,7 +29,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 		at = &l.Time
 	}
 	_, err = tx.Exec(ctx, s.sql.Park, pgUUID(l.ID), pgtype.UUID{Bytes: l.Key, Valid: l.HasKey}, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window, at,
-		l.Reason, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
+		l.Cause, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
 	return s.stepError("park", err)
 }
 
@@ -38,7 +38,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, letter consumer.D
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(letter.ID), string(letter.Reason))
+	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(letter.ID), string(letter.Cause))
 	if err != nil {
 		return s.stepError("take letter", err)
 	}
@@ -63,7 +63,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([
 func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
 	var l columns.Letter
 	var at *time.Time
-	if err := row.Scan(&l.ID, &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, &at, &l.Reason, &l.Error,
+	if err := row.Scan(&l.ID, &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, &at, &l.Cause, &l.Error,
 		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, &l.First, &l.Latest, &l.Settled); err != nil {
 		return consumer.DeadLetter{}, err
 	}

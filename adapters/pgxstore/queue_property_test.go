@@ -200,7 +200,7 @@ func (w *tasks) outcome(t *testing.T, prefix string, keys map[string]string) (o 
 		if strings.Contains(cause, "ended its goroutine") {
 			cause = "goexit"
 		}
-		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Reason, " ", cause))
+		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause, " ", cause))
 	}
 	slices.Sort(o.Letters)
 	return o

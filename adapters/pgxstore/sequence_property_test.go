@@ -153,7 +153,7 @@ func outcome(t *testing.T, inSequence bool, all []delivery) (found []string) {
 	for _, query := range []string{
 		`SELECT 'effect ' || name FROM effects ORDER BY 1`,
 		`SELECT 'claim ' || id || coalesce(' ' || encode(result, 'escape'), '') FROM processed_messages ORDER BY 1`,
-		`SELECT 'letter ' || message_id || ' ' || reason || ' ' || attempts || ' ' || times FROM dead_letters ORDER BY 1`,
+		`SELECT 'letter ' || message_id || ' ' || cause || ' ' || attempts || ' ' || times FROM dead_letters ORDER BY 1`,
 		`SELECT 'outbox ' || encode(payload, 'escape') FROM outbox_messages ORDER BY 1`,
 	} {
 		found = append(found, db.strings(t, query)...)

@@ -38,7 +38,7 @@ func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 		}
 	}
 	letters, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
-	if err != nil || len(letters) != 1 || letters[0].Reason != observe.CauseExhausted || runs != 2 {
+	if err != nil || len(letters) != 1 || letters[0].Cause != observe.CauseExhausted || runs != 2 {
 		t.Errorf("letters %+v, %v after %d runs; want one that is exhausted after 2", letters, err, runs)
 	}
 }

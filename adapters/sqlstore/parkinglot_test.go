@@ -42,8 +42,8 @@ func letter(id byte) consumer.DeadLetter {
 			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", Key: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
 			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
 		},
-		Reason: observe.CauseExhausted,
-		Error:  "no such account",
+		Cause: observe.CauseExhausted,
+		Error: "no such account",
 	}
 }
 
@@ -74,7 +74,7 @@ func TestParkKeepsEveryByte(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		full, bare := letter(1), consumer.DeadLetter{
-			ID: consumer.DeadLetterID{2}, Reason: observe.CauseNoKey,
+			ID: consumer.DeadLetterID{2}, Cause: observe.CauseNoKey,
 			Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}},
 		}
 		before := time.Now().Add(-time.Second)
@@ -115,7 +115,7 @@ func TestParkAgainUpdatesAndCounts(t *testing.T) {
 		l := letter(1)
 		park(t, s, l)
 		first := letters(t, s, consumer.DeadLetterFilter{})[0].First
-		l.Error, l.Reason, l.Message.Attempt = "still no such account", observe.CauseUnprovable, 9
+		l.Error, l.Cause, l.Message.Attempt = "still no such account", observe.CauseUnprovable, 9
 		park(t, s, l)
 		park(t, s, l)
 		got := letters(t, s, consumer.DeadLetterFilter{})
@@ -206,7 +206,7 @@ func TestLettersFilters(t *testing.T) {
 		for id := byte(1); id <= 7; id++ {
 			l := letter(id)
 			if id%2 == 0 {
-				l.Reason = observe.CauseMismatch
+				l.Cause = observe.CauseMismatch
 			}
 			if id == 1 { // the first: SQLite's times of parking increase only within a consumer, and equal ones are ordered by ID
 				l.Record.Key.Consumer = "mail"
@@ -226,8 +226,8 @@ func TestLettersFilters(t *testing.T) {
 			{"all", consumer.DeadLetterFilter{}, []byte{7, 6, 5, 4, 3, 2, 1}},
 			{"one", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{3}}, []byte{3}},
 			{"consumer", consumer.DeadLetterFilter{Consumer: "mail"}, []byte{1}},
-			{"reason", consumer.DeadLetterFilter{Reason: observe.CauseMismatch}, []byte{6, 4, 2}},
-			{"both", consumer.DeadLetterFilter{Consumer: "mail", Reason: observe.CauseMismatch}, nil},
+			{"cause", consumer.DeadLetterFilter{Cause: observe.CauseMismatch}, []byte{6, 4, 2}},
+			{"both", consumer.DeadLetterFilter{Consumer: "mail", Cause: observe.CauseMismatch}, nil},
 			{"page", consumer.DeadLetterFilter{Limit: 2}, []byte{7, 6}},
 			{"next page", consumer.DeadLetterFilter{Limit: 2, After: cursor[6]}, []byte{5, 4}},
 			{"last page", consumer.DeadLetterFilter{Limit: 2, After: cursor[1]}, nil},
@@ -248,7 +248,7 @@ func TestSettledLettersAreShownAndSwept(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		same, other, unknown, unclaimed, keyless := letter(1), letter(2), letter(3), letter(4), letter(5)
-		other.Reason = observe.CauseMismatch
+		other.Cause = observe.CauseMismatch
 		unknown.Record.Fingerprint = dedup.Fingerprint{}
 		keyless.Record.Key.ID = ""
 		park(t, s, same, other, unknown, unclaimed, keyless)

@@ -71,7 +71,7 @@ func (t *Telemetry) observeStatus(ctx context.Context, o metric.Observer) {
 		name := attrConsumer.String(c.Name)
 		for j := range c.Letters {
 			l := &c.Letters[j]
-			o.ObserveInt64(m.deadLetters, int64(l.Count), metric.WithAttributes(name, attrCause.String(string(l.Reason))))
+			o.ObserveInt64(m.deadLetters, int64(l.Count), metric.WithAttributes(name, attrCause.String(string(l.Cause))))
 		}
 		var shortest, longest time.Duration
 		for _, w := range c.Windows {

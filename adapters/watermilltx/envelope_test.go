@@ -77,7 +77,7 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range all {
-			causes = append(causes, string(l.Reason)+": "+l.Error)
+			causes = append(causes, string(l.Cause)+": "+l.Error)
 		}
 		for _, want := range []string{"destination_topic is missing", "uuid is empty", "payload is null", "invalid character", "at most 255 bytes"} {
 			if !slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, want) }) {

@@ -171,7 +171,7 @@ func TestPermanentAndExhaustedAreParked(t *testing.T) {
 		}
 		b.wantEffects("failing", "poison")
 		b.wantPublished(2)
-		if all := letters(t, m); len(all) != 1 || all[0].Reason != observe.CauseNoKey {
+		if all := letters(t, m); len(all) != 1 || all[0].Cause != observe.CauseNoKey {
 			t.Errorf("letters left: %v", all)
 		}
 	})

@@ -117,7 +117,7 @@ func TestDeliveries(t *testing.T) {
 		}
 		wantCount(t, store, long+"1", 1)
 		wantCount(t, store, long+"2", 1)
-		if found := letters(t, c); len(found) != 3 || found[0].Reason != observe.CauseNoKey {
+		if found := letters(t, c); len(found) != 3 || found[0].Cause != observe.CauseNoKey {
 			t.Errorf("letters %v, want 3 without a key", found)
 		}
 	})
@@ -212,7 +212,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			created := time.Now()
 			n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: "1", Created: created}, time.Minute, 9) // 1 + 2 + 4 + … minutes: 4 hours
 			found := letters(t, c)
-			if len(found) != 1 || found[0].Reason != observe.CauseExhausted || n == 0 {
+			if len(found) != 1 || found[0].Cause != observe.CauseExhausted || n == 0 {
 				t.Fatalf("delivery %d, letters %v: want it parked and acknowledged", n, found)
 			}
 			if age := found[0].First.Sub(created); age < s.source.GiveUpAfter || age > 2*s.source.GiveUpAfter || failures != n {
@@ -237,7 +237,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			if err := r.Shutdown(t.Context()); err != nil { // waits for the handler
 				t.Error(err)
 			}
-			if found := letters(t, c); len(found) != 1 || found[0].Reason != observe.CauseExhausted {
+			if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseExhausted {
 				t.Errorf("letters %v: the event is neither processed nor parked", found)
 			}
 		})

@@ -214,7 +214,7 @@ func TestABackfillBesideAnInbox(t *testing.T) {
 	wantCount(t, f.store, "1", 1)
 	wantCount(t, f.store, "2", 0)
 	for _, c := range []*consumer.Consumer[tx]{f.in.Consumer(), f.consumer} {
-		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Reason != observe.CauseReplay {
+		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Cause != observe.CauseReplay {
 			t.Errorf("letters %v, want 2 as a suspected replay", found)
 		}
 	}

@@ -139,7 +139,7 @@ func TestIDsPostgres(t *testing.T) {
 				wantStatus(t, s.send(t, r, shopEvent{ID: id, Type: name}), 200)
 			}
 			found, err := processor.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
-			if err != nil || len(found) != 2 || found[0].Reason != observe.CauseNoKey {
+			if err != nil || len(found) != 2 || found[0].Cause != observe.CauseNoKey {
 				t.Errorf("letters %v, %v; want the two impossible ids", found, err)
 			}
 		})

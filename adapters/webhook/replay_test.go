@@ -86,12 +86,12 @@ func testReplays(t *testing.T, e env) {
 			t.Errorf("%s: %d letters, want %d: a suspected replay is kept for a person", step.name, len(found), step.letters)
 		}
 	}
-	reasons := map[observe.Cause]int{}
+	causes := map[observe.Cause]int{}
 	for _, l := range e.letters() {
-		reasons[l.Reason]++
+		causes[l.Cause]++
 	}
-	if reasons[observe.CauseReplay] != 1 || reasons[observe.CauseMismatch] != 1 {
-		t.Errorf("reasons %v, want one suspected replay and one mismatch", reasons)
+	if causes[observe.CauseReplay] != 1 || causes[observe.CauseMismatch] != 1 {
+		t.Errorf("causes %v, want one suspected replay and one mismatch", causes)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestShutdownIsNoFailure(t *testing.T) {
 		synctest.Wait()
 		t.Logf("status %d", res.StatusCode)
 		if found := letters(t, c); len(found) != 0 {
-			t.Errorf("parked: %v %v", found[0].Reason, found[0].Error)
+			t.Errorf("parked: %v %v", found[0].Cause, found[0].Error)
 		}
 		if res.StatusCode == http.StatusOK {
 			t.Error("200 for an event whose handler was cancelled by Shutdown")
@@ -73,7 +73,7 @@ func TestEventOfTheFuture(t *testing.T) {
 		}
 	}
 	for _, l := range pgLetters(t, c) {
-		t.Logf("%s %s %s", l.Message.ID, l.Reason, l.Error)
+		t.Logf("%s %s %s", l.Message.ID, l.Cause, l.Error)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestHangUpIsNoFailure(t *testing.T) {
 			do(r, s.request(ctx, old))
 			synctest.Wait()
 			if found := letters(t, c); len(found) != 0 {
-				t.Errorf("%v: parked: %v %v", after, found[0].Reason, found[0].Error)
+				t.Errorf("%v: parked: %v %v", after, found[0].Cause, found[0].Error)
 			}
 			<-time.After(5 * time.Second)
 			wantStatus(t, s.send(t, r, old), 200)

@@ -193,9 +193,9 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		letter, parked := letters[id]
 		n := effects[id]
 		// If the store knows that nothing was committed, the message fails like any other.
-		rolledBack := i == 0 && n == 0 && letter.Reason == observe.CausePermanent && strings.Contains(letter.Error, dedup.ErrRolledBack.Error())
-		if parked && !rolledBack && (letter.Reason != observe.CauseUnknown || !strings.Contains(letter.Error, "outcome unknown") || letter.Settled) {
-			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Reason, letter.Settled, letter.Error)
+		rolledBack := i == 0 && n == 0 && letter.Cause == observe.CausePermanent && strings.Contains(letter.Error, dedup.ErrRolledBack.Error())
+		if parked && !rolledBack && (letter.Cause != observe.CauseUnknown || !strings.Contains(letter.Error, "outcome unknown") || letter.Settled) {
+			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Cause, letter.Settled, letter.Error)
 		}
 		// The handler that ended the transaction may have committed its effects, and those of handlers that ran beside it.
 		switch mayBoth := i == 0 || r.whole || r.side; {

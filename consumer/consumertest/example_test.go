@@ -49,6 +49,6 @@ func ExampleStore() {
 		_ = c.Process(context.Background(), &consumer.Message{Payload: []byte(payload)})
 	}
 	letters, _ := c.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
-	fmt.Println("charged", store.Database().Count("charges"), "parked", len(letters), letters[0].Reason)
+	fmt.Println("charged", store.Database().Count("charges"), "parked", len(letters), letters[0].Cause)
 	// Output: charged 1 parked 1 no_key
 }

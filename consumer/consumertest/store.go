@@ -42,8 +42,8 @@ const letters = "consumertest: dead letter "
 
 // Park implements consumer.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
-	if letter.ID == (consumer.DeadLetterID{}) || letter.Reason == "" {
-		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Reason; this one has %v and %q", letter.ID, letter.Reason))
+	if letter.ID == (consumer.DeadLetterID{}) || letter.Cause == "" {
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Cause; this one has %v and %q", letter.ID, letter.Cause))
 	}
 	if n := letterBytes(letter); s.LetterLimit > 0 && n > s.LetterLimit {
 		return tx.Fail(fmt.Errorf("consumertest: park: a letter of %d bytes is longer than LetterLimit, which is %d", n, s.LetterLimit))
@@ -74,7 +74,7 @@ func letterBytes(l consumer.DeadLetter) int {
 func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	found := false
 	err := tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
-		if l, ok := old.(consumer.DeadLetter); ok && l.Reason == letter.Reason {
+		if l, ok := old.(consumer.DeadLetter); ok && l.Cause == letter.Cause {
 			found, old = true, nil
 		}
 		return old
@@ -95,7 +95,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (f
 	for _, l := range all {
 		if f.ID != (consumer.DeadLetterID{}) && f.ID != l.ID ||
 			f.Consumer != "" && f.Consumer != l.Record.Key.Consumer ||
-			f.Reason != "" && f.Reason != l.Reason ||
+			f.Cause != "" && f.Cause != l.Cause ||
 			f.Position != "" && f.Position != l.Message.Position ||
 			f.After != (consumer.DeadLetterCursor{}) && newer(l.Cursor(), f.After) <= 0 {
 			continue
@@ -103,7 +103,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (f
 		if len(found) == cmp.Or(f.Limit, 100) {
 			break
 		}
-		if l.Record.Key.ID != "" && l.Reason != observe.CauseUnknown {
+		if l.Record.Key.ID != "" && l.Cause != observe.CauseUnknown {
 			claim, claimed, err := s.Lookup(ctx, l.Record.Key)
 			if err != nil {
 				return nil, err

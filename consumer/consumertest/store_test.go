@@ -19,7 +19,7 @@ import (
 
 func letter(n byte) consumer.DeadLetter {
 	return consumer.DeadLetter{
-		ID: consumer.DeadLetterID{n}, Reason: observe.CauseExhausted, Error: "poison",
+		ID: consumer.DeadLetterID{n}, Cause: observe.CauseExhausted, Error: "poison",
 		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing", ID: string('a' + rune(n))}, Fingerprint: dedup.FingerprintOf([]byte{n})},
 		Message: consumer.Message{Key: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
 	}
@@ -53,7 +53,7 @@ func TestParkingLot(t *testing.T) {
 		park(t, s, letter(1))
 		<-time.After(time.Hour)
 		again := letter(1)
-		again.Reason = observe.CauseMismatch
+		again.Cause = observe.CauseMismatch
 		park(t, s, again)
 		again.Times, again.First, again.Latest = 2, first, time.Now()
 		if diff := cmp.Diff([]consumer.DeadLetter{again}, list(t, s, consumer.DeadLetterFilter{})); diff != "" {
@@ -102,7 +102,7 @@ func TestLetters(t *testing.T) {
 	for n := range byte(5) {
 		l := letter(n + 1)
 		if n == 2 {
-			l.Reason = observe.CauseNoKey
+			l.Cause = observe.CauseNoKey
 		}
 		if n == 3 {
 			l.Record.Key.Consumer = "shipping"
@@ -121,9 +121,9 @@ func TestLetters(t *testing.T) {
 		{"all", consumer.DeadLetterFilter{}, []byte{5, 4, 3, 2, 1}},
 		{"id", consumer.DeadLetterFilter{ID: consumer.DeadLetterID{4}}, []byte{4}},
 		{"consumer", consumer.DeadLetterFilter{Consumer: "billing"}, []byte{5, 3, 2, 1}},
-		{"reason", consumer.DeadLetterFilter{Reason: observe.CauseNoKey}, []byte{3}},
+		{"cause", consumer.DeadLetterFilter{Cause: observe.CauseNoKey}, []byte{3}},
 		{"page", consumer.DeadLetterFilter{After: cursor, Limit: 2}, []byte{3, 2}},
-		{"none", consumer.DeadLetterFilter{Consumer: "shipping", Reason: observe.CauseNoKey}, nil},
+		{"none", consumer.DeadLetterFilter{Consumer: "shipping", Cause: observe.CauseNoKey}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []byte

@@ -89,7 +89,7 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	if e.Verdict == First && opts.Time.IsZero() && slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool {
-		return l.Reason == observe.CauseUnprovable && opts.Fingerprint.Matches(l.Record.Fingerprint)
+		return l.Cause == observe.CauseUnprovable && opts.Fingerprint.Matches(l.Record.Fingerprint)
 	}) {
 		e.Verdict = Unprovable
 	}

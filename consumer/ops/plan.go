@@ -18,7 +18,7 @@ type ReplayPlan struct {
 	Run       int                   // whose handlers would run
 	Undecoded int                   // of Run: letters with observe.CauseUndecodable that are not repaired. They fail again unless the decoder was mended
 	Processed int                   // that were processed meanwhile: their letters would be removed
-	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew, for a mismatch another Request.Key, or if shortened a repair; by reason
+	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew, for a mismatch another Request.Key, or if shortened a repair; by cause
 
 	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
 	More      bool // there are more letters than PlanReplay's limit
@@ -83,7 +83,7 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 				plan.Refused[refused]++
 			default:
 				plan.Run++
-				if l.Reason == observe.CauseUndecodable && r.Kind != Repair {
+				if l.Cause == observe.CauseUndecodable && r.Kind != Repair {
 					plan.Undecoded++
 				}
 			}
@@ -186,13 +186,13 @@ func isShortened(l consumer.DeadLetter) bool {
 func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspected bool) (processed bool, refused observe.Cause) {
 	otherKey := r.Key != "" && r.Key != l.Record.Key.ID
 	switch {
-	case l.Reason == observe.CauseUnknown && !r.AsNew:
-		return false, l.Reason
+	case l.Cause == observe.CauseUnknown && !r.AsNew:
+		return false, l.Cause
 	case len(verdicts) == 0 && r.Kind != Repair:
 		return false, observe.CauseNoKey
 	case len(verdicts) == 0:
 		return false, ""
-	case l.Reason == observe.CauseUnknown: // a claim of its own key proves nothing
+	case l.Cause == observe.CauseUnknown: // a claim of its own key proves nothing
 		if verdicts = verdicts[:1]; !otherKey && verdicts[0] == dedup.Duplicate {
 			verdicts[0] = dedup.First
 		}
@@ -200,11 +200,11 @@ func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspect
 	switch {
 	case slices.Contains(verdicts, dedup.Duplicate):
 		return true, ""
-	case verdicts[0] == dedup.Mismatch, l.Reason == observe.CauseMismatch && !otherKey:
+	case verdicts[0] == dedup.Mismatch, l.Cause == observe.CauseMismatch && !otherKey:
 		return false, observe.CauseMismatch
-	case !r.AsNew && (verdicts[0] == dedup.Unprovable || l.Reason == observe.CauseUnprovable):
+	case !r.AsNew && (verdicts[0] == dedup.Unprovable || l.Cause == observe.CauseUnprovable):
 		return false, observe.CauseUnprovable
-	case !r.AsNew && (suspected || l.Reason == observe.CauseReplay):
+	case !r.AsNew && (suspected || l.Cause == observe.CauseReplay):
 		return false, observe.CauseReplay
 	case r.Kind != Repair && isShortened(l):
 		return false, observe.CauseUndecodable

@@ -53,7 +53,7 @@ type ConsumerStatus struct {
 	Windows []Window
 	Sources []Source
 	Horizon time.Time     // a message of this time or an earlier one without claim is unprovable; zero: none is
-	Letters []LetterCount // by reason; no reason is there twice
+	Letters []LetterCount // by cause; no cause is there twice
 	Waiting int           // dead letters that are requested to be replayed and wait for RunReplays
 }
 
@@ -72,10 +72,10 @@ type Source struct {
 // MaxCount is up to where dead letters are counted.
 const MaxCount = 10_000
 
-// LetterCount counts the dead letters of one consumer and reason. Of a consumer with more than MaxCount letters only the newest are counted, so
-// Oldest is the oldest of those, and reasons that only older letters have are missing.
+// LetterCount counts the dead letters of one consumer and cause. Of a consumer with more than MaxCount letters only the newest are counted, so
+// Oldest is the oldest of those, and causes that only older letters have are missing.
 type LetterCount struct {
-	Reason         observe.Cause
+	Cause          observe.Cause
 	Count          int  // at most MaxCount+1
 	Capped         bool // there are more than MaxCount
 	Oldest, Latest time.Time
@@ -134,7 +134,7 @@ type Searcher interface {
 
 	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
 	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
-	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter has only a consumer and a reason: that comparison is fast
+	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter has only a consumer and a cause: that comparison is fast
 	// enough without a limit, and the number of letters is then exact.
 	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
 

@@ -59,14 +59,14 @@ func (a *audit) entry(o Order) {
 }
 
 // letter counts one dead letter.
-func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
+func (a *audit) letter(key string, cause observe.Cause, payload []byte) {
 	var o Order
 	i, ok := 0, false
 	if json.Unmarshal(payload, &o) == nil {
 		i, ok = a.plan.Find(o)
 	}
 	if !ok || key != o.ID {
-		a.problem("a dead letter (%s) of key %q is of no order: %q", reason, key, payload)
+		a.problem("a dead letter (%s) of key %q is of no order: %q", cause, key, payload)
 		return
 	}
 	a.parked[i]++
@@ -74,7 +74,7 @@ func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
 	if a.plan.messages[i].kind == poison {
 		want = observe.CausePermanent
 	}
-	switch reason {
+	switch cause {
 	case observe.CausePermanent:
 		a.findings.PoisonParked++
 	case observe.CauseMismatch:
@@ -83,8 +83,8 @@ func (a *audit) letter(key string, reason observe.Cause, payload []byte) {
 		a.findings.UnprovableParked++
 	default: // reported below
 	}
-	if reason != want {
-		a.problem("%s was parked for %q", o.ID, reason)
+	if cause != want {
+		a.problem("%s was parked for %q", o.ID, cause)
 	}
 }
 
@@ -191,11 +191,11 @@ func (a *audit) run(ctx context.Context, db *sql.DB, b broker) (findings, error)
 	if err != nil {
 		return findings{}, fmt.Errorf("read the ledger: %w", err)
 	}
-	err = each(ctx, db, `SELECT coalesce(message_id, ''), reason, payload FROM dead_letters`, func(scan func(...any) error) error {
-		var key, reason string
+	err = each(ctx, db, `SELECT coalesce(message_id, ''), cause, payload FROM dead_letters`, func(scan func(...any) error) error {
+		var key, cause string
 		var payload []byte
-		err := scan(&key, &reason, &payload)
-		a.letter(key, observe.Cause(reason), payload)
+		err := scan(&key, &cause, &payload)
+		a.letter(key, observe.Cause(cause), payload)
 		return err
 	})
 	if err != nil {

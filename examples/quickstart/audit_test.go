@@ -203,8 +203,8 @@ func (o *remains) audit(t *testing.T, p *plan) findings {
 	for _, f := range o.foreign {
 		a.entry(f)
 	}
-	for i, reasons := range o.letters {
-		for _, r := range reasons {
+	for i, causes := range o.letters {
+		for _, r := range causes {
 			payload, err := json.Marshal(p.Order(i))
 			if err != nil {
 				t.Fatal(err)

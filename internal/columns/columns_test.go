@@ -52,7 +52,7 @@ func TestLetters(t *testing.T) {
 		Message: consumer.Message{
 			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", Key: "k", Position: "0/7", Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
 		},
-		Reason: "poison", Error: "boom",
+		Cause: "poison", Error: "boom",
 	}
 	bare := consumer.DeadLetter{Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}, Window: time.Hour}, Message: consumer.Message{Payload: []byte{}}}
 	for _, want := range []consumer.DeadLetter{full, bare} {

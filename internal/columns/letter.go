@@ -22,7 +22,7 @@ type Letter struct {
 	Fingerprint       *int64
 	Window            int64 // in seconds
 	Time              time.Time
-	Reason, Error     string
+	Cause, Error      string
 	Topic             string
 	OrderingKey       []byte
 	Position          string
@@ -46,7 +46,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	l := &Letter{
 		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
 		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // rounded up, so that a replay does not expire earlier than the message
-		Reason: Text(string(letter.Reason)), Error: Text(letter.Error), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
+		Cause: Text(string(letter.Cause)), Error: Text(letter.Error), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
 		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers),
 		Attempts: min(msg.Attempt, math.MaxInt32), // a source may count with 64 bits
 	}
@@ -65,7 +65,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 // DeadLetter converts the row to a consumer.DeadLetter.
 func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	d = consumer.DeadLetter{
-		ID: l.ID, Reason: observe.Cause(l.Reason), Error: l.Error, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
+		ID: l.ID, Cause: observe.Cause(l.Cause), Error: l.Error, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
 		Record:  dedup.Record{Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time, Window: time.Duration(l.Window) * time.Second},
 		Message: consumer.Message{Topic: l.Topic, Key: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
 	}

@@ -5,20 +5,20 @@ import "strings"
 // LetterFilter chooses dead letters. IDs are 32 hexadecimal digits, times are microseconds since 1970 UTC. A field with the zero value is
 // no condition.
 type LetterFilter struct {
-	ID                               string
-	Consumer                         string
-	Owner                            string // the consumer as NextOwner returns it; MySQL's index ignores spaces at the end of names
-	Reason, Topic, MessageID, Tenant string
-	Position                         string
-	Error                            string // a part of the text
-	Since, Until                     int64
-	AfterFirst                       int64 // with AfterID: only letters that are listed after that one
-	AfterID                          string
+	ID                              string
+	Consumer                        string
+	Owner                           string // the consumer as NextOwner returns it; MySQL's index ignores spaces at the end of names
+	Cause, Topic, MessageID, Tenant string
+	Position                        string
+	Error                           string // a part of the text
+	Since, Until                    int64
+	AfterFirst                      int64 // with AfterID: only letters that are listed after that one
+	AfterID                         string
 }
 
 // letters are the conditions on a dead letter d. A condition may contain its value several times.
 type letters struct {
-	id, owner, consumer, consumerOfKey, reason, topic, messageID, tenant, position, error, since, until string
+	id, owner, consumer, consumerOfKey, cause, topic, messageID, tenant, position, error, since, until string
 
 	after  string // contains AfterFirst twice and then AfterID
 	index  string // hint: read the letters of one owner in the order of the index
@@ -28,7 +28,7 @@ type letters struct {
 func newLetters(f *functions) letters {
 	return letters{
 		id: `d.id = ` + f.key, owner: `d.consumer = ` + f.name, consumer: f.indexed(`d.consumer`), consumerOfKey: f.equal(`d.consumer`),
-		reason: f.equal(`d.reason`), topic: f.equal(`d.topic`), messageID: f.indexed(`d.message_id`), tenant: f.equal(`d.tenant`), position: f.equal(`d.position`), error: f.contains(`d.error`),
+		cause: f.equal(`d.cause`), topic: f.equal(`d.topic`), messageID: f.indexed(`d.message_id`), tenant: f.equal(`d.tenant`), position: f.equal(`d.position`), error: f.contains(`d.error`),
 		since: `d.first_parked >= ` + f.since, until: `d.first_parked < ` + f.since,
 		after: `d.first_parked <= ` + f.since + ` AND (d.first_parked < ` + f.since + ` OR d.id < ` + f.key + `)`,
 		index: f.byOwner, number: f.numbered,
@@ -57,7 +57,7 @@ func (o *Operator) Choose(statement string, f LetterFilter) (query string, value
 		{c.id, f.ID},
 		{c.owner, f.Owner},
 		{consumer, f.Consumer},
-		{c.reason, f.Reason},
+		{c.cause, f.Cause},
 		{c.topic, f.Topic},
 		{c.messageID, f.MessageID},
 		{c.tenant, f.Tenant},

@@ -13,10 +13,10 @@ import (
 // The values are in the order of the text, and a condition that is not asked for is not in it.
 func TestChoose(t *testing.T) {
 	f := dialect.LetterFilter{
-		ID: "id", Consumer: "consumer", Reason: "reason", Topic: "topic", MessageID: "message", Tenant: "tenant", Error: "error",
+		ID: "id", Consumer: "consumer", Cause: "cause", Topic: "topic", MessageID: "message", Tenant: "tenant", Error: "error",
 		Since: 1, Until: 2, AfterFirst: 3, AfterID: "after",
 	}
-	all := []any{"id", "consumer", "reason", "topic", "message", "tenant", "error", int64(1), int64(2), int64(3), int64(3), "after"}
+	all := []any{"id", "consumer", "cause", "topic", "message", "tenant", "error", int64(1), int64(2), int64(3), int64(3), "after"}
 	for name, op := range map[string]dialect.Operator{
 		"postgres": dialect.NewPostgresOperator(""), "mysql": dialect.NewMySQLOperator(""), "sqlite": dialect.NewSQLiteOperator(),
 	} {
@@ -34,7 +34,7 @@ func TestChoose(t *testing.T) {
 		if query, values = op.Choose("{where}", dialect.LetterFilter{}); query != "1 = 1" || len(values) != 0 {
 			t.Errorf("%s: no condition: %s, %v", name, query, values)
 		}
-		if query, _ = op.Choose("{where}", dialect.LetterFilter{Owner: "o", Reason: "r"}); strings.Contains(query, "d.topic") || strings.Count(query, "AND") != 1 {
+		if query, _ = op.Choose("{where}", dialect.LetterFilter{Owner: "o", Cause: "r"}); strings.Contains(query, "d.topic") || strings.Count(query, "AND") != 1 {
 			t.Errorf("%s: two conditions: %s", name, query)
 		}
 	}
@@ -54,7 +54,7 @@ func TestSQLiteLettersAreNotSorted(t *testing.T) {
 	for _, f := range []dialect.LetterFilter{
 		{Owner: "billing"},
 		{Consumer: "billing"},
-		{Consumer: "billing", Reason: "exhausted", Topic: "orders", Tenant: "a", Error: "502"},
+		{Consumer: "billing", Cause: "exhausted", Topic: "orders", Tenant: "a", Error: "502"},
 		{Consumer: "billing", AfterFirst: 1, AfterID: "00"},
 		{Consumer: "billing", Since: 1, Until: 2},
 	} {

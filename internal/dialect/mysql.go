@@ -155,17 +155,17 @@ WHERE table_schema = COALESCE(?, DATABASE()) AND character_set_name <> 'utf8mb4'
 ORDER BY table_name, column_name`,
 
 		Park: q("INSERT INTO @dead_letters (id, `key`, consumer, tenant, message_id, fingerprint, window_seconds, message_time," + `
-	reason, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
+	cause, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
 VALUES (UNHEX(?), UNHEX(?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, @clock, @clock)
-ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), reason = VALUES(reason), error = VALUES(error),
+ON DUPLICATE KEY UPDATE times = times + 1, last_parked = VALUES(last_parked), cause = VALUES(cause), error = VALUES(error),
 	attempts = VALUES(attempts), position = VALUES(position), headers = VALUES(headers), message_time = VALUES(message_time),
 	window_seconds = VALUES(window_seconds), fingerprint = VALUES(fingerprint),
 	payload = IF(LENGTH(VALUES(payload)) > LENGTH(payload), VALUES(payload), payload)`), // one of them may be shortened
 
-		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?) AND reason = ?`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = UNHEX(?) AND cause = ?`),
 
 		// The letters are chosen in the index, which has the columns of the most used conditions.
-		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.error,
+		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.cause, d.error,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM (SELECT d.id FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?) AS chosen

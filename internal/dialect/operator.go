@@ -49,9 +49,9 @@ func newOperator(f functions) Operator {
 		// The first consumer with dead letters after a name. Few consumers may have many letters, so the index is not read from end to end.
 		NextOwner: q(`SELECT d.consumer FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer > ` + f.name + ` ORDER BY d.consumer LIMIT 1`),
 		// Each consumer's letters are counted up to a limit, newest first.
-		Letters: q(`SELECT reason, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
-	SELECT d.reason, d.first_parked, d.last_parked FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer = ` + f.name + ` ORDER BY d.first_parked DESC LIMIT ` + f.limit + `) AS part
-GROUP BY reason ORDER BY 2 DESC, 1`),
+		Letters: q(`SELECT cause, count(*), ` + f.time("min(first_parked)") + `, ` + f.time("max(last_parked)") + ` FROM (
+	SELECT d.cause, d.first_parked, d.last_parked FROM @dead_letters AS d` + f.byOwner + ` WHERE d.consumer = ` + f.name + ` ORDER BY d.first_parked DESC LIMIT ` + f.limit + `) AS part
+GROUP BY cause ORDER BY 2 DESC, 1`),
 		LetterTime: f.names(`SELECT ` + f.time("d.first_parked") + ` FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT 1 OFFSET ` + f.limit),
 		WaitingLetters: func(n int) string {
 			return q(`SELECT ` + f.id("letter") + ` FROM @operator_results WHERE outcome = '' AND letter IN (` + list(f.key, n) + `)`)

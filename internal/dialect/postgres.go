@@ -222,19 +222,19 @@ FROM pg_get_serial_sequence('@audit_ledger', 'id') AS s`),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,
 
 		Park: q(`INSERT INTO @dead_letters AS d (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
-	reason, error, topic, ordering_key, position, payload, headers, attempts)
+	cause, error, topic, ordering_key, position, payload, headers, attempts)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::bigint, $8::timestamptz,
 	$9::text, $10::text, $11::text, $12::bytea, $13::text, $14::bytea, $15::json, $16::integer)
-ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestamp(), reason = excluded.reason,
+ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestamp(), cause = excluded.cause,
 	error = excluded.error, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
 	payload = CASE WHEN length(excluded.payload) > length(d.payload) THEN excluded.payload ELSE d.payload END`), // one of them may be shortened
 
-		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid AND reason = $2::text`),
+		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid AND cause = $2::text`),
 
 		// The letters are chosen before they are joined, because the planner does not stop a sort below a join early. LIMIT 1 keeps it from
 		// hashing all claims.
-		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.error,
+		DeadLetters: q(`SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.cause, d.error,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers::text, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM (SELECT * FROM @dead_letters d WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT CAST(? AS bigint)) AS d
@@ -274,4 +274,4 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - 
 
 // settled is true if the dead letter's key was claimed for the same content after it was parked. For a dead letter of unknown
 // outcome the claim proves nothing: it may be older than the letter and have no effects (observe.CauseUnknown).
-const settled = `(p.key IS NOT NULL AND d.reason <> 'outcome_unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`
+const settled = `(p.key IS NOT NULL AND d.cause <> 'outcome_unknown' AND (p.fingerprint = d.fingerprint OR p.fingerprint IS NULL OR d.fingerprint IS NULL))`

@@ -85,17 +85,17 @@ RETURNING used_until`),
 		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later time than those of its consumer
 		// in the same millisecond. A letter from a time when the clock was wrong moves no others.
 		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
-	reason, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
+	cause, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at, at FROM (
 	SELECT max(@clock, coalesce((SELECT max(first_parked) + 1 FROM dead_letters WHERE consumer = ?3 AND first_parked BETWEEN @clock AND @clock + 999), 0)) AS at) WHERE true
-ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, reason = excluded.reason,
+ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, cause = excluded.cause,
 	error = excluded.error, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
 	payload = CASE WHEN length(excluded.payload) > length(payload) THEN excluded.payload ELSE payload END`), // one of them may be shortened
 
-		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND reason = ?2`,
+		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND cause = ?2`,
 
-		DeadLetters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.reason, d.error,
+		DeadLetters: `SELECT d.id, d.consumer, d.tenant, d.message_id, d.fingerprint, d.window_seconds, d.message_time, d.cause, d.error,
 	d.topic, d.ordering_key, d.position, d.payload, d.headers, d.attempts, d.times, d.first_parked, d.last_parked,
 	` + settled + ` AS settled
 FROM dead_letters d LEFT JOIN processed_messages p ON p.key = d.key

@@ -82,7 +82,7 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 func describe(f consumer.DeadLetterFilter) map[string]any {
 	d := map[string]any{}
 	for name, text := range map[string]string{
-		"consumer": f.Consumer, "reason": string(f.Reason), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "position": f.Position, "error": f.Error,
+		"consumer": f.Consumer, "cause": string(f.Cause), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "position": f.Position, "error": f.Error,
 	} {
 		if text != "" {
 			d[name] = text

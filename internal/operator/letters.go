@@ -71,7 +71,7 @@ func ListLetters(ctx context.Context, db Database, statement string, f consumer.
 
 // Reach implements ops.Searcher.
 func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int) (since time.Time, err error) {
-	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Reason: f.Reason, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
+	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Cause: f.Cause, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
 		f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) { // an index finds the letters
 		return since, nil
 	}
@@ -158,7 +158,7 @@ func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
 		return id.String()
 	}
 	return dialect.LetterFilter{
-		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Reason: columns.Text(string(f.Reason)), Topic: columns.Text(f.Topic),
+		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Cause: columns.Text(string(f.Cause)), Topic: columns.Text(f.Topic),
 		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Position: columns.Text(f.Position), Error: columns.Text(f.Error),
 		Since: micros(f.Since), Until: micros(f.Until), AfterFirst: micros(f.After.First), AfterID: f.After.ID.String(),
 	}

@@ -176,7 +176,7 @@ func readLetters(ctx context.Context, q Queryer, st *dialect.Operator, c *ops.Co
 	err := sqlrows.Each(ctx, q, st.Letters, []any{c.Name, ops.MaxCount + 1}, func(rows *sql.Rows) error {
 		var l ops.LetterCount
 		var oldest, latest int64
-		err := rows.Scan(&l.Reason, &l.Count, &oldest, &latest)
+		err := rows.Scan(&l.Cause, &l.Count, &oldest, &latest)
 		l.Oldest, l.Latest = instant(oldest), instant(latest)
 		total += l.Count
 		c.Letters = append(c.Letters, l)

@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     fingerprint    BIGINT,
     window_seconds BIGINT       NOT NULL,
     message_time   BIGINT,
-    reason         VARCHAR(255) NOT NULL,
+    cause          VARCHAR(255) NOT NULL,
     error          TEXT         NOT NULL,
     topic          TEXT         NOT NULL,
     ordering_key   LONGBLOB,

@@ -1,6 +1,6 @@
--- The index of migrations/postgres, with the beginning of the text. The letters of a consumer are counted and filtered by reason in the index
+-- The index of migrations/postgres, with the beginning of the text. The letters of a consumer are counted and filtered by cause in the index
 -- alone: a search for each row would take most of the time. MySQL has no CREATE INDEX IF NOT EXISTS; one ALTER TABLE is atomic.
-SET @txonce_index = IF((SELECT count(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'dead_letters' AND index_name = 'dead_letters_message') = 0, 'ALTER TABLE dead_letters ADD KEY dead_letters_message (message_id(191)), DROP KEY dead_letters_consumer, ADD KEY dead_letters_consumer (consumer, first_parked, id, reason, last_parked)', 'DO 0');
+SET @txonce_index = IF((SELECT count(*) FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'dead_letters' AND index_name = 'dead_letters_message') = 0, 'ALTER TABLE dead_letters ADD KEY dead_letters_message (message_id(191)), DROP KEY dead_letters_consumer, ADD KEY dead_letters_consumer (consumer, first_parked, id, cause, last_parked)', 'DO 0');
 PREPARE txonce_index FROM @txonce_index;
 EXECUTE txonce_index;
 DEALLOCATE PREPARE txonce_index;

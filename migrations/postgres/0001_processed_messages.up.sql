@@ -49,7 +49,7 @@ CREATE TABLE dead_letters (
     fingerprint  bigint,
     window_seconds bigint         NOT NULL,
     message_time timestamptz,
-    reason       text             NOT NULL,
+    cause        text             NOT NULL,
     error        text             NOT NULL,
     topic        text             NOT NULL,
     ordering_key bytea,

@@ -42,7 +42,7 @@ CREATE TABLE dead_letters (
     fingerprint    INTEGER,
     window_seconds INTEGER NOT NULL,
     message_time   INTEGER,
-    reason         TEXT    NOT NULL,
+    cause          TEXT    NOT NULL,
     error          TEXT    NOT NULL,
     topic          TEXT    NOT NULL,
     ordering_key   BLOB,

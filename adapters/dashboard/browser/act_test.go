@@ -23,7 +23,7 @@ import (
 func request(t *testing.T, db *dashboardtest.DB) string {
 	t.Helper()
 	a, err := db.Operator().Request(t.Context(), ops.Request{
-		Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing", Reason: "panic"}, Expect: 1,
+		Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing", Cause: "panic"}, Expect: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func pages(t *testing.T, db *dashboardtest.DB) []string {
 	list := []string{"", "consumers", "explain", "letters", "outbox", "windows", "actions", "plan?consumer=billing", "parked?topic=receipts", "explain?consumer=billing&key=order-40:paid&outbox=1", "letter?id=0"}
 	for _, l := range found {
 		switch {
-		case l.Reason == "mismatch", l.Reason == "no_key", l.Record.Key.Consumer == "mailer":
+		case l.Cause == "mismatch", l.Cause == "no_key", l.Record.Key.Consumer == "mailer":
 			list = append(list, "letter?id="+l.ID.String(), "repair?id="+l.ID.String())
 			if l.Record.Key.ID != "" {
 				list = append(list, "explain?id="+l.ID.String())

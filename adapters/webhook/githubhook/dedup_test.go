@@ -51,7 +51,7 @@ func (r *receiver) deliver(v *githubhook.Verifier, h http.Header, body string) {
 	}
 }
 
-// parked returns the reason and the ID of each dead letter.
+// parked returns the cause and the ID of each dead letter.
 func (r *receiver) parked() (parked []string) {
 	r.t.Helper()
 	letters, err := r.store.DeadLetters(r.t.Context(), consumer.DeadLetterFilter{})
@@ -59,7 +59,7 @@ func (r *receiver) parked() (parked []string) {
 		r.t.Fatal(err)
 	}
 	for _, l := range letters {
-		parked = append(parked, fmt.Sprint(l.Reason, " ", l.Message.ID))
+		parked = append(parked, fmt.Sprint(l.Cause, " ", l.Message.ID))
 	}
 	return parked
 }

@@ -126,7 +126,7 @@ func TestDeduplication(t *testing.T) {
 			}
 			var parked []string
 			for _, l := range letters {
-				parked = append(parked, fmt.Sprint(l.Reason, " ", l.Message.ID))
+				parked = append(parked, fmt.Sprint(l.Cause, " ", l.Message.ID))
 			}
 			if diff := cmp.Diff(test.ran, effects) + cmp.Diff(test.parked, parked); diff != "" {
 				t.Errorf("handlers that ran, dead letters (-want +got)\n%s", diff)

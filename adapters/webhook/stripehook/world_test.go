@@ -170,7 +170,7 @@ func (w *world) wantLetters(t *testing.T, want ...string) {
 	}
 	got := []string{}
 	for _, l := range letters {
-		got = append(got, l.Record.Key.ID+" "+string(l.Reason))
+		got = append(got, l.Record.Key.ID+" "+string(l.Cause))
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {

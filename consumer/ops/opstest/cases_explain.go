@@ -43,7 +43,7 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 	other.Headers = map[string]string{"tenant": "acme"}
 	e.park(t, s, message("order-2", "orders"), other)
 	old := consumer.DeadLetter{
-		ID: consumer.DeadLetterID{1}, Record: record("order-5"), Message: *message("order-5", "orders"), Reason: observe.CauseUnprovable, Error: "too old",
+		ID: consumer.DeadLetterID{1}, Record: record("order-5"), Message: *message("order-5", "orders"), Cause: observe.CauseUnprovable, Error: "too old",
 	}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, old) }); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func testPlanClaims[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	c.Close()
 	letter := consumer.DeadLetter{
-		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Reason: observe.CauseUnknown, Error: "the handler ended its transaction",
+		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Cause: observe.CauseUnknown, Error: "the handler ended its transaction",
 	}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, letter) }); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t, "order-1", "order-2", "order-3")
-	if left := e.letters(t, s); len(left) != 2 || left[0].Reason != observe.CauseReplay || left[1].Reason != observe.CauseReplay {
+	if left := e.letters(t, s); len(left) != 2 || left[0].Cause != observe.CauseReplay || left[1].Cause != observe.CauseReplay {
 		t.Errorf("left %+v, want order-4 and order-5 as suspected replays", left)
 	}
 }

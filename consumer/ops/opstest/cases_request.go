@@ -141,7 +141,7 @@ func testDiscardAliases[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t)
-	if left := e.letters(t, s); len(left) != 1 || left[0].Reason != observe.CauseReplay {
+	if left := e.letters(t, s); len(left) != 1 || left[0].Cause != observe.CauseReplay {
 		t.Errorf("left %+v, want order-2 as a suspected replay", left)
 	}
 }

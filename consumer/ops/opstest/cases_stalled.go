@@ -132,7 +132,7 @@ func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 			return ctx
 		}
 		changed = true
-		letter.Reason, letter.Error = observe.CauseUnknown, "its handler ended the transaction"
+		letter.Cause, letter.Error = observe.CauseUnknown, "its handler ended the transaction"
 		if err := s.InTx(ctx, []dedup.Record{letter.Record}, func(tx TTx, _ []dedup.Claim) error { return s.Park(ctx, tx, letter) }); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +148,7 @@ func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked || results[0].Cause != observe.CauseUnknown {
 		t.Errorf("%+v, %v; want a failure because the outcome is unknown", results, err)
 	}
-	if left := e.letters(t, s); len(left) != 1 || left[0].Reason != observe.CauseUnknown {
+	if left := e.letters(t, s); len(left) != 1 || left[0].Cause != observe.CauseUnknown {
 		t.Errorf("letters %+v, want one of unknown outcome", left)
 	}
 }

@@ -71,13 +71,13 @@ func testStatus[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	counts := map[observe.Cause]int{}
 	for _, l := range got.Letters {
-		counts[l.Reason] = l.Count
+		counts[l.Cause] = l.Count
 		if l.Capped || l.Oldest.IsZero() || l.Latest.Before(l.Oldest) {
 			t.Errorf("count %+v", l)
 		}
 	}
 	if len(counts) != 2 || counts[observe.CausePermanent] != 1 || counts[observe.CauseNoKey] != 1 || got.Waiting != 2 {
-		t.Errorf("letters %v, %d wait; want one of each reason, and both wait", counts, got.Waiting)
+		t.Errorf("letters %v, %d wait; want one of each cause, and both wait", counts, got.Waiting)
 	}
 	if status.Sweep.Owner != "suite" || status.Sweep.LastPass.IsZero() || status.Sweep.Lag < 0 || status.Sweep.Lag > patient {
 		t.Errorf("sweep %+v", status.Sweep)
@@ -125,7 +125,7 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"the part is case-sensitive", consumer.DeadLetterFilter{Error: "Deployment"}, nil},
 		{"a part is no pattern", consumer.DeadLetterFilter{Error: "%"}, nil},
 		{"position", consumer.DeadLetterFilter{Position: "orders/0/order-002"}, []string{"order-002"}},
-		{"reason", consumer.DeadLetterFilter{Reason: observe.CauseMismatch}, nil},
+		{"cause", consumer.DeadLetterFilter{Cause: observe.CauseMismatch}, nil},
 		{"since", consumer.DeadLetterFilter{Since: between}, []string{"order-003"}},
 		{"until", consumer.DeadLetterFilter{Until: between}, []string{"order-002", "order-001", "order-000"}},
 		{"several", consumer.DeadLetterFilter{Topic: "orders", Until: between, Limit: 1}, []string{"order-002"}},

@@ -236,7 +236,7 @@ func (s *service) look() {
 		}
 	}
 	letters, err := s.store.Operator().DeadLetters(s.Context(), consumer.DeadLetterFilter{})
-	if err != nil || len(letters) != 1 || letters[0].Reason != observe.CauseExhausted {
+	if err != nil || len(letters) != 1 || letters[0].Cause != observe.CauseExhausted {
 		s.Fatalf("%d dead letters, %v; want the one that met other content at its replay", len(letters), err)
 	}
 	for _, l := range letters {

@@ -7,7 +7,7 @@ import (
 )
 
 // Fill writes many rows with a few statements: pending messages, and dead letters of three consumers. Four fifths of the letters are those of billing.
-// Both are multiples of 1,000, at most a million. One letter in a thousand has the reason undecodable, and each letter's key is order-
+// Both are multiples of 1,000, at most a million. One letter in a thousand has the cause undecodable, and each letter's key is order-
 // with a number. A thousand messages are parked, and a tenth of the keys are claimed.
 func (d *DB) Fill(t testing.TB, messages, letters int) {
 	t.Helper()
@@ -33,7 +33,7 @@ FROM (SELECT a.i * 1000 + b.i AS n FROM numbers AS a CROSS JOIN numbers AS b WHE
 SELECT {parkedvalues}10000000 + n, n % 64, concat('p-', n), CASE n % 5 WHEN 0 THEN 'receipts' ELSE 'charges' END, {bytes}concat('parked-', n){end},
 	{bytes}'` + filler + `'{end}, {now} - 1000 * {ms}, 10, 'MESSAGE_TOO_LARGE', {now}
 FROM (SELECT i AS n FROM numbers) AS numbered`,
-	`INSERT INTO dead_letters (id, {key}, consumer, message_id, window_seconds, message_time, reason, error, topic, ordering_key, position, payload, headers, attempts, times,
+	`INSERT INTO dead_letters (id, {key}, consumer, message_id, window_seconds, message_time, cause, error, topic, ordering_key, position, payload, headers, attempts, times,
 	first_parked, last_parked) {rows}
 SELECT {hash:}n{:hash}, {hash:}n + 5000000{:hash}, CASE WHEN n % 20 = 0 THEN 'shipping' WHEN n % 20 < 4 THEN 'mailer' ELSE 'billing' END, concat('order-', n), 1296000,
 	{now} - (100000 - n) * {ms}, CASE WHEN n % 1000 = 7 THEN 'undecodable' WHEN n % 10 = 8 THEN 'panic' WHEN n % 10 = 9 THEN 'mismatch' ELSE 'exhausted' END,

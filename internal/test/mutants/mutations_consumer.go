@@ -107,15 +107,15 @@ var consumerMutations = []mutation{
 		`if !doubtful || !maybe {`, `if true || !doubtful || !maybe {`,
 	}),
 	ending("Replay with AsNew runs a dead letter of unknown outcome", "consumer/replay.go", edit{
-		`if letter.Reason == observe.CauseUnknown { // a claim`, `if false { // a claim`,
+		`if letter.Cause == observe.CauseUnknown { // a claim`, `if false { // a claim`,
 	}),
 	ending("without AsNew, Replay does not run a dead letter of unknown outcome", "consumer/replay.go", edit{
-		`if letter.Reason == observe.CauseUnknown && !opts.AsNew {`, `if false {`,
+		`if letter.Cause == observe.CauseUnknown && !opts.AsNew {`, `if false {`,
 	}),
 	{
 		name: "a sweep keeps dead letters of unknown outcome", file: "internal/dialect/postgres.go", pkg: "adapters/sqlstore",
 		run: "^TestBatches$/^SQLite$/^alone$", fails: "TestBatches/SQLite/alone",
-		edits: []edit{{`d.reason <> 'outcome_unknown' AND`, `true AND`}},
+		edits: []edit{{`d.cause <> 'outcome_unknown' AND`, `true AND`}},
 	},
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
 		`ok && c.registered.Load() {`, `ok {`,
@@ -137,13 +137,13 @@ var consumerMutations = []mutation{
 	}),
 	handling("failed parking is retried and counts no attempt", "park.go", "TestParkingThatFailsIsRetriedWithoutBlame", edit{
 		`b.parkFailed(ctx, i, epoch, fmt.Errorf("park: %w", err))`, `_ = epoch
-		b.fail(i, err, reason)`,
+		b.fail(i, err, cause)`,
 	}),
 	handling("a consumer pauses when its parking limit is reached", "park.go", "TestParkLimit", edit{
 		`; wait > 0 {`, `; wait > 0 && false {`,
 	}),
 	handling("a handler that exceeds HandlerTimeout counts as failed, also if the server goes on with it", "park.go", "TestHandlerTimeoutCountsWhenTheServerGoesOn", edit{
-		`if reason == observe.CauseUnknown && it.counted != nil {`, `if it.counted != nil && it.done {`,
+		`if cause == observe.CauseUnknown && it.counted != nil {`, `if it.counted != nil && it.done {`,
 	}),
 	handling("RunReplays records neither a source nor a window before the Subscriber has started", "replayer.go", "TestReplaysRecordNothingBeforeTheStart", edit{
 		`	c.awaitStart(ctx)
@@ -169,7 +169,7 @@ var consumerMutations = []mutation{
 		`letter.lacks(msgs[0], opts.Repair != nil); err != nil {`, `letter.lacks(msgs[0], opts.Repair != nil); err != nil && false {`,
 	}),
 	handling("a message whose alias is known meanwhile is not replayed without AsNew", "replay.go", "TestReplay", edit{
-		`case suspected, letter.Reason == observe.CauseReplay:`, `case letter.Reason == observe.CauseReplay:`,
+		`case suspected, letter.Cause == observe.CauseReplay:`, `case letter.Cause == observe.CauseReplay:`,
 	}),
 	handling("a replay that finds its message processed claims no alias", "replay.go", "TestReplay", edit{`			unused := free
 `, `			unused := free[:0]
@@ -287,7 +287,7 @@ var consumerMutations = []mutation{
 		`case ended && !errors.Is(a.err, dedup.ErrRolledBack):`, `case ended:`,
 	}),
 	handling("the parking limit does not apply to messages of unknown outcome", "park.go", "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem", edit{
-		`limited := reason != observe.CauseUnknown`, `limited := true`,
+		`limited := cause != observe.CauseUnknown`, `limited := true`,
 	}),
 	handling("interleaved: after a failure, the messages run one after the other", "interleave.go", "TestInterleaveThatFailsCountsAgainstNobody", edit{
 		`		b.plain = true

@@ -135,7 +135,7 @@ var operationsMutations = []mutation{
 		`l.Message.Headers[consumer.HeaderAliases]; found {`, `l.Message.Headers[consumer.HeaderAliases]; found && false {`,
 	}),
 	operating("a dry run knows that another message has claimed an alias", "consumer/ops/plan.go", "a_letter_whose_alias_is_known_needs_a_person", edit{
-		`(suspected || l.Reason == observe.CauseReplay):`, `l.Reason == observe.CauseReplay:`,
+		`(suspected || l.Cause == observe.CauseReplay):`, `l.Cause == observe.CauseReplay:`,
 	}),
 	operating("a key is not explained as new if another message has claimed an alias of its letter", "consumer/ops/explain.go",
 		"a_letter_whose_alias_is_known_needs_a_person", edit{`			e.Verdict = SuspectedReplay
@@ -157,17 +157,17 @@ var operationsMutations = []mutation{
 		run: "TestOperatorMariaDB$/^dead_letters_by_filters_with_spaces_and_odd_bytes$", fails: "TestOperatorMariaDB/dead_letters_by_filters_with_spaces_and_odd_bytes",
 		edits: []edit{{"return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)`", "return col + ` = ?`"}},
 	},
-	handling("a replay does not remove a letter that was parked again for another reason", "replay.go", "TestALetterThatChangedAfterItWasRead", edit{
+	handling("a replay does not remove a letter that was parked again for another cause", "replay.go", "TestALetterThatChangedAfterItWasRead", edit{
 		`func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })`, `func(ctx context.Context, tx TTx, _ bool) error {
-		letter.Reason = observe.CauseUnknown
+		letter.Cause = observe.CauseUnknown
 		return c.lot.TakeDeadLetter(ctx, tx, letter)
 	})`,
 	}),
 	handling("the end of a trial removes only the letter of the trial", "suspect.go", "TestALetterThatChangedDuringATrial", edit{
-		`DeadLetter{ID: id, Reason: observe.CauseCrashed}`, `DeadLetter{ID: id, Reason: observe.CauseUnknown}`,
+		`DeadLetter{ID: id, Cause: observe.CauseCrashed}`, `DeadLetter{ID: id, Cause: observe.CauseUnknown}`,
 	}),
-	operating("a requested replay does not remove a letter that was parked again for another reason", "internal/dialect/postgres.go", "a_letter_whose_outcome_became_unknown_after_it_was_taken", edit{
-		"id = $1::uuid AND reason = $2::text", "id = $1::uuid AND $2::text <> ''",
+	operating("a requested replay does not remove a letter that was parked again for another cause", "internal/dialect/postgres.go", "a_letter_whose_outcome_became_unknown_after_it_was_taken", edit{
+		"id = $1::uuid AND cause = $2::text", "id = $1::uuid AND $2::text <> ''",
 	}),
 	operating("a letter whose worker ended keeps no others waiting", "internal/dialect/operator.go", "a_letter_whose_worker_ended_comes_after_the_others", edit{
 		"ORDER BY lost, number LIMIT 1", "ORDER BY number LIMIT 1",

@@ -29,7 +29,7 @@ func (Status) Status(context.Context) (ops.Status, error) {
 				{Window: 15 * 24 * time.Hour, FirstRun: now.Add(-time.Hour), UsedUntil: now.Add(time.Hour)},
 				{Window: 8 * 24 * time.Hour, FirstRun: now.Add(-100 * time.Hour), UsedUntil: now.Add(-time.Hour)},
 			},
-			Letters: []ops.LetterCount{{Reason: observe.CauseExhausted, Count: 3}},
+			Letters: []ops.LetterCount{{Cause: observe.CauseExhausted, Count: 3}},
 		}},
 		Sweep:  ops.SweepStatus{LastPass: now.Add(-time.Minute), Lag: time.Minute},
 		Outbox: outbox.Stats{Now: now},

@@ -26,7 +26,7 @@ const (
 // misdeeds are all kinds except well.
 var misdeeds = []kind{transient, permanent, panics, hangs, swallows, leavesRows, session, commits, commitText, rollsBack, cuts}
 
-// letter is what the cause of this kind's dead letter must contain, or "" if the kind is not parked.
+// letter is what the error of this kind's dead letter must contain, or "" if the kind is not parked.
 func (k kind) letter() string {
 	switch k {
 	case permanent:

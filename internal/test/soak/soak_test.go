@@ -149,7 +149,7 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 	tally := map[string]int{}
 	for id, k := range kinds {
 		letter, parked := letters[id]
-		unknown := parked && letter.Reason == observe.CauseUnknown
+		unknown := parked && letter.Cause == observe.CauseUnknown
 		fault := ""
 		switch {
 		case effects[id] > 1 && k == rollsBack && unknown:
@@ -173,9 +173,9 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 		case k.letter() != "" && !parked:
 			fault = "has no letter"
 		}
-		tally[fmt.Sprintf("%s: effect %v, letter %v", k, effects[id] > 0, letter.Reason)]++
+		tally[fmt.Sprintf("%s: effect %v, letter %v", k, effects[id] > 0, letter.Cause)]++
 		if fault != "" {
-			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Reason, letter.Error)
+			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Cause, letter.Error)
 		}
 	}
 	lines := make([]string, 0, len(tally))

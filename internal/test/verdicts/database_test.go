@@ -236,7 +236,7 @@ func letters(t *testing.T, w worker) map[string]string {
 	}
 	causes := map[string]string{}
 	for _, l := range found {
-		causes[l.Record.Key.ID] = string(l.Reason) + ": " + l.Error
+		causes[l.Record.Key.ID] = string(l.Cause) + ": " + l.Error
 	}
 	return causes
 }
