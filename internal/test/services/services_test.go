@@ -170,7 +170,7 @@ func TestEnv(t *testing.T) {
 
 	must(t, writeEnv(kafka, nil))
 	must(t, writeEnv(both, nil))
-	want := "TXONCE_KAFKA=127.0.0.1:21492\nTXONCE_POSTGRES=postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable\n"
+	want := "TXONCE_KAFKA=127.0.0.1:21492\nTXONCE_POSTGRES18=postgres://my/own\nTXONCE_POSTGRES=postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable\n"
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("after up of kafka and then both, one of which the environment names (-want +got):\n%s", diff)
 	}

@@ -47,21 +47,19 @@ func readProcess(dir string) (process, error) {
 	return p, json.Unmarshal(text, &p)
 }
 
-// writeEnv writes the addresses of these servers to .services/env and keeps the lines of others. It leaves out servers whose
-// variable is set in the environment, because the user's own address takes precedence. A missing server has no address.
+// writeEnv writes the addresses of these servers to .services/env, also those that the user set in the environment, and keeps the lines of
+// others. A missing server has no address.
 func writeEnv(servers, missing []server) error {
 	lines, err := envWithout(servers)
 	if err != nil {
 		return err
 	}
 	for _, s := range servers {
-		address, given := addressOf(s)
+		address, _ := addressOf(s)
 		if slices.ContainsFunc(missing, func(m server) bool { return m.About().Name == s.About().Name }) {
 			address = noServer
 		}
-		if !given {
-			lines = append(lines, s.About().Env+"="+shellQuoted(address))
-		}
+		lines = append(lines, s.About().Env+"="+shellQuoted(address))
 	}
 	slices.Sort(lines)
 	if err := os.MkdirAll(state, 0o755); err != nil {

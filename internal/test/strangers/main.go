@@ -37,7 +37,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.broker, "broker", "fake", "kafka, rabbitmq, sqs or fake")
+	flag.StringVar(&o.broker, "broker", "fake", "kafka, rabbitmq or fake")
 	flag.StringVar(&o.kind, "case", "topic", "what waits: topic (of a missing topic), key (of one key, 20 ms a call), refused (each is refused), slow (of a topic that takes 2 s a call), shard (of one shard)")
 	flag.IntVar(&o.waiting, "waiting", 40_000, "how many messages wait")
 	flag.DurationVar(&o.lasting, "for", 30*time.Second, "how long the stream lasts")
