@@ -29,15 +29,7 @@ func TestReplay(t *testing.T) {
 		status, body := s.post("replay", "consumer", "billing", "cause", "exhausted", "expect", "3", "why", "INC-17 is over")
 		wantBody(t, "replay", status, body, 200, "INC-17 is over", "ann", "0 of 3")
 
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		ended, worker := make(chan error), db.Consumer(t, "billing")
-		go func() { ended <- worker.RunReplays(ctx) }()
-		a := waitEnded(t, db)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		a := replayed(t, db)
 		if a.Results[observe.Processed] != 3 || a.Who != "ann" || a.Reason != "INC-17 is over" {
 			t.Errorf("action %+v", a)
 		}
@@ -45,6 +37,33 @@ func TestReplay(t *testing.T) {
 		s.want("actions", 200, "INC-17 is over")
 		s.want("letters?cause=exhausted", 200, "No dead letter matches")
 	})
+}
+
+// A replay whose letters fail again has ended, but not well.
+func TestReplayFails(t *testing.T) {
+	each(t, func(t *testing.T, db *dashboardtest.DB) {
+		s := newSite(t, dashboard.Config{Store: db.Operator()})
+		s.post("replay", "consumer", "billing", "cause", "exhausted", "expect", "3", "why", "INC-18")
+		if a := replayed(t, db); a.Results[observe.Parked] != 3 {
+			t.Errorf("action %+v", a)
+		}
+		s.want("actions", 200, "INC-18", "3 of 3", "ended, 3 failed")
+	})
+}
+
+// replayed returns the latest action after a worker has ended it.
+func replayed(t *testing.T, db *dashboardtest.DB) ops.Action {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended, worker := make(chan error), db.Consumer(t, "billing")
+	go func() { ended <- worker.RunReplays(ctx) }()
+	a := waitEnded(t, db)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return a
 }
 
 func waitEnded(t *testing.T, db *dashboardtest.DB) ops.Action {

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // funcs are what templates call.
@@ -36,6 +37,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"note":        d.noteText,
 		"query":       func(q string) template.URL { return template.URL(q) }, // made by url.Values.Encode
 		"done":        func(a ops.Action) int { return a.Matched - a.Waiting },
+		"failed":      func(a ops.Action) int { return a.Results[observe.Parked] },
 		"runbook":     func(alert string) string { return d.cfg.Runbook + alert + ".md" },
 	}
 }
