@@ -1,6 +1,7 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // A timestamp is read as the setting says, and a message without one has no time.
@@ -35,6 +37,41 @@ func TestTimestamps(t *testing.T) {
 	_, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{Timestamps: "hours"})
 	if err == nil || !strings.Contains(err.Error(), "Timestamps") {
 		t.Errorf("a wrong unit: %v", err)
+	}
+}
+
+// A number of milliseconds goes through RabbitMQ as it was written.
+func TestTimestampsOfAServer(t *testing.T) {
+	t.Parallel()
+	url := testdb.RabbitMQ(t)
+	at := time.Date(2026, 11, 28, 17, 0, 0, 0, time.UTC)
+	for setting, c := range map[rabbitmq.Timestamps]struct {
+		number int64
+		want   time.Time
+	}{
+		rabbitmq.TimestampsInSeconds:      {at.Unix(), at},
+		rabbitmq.TimestampsInMilliseconds: {at.UnixMilli(), at},
+		rabbitmq.TimestampsIgnored:        {at.UnixMilli(), time.Time{}},
+	} {
+		t.Run(string(setting), func(t *testing.T) {
+			t.Parallel()
+			queue, p := testdb.Queue(t, url, nil), &answers{}
+			t.Cleanup(func() { deleteRetryQueues(t, url, queue) })
+			send(t, dialer(url), queue, amqp.Publishing{MessageId: "m", Timestamp: time.Unix(c.number, 0)})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: dialer(url), Queue: queue, Processor: p, Timestamps: setting})
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			await(t, "the message", func() bool { return len(p.all()) > 0 })
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if got := p.all()[0].Time; !got.Equal(c.want) {
+				t.Errorf("%d is read as %v, want %v", c.number, got, c.want)
+			}
+		})
 	}
 }
 
