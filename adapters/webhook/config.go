@@ -50,9 +50,11 @@ type Config struct {
 	// Verifier checks deliveries and reads their events, such as that of stripehook or githubhook. Required.
 	Verifier Verifier
 
-	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. Until a Consumer's Key has
-	// found the key of one event, events without a key are answered with 503, because its Key is probably for another source; after
-	// that they are parked. Its Window must be at least Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the sender stops.
+	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID, or an Inbox. New calls a Consumer's Key once, with
+	// a message that has a Topic and an ID only. If it finds no key there, events without a key are answered with 503 until it has found the key of
+	// one, because it is probably meant for another source. After that, and with a Key that does without the payload from the start, they are parked.
+	// Its Window must be at least Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the
+	// sender stops.
 	// Required.
 	Processor consumer.BatchProcessor
 

@@ -8,7 +8,8 @@ import (
 )
 
 // firstKey finds out whether the Processor can find keys at all. A Config.Key for another source, such as a JSONKey of the worker's
-// messages, finds none in any event: each would be parked as no_key, and answered with 200.
+// messages, finds none in any event: each would be parked as no_key, and answered with 200. A Key that needs no more than what each event has,
+// such as consumer.MessageID, is right from the start. One that looks into payloads shows it with the first event in which it finds a key.
 type firstKey struct {
 	keyed consumer.Keyed // nil: the Processor does not say
 	found atomic.Bool
@@ -16,11 +17,14 @@ type firstKey struct {
 
 func newFirstKey(processor any) *firstKey {
 	f := &firstKey{}
-	f.keyed, _ = processor.(consumer.Keyed)
+	if f.keyed, _ = processor.(consumer.Keyed); f.keyed != nil {
+		_, err := f.keyed.KeyFor(&consumer.Message{Topic: "any", ID: "any"})
+		f.found.Store(err == nil)
+	}
 	return f
 }
 
-// check returns an error until the Processor has found the key of one event. After that, an event without a key is parked.
+// check returns an error until the Processor has found a key. After that, an event without a key is parked.
 func (f *firstKey) check(msgs []*consumer.Message) error {
 	if f.keyed == nil || f.found.Load() {
 		return nil

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,25 +39,41 @@ func TestAConsumerThatFindsNoKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Once a key was found, the Key is right for this source, and an event without one is parked.
-func TestAnEventWithoutAKeyIsParkedBesideOthers(t *testing.T) {
-	s, store := newShop(), consumertest.NewStore()
-	r := newReceiver(t, webhook.Config{Verifier: s, Processor: billing(t, consumer.Config[tx]{
-		Store: store, Key: func(msg *consumer.Message) (string, error) {
-			if msg.Topic == "ping" {
-				return "", nil
+// An event without a key is parked, also the first one after a start, if the Key shows that it is right for this source: by doing without a
+// payload, or else by having found a key in an event.
+func TestAnEventWithoutAKeyIsParked(t *testing.T) {
+	for name, test := range map[string]struct {
+		key  consumer.KeyFunc
+		want []int // for ping, paid, ping
+	}{
+		"from the start": {func(msg *consumer.Message) (string, error) { return msg.ID, nil }, []int{200, 200, 200}},
+		"after an event with a key": {func(msg *consumer.Message) (string, error) {
+			if len(msg.Payload) == 0 {
+				return "", errors.New("no payload")
 			}
 			return msg.ID, nil
-		},
-	})})
-	ping, paid := shopEvent{ID: "1", Type: "ping", Created: time.Now()}, shopEvent{ID: "2", Type: "paid", Created: time.Now()}
-	for i, want := range []int{503, 200, 200} {
-		if got := s.status(t, r, []shopEvent{ping, paid, ping}[i]); got != want {
-			t.Errorf("delivery %d: status %d, want %d", i, got, want)
-		}
-	}
-	letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
-	if err != nil || len(letters) != 1 {
-		t.Errorf("parked: %v, %v", letters, err)
+		}, []int{503, 200, 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, store := newShop(), consumertest.NewStore()
+			r := newReceiver(t, webhook.Config{Verifier: s, Processor: billing(t, consumer.Config[tx]{
+				Store: store, Key: func(msg *consumer.Message) (string, error) {
+					if msg.Topic == "ping" {
+						return "", nil
+					}
+					return test.key(msg)
+				},
+			})})
+			ping, paid := shopEvent{ID: "1", Type: "ping", Created: time.Now()}, shopEvent{ID: "2", Type: "paid", Created: time.Now()}
+			for i, want := range test.want {
+				if got := s.status(t, r, []shopEvent{ping, paid, ping}[i]); got != want {
+					t.Errorf("delivery %d: status %d, want %d", i, got, want)
+				}
+			}
+			letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
+			if err != nil || len(letters) != 1 {
+				t.Errorf("parked: %v, %v", letters, err)
+			}
+		})
 	}
 }
