@@ -35,15 +35,21 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *refu
 	return body, nil
 }
 
-// ofServer reports whether a body is the one that net/http's server made. Only then ContentLength is its length: middleware that
-// decompresses a body replaces it, and often leaves the length of the compressed one.
+// ofServer reports whether a body is the one that net/http's server made, maybe behind limits of http.MaxBytesReader. Only then ContentLength is
+// its length: middleware that decompresses a body replaces it, and often leaves the length of the compressed one.
 func ofServer(body io.ReadCloser) bool {
-	kind := reflect.TypeOf(body)
-	if kind != nil && kind.Kind() == reflect.Pointer {
-		kind = kind.Elem()
+	for v := reflect.ValueOf(body); v.IsValid(); v = v.Elem() {
+		if v.Kind() != reflect.Pointer || v.IsNil() {
+			return strings.HasPrefix(v.Type().PkgPath(), "net/http")
+		}
+		if kind := v.Type().Elem(); kind.Name() != "maxBytesReader" {
+			return strings.HasPrefix(kind.PkgPath(), "net/http")
+		}
+		if v = v.Elem().FieldByName("r"); v.Kind() != reflect.Interface { // what it limits
+			return false
+		}
 	}
-	// http.MaxBytesHandler limits any body.
-	return kind != nil && strings.HasPrefix(kind.PkgPath(), "net/http") && kind.Name() != "maxBytesReader"
+	return false
 }
 
 // encoded reports whether the client has sent an encoded body, so that a body without bytes may be what it decodes to.

@@ -159,3 +159,55 @@ func TestPartlyReadBodies(t *testing.T) {
 		}
 	}
 }
+
+// What is left of a body of which something is missing is never run, also behind limits of others.
+func TestTruncatedBodiesBehindALimit(t *testing.T) {
+	readSome := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadFull(r.Body, make([]byte, 4)); err != nil {
+				panic(err)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	limited := func(limit int64) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler { return http.MaxBytesHandler(next, limit) }
+	}
+	for name, test := range map[string]struct {
+		outside []func(http.Handler) http.Handler // from the inside to the outside
+		status  int
+	}{
+		"longer than the limit":         {[]func(http.Handler) http.Handler{limited(10)}, 413},
+		"longer than the outer limit":   {[]func(http.Handler) http.Handler{limited(1000), limited(10)}, 413},
+		"longer than a limit inside":    {[]func(http.Handler) http.Handler{limited(10), limited(1000)}, 413},
+		"read before, over the limit":   {[]func(http.Handler) http.Handler{readSome, limited(10)}, 413},
+		"read before, within the limit": {[]func(http.Handler) http.Handler{readSome, limited(1000)}, 500},
+		"read before, within limits":    {[]func(http.Handler) http.Handler{readSome, limited(100), limited(1000)}, 500},
+		"a limit behind the reader":     {[]func(http.Handler) http.Handler{limited(1000), readSome}, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			var h http.Handler = a.create()
+			for _, outside := range test.outside {
+				h = outside(h)
+			}
+			server := httptest.NewServer(h)
+			defer server.Close()
+			out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader("0123456789ab"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Header = request{}.make(t.Context()).Header
+			res, err := server.Client().Do(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if res.StatusCode != test.status {
+				t.Errorf("%d %s, want %d", res.StatusCode, got, test.status)
+			}
+			a.wantEffects(0)
+		})
+	}
+}
