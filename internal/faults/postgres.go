@@ -10,14 +10,17 @@ var postgresCodes = map[string]Class{
 	"25P04": timeLimit, // transaction_timeout
 	"26000": session,   // a prepared statement is missing: a pooler switched the session
 	"3D000": access,
-	"3F000": deployment,                      // a schema is missing
-	"40001": contention, "40P01": contention, // serialization failure, deadlock
+	"3F000": deployment,                                           // a schema is missing
+	"40000": contention, "40001": contention, "40P01": contention, // transaction rollback, serialization failure, deadlock
 	"40003": connection, // statement completion unknown
 	"42501": permission,
+	"42P05": session, // a prepared statement is there already: a pooler switched the session
 	"53400": limit,
+	"55006": contention, // in use by another session
 	"55P03": contention, // lock_timeout, NOWAIT
 	"57014": timeLimit,  // statement_timeout, or a person
 	"58P01": internal,   // a library that is not installed
+	"72000": contention, // snapshot too old
 }
 
 // postgresClasses are the first two characters of SQLSTATEs. All others are the statement's own fault.
