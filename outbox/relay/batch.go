@@ -99,11 +99,12 @@ func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt ti
 	if b.outOfTime && mayHaveMore {
 		b.pauseKeys()
 	}
-	if !b.settleOutcomes() {
-		b.relay.parkBudget.giveBack(b.parkTokens)
-		return report{overdueCalls: slices.Collect(maps.Keys(b.underWay))} // the next holder of the shards publishes all of it
+	settled := b.outcomes[:b.settleOutcomes()]
+	rep := b.report(settled)
+	if len(settled) < len(b.outcomes) { // the next holder of the shards publishes the others
+		rep.overdueCalls = slices.Collect(maps.Keys(b.underWay))
 	}
-	return b.report()
+	return rep
 }
 
 func (b *batch) byKey() []*keyMessages {

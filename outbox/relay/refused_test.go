@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
@@ -82,4 +84,66 @@ func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lostHalf is a session that refuses a whole batch, settles its first half, and has lost its lease then.
+type lostHalf struct {
+	outbox.Queue
+	lost *atomic.Bool
+}
+
+func (q lostHalf) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+	s, err := q.Queue.Open(ctx, opts)
+	return &lostHalfSession{Session: s, lost: q.lost}, err
+}
+
+type lostHalfSession struct {
+	outbox.Session
+	lost    *atomic.Bool
+	settles int
+}
+
+func (s *lostHalfSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	if s.lost.Load() {
+		return s.Session.Settle(ctx, outcomes)
+	}
+	switch s.settles++; s.settles {
+	case 1:
+		return fmt.Errorf("%w: value too long", outbox.ErrRefused)
+	case 2:
+		return s.Session.Settle(ctx, outcomes)
+	}
+	s.lost.Store(true)
+	return outbox.ErrLeaseLost
+}
+
+// What was settled before the lease was lost is reported: its log lines, its trace and its place in the park budget.
+func TestRelayReportsTheHalfThatWasSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, log := outboxtest.NewMemory(), new(lines)
+		enqueueIDs(t, memory, "a1", "b1", "c1", "d1")
+		refuses := publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
+			errs := make([]error, len(msgs))
+			for i := range errs {
+				errs[i] = outbox.Permanent(errRefused)
+			}
+			return errs
+		})
+		var traced atomic.Int64
+		_, stop := start(t, relay.Config{
+			Queue: lostHalf{memory, new(atomic.Bool)}, Publisher: refuses, Logger: log.logger(),
+			ParkLimit: relay.ParkLimit{Burst: 4, PerMinute: 1},
+			Trace:     settled(observe.Parked, func(relay.Settlement) { traced.Add(1) }),
+		})
+		<-time.After(10 * time.Second)
+		if log.with("message parked") != 4 || traced.Load() != 4 || stats(t, memory) != "0 pending, 4 parked, 0 waiting" {
+			t.Errorf("want 4 lines and 4 settlements of 4 parked messages, got %d; %s:\n%s", traced.Load(), stats(t, memory), log)
+		}
+		enqueueIDs(t, memory, "e1", "f1")
+		<-time.After(10 * time.Second)
+		if got := stats(t, memory); got != "2 pending, 4 parked, 0 waiting" {
+			t.Errorf("%s: want the budget of 4 to be spent", got)
+		}
+		stop()
+	})
 }

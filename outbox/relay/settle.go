@@ -10,13 +10,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// settleOutcomes writes the outcomes to the outbox, and reports whether it has. It tries again for as long as the lease lasts.
-// After false, the published messages will be published again.
-func (b *batch) settleOutcomes() bool { return b.settle(0, len(b.outcomes)) }
+// settleOutcomes writes the outcomes to the outbox, and returns how many of them, from the first on. It tries again for as long as the lease lasts.
+// The published messages behind those will be published again.
+func (b *batch) settleOutcomes() int { return b.settle(0, len(b.outcomes)) }
 
-// settle settles b.outcomes[from:to], which are not empty. If the database refuses one of them, settle halves them until that one is alone: it is
-// set aside, and the others are settled. Without that they would be published again after each start.
-func (b *batch) settle(from, to int) bool {
+// settle settles b.outcomes[from:to], which are not empty, and returns the end of what it has settled. If the database refuses one of them, settle
+// halves them until that one is alone: it is set aside, and the others are settled. Without that they would be published again after each start.
+func (b *batch) settle(from, to int) int {
 	s, r := b.session, b.relay
 	for failures, refusals := 0, 0; s.work.Err() == nil; {
 		settling, cancel := context.WithTimeout(s.work, r.cfg.LeaseTTL)
@@ -25,15 +25,18 @@ func (b *batch) settle(from, to int) bool {
 		switch {
 		case err == nil:
 			r.outages.recovered(s.work, opSettle)
-			return true
+			return to
 		case errors.Is(err, outbox.ErrLeaseLost):
 			s.leaseLost(LeaseStale, err)
-			return false
+			return from
 		case s.work.Err() != nil:
-			return false
+			return from
 		case errors.Is(err, outbox.ErrRefused) && to-from > 1:
 			middle := from + (to-from)/2
-			return b.settle(from, middle) && b.settle(middle, to)
+			if end := b.settle(from, middle); end < middle {
+				return end
+			}
+			return b.settle(middle, to)
 		case errors.Is(err, outbox.ErrRefused) && refusals < 2:
 			b.setAside(from, refusals, err)
 			refusals++
@@ -43,7 +46,7 @@ func (b *batch) settle(from, to int) bool {
 		r.queueFailed(s.work, opSettle, fmt.Errorf("relay: settle %d messages: %w", to-from, err))
 		_ = await.Sleep(s.work, queueBackoff(failures)) // the loop looks at s.work
 	}
-	return false
+	return from
 }
 
 // refusedDelay is how long a message waits if the database refuses to park it.
@@ -72,13 +75,13 @@ func (b *batch) setAside(i, refusals int, refused error) {
 }
 
 // report logs and traces what was settled, and returns it for the dispatcher.
-func (b *batch) report() (rep report) {
+func (b *batch) report(settled []outbox.Outcome) (rep report) {
 	ctx, r := b.session.work, b.relay
 	rep.unavailableErr = b.unavailableErr
 	var firstCounted *outbox.Outcome
-	counted := 0
-	for i := range b.outcomes {
-		o := &b.outcomes[i]
+	counted, parked := 0, 0
+	for i := range settled {
+		o := &settled[i]
 		switch o.Verdict {
 		case outbox.Sent:
 			rep.published++
@@ -94,6 +97,7 @@ func (b *batch) report() (rep report) {
 			}
 		case outbox.Parked:
 			rep.failed++
+			parked++
 			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Err)
 		case outbox.Returned:
 			rep.returned++
@@ -106,6 +110,7 @@ func (b *batch) report() (rep report) {
 		r.cfg.Logger.WarnContext(ctx, "relay: messages deferred", "relay", r.cfg.Name, "messages", counted,
 			"topic", o.Topic, "id", o.ID, "seq", o.Seq, "attempts", o.Attempts+1, "delay", o.Delay, "error", o.Err)
 	}
-	b.settled(ctx)
+	r.parkBudget.giveBack(b.parkTokens - parked)
+	b.settled(ctx, settled)
 	return rep
 }

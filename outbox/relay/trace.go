@@ -121,14 +121,14 @@ func (r *Relay) published(ctx context.Context, p *Publishing, errs []error) {
 }
 
 // settled calls the hook Settled.
-func (b *batch) settled(ctx context.Context) {
+func (b *batch) settled(ctx context.Context, outcomes []outbox.Outcome) {
 	hook := b.relay.cfg.Trace.Settled
-	if hook == nil {
+	if hook == nil || len(outcomes) == 0 {
 		return
 	}
-	all := make([]Settlement, len(b.outcomes))
-	for i := range b.outcomes {
-		all[i] = b.settlement(&b.outcomes[i])
+	all := make([]Settlement, len(outcomes))
+	for i := range outcomes {
+		all[i] = b.settlement(&outcomes[i])
 	}
 	hooks.Call(ctx, &b.relay.panics, "Settled", hook, all)
 }
