@@ -28,7 +28,14 @@ func (a *app) checkServer(ctx context.Context, db *Database, c *checks, lim limi
 	case "postgres":
 		all = postgresChecks(lim, ownTables(a.target.Schema))
 	case "mysql":
-		all = mysqlChecks(lim, a.target.Schema)
+		var mariaDB bool
+		limited, cancel := a.limit(ctx)
+		err := db.SQL.QueryRowContext(limited, `SELECT VERSION() LIKE '%MariaDB%'`).Scan(&mariaDB)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("ask for the server's version: %w", err)
+		}
+		all = mysqlChecks(lim, a.target.Schema, mariaDB)
 	case "sqlite":
 		all = sqliteChecks()
 	}
@@ -128,9 +135,19 @@ HAVING count(*) > 0.9 * current_setting('max_connections')::int`, nil,
 	}
 }
 
-func mysqlChecks(lim limits, schema string) []serverCheck {
-	// trx_started is in the server's zone, and NOW() in that of the session.
-	const now = `CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')`
+func mysqlChecks(lim limits, schema string, mariaDB bool) []serverCheck {
+	// MySQL's tables of information_schema about sessions cannot be read while any session runs a statement with bytes that are not UTF-8.
+	old := `SELECT t.processlist_id, SEC_TO_TIME(e.timer_wait DIV 1000000000000)
+FROM performance_schema.events_transactions_current AS e JOIN performance_schema.threads AS t USING (thread_id)
+WHERE e.state = 'ACTIVE' AND e.timer_wait DIV 1000000000000 > ? AND t.processlist_id IS NOT NULL ORDER BY e.timer_wait DESC LIMIT 20`
+	status := "performance_schema"
+	if mariaDB {
+		// trx_started is in the server's zone, and NOW() in that of the session.
+		const now = `CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')`
+		old = `SELECT trx_mysql_thread_id, TIMEDIFF(` + now + `, trx_started) FROM information_schema.INNODB_TRX
+WHERE trx_started < ` + now + ` - INTERVAL ? SECOND ORDER BY trx_started LIMIT 20`
+		status = "information_schema"
+	}
 	return []serverCheck{
 		{
 			"triggers", warning, `SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema = COALESCE(NULLIF(?, ''), DATABASE())
@@ -140,13 +157,12 @@ AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' 
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
 		{
-			"transactions", warning, `SELECT trx_mysql_thread_id, TIMEDIFF(` + now + `, trx_started) FROM information_schema.INNODB_TRX
-WHERE trx_started < ` + now + ` - INTERVAL ? SECOND ORDER BY trx_started LIMIT 20`,
-			[]any{int64(lim.transaction / time.Second)},
+			"transactions", warning, old, []any{int64(lim.transaction / time.Second)},
 			"the transaction of connection %s has been open for %s: it keeps its keys", "KILL the connection, if it is frozen",
 		},
 		{
-			"connections", warning, `SELECT c.n, @@max_connections FROM (SELECT count(*) AS n FROM information_schema.processlist) AS c WHERE c.n > 0.9 * @@max_connections`, nil,
+			"connections", warning, `SELECT variable_value, @@max_connections FROM ` + status + `.global_status
+WHERE variable_name = 'Threads_connected' AND variable_value > 0.9 * @@max_connections`, nil,
 			"%s of %s connections are used: workers will soon wait or fail", "use fewer workers or smaller pools",
 		},
 	}

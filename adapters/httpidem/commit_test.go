@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // untilAnswered sends q until the answer is not 409 or 503, as clients do.
@@ -116,7 +117,7 @@ func TestLateFinisher(t *testing.T) {
 			}
 			if !overtaken {
 				overtaken = true
-				if err := endOtherSessions(ctx, e, second); err != nil {
+				if err := endOtherSessions(ctx, t, e, second); err != nil {
 					t.Error(err)
 				}
 				w2 := untilAnswered(t, second.handle(e.order), request{key: "case-38", body: "x"})
@@ -138,7 +139,7 @@ func TestLateFinisher(t *testing.T) {
 }
 
 // endOtherSessions makes the server end the sessions that are in a transaction on this test's database or schema.
-func endOtherSessions(ctx context.Context, e engine, n *node) error {
+func endOtherSessions(ctx context.Context, t *testing.T, e engine, n *node) error {
 	if e.Name == "postgres" {
 		ended, err := n.count(ctx, `SELECT count(*) FROM (SELECT DISTINCT pid FROM pg_locks WHERE relation = 'effects'::regclass AND pid <> pg_backend_pid()) held
 			WHERE pg_terminate_backend(pid, 10000)`)
@@ -148,13 +149,12 @@ func endOtherSessions(ctx context.Context, e engine, n *node) error {
 		return err
 	}
 	for { // the server refreshes innodb_trx only every 100 ms
-		id, err := n.count(ctx, `SELECT coalesce(max(p.id), 0) FROM information_schema.processlist p
-			JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id WHERE p.db = database() AND p.id <> connection_id()`)
+		id, err := n.count(ctx, `SELECT coalesce(max(id), 0) FROM `+testdb.MySQLSessions(t)+` WHERE transaction AND db = database() AND id <> connection_id()`)
 		if err != nil {
 			return err
 		}
 		if id != 0 {
-			return n.exec(ctx, `KILL HARD CONNECTION `+strconv.Itoa(id))
+			return n.exec(ctx, `KILL CONNECTION `+strconv.Itoa(id))
 		}
 		<-time.After(50 * time.Millisecond)
 	}

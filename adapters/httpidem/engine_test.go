@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/engines"
+	"github.com/txonce/txonce/internal/test/matrix"
 )
 
 // settings are the parts of a Config that tests of real databases change.
@@ -50,6 +51,7 @@ type engine struct {
 var allEngines = []engine{
 	{engines.Postgres, openPostgres},
 	{engines.MariaDB, sqlNode(sqlstore.MySQL, engines.MariaDB.Driver)},
+	{engines.MySQL, sqlNode(sqlstore.MySQL, engines.MySQL.Driver)},
 	{engines.SQLite, sqlNode(sqlstore.SQLite, engines.SQLite.Driver)},
 }
 
@@ -57,6 +59,9 @@ var allEngines = []engine{
 func eachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	t.Parallel() // these tests mostly wait
 	for _, e := range allEngines {
+		if !matrix.RunsOn(e.Name, t.Name()) {
+			continue
+		}
 		t.Run(e.Name, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers, or writes to disk")

@@ -113,11 +113,11 @@ func TestWhoseErrorItIs(t *testing.T) {
 // If the server ends a transaction because its handler was idle for too long, the error names the limit. The handler may be at fault, or
 // its process was suspended.
 func TestIdleLimitIsNamed(t *testing.T) {
-	count := map[string]string{
-		"postgres": `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`,
-		"mysql":    `SELECT count(*) FROM information_schema.processlist WHERE id = ?`,
-	}
 	eachDatabase(t, func(t *testing.T, db fixture) {
+		count := `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`
+		if db.dialect == "mysql" {
+			count = `SELECT count(*) FROM ` + testdb.MySQLSessions(t) + ` WHERE id = ?`
+		}
 		if db.dialect == "sqlite" {
 			return // SQLite has no such limit
 		}
@@ -135,7 +135,7 @@ func TestIdleLimitIsNamed(t *testing.T) {
 						t.Fatal(err)
 					}
 					for left = 1; left > 0; <-time.After(20 * time.Millisecond) {
-						if err := db.QueryRow(count[db.dialect], id).Scan(&left); err != nil {
+						if err := db.QueryRow(count, id).Scan(&left); err != nil {
 							t.Fatal(err)
 						}
 					}

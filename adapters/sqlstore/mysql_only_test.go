@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -186,4 +187,55 @@ func countsWaitsInSeconds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// MySQL cannot read its tables of sessions in information_schema while one of them runs a statement with bytes that are not UTF-8, as an
+// INSERT of a payload by interpolateParams has.
+func TestMySQLTellsTheHolderBesideBytes(t *testing.T) {
+	t.Parallel() // this test mostly waits
+	for _, name := range []string{"mysql", "mariadb"} {
+		t.Run(name, func(t *testing.T) {
+			d := openMySQL(t)
+			s := d.open(t, d.dsn, deduptest.Options{})
+			err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				beside, stop := context.WithCancel(t.Context())
+				defer stop()
+				begun := make(chan struct{})
+				ended := make(chan error, 1)
+				go func() {
+					ended <- inTx(beside, d.db, nil, func(tx *sql.Tx) error {
+						_, err := tx.Exec(`INSERT INTO effects (name) VALUES ('beside')`)
+						close(begun)
+						if err == nil {
+							_, err = tx.ExecContext(beside, "SELECT SLEEP(60), _binary'\x89\xd2p\xca'")
+						}
+						return err
+					})
+				}()
+				<-begun
+				for !running(t, d.db) {
+					<-time.After(10 * time.Millisecond)
+				}
+				p, err := s.Operator().Probe(t.Context(), record("k"))
+				if err != nil || !p.InFlight || p.Holder == nil || p.Holder.PID == 0 {
+					t.Errorf("%+v, %v; want the holder of the key", p, err)
+				}
+				stop()
+				<-ended
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// running reports whether a session of the test's database sleeps in a statement.
+func running(t *testing.T, db *sql.DB) (yes bool) {
+	t.Helper()
+	if err := db.QueryRow(`SELECT count(*) > 0 FROM ` + testdb.MySQLSessions(t) + ` WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP%'`).Scan(&yes); err != nil {
+		t.Fatal(err)
+	}
+	return yes
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/txonce/txonce/internal/test/child"
 	"github.com/txonce/txonce/internal/test/engines"
 	"github.com/txonce/txonce/internal/test/leaktest"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
@@ -68,7 +69,7 @@ func serveChild(ctx context.Context, args []string) (http.Handler, error) {
 			_, err := tx.Exec(ctx, engines.Postgres.Insert, args...)
 			return err
 		})
-	case engines.MariaDB.Name:
+	case engines.MariaDB.Name, engines.MySQL.Name:
 		return mortalSQL(ctx, engines.MariaDB, sqlstore.MySQL, mode, dsn, n)
 	default:
 		return mortalSQL(ctx, engines.SQLite, sqlstore.SQLite, mode, dsn, n)
@@ -147,8 +148,11 @@ func mortal[TTx any](ctx context.Context, store interface {
 // again. Each 2xx is for something that is committed at that moment. At the end each event is delivered until it is accepted, and has
 // one effect.
 func TestRedeliveryStormOfKilledProcesses(t *testing.T) {
-	for _, e := range []engines.Engine{engines.Postgres, engines.MariaDB, engines.SQLite} {
+	for _, e := range []engines.Engine{engines.Postgres, engines.MariaDB, engines.MySQL, engines.SQLite} {
 		for _, mode := range []string{inline, stored} {
+			if !matrix.RunsOn(e.Name, mode) {
+				continue
+			}
 			t.Run(e.Name+", "+mode, func(t *testing.T) {
 				if testing.Short() {
 					t.Skip("needs servers, or writes to disk")

@@ -82,12 +82,20 @@ func postgresFaults() []fault {
 	}
 }
 
-func mysqlFaults() []fault {
+func mysqlFaults(isMySQL bool) []fault {
+	readOnly := "tx_read_only"
+	open := `SELECT count(*) > 0 FROM information_schema.INNODB_TRX AS t JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id
+		WHERE p.DB = DATABASE() AND t.trx_started < NOW() - INTERVAL 1 SECOND`
+	if isMySQL {
+		readOnly = "transaction_read_only"
+		open = `SELECT count(*) > 0 FROM performance_schema.events_transactions_current AS e JOIN performance_schema.threads AS t USING (thread_id)
+			WHERE t.processlist_db = DATABASE() AND e.state = 'ACTIVE' AND e.timer_wait > 1000000000000`
+	}
 	return []fault{
 		{"not strict", parameter("sql_mode", "''"), "settings", "error", "STRICT_TRANS_TABLES"},
 		{"another charset", parameter("charset", "latin1"), "settings", "error", "utf8mb4"},
 		{"autocommit is off", parameter("autocommit", "0"), "settings", "error", "autocommit"},
-		{"read only", parameter("tx_read_only", "1"), "settings", "error", "read-only"},
+		{"read only", parameter(readOnly, "1"), "settings", "error", "read-only"},
 		{"no transactions", statements(`ALTER TABLE txonce_sweep ENGINE = MyISAM`), "schema", "error", "MyISAM"},
 		{"keys without case", statements("ALTER TABLE txonce_windows MODIFY consumer VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL"), "schema", "error", "consumer"},
 		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW SET @x = 1`), "triggers", "warning", "keep"},
@@ -98,8 +106,7 @@ func mysqlFaults() []fault {
 		}, "", "", ""},
 		{"an old transaction", func(t *testing.T, p *planted) {
 			hold(t, p)
-			waitFor(t, p, `SELECT count(*) > 0 FROM information_schema.INNODB_TRX AS t JOIN information_schema.PROCESSLIST AS p ON p.ID = t.trx_mysql_thread_id
-				WHERE p.DB = DATABASE() AND t.trx_started < NOW() - INTERVAL 1 SECOND`)
+			waitFor(t, p, open)
 		}, "transactions", "warning", "has been open"},
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/cli"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
 )
@@ -180,11 +181,14 @@ func park1(t *testing.T, p *planted) {
 
 // TestCheck plants one fault after the other. Without any, check finds nothing.
 func TestCheck(t *testing.T) {
-	all := map[string][]fault{"postgres": slices.Concat(everywhere(), postgresFaults(), brokerFaults()), "mariadb": slices.Concat(everywhere(), mysqlFaults()), "sqlite": slices.Concat(everywhere(), sqliteFaults())}
+	all := map[string][]fault{"postgres": slices.Concat(everywhere(), postgresFaults(), brokerFaults()), "mariadb": slices.Concat(everywhere(), mysqlFaults(false)), "mysql": slices.Concat(everywhere(), mysqlFaults(true)), "sqlite": slices.Concat(everywhere(), sqliteFaults())}
 	for name, s := range servers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, f := range append(all[name], fault{name: "none"}) {
+				if !matrix.RunsOn(name, f.name) {
+					continue
+				}
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
 					line, driver := s.dsn(t, t.TempDir())

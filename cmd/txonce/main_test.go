@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -33,20 +34,22 @@ type server struct {
 }
 
 func servers() map[string]server {
+	onMySQL := server{sqlstore.MySQL, "mysql", func(t *testing.T, _ string) (string, string) {
+		dsn := testdb.MySQL(t)
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + cfg.DBName}
+		return u.String(), dsn
+	}}
 	return map[string]server{
 		"postgres": {sqlstore.Postgres, "pgx", func(t *testing.T, _ string) (string, string) {
 			dsn := testdb.Schema(t, testdb.Postgres(t))
 			return dsn, dsn
 		}},
-		"mariadb": {sqlstore.MySQL, "mysql", func(t *testing.T, _ string) (string, string) {
-			dsn := testdb.MySQL(t)
-			cfg, err := mysql.ParseDSN(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + cfg.DBName}
-			return u.String(), dsn
-		}},
+		"mariadb": onMySQL,
+		"mysql":   onMySQL,
 		"sqlite": {sqlstore.SQLite, "sqlite", func(t *testing.T, dir string) (string, string) {
 			path := filepath.Join(dir, "test.db")
 			if err := os.WriteFile(path, nil, 0o600); err != nil { // an empty database, as on the servers
@@ -68,6 +71,9 @@ func TestScripts(t *testing.T) {
 				t.Fatalf("%d scripts, %v", len(scripts), err)
 			}
 			for _, script := range scripts {
+				if !matrix.RunsOn(name, filepath.Base(script)) {
+					continue
+				}
 				t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 					t.Parallel()
 					runScript(t, s, script)

@@ -36,10 +36,24 @@ const (
 	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
 	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
 
-	// The transaction that a session waits for. The server writes its beginning in whole seconds of its own time zone.
-	mysqlHolder = `b.trx_mysql_thread_id, TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(NOW(6), @@time_zone, 'SYSTEM')), @clock,
-	CASE WHEN p.command IS NULL THEN '' WHEN p.command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END, COALESCE(CONCAT(p.host, ' ', p.user), '')`
-	mysqlHolderOf = `LEFT JOIN information_schema.processlist AS p ON p.id = b.trx_mysql_thread_id
+	// The transaction that a session waits for. MySQL's tables of information_schema cannot be read while any session runs a statement with bytes
+	// that are not UTF-8 (error 3854), so its performance_schema answers.
+	mysqlHolder = `t.processlist_id, COALESCE(CAST(e.timer_wait DIV 1000000 AS SIGNED), 0), @clock,
+	CASE WHEN t.processlist_command IS NULL THEN '' WHEN t.processlist_command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END,
+	COALESCE(CONCAT(t.processlist_host, ' ', t.processlist_user), '')
+FROM performance_schema.data_lock_waits AS w
+JOIN performance_schema.threads AS r ON r.thread_id = w.requesting_thread_id
+JOIN performance_schema.threads AS t ON t.thread_id = w.blocking_thread_id
+LEFT JOIN performance_schema.events_transactions_current AS e ON e.thread_id = t.thread_id AND e.state = 'ACTIVE'
+WHERE r.processlist_id = ? ORDER BY e.timer_wait DESC LIMIT 1`
+
+	// MariaDB writes the transaction's beginning in whole seconds of its own time zone.
+	mariaDBHolder = `b.trx_mysql_thread_id, TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(NOW(6), @@time_zone, 'SYSTEM')), @clock,
+	CASE WHEN p.command IS NULL THEN '' WHEN p.command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END, COALESCE(CONCAT(p.host, ' ', p.user), '')
+FROM information_schema.innodb_lock_waits AS w
+JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_trx_id
+JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_trx_id
+LEFT JOIN information_schema.processlist AS p ON p.id = b.trx_mysql_thread_id
 WHERE r.trx_mysql_thread_id = ? ORDER BY b.trx_started LIMIT 1`
 
 	mysqlSweep = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
@@ -108,12 +122,8 @@ func NewMySQL(schema string) MySQL {
 		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
 		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
 
-		Holder: q(`SELECT ` + mysqlHolder + ` FROM performance_schema.data_lock_waits AS w
-JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_engine_transaction_id
-JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_engine_transaction_id ` + mysqlHolderOf),
-		HolderMariaDB: q(`SELECT ` + mysqlHolder + ` FROM information_schema.innodb_lock_waits AS w
-JOIN information_schema.innodb_trx AS r ON r.trx_id = w.requesting_trx_id
-JOIN information_schema.innodb_trx AS b ON b.trx_id = w.blocking_trx_id ` + mysqlHolderOf),
+		Holder:        q(`SELECT ` + mysqlHolder),
+		HolderMariaDB: q(`SELECT ` + mariaDBHolder),
 
 		SaveResult: q("UPDATE @processed_messages SET result = ? WHERE `key` = UNHEX(?)"),
 

@@ -54,17 +54,7 @@ func servers() []server {
 	postgres15.name, postgres18.name = "postgres 15", "postgres 18"
 	postgres15.open = func(t *testing.T) *sql.DB { return open(t, "pgx/v5", testdb.Schema(t, testdb.Postgres(t))) }
 	postgres18.open = func(t *testing.T) *sql.DB { return open(t, "pgx/v5", testdb.Schema(t, testdb.Postgres18(t))) }
-	return []server{postgres15, postgres18, {
-		name: "sqlite", files: "sqlite",
-		open: func(t *testing.T) *sql.DB { return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")) },
-		driver: func(db *sql.DB) (database.Driver, error) {
-			return migratesqlite.WithInstance(db, &migratesqlite.Config{})
-		},
-		goose: goose.DialectSQLite3,
-		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
-			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
-		ours: 19,
-	}, {
+	mariadb := server{
 		name: "mariadb", files: "mysql",
 		// golang-migrate sends a file as one string; goose does not need multi-statement queries.
 		open: func(t *testing.T) *sql.DB {
@@ -77,7 +67,20 @@ func servers() []server {
 		tables: `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()
 			AND (table_name LIKE 'txonce%' OR table_name LIKE 'outbox%' OR table_name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
 		ours: 19,
-	}}
+	}
+	mysql := mariadb
+	mysql.name = "mysql"
+	return []server{postgres15, postgres18, {
+		name: "sqlite", files: "sqlite",
+		open: func(t *testing.T) *sql.DB { return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "test.db")) },
+		driver: func(db *sql.DB) (database.Driver, error) {
+			return migratesqlite.WithInstance(db, &migratesqlite.Config{})
+		},
+		goose: goose.DialectSQLite3,
+		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
+			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'audit_ledger'))`,
+		ours: 19,
+	}, mariadb, mysql}
 }
 
 // upDownUp migrates up, down and up again. The second up proves that down left nothing behind.

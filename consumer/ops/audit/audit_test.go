@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops/audit"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 )
@@ -37,15 +38,20 @@ type world struct {
 
 // each runs f on each kind of database.
 func each(t *testing.T, f func(t *testing.T, w *world)) {
+	onMySQL := func(t *testing.T) (sqlstore.Dialect, string, string) { return sqlstore.MySQL, "mysql", testdb.MySQL(t) }
 	for name, open := range map[string]func(t *testing.T) (sqlstore.Dialect, string, string){
 		"postgres": func(t *testing.T) (sqlstore.Dialect, string, string) {
 			return sqlstore.Postgres, "pgx", testdb.Schema(t, testdb.Postgres(t))
 		},
-		"mariadb": func(t *testing.T) (sqlstore.Dialect, string, string) { return sqlstore.MySQL, "mysql", testdb.MySQL(t) },
+		"mariadb": onMySQL,
+		"mysql":   onMySQL,
 		"sqlite": func(t *testing.T) (sqlstore.Dialect, string, string) {
 			return sqlstore.SQLite, "sqlite", "file:" + t.TempDir() + "/test.db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
 		},
 	} {
+		if !matrix.RunsOn(name, t.Name()) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dialect, driver, dsn := open(t)

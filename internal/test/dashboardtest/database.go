@@ -56,7 +56,7 @@ func Postgres(t testing.TB) *DB {
 	return open(t, sqlstore.Postgres, "postgres", "pgx", testdb.Schema(t, testdb.Postgres(t)), postgresWords)
 }
 
-// MySQL returns an empty database of a MariaDB.
+// MySQL returns an empty database of MySQL or MariaDB: see testdb.OnMySQL.
 func MySQL(t testing.TB) *DB {
 	t.Helper()
 	return open(t, sqlstore.MySQL, "mysql", "mysql", testdb.MySQL(t), mysqlWords)

@@ -37,13 +37,9 @@ var (
 			return testdb.Tables(t, testdb.Postgres(t), "CREATE TABLE effects (name text NOT NULL, token text NOT NULL)")
 		},
 	}
-	MariaDB = Engine{
-		Name: "mariadb", Driver: "mysql", Faulty: wireproxy.MySQL, Chaos: wireproxy.MySQLEach, Insert: `INSERT INTO effects VALUES (?, ?)`,
-		Create: func(t testing.TB) string {
-			return testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
-		},
-	}
-	SQLite = Engine{
+	MariaDB = mysqlEngine("mariadb")
+	MySQL   = mysqlEngine("mysql")
+	SQLite  = Engine{
 		Name: "sqlite", Driver: "sqlite", Insert: `INSERT INTO effects VALUES (?, ?)`,
 		Create: func(t testing.TB) string {
 			dsn := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=journal_mode(wal)"
@@ -56,6 +52,16 @@ var (
 		},
 	}
 )
+
+// mysqlEngine is on the server that the name of the subtest says: see testdb.OnMySQL.
+func mysqlEngine(name string) Engine {
+	return Engine{
+		Name: name, Driver: "mysql", Faulty: wireproxy.MySQL, Chaos: wireproxy.MySQLEach, Insert: `INSERT INTO effects VALUES (?, ?)`,
+		Create: func(t testing.TB) string {
+			return testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
+		},
+	}
+}
 
 func open(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"os"
+	"slices"
 )
 
 // All reports whether every combination runs.
@@ -13,6 +14,12 @@ func All() bool { return os.Getenv("TXONCE_TEST_ALL") != "" }
 
 // Dealt reports whether configuration i of n runs this case. Exactly one of the n does, always the same one; with All each does.
 func Dealt(name string, i, n int) bool { return All() || number(name)%n == i }
+
+// RunsOn reports whether a database, by the name that subtests have for it, runs this case: MariaDB and MySQL share the cases, and others run each.
+func RunsOn(database, name string) bool {
+	i := slices.Index([]string{"mariadb", "mysql"}, database)
+	return i < 0 || Dealt(name, i, 2)
+}
 
 // number is as good as random, and always the same for a name.
 func number(name string) int {

@@ -15,6 +15,9 @@ func TestEveryCaseRuns(t *testing.T) {
 	shares := map[int]int{}
 	for n := range 300 {
 		name := fmt.Sprint("case ", n)
+		if matrix.RunsOn("mariadb", name) == matrix.RunsOn("mysql", name) || !matrix.RunsOn("sqlite", name) {
+			t.Errorf("%q runs on both of MariaDB and MySQL, or on neither, or not on SQLite", name)
+		}
 		dealt := 0
 		for i := range 3 {
 			if matrix.Dealt(name, i, 3) {
@@ -66,6 +69,9 @@ func count(name, level string, selections ...func(name, level string) bool) (n i
 func TestAll(t *testing.T) {
 	t.Setenv("TXONCE_TEST_ALL", "1")
 	for i := range 3 {
+		if !matrix.RunsOn([]string{"mariadb", "mysql", "sqlite"}[i], "case") {
+			t.Errorf("a database is left out")
+		}
 		if !matrix.Dealt("case", i, 3) || count("case", levels[i], levels.One(0), levels.Rest(0), levels.Share(0, 2)) != 3 || !levels.Share(i, 2)("case", "") {
 			t.Errorf("configuration %d is left out", i)
 		}

@@ -309,7 +309,7 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Conf
 		cut: `KILL CONNECTION_ID()`,
 	})
 	d.kill = func() (int, error) {
-		rows, err := d.places[1].db.Query(`SELECT id FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID() ORDER BY RAND() LIMIT 2`, here)
+		rows, err := d.places[1].db.Query(`SELECT id FROM `+testdb.MySQLSessions(t)+` WHERE db = ? AND id <> CONNECTION_ID() ORDER BY RAND() LIMIT 2`, here)
 		if err != nil {
 			return 0, err
 		}

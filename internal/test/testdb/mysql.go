@@ -104,3 +104,41 @@ func executeMySQL(t testing.TB, dsn string, statements ...string) error {
 	}
 	return nil
 }
+
+// MySQLRowsRead returns how many rows the session has read so far. db must have one connection.
+func MySQLRowsRead(t testing.TB, db *sql.DB) (n int64) {
+	t.Helper()
+	// MySQL and MariaDB have the counters in tables of different schemas.
+	rows, err := db.QueryContext(t.Context(), `SHOW SESSION STATUS WHERE Variable_name IN
+		('Handler_read_first', 'Handler_read_key', 'Handler_read_last', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd', 'Handler_read_rnd_next')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var read int64
+		if err := rows.Scan(&name, &read); err != nil {
+			t.Fatal(err)
+		}
+		n += read
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// MySQLSessions is a table with the sessions of the server: id, db, info (the statement that runs), transaction (1 while one is open).
+// MySQL's tables of information_schema cannot be read while any session runs a statement with bytes that are not UTF-8 (error 3854), and
+// MariaDB's performance_schema is off by default.
+func MySQLSessions(t testing.TB) string {
+	t.Helper()
+	if OnMySQL(t) {
+		return `(SELECT t.processlist_id AS id, t.processlist_db AS db, t.processlist_info AS info, e.state = 'ACTIVE' AS transaction
+			FROM performance_schema.threads AS t LEFT JOIN performance_schema.events_transactions_current AS e USING (thread_id)
+			WHERE t.processlist_id IS NOT NULL) AS sessions`
+	}
+	return `(SELECT p.id, p.db, p.info, t.trx_id IS NOT NULL AS transaction
+		FROM information_schema.processlist AS p LEFT JOIN information_schema.innodb_trx AS t ON t.trx_mysql_thread_id = p.id) AS sessions`
+}

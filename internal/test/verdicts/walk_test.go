@@ -93,6 +93,7 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 		"pgxstore": postgres(pgxOn),
 		"postgres": postgres(postgresOn),
 		"mariadb":  mysql,
+		"mysql":    mysql,
 		"sqlite": func(t *testing.T) *walked {
 			statements := map[string][]string{
 				"missing table": {`INSERT INTO missing VALUES (1)`}, "read-only": {`PRAGMA query_only = 1`, `INSERT INTO effects (name) VALUES ('x')`},
