@@ -139,7 +139,7 @@ func mysqlChecks(lim limits, schema string, mariaDB bool) []serverCheck {
 	// MySQL's tables of information_schema about sessions cannot be read while any session runs a statement with bytes that are not UTF-8.
 	old := `SELECT t.processlist_id, SEC_TO_TIME(e.timer_wait DIV 1000000000000)
 FROM performance_schema.events_transactions_current AS e JOIN performance_schema.threads AS t USING (thread_id)
-WHERE e.state = 'ACTIVE' AND e.timer_wait DIV 1000000000000 > ? AND t.processlist_id IS NOT NULL ORDER BY e.timer_wait DESC LIMIT 20`
+WHERE e.state = 'ACTIVE' AND e.timer_wait > ? * 1000000000000 AND t.processlist_id IS NOT NULL ORDER BY e.timer_wait DESC LIMIT 20`
 	status := "performance_schema"
 	if mariaDB {
 		// trx_started is in the server's zone, and NOW() in that of the session.
@@ -148,7 +148,7 @@ WHERE e.state = 'ACTIVE' AND e.timer_wait DIV 1000000000000 > ? AND t.processlis
 WHERE trx_started < ` + now + ` - INTERVAL ? SECOND ORDER BY trx_started LIMIT 20`
 		status = "information_schema"
 	}
-	return []serverCheck{
+	all := []serverCheck{
 		{
 			"triggers", warning, `SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema = COALESCE(NULLIF(?, ''), DATABASE())
 AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' OR event_object_table LIKE 'operator\_%'
@@ -166,6 +166,14 @@ WHERE variable_name = 'Threads_connected' AND variable_value > 0.9 * @@max_conne
 			"%s of %s connections are used: workers will soon wait or fail", "use fewer workers or smaller pools",
 		},
 	}
+	if !mariaDB {
+		all = append(all, serverCheck{
+			"instruments", warning, `SELECT name, enabled FROM performance_schema.setup_instruments WHERE name = 'transaction' AND enabled = 'NO'`, nil,
+			"the instrument %s of performance_schema is off (%s): old transactions are not found",
+			"UPDATE performance_schema.setup_instruments SET enabled = 'YES', timed = 'YES' WHERE name = 'transaction'",
+		})
+	}
+	return all
 }
 
 func sqliteChecks() []serverCheck {

@@ -24,8 +24,9 @@ var mysqlSettings = []string{
 	"--skip-log-bin",
 	"--mysqlx=OFF",
 	"--innodb-buffer-pool-size=64M",
-	"--innodb-stats-persistent=OFF",         // as for MariaDB
-	"--performance-schema-instrument=%=OFF", // the tables with locks, which txonce reads, need no instruments
+	"--innodb-stats-persistent=OFF",                  // as for MariaDB
+	"--performance-schema-instrument=%=OFF",          // the tables with locks, which txonce reads, need no instruments
+	"--performance-schema-instrument=transaction=ON", // as it is by default: the ages of transactions are read there
 	"--performance-schema-digests-size=0",
 }
 
