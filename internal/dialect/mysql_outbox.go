@@ -24,7 +24,7 @@ type MySQLOutbox struct {
 	// Leasing.
 	Look, LeaseFew, LeaseShard, Heavy, TryTurn, Slots, Due, Come, Came string
 	// Settling.
-	DeferTopic, HoldTopic                                             string
+	TopicEnd, DeferTopic, HoldTopic                                   string
 	Own, Sent, Keep, Defer, Hold, Park, HoldParked, Followers, Follow string
 	// Upkeep.
 	Behind, NeedsMaintenance, Idle, LockHeld, StillIdle, Unhold, ForgetSent string
@@ -179,14 +179,16 @@ ON DUPLICATE KEY UPDATE
 	from_seq = IF(set_at < 0, LEAST(from_seq, VALUES(from_seq)), VALUES(from_seq)),
 	set_at = ABS(set_at)`), // columns are set from left to right: a negative set_at marks a hold that was not over
 
+		// TopicEnd returns the seq of the last row that DeferTopic and HoldTopic look at in a shard, or no row if that is the shard's last one.
+		TopicEnd: q(`SELECT seq FROM @outbox_messages FORCE INDEX (PRIMARY) WHERE shard = ? AND seq >= ? ORDER BY shard, seq LIMIT 1 OFFSET ?`),
 		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of a topic in a
-		// shard, from a seq on: HoldTopic those with a key, by their key.
+		// shard, from a seq to TopicEnd: HoldTopic those with a key, by their key.
 		DeferTopic: q("UPDATE @outbox_messages SET error = UNHEX(?), retry_at = @clock + ?, failed_at = @clock\n" +
-			"WHERE shard = ? AND seq >= ? AND topic = ? AND `key` IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock) ORDER BY shard, seq LIMIT ?"),
+			"WHERE shard = ? AND seq BETWEEN ? AND ? AND topic = ? AND `key` IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock) ORDER BY shard, seq LIMIT ?"),
 		HoldTopic: q(`INSERT INTO @outbox_held (shard, key_hash, from_seq, until, set_at)
 SELECT t.shard, t.key_hash, min(t.seq), @clock + ?, @clock FROM (
 	SELECT m.shard, m.key_hash, m.seq FROM @outbox_messages AS m FORCE INDEX (PRIMARY)
-	WHERE m.shard = ? AND m.seq >= ? AND m.topic = ? AND m.key_hash IS NOT NULL AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?
+	WHERE m.shard = ? AND m.seq BETWEEN ? AND ? AND m.topic = ? AND m.key_hash IS NOT NULL AND ` + mysqlDue + ` ORDER BY m.seq LIMIT ?
 ) AS t GROUP BY t.shard, t.key_hash
 ON DUPLICATE KEY UPDATE
 	from_seq = IF(until > @clock AND (set_at > @clock) IS NOT TRUE, from_seq, VALUES(from_seq)),

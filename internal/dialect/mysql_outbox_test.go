@@ -76,9 +76,12 @@ func explainedMySQL(db *sql.DB, query string) (steps []mysqlStep, err error) {
 		if at = strings.IndexByte(rest, '?'); at < 0 {
 			break
 		}
-		if strings.HasSuffix(rest[:at], "JSON_TABLE(") {
+		switch {
+		case strings.HasSuffix(rest[:at], "JSON_TABLE("):
 			args = append(args, "[[1, 1], [2, 2]]")
-		} else {
+		case strings.HasSuffix(rest[:at], "topic = "):
+			args = append(args, "t")
+		default:
 			args = append(args, 1)
 		}
 	}

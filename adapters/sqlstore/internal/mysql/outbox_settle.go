@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -93,10 +95,14 @@ func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcom
 	for i := range topics {
 		o := &topics[i]
 		text, delay := hex.EncodeToString([]byte(columns.Error(o))), engine.CeilMicros(o.Delay)
-		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, text, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
+		end := int64(math.MaxInt64)
+		if err := tx.QueryRowContext(ctx, d.box.TopicEnd, o.Shard, o.Seq, engine.TopicRows-1).Scan(&end); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, o.Topic, engine.TopicRows); err != nil {
+		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, text, delay, o.Shard, o.Seq, end, o.Topic, engine.TopicRows); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, end, o.Topic, engine.TopicRows); err != nil {
 			return err
 		}
 	}
