@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -152,7 +153,7 @@ func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int
 		return nil
 	}
 	for _, j := range places {
-		if answers[j].item.msg == named.Message {
+		if answers[j].item.given == named.Message {
 			return []int{j}
 		}
 	}
@@ -266,15 +267,16 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 	return ans, nil
 }
 
-// claimed returns the messages at places and their keys.
+// claimed returns copies of the messages at places, for the handler, and their keys.
 func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places []int) ([]*Message, []dedup.Key) {
-	msgs, keys := make([]*Message, len(places)), make([]dedup.Key, len(places))
+	msgs, given, keys := make([]*Message, len(places)), make([]*Message, len(places)), make([]dedup.Key, len(places))
 	for k, j := range places {
 		it := answers[j].item
-		msgs[k], keys[k] = it.msg, it.rec.Key
+		it.given = lent(it.msg)
+		msgs[k], given[k], keys[k] = it.msg, it.given, it.rec.Key
 	}
 	b.pass.claimed(ctx, msgs)
-	return msgs, keys
+	return given, keys
 }
 
 // handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
@@ -291,6 +293,14 @@ func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, key
 	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
 	defer end()
 	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
+}
+
+// lent returns a copy of msg for the handler, with headers of its own. A goroutine that a handler leaves behind may write to those while msg
+// is parked or traced: no recover contains a map that two goroutines use at once.
+func lent(msg *Message) *Message {
+	given := *msg
+	given.Headers = maps.Clone(msg.Headers)
+	return &given
 }
 
 func (b *batch[TTx]) committed(ans claimAnswer) {

@@ -14,6 +14,7 @@ import (
 // item is a message of a batch, and the records that are claimed for it.
 type item struct {
 	msg     *Message
+	given   *Message       // the copy of msg that its handler got in its latest transaction
 	rec     dedup.Record   // for its own key; Key.ID is empty if it has no usable key
 	aliases []dedup.Record // for Message.Aliases
 	hash    dedup.KeyHash  // of rec.Key
