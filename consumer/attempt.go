@@ -267,12 +267,16 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 	return ans, nil
 }
 
-// claimed returns copies of the messages at places, for the handler, and their keys.
+// claimed returns copies of the messages at places, for the handler, and their keys. The copies have headers of their own: a goroutine that a
+// handler leaves behind may write to them while the message is parked or traced, and no recover contains a map that two goroutines use at once.
 func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places []int) ([]*Message, []dedup.Key) {
 	msgs, given, keys := make([]*Message, len(places)), make([]*Message, len(places)), make([]dedup.Key, len(places))
+	copies := make([]Message, len(places)) // at once, because handlers may be short
 	for k, j := range places {
 		it := answers[j].item
-		it.given = lent(it.msg)
+		it.given = &copies[k]
+		copies[k] = *it.msg
+		copies[k].Headers = maps.Clone(it.msg.Headers)
 		msgs[k], given[k], keys[k] = it.msg, it.given, it.rec.Key
 	}
 	b.pass.claimed(ctx, msgs)
@@ -293,14 +297,6 @@ func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, key
 	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
 	defer end()
 	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
-}
-
-// lent returns a copy of msg for the handler, with headers of its own. A goroutine that a handler leaves behind may write to those while msg
-// is parked or traced: no recover contains a map that two goroutines use at once.
-func lent(msg *Message) *Message {
-	given := *msg
-	given.Headers = maps.Clone(msg.Headers)
-	return &given
 }
 
 func (b *batch[TTx]) committed(ans claimAnswer) {

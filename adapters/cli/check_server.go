@@ -157,7 +157,8 @@ AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' 
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
 		{
-			"transactions", warning, old, []any{int64(lim.transaction / time.Second)},
+			"transactions", warning, old,
+			[]any{int64(lim.transaction / time.Second)},
 			"the transaction of connection %s has been open for %s: it keeps its keys", "KILL the connection, if it is frozen",
 		},
 		{
