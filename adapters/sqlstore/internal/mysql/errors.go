@@ -16,9 +16,6 @@ const (
 	noSuchTable      = 1146
 	noSuchColumn     = 1054
 	noSuchSavepoint  = 1305
-	readOnlyServer   = 1290 // an option of the server prevents the statement: read_only, for example
-	readOnlyTx       = 1792
-	readOnlyMode     = 1836
 	deadlock         = 1213
 	syntaxError      = 1064
 	idleTooLong      = 4031 // from MySQL; MariaDB closes the connection without an error
@@ -41,7 +38,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		InFlight: n == lockWaitTimeout || n == statementTimeout, Elsewhere: lost, MayEnd: retryable, Idle: n == idleTooLong,
 		Undefined: undefined(err), Collided: n == deadlock,
 		Retryable: retryable, Ambiguous: faults.MySQL.Ambiguous(class), Refused: faults.MySQL.Refused(class),
-		ReadOnly: n == readOnlyServer || n == readOnlyTx || n == readOnlyMode,
+		ReadOnly: class == dedup.FaultServer,
 	}
 	switch n {
 	case deadlock, 1040, 1045, 1049, 1129, 1130, 1203, 1226, 1698: // all but the deadlock occur while connecting
