@@ -187,7 +187,7 @@ func TestTruncatedBodiesBehindALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAPI(t)
-			var h http.Handler = a.create()
+			h := a.create()
 			for _, outside := range test.outside {
 				h = outside(h)
 			}
