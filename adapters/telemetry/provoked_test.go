@@ -91,7 +91,7 @@ var provocations = []struct {
 	{word{observe.Retried, observe.CauseHandler, observe.RolledBack}, func(p *provocation) { p.handled(p.trace, fail(errProvoked), message("1")) }},
 	{word{observe.Held, observe.CauseInFlight, observe.RolledBack}, func(p *provocation) {
 		p.handled(nil, func(context.Context, pgx.Tx, *consumer.Message) error { // while it runs, another process gets the message
-			p.on(p.newStore()).handled(p.trace, succeed, message("1"))
+			p.on(p.waitingStore(2*time.Second)).handled(p.trace, succeed, message("1"))
 			return nil
 		}, message("1"))
 	}},
@@ -183,9 +183,12 @@ type provocation struct {
 	trace *consumer.Trace
 }
 
-func (p *provocation) newStore() *pgxstore.Store {
+func (p *provocation) newStore() *pgxstore.Store { return p.waitingStore(0) }
+
+// waitingStore returns a store that waits for a key, and for a connection, for as long as claimTimeout; 0: the default.
+func (p *provocation) waitingStore(claimTimeout time.Duration) *pgxstore.Store {
 	p.Helper()
-	store, err := pgxstore.New(pgxstore.Config{Pool: p.pool, ClaimTimeout: 200 * time.Millisecond})
+	store, err := pgxstore.New(pgxstore.Config{Pool: p.pool, ClaimTimeout: claimTimeout})
 	if err != nil {
 		p.Fatal(err)
 	}
