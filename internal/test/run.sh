@@ -52,12 +52,13 @@ progress() {
 $gotestsum --version >/dev/null # builds it once
 progress "$@" &
 progress=$!
-trap 'kill $progress 2>/dev/null; rm -rf "$log"' EXIT
+stop_progress() { kill $progress 2>/dev/null || true; } # in a trap, too, a command that fails would decide the exit status
+trap 'stop_progress; rm -rf "$log"' EXIT
 (for module in "${@:2}"; do test_module "$module" 1; done) >"$log/others" 2>&1 &
 others=$!
 test_module "$1" 4
 wait "$others" || echo "the modules beside the first" >>"$log/failed"
-kill $progress
+stop_progress
 cat "$log/others"
 cat "$log"/tests-* >"$log/all" 2>/dev/null || [ -e "$log/failed" ] || {
 	echo "nothing to test"
