@@ -22,7 +22,7 @@ type chart struct {
 func (c chart) file() string { return "performance-" + c.table + ".svg" }
 
 var charts = []chart{
-	{"singles", "One message in one transaction", "x a bare transaction", []string{"by hand", "least", "Process", "Process, chained"}},
+	{"singles", "One message in one transaction", "x a bare transaction", []string{"by hand", "least", "Process"}},
 	{"batches", "A hundred messages in one transaction", "x the claim by hand, one message per transaction", nil},
 	{"kafka", "From Kafka to PostgreSQL", "x a consumer group by hand", nil},
 	{"transactions", "A transaction with a message", "x a transaction without", nil},

@@ -41,7 +41,6 @@ func (b *bench) costs(ctx context.Context) error {
 				{name: "the statements of Process", do: each(w.statements())},
 				{name: "InTx", do: each(w.inTx)},
 				{name: "Process", do: each(w.process(c))},
-				{name: "Process, chained", do: hundred(c.chained)},
 				{name: "least for a batch", do: func(ctx context.Context, id func() string) (int, error) {
 					ids := make([]string, batchSize)
 					for i := range ids {

@@ -23,7 +23,6 @@ func (b *bench) singles(ctx context.Context) error {
 			{name: "by hand", base: "bare", do: each(w.byHand)},
 			{name: "least", base: "bare", do: each(w.least)},
 			{name: "Process", base: "bare", do: process(message)},
-			{name: "Process, chained", base: "bare", do: hundred(c.chained)},
 			{name: "Process, Attempt 2", base: "bare", do: process(func(id string) *consumer.Message { return redelivered(message(id)) })},
 			{name: "a duplicate", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return some() })},
 			{name: "a duplicate, Attempt 2", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return redelivered(some()) })},

@@ -13,9 +13,6 @@ const (
 var gates = []gate{
 	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn1, least: .85, worst: .48, known: ".69 to .74 on 24 November 2026; its statements alone reach .72, and the least by hand .87"},
 	{target: "P1", table: "singles", way: "Process", base: "bare", column: conn8, least: .85, worst: .41, known: ".59 to .62 on 24 November 2026; its statements alone reach .71, and the least by hand .86"},
-	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1, least: 1, worst: .55, known: ".78 to .83 on 24 November 2026: on loopback the round trip that is saved costs less than the claim"},
-	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn8, least: 1, worst: .48, known: ".68 to .70 on 24 November 2026: on loopback the round trip that is saved costs less than the claim"},
-	{target: "P1", table: "singles", way: "Process, chained", base: "bare", column: conn1Far, least: 1.3},
 	{target: "P3", table: "batches", way: "ProcessBatch, plain Handle", base: "by hand", column: conn1, least: 4},
 	{target: "P3", table: "batches", way: "ProcessBatch, Interleave", base: "by hand", column: conn1, least: 10},
 	{target: "P3", table: "batches", way: "ProcessBatch, Interleave", base: "by hand", column: conn1Far, least: 20},

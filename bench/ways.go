@@ -99,7 +99,7 @@ func message(id string) *consumer.Message {
 }
 
 // consumers are those of txonce whose ways are compared.
-type consumers struct{ plain, chained, interleaved, queue, set *consumer.Consumer[pgx.Tx] }
+type consumers struct{ plain, interleaved, queue, set *consumer.Consumer[pgx.Tx] }
 
 func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) string) (c consumers, err error) {
 	handle := func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
@@ -123,7 +123,6 @@ func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) strin
 		cfg consumer.Config[pgx.Tx]
 	}{
 		{&c.plain, consumer.Config[pgx.Tx]{Name: "plain", Handle: handle}},
-		{&c.chained, consumer.Config[pgx.Tx]{Name: "chained", Handle: handle, MaxBatch: 1}},
 		{&c.interleaved, consumer.Config[pgx.Tx]{Name: "interleaved", Handle: handle, Interleave: true}},
 		{&c.queue, consumer.Config[pgx.Tx]{Name: "queue", HandleBatch: queue}},
 		{&c.set, consumer.Config[pgx.Tx]{Name: "set", HandleBatch: set}},

@@ -47,7 +47,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
 	var answers []claimAnswer
 	var ran []int // places in todo of the messages whose handler was called
-	a.err = b.inTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
+	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		a.claimed, claimed = true, time.Now()
 		measured.claimed()
 		answers, err = b.readClaims(ctx, tx, todo, claims)
@@ -315,4 +315,11 @@ func (b *batch[TTx]) committed(ans claimAnswer) {
 	default:
 		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	}
+}
+
+// record is the record that claims an item's own key.
+func (b *batch[TTx]) record(it *item) dedup.Record {
+	rec := b.c.claimRecord(it.rec)
+	rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new
+	return rec
 }

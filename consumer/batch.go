@@ -29,9 +29,6 @@ type batch[TTx any] struct {
 	down       bool        // the database is at fault: nothing more is tried
 	plain      bool        // no handlers run side by side in the rest of this pass, because that has failed
 	lastFault  *RetryError // the answer to the latest fault of the database
-
-	sequence  dedup.Sequence[TTx] // nil: each transaction is on its own
-	following []int               // the items that run handles after the current transaction
 }
 
 // passOptions are the limits that differ between Process and ProcessBatch.
@@ -69,7 +66,6 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	}
 	b.expectHeldKeys()
 	defer b.conclude()
-	defer b.sequenced()()
 	together, alone := b.separate(todo)
 	b.run(ctx, together)
 	for _, i := range alone {
@@ -83,11 +79,9 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 // messages as the one before: otherwise each failing message would cost a claim of all messages that follow it. The limit of
 // the Consumer also holds, see batchLimit.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
-	defer b.dropAhead()
 	most, failed := b.c.cfg.most(len(todo)), false
 	for len(todo) > 0 {
 		n := b.c.limit.of(min(most, len(todo)))
-		b.following = todo[n:]
 		next, ok := b.try(ctx, todo[:n])
 		switch {
 		case ok:

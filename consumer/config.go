@@ -71,8 +71,7 @@ type Config[TTx any] struct {
 	// how many messages one call gets.
 	//
 	// With 1, each message has a transaction of its own: when it fails, no other message runs again, and locks are held for the time of
-	// one handler. If Store is a dedup.Sequencer, such as pgxstore, the claim of the next message is then sent in the same round trip as
-	// the COMMIT (pgxstore.Store.Sequence says when it is not), unless the Subscriber's MaxBatch is 1 too: then no next message is known.
+	// one handler.
 	//
 	// Defaults to 0: no limit.
 	MaxBatch int

@@ -137,22 +137,3 @@ type KeyReader interface {
 	// Lookup returns the claim of key, with the verdict Duplicate. found is false, without an error, if there is none.
 	Lookup(ctx context.Context, key Key) (c Claim, found bool, err error)
 }
-
-// Sequencer is a Store that saves round trips when several messages wait, each for a transaction of its own.
-type Sequencer[TTx any] interface {
-	// Sequence begins a sequence of transactions. It does not use the database.
-	Sequence() Sequence[TTx]
-}
-
-// Sequence runs transactions one after the other. It is not safe for concurrent use.
-type Sequence[TTx any] interface {
-	// InTx is Store.InTx. It may send the claim of next together with COMMIT. The next call of InTx uses that claim if its recs equal next,
-	// apart from Redelivered. Empty next: nothing is claimed ahead. InTx returns when COMMIT is answered. It claims nothing ahead if it
-	// returns an error, so no claim ever waits for a key while another one of the sequence is held.
-	//
-	// A claim that was made ahead is held until the next call of InTx or Close. A crash before that rolls it back.
-	InTx(ctx context.Context, recs, next []Record, fn func(tx TTx, claims []Claim) error) error
-
-	// Close rolls back a claim that was made ahead. It must follow the last InTx. A second call does nothing.
-	Close()
-}

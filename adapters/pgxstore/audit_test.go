@@ -22,7 +22,7 @@ func TestAuditLedger(t *testing.T) {
 	for name, settings := range map[string]consumer.Config[pgx.Tx]{
 		"one transaction":    {},
 		"interleaved":        {Interleave: true},
-		"chained":            {MaxBatch: 1},
+		"alone":              {MaxBatch: 1},
 		"handled as a whole": {HandleBatch: func(context.Context, pgx.Tx, []*consumer.Message) error { return nil }},
 		"a few at once":      {MaxBatch: 3},
 	} {

@@ -19,10 +19,9 @@ type claim struct {
 	claims.Claim
 
 	store     *Store
-	conn      *pgx.Conn  // Insert begins tx on this connection; nil: tx belongs to the caller
-	sent      *sentClaim // nil: Insert sends the claim; otherwise it was sent with the COMMIT of the transaction before
-	tx        pgx.Tx     // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
-	idleLimit any        // the transaction's limit; nil: the caller's own limit is not changed
+	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
+	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
+	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
 	short        bool // the statements of ShortWait and FormerWait surround the claim
 	oneShort     bool // InsertOneShort is sent
@@ -44,10 +43,6 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if len(rows) == 0 {
 			return c.open(ctx)
-		}
-		if sent := c.sent; sent != nil {
-			c.sent = nil
-			return sent.read(ctx, rows)
 		}
 		b := &pgx.Batch{}
 		if c.tx != nil {

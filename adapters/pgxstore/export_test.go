@@ -90,9 +90,6 @@ func Skip(o outbox.Session) int64 {
 	return slices.Max(s.marks.Begin(s.tokens(numbers)).Skips)
 }
 
-// SetPooled makes s believe that its pool connects through a pooler.
-func SetPooled(s *Store) { s.pooled.Store(true) }
-
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 

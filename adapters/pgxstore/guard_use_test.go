@@ -35,22 +35,18 @@ func TestHandlerLeavesACallInProgress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		returns func() error
 		want    string
-		next    []dedup.Record // claimed together with COMMIT
 	}{
-		"and returns nil":                {returns: func() error { return nil }, want: "one of its goroutines"},
-		"and returns nil, in a sequence": {returns: func() error { return nil }, want: "one of its goroutines", next: ordinaryRecord("next")},
-		"and returns an error":           {returns: func() error { return errMine }, want: "mine"},
-		"and panics":                     {returns: func() error { panic("mine") }, want: "mine"},
+		"and returns nil":      {returns: func() error { return nil }, want: "one of its goroutines"},
+		"and returns an error": {returns: func() error { return errMine }, want: "mine"},
+		"and panics":           {returns: func() error { panic("mine") }, want: "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 			v := slowValue{make(chan struct{}, 1), make(chan struct{})}
 			late := make(chan error, 1)
-			q := h.store.Sequence()
-			defer q.Close()
 			err := caught(func() error {
-				return q.InTx(t.Context(), ordinaryRecord("k"), tt.next, func(tx pgx.Tx, _ []dedup.Claim) error {
+				return h.store.InTx(t.Context(), ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error {
 					if err := effect(t.Context(), tx, "of the handler"); err != nil {
 						return err
 					}
@@ -65,11 +61,6 @@ func TestHandlerLeavesACallInProgress(t *testing.T) {
 			}
 			if err := <-late; err == nil {
 				t.Error("the statement was executed")
-			}
-			if tt.next != nil {
-				if err := q.InTx(t.Context(), tt.next, nil, doNothing); err != nil {
-					t.Errorf("the next one: %v", err)
-				}
 			}
 			if diff := cmp.Diff([]string{}, h.effects()); diff != "" {
 				t.Errorf("committed (-want +got):\n%s", diff)

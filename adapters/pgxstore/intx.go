@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
@@ -20,18 +19,13 @@ const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	return s.repeat(ctx, recs, nil, fn)
-}
-
-// repeat is InTx as a part of q.
-func (s *Store) repeat(ctx context.Context, recs []dedup.Record, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	plan, err := claims.NewPlan(recs)
 	if err != nil {
 		return err
 	}
 	for range claims.Attempts {
 		var again bool
-		if again, err = s.inTx(ctx, plan, q, fn); !again {
+		if again, err = s.inTx(ctx, plan, fn); !again {
 			return err
 		}
 	}
@@ -39,11 +33,7 @@ func (s *Store) repeat(ctx context.Context, recs []dedup.Record, q *sequence, fn
 }
 
 // inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
-	if sent := q.take(); sent != nil {
-		q.use(ctx, sent.conn)
-		return s.onConn(ctx, sent.claim, sent.conn, q, fn)
-	}
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return false, err
 	}
@@ -62,19 +52,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, q *sequence, fn fun
 	if err != nil {
 		return false, database.Errorf("pgxstore: connect: %w", err)
 	}
-	q.use(ctx, conn)
+	defer conn.Release()
 	c := s.newClaim(plan)
 	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
-	return s.onConn(ctx, c, conn, q, fn)
-}
-
-// onConn runs the transaction of c on conn, and releases conn.
-func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *sequence, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
-	defer func() {
-		if !q.keeps(conn) {
-			conn.Release()
-		}
-	}()
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -99,11 +79,11 @@ func (s *Store) onConn(ctx context.Context, c *claim, conn *pgxpool.Conn, q *seq
 	if len(answers) > 0 {
 		s.repeats.count(len(c.Inserted) == 0)
 	}
-	return false, s.handle(ctx, c, q, answers, fn)
+	return false, s.handle(ctx, c, answers, fn)
 }
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
-func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
 	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
@@ -131,11 +111,7 @@ func (s *Store) handle(ctx context.Context, c *claim, q *sequence, answers []ded
 	if !begun { // fn has done nothing, and neither has the claim
 		return nil
 	}
-	commit := func() error { return s.commit(ctx, c.tx, late, c.standbys) }
-	if next := q.follow(ctx, c, g, late); next != nil {
-		commit = func() error { return q.commit(ctx, next) }
-	}
-	if err := commit(); err != nil {
+	if err := s.commit(ctx, c.tx, late, c.standbys); err != nil {
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}

@@ -31,7 +31,6 @@ type Store struct {
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
-	chainable    bool          // a claim may travel with COMMIT, see Sequence
 	hooked       bool          // the pool has a hook that prepares each session for its use
 	hookSets     atomic.Bool   // that hook changes the settings of the session
 	hookMakes    atomic.Bool   // that hook makes temporary tables
@@ -95,7 +94,6 @@ func New(cfg Config) (*Store, error) {
 		s.spare = make(chan struct{}, most-1)
 	}
 	pool := cfg.Pool.Config()
-	s.chainable = s.spare == nil && chainable(pool)
 	s.hooked = pool.PrepareConn != nil || pool.BeforeAcquire != nil //nolint:staticcheck // deprecated, but it still runs
 	return s, nil
 }

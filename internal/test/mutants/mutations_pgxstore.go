@@ -267,37 +267,4 @@ var pgxstoreMutations = []mutation{
 	single("a savepoint can be rolled back after the server has refused a result", pgx+"/result.go", "TestSaveResultWithCommit", edit{
 		`if g.conn.PgConn().TxStatus() == 'E' {`, `if false {`,
 	}),
-	single("in a sequence COMMIT is answered before the next claim waits", pgx+"/chain.go", "TestASequenceDoesNotWaitForTheNextKey", edit{
-		"nil, nil, nil)\n	p.SendPipelineSync()\n	p.SendQueryPrepared(q.prepared.begin", "nil, nil, nil)\n	p.SendQueryPrepared(q.prepared.begin",
-	}),
-	single("in a sequence neither ctx nor a limit of the next claim cuts COMMIT", pgx+"/chain.go", "TestCommitOutlivesTheContextInSequence", edit{
-		`context.WithCancel(context.WithoutCancel(ctx))`, `context.WithCancel(ctx)`,
-	}),
-	single("in a sequence a claim that was made ahead answers only for its own records", pgx+"/sequence.go", "TestASequenceThatEndsHoldsNoClaim", edit{
-		`return r == s`, `return true`,
-	}),
-	single("in a sequence COMMIT travels alone behind a pooler", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
-		` && !q.store.pooled.Load()`, ``,
-	}),
-	single("in a sequence COMMIT travels alone if a hook prepares connections for their next user", pgx+"/chain.go", "TestRoundTripsInSequence", edit{
-		`pool.PrepareConn == nil && pool.BeforeAcquire == nil && pool.AfterRelease == nil`, `true`,
-	}),
-	single("in a sequence COMMIT travels alone after a handler that used the connection", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
-		`return !g.exposed && !g.unverified && !g.changed && !g.resync`, `return true`,
-	}),
-	single("in a sequence the claim of an old message reads the horizon", pgx+"/sequence.go", "TestRoundTripsInSequence", edit{
-		`	soon := q.store.now().Add(dedup.MinWindow / 2)
-`, ``,
-	}, edit{
-		` || !claims.Young(plan.Rows[0].Record.Time, soon)`, ``,
-	}),
-	single("in a sequence COMMIT travels alone where it waits for standbys", pgx+"/sequence.go", "TestSequenceWithStandbys", edit{
-		`q.prepared == nil || c.standbys ||`, `q.prepared == nil ||`,
-	}),
-	single("in a sequence outbox messages and results are committed too", pgx+"/sequence.go", "TestSequenceProperty", edit{
-		` || len(late.messages)+len(late.results) > 0`, ``,
-	}),
-	handling("nothing is claimed ahead while a suspect has its trial", "batch.go", "TestNothingIsClaimedAheadDuringATrial", edit{
-		"	defer b.dropAhead()\n", "",
-	}),
 }
