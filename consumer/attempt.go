@@ -286,9 +286,6 @@ func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places 
 // handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
 // calls runtime.Goexit, handle does not return.
 func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
-	if err := c.audit(ctx, tx, msgs, keys); err != nil {
-		return err
-	}
 	if c.cfg.HandleBatch != nil {
 		ctx, end := withScopes(ctx, msgs, keys)
 		defer end()

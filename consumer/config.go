@@ -113,15 +113,6 @@ type Config[TTx any] struct {
 	// Defaults to false.
 	Interleave bool
 
-	// AuditEvery is for handlers whose effects cannot be counted afterwards, such as UPDATE balance. With 1000, the transactions of one
-	// key in 1,000 also add a row to the table audit_ledger, whose rows are not unique. Two rows of a key show that two transactions with
-	// it were committed, for example because a redelivery came after Window, or because claims were deleted: "txonce audit --ledger"
-	// looks for them. Such a transaction has one more statement. The Sweeper deletes a row after two Windows. It needs a Store that is a
-	// dedup.AuditLedger, as those of this module are.
-	//
-	// Defaults to 0: nothing is recorded.
-	AuditEvery int
-
 	// MaxAttempts is how many times a message may fail before it is parked. One attempt may call the handler more than
 	// once: a message that fails in a batch is tried again alone, and a HandleBatch in smaller and smaller batches, unless it
 	// returns a MessageError.
@@ -240,8 +231,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Interleave has no effect: with Config.MaxBatch 1 no two messages share a transaction")
 	case cfg.Interleave && cfg.HandleBatch != nil:
 		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
-	case cfg.AuditEvery < 0:
-		return refuse("AuditEvery is %d: want 1 or more, or 0 to record nothing", cfg.AuditEvery)
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
@@ -257,9 +246,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	}
 	if _, forks := cfg.Store.(dedup.Forker[TTx]); cfg.Interleave && !forks {
 		return refuse("Interleave is set, and a %T cannot run handlers side by side: use pgxstore, or leave it false", cfg.Store)
-	}
-	if _, records := cfg.Store.(dedup.AuditLedger[TTx]); cfg.AuditEvery > 0 && !records {
-		return refuse("AuditEvery is set, and a %T has no audit_ledger: use a store of this module, or leave it 0", cfg.Store)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
 		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")

@@ -23,8 +23,7 @@ type Consumer[TTx any] struct {
 	panics      *hooks.Panics // of the hooks of Config.Trace
 	pause       pause
 	limit       batchLimit
-	forker      dedup.Forker[TTx]      // nil: handlers never run side by side
-	ledger      dedup.AuditLedger[TTx] // nil: nothing is recorded for audits
+	forker      dedup.Forker[TTx] // nil: handlers never run side by side
 	plainly     plainly
 	history     history
 	doubts      doubts
@@ -87,9 +86,6 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
-	if cfg.AuditEvery > 0 {
-		c.ledger, _ = cfg.Store.(dedup.AuditLedger[TTx])
-	}
 	if cfg.Interleave {
 		c.forker, _ = cfg.Store.(dedup.Forker[TTx])
 	}

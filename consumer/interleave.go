@@ -28,8 +28,8 @@ func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, ke
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
 		order[k] = msg.Key
-		handlers[k] = func(ctx context.Context, tx TTx) error {
-			return onThisGoroutine(func() error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) }) // Fork recovers no panics
+		handlers[k] = func(ctx context.Context, tx TTx) error { // Fork recovers no panics; handle does
+			return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}
 	}
 	failed = -1

@@ -104,9 +104,6 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 		}
 	}
 	if !c.registered.Load() {
-		if err := c.tryAudit(ctx); err != nil { // first, because a second Register would be refused
-			return fmt.Errorf("consumer %q: start: Config.AuditEvery: %w", c.cfg.Name, err)
-		}
 		if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
 			if err := registrar.Register(names.ByConsumer(ctx), c.cfg.Name, c.cfg.Window); err != nil {
 				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)

@@ -56,14 +56,6 @@ type ResultStore[TTx any] interface {
 	SaveResult(ctx context.Context, tx TTx, key Key, result []byte) error
 }
 
-// AuditLedger records which transactions have handled a key, for audits.
-type AuditLedger[TTx any] interface {
-	// RecordHandled adds a row to the table audit_ledger as part of tx, which has claimed key. Nothing makes the row unique: two
-	// rows of a key mean that two transactions with it were committed. position says where the message was. A Purger deletes the row after
-	// keep, by the database's clock.
-	RecordHandled(ctx context.Context, tx TTx, key Key, position string, keep time.Duration) error
-}
-
 // TxVerifier is for callers that run several handlers in one transaction, one after the other.
 type TxVerifier[TTx any] interface {
 	// VerifyTx returns nil if tx, which InTx passed to fn, is still the transaction that holds the claims and can still

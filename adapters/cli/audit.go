@@ -18,7 +18,6 @@ type auditFlags struct {
 	expect, group, topic string
 	key, tenantHeader    string
 	addresses            []string
-	ledger               bool
 	published            publishedFlags
 }
 
@@ -33,7 +32,6 @@ func (a *app) audit() *cobra.Command {
 	flags.StringVar(&f.cfg.Effects, "effects", "", "SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
 	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has, and how many times a message of the outbox is published: one, at-least-one or at-most-one")
 	flags.StringVar(&f.cfg.Reverse, "reverse", "", "SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
-	flags.BoolVar(&f.ledger, "ledger", false, "report keys with two or more rows in audit_ledger: several transactions with the key were committed; needs Config.AuditEvery of the consumer")
 	flags.IntVar(&f.cfg.Sample, "sample", 100_000, "how many to compare; 0: all")
 	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "stop comparing after this time; 0: no limit")
 	flags.Float64Var(&f.cfg.Rate, "rate", 5_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
@@ -152,9 +150,6 @@ func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts [
 	if cfg.Reverse != "" {
 		parts = append(parts, auditPart{"effects", func(ctx context.Context) (audit.Report, error) { return audit.Effects(ctx, *cfg) }})
 	}
-	if f.ledger {
-		parts = append(parts, auditPart{"ledger", func(ctx context.Context) (audit.Report, error) { return audit.Ledger(ctx, *cfg) }})
-	}
 	brokers, err := a.brokerParts(db, cfg, f)
 	if err != nil {
 		return nil, err
@@ -170,7 +165,7 @@ func (a *app) auditParts(db *Database, cfg *audit.Config, f auditFlags) (parts [
 	case err != nil:
 		return nil, Usage(err)
 	case len(parts) == 0:
-		return nil, Usage(errors.New("nothing to compare: give --effects, --reverse, --ledger, or the address of a broker"))
+		return nil, Usage(errors.New("nothing to compare: give --effects, --reverse, or the address of a broker"))
 	}
 	return parts, nil
 }
@@ -214,8 +209,6 @@ func (f findingObject) text() string {
 		return key + " was acknowledged at " + f.Position + ", and is neither claimed nor parked"
 	case f.Kind == audit.Lost:
 		return key + " has no effect"
-	case f.Kind == audit.Doubled && f.Position != "":
-		return fmt.Sprintf("%s was committed by %d transactions, for the messages at %s", key, f.Effects, f.Position)
 	case f.Kind == audit.Doubled:
 		return fmt.Sprintf("%s has %d effects", key, f.Effects)
 	}

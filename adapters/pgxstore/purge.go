@@ -73,9 +73,6 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, page
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, s.operations.ForgetAudit, by.Limit); err != nil {
-		return err
-	}
 	_, err := tx.Exec(ctx, s.sql.SweepDone, page, latest)
 	return err
 }

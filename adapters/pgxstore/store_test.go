@@ -80,7 +80,6 @@ func newDBAt(t *testing.T, at place) deduptest.DB[pgx.Tx] {
 		Effect:   effect,
 		Effects:  d.effects,
 		Age:      d.age,
-		Ledger:   d.ledger,
 		SetClock: func(s dedup.Store[pgx.Tx], now func() time.Time) { pgxstore.SetClock(s.(*node).Store, now) },
 		Misuse:   misuses(),
 		Raise:    raise,
@@ -156,23 +155,11 @@ func (d *db) effects(t *testing.T) []string {
 	return names
 }
 
-func (d *db) ledger(t *testing.T) []deduptest.LedgerRow {
-	rows, _ := d.pool.Query(t.Context(), `SELECT claim_key, position FROM audit_ledger`)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r deduptest.LedgerRow, err error) {
-		return r, row.Scan((*[16]byte)(&r.Key), &r.Position)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 func (d *db) age(t *testing.T, by time.Duration) {
 	for _, sql := range []string{
 		`UPDATE processed_messages SET expires_at = expires_at - $1::interval`,
 		`UPDATE txonce_windows SET first_run = first_run - $1::interval, used_until = used_until - $1::interval`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - $1::interval, lease_until = lease_until - $1::interval`,
-		`UPDATE audit_ledger SET expires_at = expires_at - $1::interval`,
 		`UPDATE operator_actions SET next_at = next_at - $1::interval`,
 	} {
 		d.exec(t, sql, by)

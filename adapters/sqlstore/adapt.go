@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
@@ -28,7 +27,6 @@ type Adapted[TTx any] struct {
 var (
 	_ dedup.Store[*sql.Conn]          = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
 	_ dedup.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
-	_ dedup.AuditLedger[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Registrar                 = (*Adapted[*sql.Conn])(nil)
 	_ dedup.TxVerifier[*sql.Conn]     = (*Adapted[*sql.Conn])(nil)
 	_ dedup.FaultClassifier           = (*Adapted[*sql.Conn])(nil)
@@ -89,11 +87,6 @@ func (l *Adapted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) er
 // SaveResult implements dedup.ResultStore.
 func (l *Adapted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
-}
-
-// RecordHandled implements dedup.AuditLedger.
-func (l *Adapted[TTx]) RecordHandled(ctx context.Context, tx TTx, key dedup.Key, position string, keep time.Duration) error {
-	return l.in(tx, func(tx *sql.Tx) error { return l.Store.RecordHandled(ctx, tx, key, position, keep) })
 }
 
 // VerifyTx implements dedup.TxVerifier.

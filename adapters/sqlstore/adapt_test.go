@@ -86,7 +86,6 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		Effects:  d.Effects,
 		SetClock: func(s dedup.Store[*appTx], now func() time.Time) { s.(*adaptedNode).node.SetClock(now) },
 		Age:      d.Age,
-		Ledger:   d.Ledger,
 		Raise:    func(ctx context.Context, tx *appTx, code string) error { return d.Raise(ctx, tx.tx, code) },
 		LockWait: func(ctx context.Context, tx *appTx) (string, error) { return d.LockWait(ctx, tx.tx) },
 		Wrote:    func(ctx context.Context, tx *appTx) (bool, error) { return d.Wrote(ctx, tx.tx) },

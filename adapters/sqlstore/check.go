@@ -7,7 +7,7 @@ import (
 )
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. Then it looks for numbers of the outbox and of the audit that are in use and would be given again, if the role may read them. It also makes
+// message fail, or that could lose commits. Then it looks for numbers of the outbox that are in use and would be given again, if the role may read them. It also makes
 // claims of random keys and rolls them back: its error says that the server refuses a statement. For a role that may not write, it leaves these claims out.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.check(ctx)
@@ -16,9 +16,6 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	if err == nil {
 		err = s.permitted(s.checkNumbers(ctx))
-	}
-	if err == nil {
-		err = s.permitted(s.defined(s.db.Tables.CheckAudit(ctx)))
 	}
 	return s.refused(err)
 }

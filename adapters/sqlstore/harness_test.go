@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -133,20 +131,6 @@ func stringsOf(t testing.TB, db *sql.DB, query string) (all []string) {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// ledgerRows returns the rows of a query for the digits of a key, a space and a position.
-func ledgerRows(t testing.TB, db *sql.DB, query string) (rows []deduptest.LedgerRow) {
-	t.Helper()
-	for _, text := range stringsOf(t, db, query) {
-		digits, position, _ := strings.Cut(text, " ")
-		key, err := hex.DecodeString(digits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, deduptest.LedgerRow{Key: dedup.KeyHash(key), Position: position})
-	}
-	return rows
 }
 
 func inTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, fn func(*sql.Tx) error) error {

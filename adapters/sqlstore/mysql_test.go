@@ -65,12 +65,9 @@ func newMySQLDB(t *testing.T) deduptest.DB[*sql.Tx] {
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
 			return inTx(ctx, d.db, &sql.TxOptions{Isolation: level(o.Isolation)}, fn)
 		},
-		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
-		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
-		Age:     d.age,
-		Ledger: func(t *testing.T) []deduptest.LedgerRow {
-			return ledgerRows(t, d.db, `SELECT CONCAT(HEX(claim_key), ' ', position) FROM audit_ledger`)
-		},
+		Effect:   effect(`INSERT INTO effects (name) VALUES (?)`),
+		Effects:  func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
+		Age:      d.age,
 		SetClock: func(s dedup.Store[*sql.Tx], now func() time.Time) { s.(*node).SetClock(now) },
 		Misuse:   mysqlMisuses(d),
 		Raise: func(ctx context.Context, tx *sql.Tx, code string) error {
@@ -160,7 +157,6 @@ func (d *mysqlDB) age(t *testing.T, by time.Duration) {
 		`UPDATE processed_messages SET expires_at = expires_at - ?`,
 		`UPDATE txonce_windows SET first_run = first_run - ?, used_until = used_until - ?`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?, lease_until = lease_until - ?`,
-		`UPDATE audit_ledger SET expires_at = expires_at - ?`,
 		`UPDATE operator_actions SET next_at = next_at - ?`,
 	} {
 		args := []any{by.Microseconds(), by.Microseconds()}

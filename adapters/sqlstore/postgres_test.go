@@ -87,12 +87,9 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 		Tx: func(ctx context.Context, o deduptest.Options, fn func(*sql.Tx) error) error {
 			return inTx(ctx, d.db, &sql.TxOptions{Isolation: level(o.Isolation)}, fn)
 		},
-		Effect:  effect(`INSERT INTO effects (name) VALUES ($1)`),
-		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
-		Age:     d.age,
-		Ledger: func(t *testing.T) []deduptest.LedgerRow {
-			return ledgerRows(t, d.db, `SELECT replace(claim_key::text, '-', '') || ' ' || position FROM audit_ledger`)
-		},
+		Effect:   effect(`INSERT INTO effects (name) VALUES ($1)`),
+		Effects:  func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
+		Age:      d.age,
 		SetClock: func(s dedup.Store[*sql.Tx], now func() time.Time) { s.(*node).SetClock(now) },
 		Misuse:   postgresMisuses(),
 		Raise: func(ctx context.Context, tx *sql.Tx, code string) error {
@@ -180,7 +177,6 @@ func (d *postgresDB) age(t *testing.T, by time.Duration) {
 		`UPDATE processed_messages SET expires_at = expires_at - $1::interval`,
 		`UPDATE txonce_windows SET first_run = first_run - $1::interval, used_until = used_until - $1::interval`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - $1::interval, lease_until = lease_until - $1::interval`,
-		`UPDATE audit_ledger SET expires_at = expires_at - $1::interval`,
 		`UPDATE operator_actions SET next_at = next_at - $1::interval`,
 	} {
 		exec(t, d.db, q, fmt.Sprintf("%d microseconds", by.Microseconds()))

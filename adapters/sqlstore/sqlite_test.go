@@ -63,12 +63,9 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 		Tx: func(ctx context.Context, _ deduptest.Options, fn func(*sql.Tx) error) error {
 			return inTx(ctx, d.own, nil, fn)
 		},
-		Effect:  effect(`INSERT INTO effects (name) VALUES (?)`),
-		Effects: func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
-		Age:     d.age,
-		Ledger: func(t *testing.T) []deduptest.LedgerRow {
-			return ledgerRows(t, d.db, `SELECT hex(claim_key) || ' ' || position FROM audit_ledger`)
-		},
+		Effect:   effect(`INSERT INTO effects (name) VALUES (?)`),
+		Effects:  func(t *testing.T) []string { return stringsOf(t, d.db, `SELECT name FROM effects`) },
+		Age:      d.age,
 		SetClock: func(s dedup.Store[*sql.Tx], now func() time.Time) { s.(*node).SetClock(now) },
 		Misuse:   sqliteMisuses(),
 		Raise:    raiseSQLite,
@@ -150,7 +147,6 @@ func (d *sqliteDB) age(t *testing.T, by time.Duration) {
 		`UPDATE processed_messages SET expires_at = expires_at - ?1`,
 		`UPDATE txonce_windows SET first_run = first_run - ?1, used_until = used_until - ?1`,
 		`UPDATE txonce_sweep SET forgotten_until = forgotten_until - ?1, lease_until = lease_until - ?1`,
-		`UPDATE audit_ledger SET expires_at = expires_at - ?1`,
 		`UPDATE operator_actions SET next_at = next_at - ?1`,
 	} {
 		exec(t, d.db, q, by.Microseconds())

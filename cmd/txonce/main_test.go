@@ -108,7 +108,7 @@ func runScript(t *testing.T, s server, script string) {
 			"txonce": inShell("txonce"), "mounted": inShell("mounted"), "exits": exits,
 			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "query": query,
 			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID, "after": after, "expire": expire,
-			"ledger": ledger, "pay": pay, "paused": paused, "audited": auditedMessage, "sql": statement,
+			"ledger": ledger, "pay": pay, "paused": paused, "sql": statement,
 			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey, "release": releaseKey, "inflight": inFlight, "handled": handled,
 		},
 	})

@@ -228,20 +228,6 @@ func ledger(ts *testscript.TestScript, _ bool, _ []string) {
 	execute(ts, `CREATE TABLE ledger (id varchar(100) NOT NULL)`)
 }
 
-// audited CONSUMER ID: a message that is processed by a consumer with AuditEvery.
-func auditedMessage(ts *testscript.TestScript, _ bool, args []string) {
-	s := seedsOf(ts)
-	store, err := s.store()
-	ts.Check(err)
-	c, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: args[0], Store: store, Key: consumer.MessageID, AuditEvery: 1, Logger: slog.New(slog.DiscardHandler),
-		Handle: func(context.Context, *sql.Tx, *consumer.Message) error { return nil },
-	})
-	ts.Check(err)
-	defer c.Close()
-	ts.Check(c.Process(s.t.Context(), delivery(args[1], "x")))
-}
-
 // pay CONSUMER ID: a message whose effect is a row of the ledger.
 func pay(ts *testscript.TestScript, _ bool, args []string) {
 	s := seedsOf(ts)

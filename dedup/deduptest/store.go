@@ -302,7 +302,6 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 			db.forgotten = r.expires
 		}
 	}
-	db.forgetLedger(now)
 	db.swept, swept.Done = dedup.KeyHash{}, true
 	return swept, nil
 }

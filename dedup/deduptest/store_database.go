@@ -27,14 +27,13 @@ type Database struct {
 	// Defaults to time.Now.
 	Now func() time.Time
 
-	mu     sync.Mutex
-	down   bool
-	rows   map[dedup.KeyHash]*row
-	data   map[string]any
-	count  map[string]int
-	ledger []ledgerRow // of audits
-	open   map[*Tx]bool
-	locks  map[any]*lock // by key hash, or by a value's name
+	mu    sync.Mutex
+	down  bool
+	rows  map[dedup.KeyHash]*row
+	data  map[string]any
+	count map[string]int
+	open  map[*Tx]bool
+	locks map[any]*lock // by key hash, or by a value's name
 
 	windows     map[string]map[time.Duration]storekit.WindowUse
 	sources     map[string][]string // by consumer
@@ -137,9 +136,6 @@ func (db *Database) Age(d time.Duration) {
 		older := *r
 		older.expires = r.expires.Add(-d)
 		db.rows[key] = &older
-	}
-	for i := range db.ledger {
-		db.ledger[i].expires = db.ledger[i].expires.Add(-d)
 	}
 	for _, uses := range db.windows {
 		for w, u := range uses {

@@ -21,7 +21,6 @@ type Tx struct {
 	rows    map[dedup.KeyHash]*row // nil: forgotten
 	data    map[string]any         // nil: removed
 	count   map[string]int
-	ledger  []ledgerRow
 	locks   []any
 	waits   *lock
 }
@@ -111,7 +110,6 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	for name, n := range tx.count {
 		tx.db.count[name] += n
 	}
-	tx.db.ledger = append(tx.db.ledger, tx.ledger...)
 	return nil
 }
 

@@ -46,7 +46,7 @@ type DB[TTx any] struct {
 	// Effects lists the committed effects, in any order, on a connection of its own.
 	Effects func(t *testing.T) []string
 	// Age makes the database look as if d had passed: it subtracts d from every time in the store's tables (expires_at,
-	// first_run, used_until, forgotten_until, lease_until), also in audit_ledger. A node that was opened before can be used while the sum of
+	// first_run, used_until, forgotten_until, lease_until). A node that was opened before can be used while the sum of
 	// all ageing is shorter than storekit.UseFor, because it remembers until when it is registered.
 	Age func(t *testing.T, d time.Duration)
 
@@ -70,8 +70,6 @@ type DB[TTx any] struct {
 	// RegisterSource begins a transaction that records a source of consumer, as RegisterSources does, and rolls it back when t ends.
 	// commit commits it. waited reports whether another transaction waits for it.
 	RegisterSource func(t *testing.T, consumer, source string) (commit func(), waited func() bool)
-	// Ledger lists the committed rows of the audit ledger, in any order, on a connection of its own.
-	Ledger func(t *testing.T) []LedgerRow
 	// Connections counts the connections of a node that are in use.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
 	// Faulty returns a node whose first COMMIT suffers f. internal/test/wireproxy does that for PostgreSQL.
@@ -142,7 +140,6 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		horizonCases[TTx](),
 		windowCases[TTx](),
 		sourceCases[TTx](),
-		ledgerCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

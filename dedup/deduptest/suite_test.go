@@ -83,11 +83,10 @@ func inMemory(t *testing.T) deduptest.DB[*deduptest.Tx] {
 			s.Wait, s.OnCommit = o.Wait, faulty(t, f)
 			return s
 		},
-		Plant:  func(_ *testing.T, at dedup.KeyHash, k dedup.Key) { db.Plant(at, k) },
-		Wrote:  func(_ context.Context, tx *deduptest.Tx) (bool, error) { return tx.Wrote(), nil },
-		Age:    func(_ *testing.T, d time.Duration) { db.Age(d) },
-		Ledger: func(*testing.T) []deduptest.LedgerRow { return db.Ledger() },
-		Lock:   func(ctx context.Context, tx *deduptest.Tx, name string) error { return tx.Put(ctx, "lock "+name, 1) },
+		Plant: func(_ *testing.T, at dedup.KeyHash, k dedup.Key) { db.Plant(at, k) },
+		Wrote: func(_ context.Context, tx *deduptest.Tx) (bool, error) { return tx.Wrote(), nil },
+		Age:   func(_ *testing.T, d time.Duration) { db.Age(d) },
+		Lock:  func(ctx context.Context, tx *deduptest.Tx, name string) error { return tx.Put(ctx, "lock "+name, 1) },
 		Misuse: []deduptest.Misuse[*deduptest.Tx]{
 			{Name: "swallowed error", Do: func(_ context.Context, tx *deduptest.Tx) error { return tx.Add("") }},
 			{Name: "Commit", Ends: true, Do: func(ctx context.Context, tx *deduptest.Tx) error { return tx.Commit(ctx) }},

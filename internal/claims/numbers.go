@@ -47,22 +47,3 @@ func CheckPostgresNumbers(owner Owner, scan func(query string, dest ...any) erro
 	}
 	return CheckNumbers(owner, "the sequence "+sequence, "the outbox", last, used, PostgresMend(sequence, used))
 }
-
-// CheckPostgresAudit checks the sequence behind the numbers of the audit's ledger, if the role may read it. numbers and numberOf are
-// dialect.Postgres.AuditNumbers and NumberOf.
-func CheckPostgresAudit(owner Owner, scan func(query string, dest ...any) error, numbers, numberOf string) error {
-	var sequence string
-	var readable bool
-	var last, used int64
-	err := scan(numbers, &sequence, &readable, &used)
-	if err == nil && (sequence == "" || !readable || used == 0) {
-		return nil
-	}
-	if err == nil {
-		err = scan(fmt.Sprintf(numberOf, sequence), &last)
-	}
-	if err != nil {
-		return owner.Errorf("%s: read the numbers of audit_ledger: %w", owner, err)
-	}
-	return CheckNumbers(owner, "the sequence "+sequence, "audit_ledger", last, used, PostgresMend(sequence, used))
-}

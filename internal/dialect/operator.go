@@ -27,8 +27,6 @@ type Operator struct {
 	ClaimedKeys                                      func(n int) string // the claims of n keys
 	// The outbox.
 	OutboxTopics, OutboxIDs string
-	// Audits.
-	AddAudit, ForgetAudit string
 
 	letters letters
 }
@@ -125,12 +123,6 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 		// A single statement sees a message in one of the tables, also while it moves to another one.
 		OutboxIDs: q(outboxIDs(f, "pending", "@outbox_messages") + ` UNION ALL ` + outboxIDs(f, "delayed", "@outbox_delayed") + ` UNION ALL ` +
 			outboxIDs(f, "parked", "@outbox_parked") + ` UNION ALL ` + outboxIDs(f, "sent", "@outbox_sent")),
-
-		AddAudit: q(`INSERT INTO @audit_ledger (claim_key, consumer, position, expires_at)
-VALUES (` + f.key + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.after(f.number) + `)`),
-		// MySQL knows no LIMIT directly in IN (…).
-		ForgetAudit: q(`DELETE FROM @audit_ledger WHERE id IN (SELECT id FROM (
-	SELECT id FROM @audit_ledger WHERE expires_at <= ` + f.now + ` ORDER BY expires_at LIMIT ` + f.limit + `) AS expired)`),
 		letters: newLetters(&f),
 	}
 }

@@ -19,7 +19,6 @@ type Postgres struct {
 	// Windows and checks.
 	LockSources, Sources, AddSource                  string
 	UseWindow, SchemaVersion, SchemaTables, Settings string
-	AuditNumbers, NumberOf                           string
 	Schema, FreshSession                             string
 	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
@@ -211,12 +210,6 @@ FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_c
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
-
-		// The sequence of the audit's rows, if this role may read it, and the largest number in use. NumberOf has %s for that sequence, and is sent
-		// afterwards, so that the sequence is never behind rows that AuditNumbers saw.
-		AuditNumbers: q(`SELECT coalesce(s, ''), coalesce(has_sequence_privilege(s, 'SELECT'), false), coalesce((SELECT max(id) FROM @audit_ledger), 0)
-FROM pg_get_serial_sequence('@audit_ledger', 'id') AS s`),
-		NumberOf: `SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM %s`,
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,

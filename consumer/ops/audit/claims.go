@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -217,4 +218,15 @@ func (c *Config) countEffects(ctx context.Context, tx *sql.Tx, ids []any) (map[s
 		return nil, fmt.Errorf("audit: read effects: %w", err)
 	}
 	return effects, nil
+}
+
+// readHash reads a column with the hash of a key, which is a text on PostgreSQL.
+func (c *Config) readHash(raw []byte) (hash dedup.KeyHash, err error) {
+	if c.Dialect == "postgres" {
+		if raw, err = hex.DecodeString(strings.ReplaceAll(string(raw), "-", "")); err != nil {
+			return hash, err
+		}
+	}
+	copy(hash[:], raw)
+	return hash, nil
 }

@@ -10,7 +10,7 @@
 //	})
 //
 // [Claims] and [Effects] compare claims with effects, [Messages] a broker's messages with claims, and [Outbox] what was published with the
-// topic. [Ledger] finds keys that were committed twice where effects cannot be counted: see AuditEvery of consumer.Config.
+// topic.
 //
 // # How it works
 //

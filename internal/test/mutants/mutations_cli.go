@@ -14,18 +14,6 @@ func auditing(name, file, test string, edits ...edit) mutation {
 	}
 }
 
-// ledgering is a mutation that the test of the sweep of the audit's ledger must notice on SQLite.
-func ledgering(name, file string, edits ...edit) mutation {
-	return mutation{
-		name: name, file: file, edits: edits, pkg: "consumer/ops/audit", run: "^TestLedgerIsSwept$/^sqlite$", fails: "TestLedgerIsSwept/sqlite", short: true,
-	}
-}
-
-// auditsEvery is a mutation of consumer.Config.AuditEvery.
-func auditsEvery(name, file, test string, edits ...edit) mutation {
-	return mutation{name: name, file: "consumer/" + file, edits: edits, pkg: "consumer", run: exactly(test), fails: test, short: true}
-}
-
 // onTopic is a mutation that a test against a real Kafka must notice.
 func onTopic(name, test string, edits ...edit) mutation {
 	return mutation{name: name, file: "cmd/txonce/published.go", edits: edits, pkg: "cmd/txonce", run: exactly(test), fails: test}
@@ -73,7 +61,7 @@ var cliMutations = []mutation{
 		`if d, ok := e.ClaimedByDiscard(); ok {`, `if d, ok := e.ClaimedByDiscard(); ok && d.Who == "" {`,
 	}),
 	{
-		name: "MySQL keeps a large payload of a repair", file: "migrations/mysql/0008_discards.up.sql", pkg: "adapters/sqlstore", run: "^TestOperatorMariaDB$/^a_repair_is_for_one_letter$",
+		name: "MySQL keeps a large payload of a repair", file: "migrations/mysql/0007_discards.up.sql", pkg: "adapters/sqlstore", run: "^TestOperatorMariaDB$/^a_repair_is_for_one_letter$",
 		fails: "TestOperatorMariaDB/a_repair_is_for_one_letter", edits: []edit{{`note MEDIUMTEXT`, `note TEXT`}},
 	},
 	{
@@ -145,25 +133,6 @@ var cliMutations = []mutation{
 			"	_, err = of.Published.Read(ctx, list.from(of.Since), list.until())",
 		},
 	),
-	auditing("an audit finds keys with which two transactions were committed", "ledger.go", "TestLedger", edit{`HAVING count(*) > 1`, `HAVING count(*) > 2`}),
-	ledgering("a row of the audit's ledger outlives its claim", "consumer/audit.go", edit{`const audited = 2`, `const audited = 1`}),
-	ledgering("a row of the audit's ledger is deleted after two windows", "internal/dialect/operator.go", edit{
-		`SELECT id FROM @audit_ledger WHERE expires_at`, `SELECT id FROM @audit_ledger WHERE id < 0 AND expires_at`,
-	}),
-	{
-		name: "every store purges the rows of the audit ledger, and not before they expire", file: "internal/dialect/operator.go", pkg: "adapters/sqlstore",
-		run: "^TestSQLite$/^rows_of_the_audit_ledger", fails: "TestSQLite/rows_of_the_audit_ledger_outlive_their_claims_and_are_purged", short: true,
-		edits: []edit{{`@audit_ledger WHERE expires_at <= `, `@audit_ledger WHERE expires_at > `}},
-	},
-	{
-		name: "the store in memory keeps a row of the audit ledger only when its transaction is committed", file: "dedup/deduptest/store_ledger.go", pkg: "dedup/deduptest",
-		run: "^TestStoreInMemory$", fails: "TestStoreInMemory/the_audit_ledger_has_a_row_of_each_transaction_that_was_committed", short: true,
-		edits: []edit{{`tx.ledger = append(tx.ledger, `, `s.db.ledger = append(s.db.ledger, `}},
-	},
-	auditsEvery("one key in AuditEvery is recorded, and always the same", "audit.go", "TestAuditEverySelects", edit{`%uint64(every) == 0 //`, `%uint64(every) >= 0 //`}),
-	auditsEvery("each message of a batch is recorded", "audit.go", "TestAuditEvery/HandleBatch", edit{`range keys {`, `range keys[:1] {`}),
-	auditsEvery("a ledger that cannot be written is noticed at start", "start.go", "TestAuditEveryIsChecked", edit{`c.tryAudit(ctx); err != nil {`, `c.tryAudit(ctx); err == errNoLot {`}),
-	auditsEvery("a replay is recorded", "attempt.go", "TestAuditEveryReplay", edit{`if err := c.audit(ctx, tx, msgs, keys); err != nil {`, `if err := c.audit(ctx, tx, msgs, keys[:0]); err != nil {`}),
 	onTopic("an audit reads a topic no further than it ended when the reading began", "TestReadPublished", edit{`if raw.Offset >= at.last {`, `if raw.Offset < 0 {`}, edit{`			case raw.Offset == at.last-1:`, `			case raw.Offset == at.last:`}),
 	onTopic("a time without message is the end of a partition", "TestReadPublished", edit{`if offset < 0 {`, `if offset < -1 {`}),
 	onTopic("what a topic has deleted is not called lost", "TestKeptByTopic", edit{`				kept = msgs[0].Time`, `				kept = latest`}),

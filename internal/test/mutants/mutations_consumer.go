@@ -120,9 +120,6 @@ var consumerMutations = []mutation{
 	handling("Close releases only a name that it has", "start.go", "TestCloseGivesTheNameBack", edit{
 		`ok && c.registered.Load() {`, `ok {`,
 	}),
-	handling("interleaved: a panic beside the handler does not end the process", "interleave.go", "TestInterleaveRecoversAllPanics", edit{
-		`return onThisGoroutine(func() error { return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1]) })`, `return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])`,
-	}),
 	handling("Close releases the name also if a source was added since", "start.go", "TestCloseAfterALateSourceGivesTheNameBack", edit{
 		`ok && c.registered.Load() {`, `ok && c.started.Load() {`,
 	}),

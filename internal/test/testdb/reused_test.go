@@ -74,7 +74,7 @@ var postgresChanges = []string{
 	"ALTER TABLE mine ADD m int",
 	"ALTER TABLE mine ADD CHECK (n <> 1)",
 	"DROP TABLE dead_letters",
-	"DROP INDEX audit_ledger_expires",
+	"DROP INDEX dead_letters_message",
 	"CREATE TABLE other (n int)",
 	"CREATE VIEW other AS SELECT 1 AS n",
 	"CREATE TYPE other AS ENUM ('a')",

@@ -55,8 +55,6 @@ type Tables interface {
 	CheckSession(ctx context.Context) error
 	// CheckNumbers fails if what numbers the outbox's messages is behind the numbers that are in use. Relays call it.
 	CheckNumbers(ctx context.Context) error
-	// CheckAudit fails likewise for the ledger of the audit. Tables may be missing.
-	CheckAudit(ctx context.Context) error
 	// Refresh reads other settings that may have changed. It is called when windows are registered: at start and twice a day.
 	Refresh(ctx context.Context) error
 	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the lease.

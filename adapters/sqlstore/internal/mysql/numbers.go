@@ -43,6 +43,3 @@ WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'outbox_messages'`
 	}
 	return next, err
 }
-
-// CheckAudit implements engine.Tables. Each row of the audit moves its AUTO_INCREMENT, and a restore too.
-func (d *DB) CheckAudit(context.Context) error { return nil }

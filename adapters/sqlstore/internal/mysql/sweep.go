@@ -81,9 +81,6 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	} else {
 		from = hex.EncodeToString(next)
 	}
-	if _, err := tx.ExecContext(ctx, d.shared.Operator.ForgetAudit, by.Limit); err != nil {
-		return swept, err
-	}
 	_, err = tx.ExecContext(ctx, d.sql.SweepDone, []byte(by.Owner), clock.Add(by.Lease).UnixMicro(), from, d.Time(forgotten.Time))
 	return swept, err
 }

@@ -35,11 +35,6 @@ func (d *DB) CheckNumbers(ctx context.Context) error {
 	return claims.CheckPostgresNumbers(engine.Database, d.scan(ctx), d.box.relay.Numbers)
 }
 
-// CheckAudit implements engine.Tables.
-func (d *DB) CheckAudit(ctx context.Context) error {
-	return claims.CheckPostgresAudit(engine.Database, d.scan(ctx), d.SQL.AuditNumbers, d.SQL.NumberOf)
-}
-
 func (d *DB) scan(ctx context.Context) func(query string, dest ...any) error {
 	return func(query string, dest ...any) error { return d.cfg.DB.QueryRowContext(ctx, query).Scan(dest...) }
 }
@@ -89,9 +84,6 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		if _, err := tx.ExecContext(ctx, d.shared.Operator.PassEnded); err != nil {
 			return swept, err
 		}
-	}
-	if _, err := tx.ExecContext(ctx, d.shared.Operator.ForgetAudit, by.Limit); err != nil {
-		return swept, err
 	}
 	_, err = tx.ExecContext(ctx, d.SQL.SweepDone, page, d.Time(latest.Time))
 	return swept, err

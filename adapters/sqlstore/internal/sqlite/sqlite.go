@@ -206,6 +206,3 @@ func (d *DB) CheckNumbers(ctx context.Context) error {
 	}
 	return claims.CheckNumbers(engine.Database, "the row of outbox_seq", "the outbox", last, used, fmt.Sprintf("UPDATE outbox_seq SET last = %d;", used))
 }
-
-// CheckAudit implements engine.Tables. SQLite numbers the rows of the audit after those that are there.
-func (d *DB) CheckAudit(context.Context) error { return nil }

@@ -104,9 +104,6 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			return swept, err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, d.shared.Operator.ForgetAudit, limit); err != nil {
-		return swept, err
-	}
 	_, err = tx.ExecContext(ctx, d.sql.SweepDone, next, d.Time(expired.Latest))
 	return swept, err
 }

@@ -13,4 +13,4 @@ EXECUTE txonce_column;
 DEALLOCATE PREPARE txonce_column;
 
 INSERT INTO txonce_schema (version, works_with, applied_at)
-VALUES (9, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;
+VALUES (8, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;

@@ -6,4 +6,4 @@ EXECUTE txonce_index;
 DEALLOCATE PREPARE txonce_index;
 
 INSERT INTO txonce_schema (version, works_with, applied_at)
-VALUES (6, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;
+VALUES (5, 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) ON DUPLICATE KEY UPDATE version = version;

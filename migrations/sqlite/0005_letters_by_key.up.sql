@@ -4,4 +4,4 @@ CREATE INDEX dead_letters_message ON dead_letters (message_id);
 DROP INDEX dead_letters_consumer;
 CREATE INDEX dead_letters_consumer ON dead_letters (consumer, first_parked, id, cause, last_parked);
 
-INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (6, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (5, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

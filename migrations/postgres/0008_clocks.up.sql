@@ -4,4 +4,4 @@ ALTER TABLE txonce_relays ADD COLUMN set_at timestamptz;
 ALTER TABLE outbox_held ADD COLUMN set_at timestamptz;
 ALTER TABLE outbox_messages ADD COLUMN failed_at timestamptz; -- of a message with retry_at
 
-INSERT INTO txonce_schema (version, works_with) VALUES (9, 1);
+INSERT INTO txonce_schema (version, works_with) VALUES (8, 1);

@@ -1,2 +1,2 @@
 ALTER TABLE operator_actions DROP COLUMN counts;
-DELETE FROM txonce_schema WHERE version = 7;
+DELETE FROM txonce_schema WHERE version = 6;

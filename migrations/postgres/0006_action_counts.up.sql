@@ -2,4 +2,4 @@
 -- would read all results of each.
 ALTER TABLE operator_actions ADD COLUMN counts text NOT NULL DEFAULT '';
 
-INSERT INTO txonce_schema (version, works_with) VALUES (7, 1);
+INSERT INTO txonce_schema (version, works_with) VALUES (6, 1);

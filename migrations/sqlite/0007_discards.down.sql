@@ -4,4 +4,4 @@ ALTER TABLE operator_results DROP COLUMN claim_key;
 ALTER TABLE operator_results DROP COLUMN claimed;
 ALTER TABLE operator_results DROP COLUMN lost;
 CREATE INDEX operator_results_number ON operator_results (action, outcome, number);
-DELETE FROM txonce_schema WHERE version = 8;
+DELETE FROM txonce_schema WHERE version = 7;

@@ -7,4 +7,4 @@ DROP INDEX operator_results_number;
 CREATE INDEX operator_results_number ON operator_results (action, outcome, lost, number);
 CREATE INDEX operator_results_claim ON operator_results (claim_key) WHERE claim_key IS NOT NULL;
 
-INSERT INTO txonce_schema (version, works_with) VALUES (8, 1);
+INSERT INTO txonce_schema (version, works_with) VALUES (7, 1);

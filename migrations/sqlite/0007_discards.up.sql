@@ -6,4 +6,4 @@ DROP INDEX operator_results_number;
 CREATE INDEX operator_results_number ON operator_results (action, outcome, lost, number);
 CREATE INDEX operator_results_claim ON operator_results (claim_key) WHERE claim_key IS NOT NULL;
 
-INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (8, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+INSERT INTO txonce_schema (version, works_with, applied_at) VALUES (7, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

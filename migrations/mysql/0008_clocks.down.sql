@@ -1,4 +1,4 @@
-DELETE FROM txonce_schema WHERE version = 9;
+DELETE FROM txonce_schema WHERE version = 8;
 SET @txonce_column = IF((SELECT count(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'txonce_relays' AND column_name = 'set_at') > 0, 'ALTER TABLE txonce_relays DROP COLUMN set_at', 'DO 0');
 PREPARE txonce_column FROM @txonce_column;
 EXECUTE txonce_column;

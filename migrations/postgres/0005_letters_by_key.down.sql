@@ -1,2 +1,2 @@
-DROP TABLE audit_ledger;
+DROP INDEX dead_letters_message;
 DELETE FROM txonce_schema WHERE version = 5;

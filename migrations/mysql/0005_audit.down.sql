@@ -1,2 +1,0 @@
-DELETE FROM txonce_schema WHERE version = 5;
-DROP TABLE IF EXISTS audit_ledger;

@@ -1,2 +1,0 @@
-DROP INDEX dead_letters_message;
-DELETE FROM txonce_schema WHERE version = 6;

@@ -1,2 +1,0 @@
-DROP TABLE audit_ledger;
-DELETE FROM txonce_schema WHERE version = 5;
