@@ -26,13 +26,17 @@ func TestRowsRead(t *testing.T) {
 			filled.SQL.SetMaxOpenConns(1) // the counters are those of a session
 			filled.Fill(t, 200_000, 40_000)
 			for _, c := range reads(t, filled) {
+				most := c.most
+				if name == "mysql" {
+					most += most / 20 // it counts 2 % more than MariaDB for the same statements
+				}
 				before := counted(t, filled.SQL, name)
 				unrelated := counted(t, filled.SQL, name) - before
 				if err := c.read(t.Context()); err != nil {
 					t.Fatalf("%s: %v", c.what, err)
 				}
-				if n := counted(t, filled.SQL, name) - before - 2*unrelated; n > c.most {
-					t.Errorf("%s: %d rows are read, want at most %d", c.what, n, c.most)
+				if n := counted(t, filled.SQL, name) - before - 2*unrelated; n > most {
+					t.Errorf("%s: %d rows are read, want at most %d", c.what, n, most)
 				}
 			}
 		})
@@ -130,6 +134,6 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 			return err
 		}},
 		// Of billing's letters 10,001 are counted, and 250 of the 3,100 messages in each of 64 shards. MariaDB and MySQL copy what they count.
-		read{"status", 160_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
+		read{"status", 150_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
 	)
 }

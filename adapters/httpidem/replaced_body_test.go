@@ -160,7 +160,7 @@ func TestPartlyReadBodies(t *testing.T) {
 	}
 }
 
-// What is left of a body of which something is missing is never run, also behind limits of others.
+// A body is refused if a middleware has read a part of it, also if another middleware limits its length.
 func TestTruncatedBodiesBehindALimit(t *testing.T) {
 	readSome := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

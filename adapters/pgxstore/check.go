@@ -35,7 +35,8 @@ func permitted(err error) error {
 	return err
 }
 
-// defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.
+// defined returns err, or nil if err says that a table is missing: a program without an outbox need not have its tables, and one that uses
+// an outbox gets ErrSchema from it.
 func defined(err error) error {
 	if isUndefined(err) {
 		return nil

@@ -33,7 +33,8 @@ func (s *Store) permitted(err error) error {
 	return err
 }
 
-// defined returns err unless it says that a table is missing, of an outbox that nobody uses: whoever uses it, gets ErrSchema.
+// defined returns err, or nil if err says that a table is missing: a program without an outbox need not have its tables, and one that uses
+// an outbox gets ErrSchema from it.
 func (s *Store) defined(err error) error {
 	if err != nil && s.fault(err).Undefined {
 		return nil

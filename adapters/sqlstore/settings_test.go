@@ -31,7 +31,7 @@ func TestStartRefusesSettings(t *testing.T) {
 		{"bytes as texts", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode", "exec"), "bytea_output is escape"},
 		{"bytes in simple statements", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode", "simple_protocol"), "bytea_output is escape"},
 		{"times as texts", "pgx", withParams(t, p.dsn, "DateStyle", "SQL, DMY", "default_query_exec_mode", "exec"), "DateStyle is SQL, DMY"},
-		{"a clock that stands still", "mysql", testdb.WithMySQL(t, m.dsn, "timestamp=1"), "timestamp is set"},
+		{"a fixed time for NOW()", "mysql", testdb.WithMySQL(t, m.dsn, "timestamp=1"), "timestamp is set"},
 		{"no NULL in arrays", "pgx", withParams(t, p.dsn, "array_nulls", "off"), "array_nulls is off"},
 		{"another encoding", "pgx", withParams(t, p.dsn, "client_encoding", "LATIN1"), "client_encoding is LATIN1"},
 		{"backslashes", "pgx", withParams(t, p.dsn, "standard_conforming_strings", "off"), "standard_conforming_strings is off"},

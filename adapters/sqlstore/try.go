@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// triedConsumer is the consumer in the keys that try claims. Their IDs are random, so they are nobody else's.
+// triedConsumer is the Consumer of the keys that try claims. Their IDs are random, so no message has such a key.
 const triedConsumer = "txonce check"
 
 // try makes a claim, and then a second one with a duplicate, as messages do, and rolls back. It fails if the server cannot run txonce's statements:

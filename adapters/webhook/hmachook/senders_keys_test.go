@@ -236,7 +236,7 @@ func TestPublicKeysAreChecked(t *testing.T) {
 	}
 }
 
-// A sender with a public key. The key is in the form in which the sender shows it.
+// A sender that signs with a private key. Its public key has the format of the sender's own documentation.
 func ExampleNew_publicKey() {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // the sender has it
 	discord, err := hmachook.New(hmachook.Config{

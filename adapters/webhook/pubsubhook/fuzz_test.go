@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Whatever the header and body are: nothing panics, a forged token is refused, and what is accepted can be claimed.
+// For any header and body, the Verifier does not panic, refuses a forged token, and returns only messages that can be claimed.
 func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, &network{})
 	right := push(f)

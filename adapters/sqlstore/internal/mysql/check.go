@@ -132,7 +132,7 @@ func (s settings) checkSession() error {
 		}
 	}
 	if s.on(clockWasSet) {
-		return unfit("timestamp is set for the connections of Config.DB, so their clock stands still: take timestamp out of the DSN and of init_connect")
+		return unfit("timestamp is set for the connections of Config.DB, so NOW() returns the same time for ever: take timestamp out of the DSN and of init_connect")
 	}
 	for name, want := range map[string]string{"sql_safe_updates": "OFF", "sql_auto_is_null": "OFF", "sql_big_selects": "ON"} {
 		if s[name] != "" && s.on(name) != (want == "ON") {
