@@ -162,10 +162,10 @@ func (b *batch[TTx]) collided(err error) bool {
 func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 	for _, i := range todo {
 		it := &b.items[i]
-		switch before, found := b.blocked[it.msg.Key]; {
+		switch before, found := b.blocked[it.msg.OrderingKey]; {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
-			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.Key, before.retry.Err.Error())
+			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.OrderingKey, before.retry.Err.Error())
 			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true}, before.cause)
 		case b.down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)

@@ -72,7 +72,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 func poisoned(n, k int, payload string) (batch []*consumer.Message) {
 	for i := range n {
 		m := msg(fmt.Sprint(i), "ok")
-		m.Key = fmt.Sprint("key", i%10)
+		m.OrderingKey = fmt.Sprint("key", i%10)
 		if k > 0 && i%(n/k) == n/k/2 {
 			m.Payload = []byte(payload)
 		}
@@ -184,7 +184,7 @@ func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 		key, rest, _ := strings.Cut(s, ":")
 		id, payload, _ := strings.Cut(rest, " ")
 		m := msg(id, payload)
-		m.Key = key
+		m.OrderingKey = key
 		batch = append(batch, m)
 	}
 	errs := c.ProcessBatch(t.Context(), batch)
@@ -215,7 +215,7 @@ func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 	}
 	for i, m := range batch {
 		wantCount(t, store.Database(), m.ID, 1)
-		if m.Key == "a" && slices.Index(order, "5") < slices.Index(order, "2") {
+		if m.OrderingKey == "a" && slices.Index(order, "5") < slices.Index(order, "2") {
 			t.Errorf("message %d was overtaken: %v", i, order)
 		}
 	}
@@ -230,7 +230,7 @@ func TestWhatIsRejectedHoldsBackItsKey(t *testing.T) {
 		return nil
 	}})
 	one, two := msg("1", ""), msg("2", "")
-	one.Key, two.Key = "k", "k"
+	one.OrderingKey, two.OrderingKey = "k", "k"
 	errs := c.ProcessBatch(t.Context(), []*consumer.Message{one, two})
 	if _, retry := errors.AsType[*consumer.RetryError](errs[0]); errs[0] == nil || retry {
 		t.Errorf("given up on: %v, want an error that is no *RetryError", errs[0])
@@ -328,7 +328,7 @@ func TestABatchAndAFaultyDatabase(t *testing.T) {
 		}})
 		batch := poisoned(64, 0, "")
 		for _, m := range batch {
-			m.Key = "" // none is held back for its key
+			m.OrderingKey = "" // none is held back for its key
 		}
 		for _, err := range c.ProcessBatch(t.Context(), batch) {
 			wantRetry(t, err, true)

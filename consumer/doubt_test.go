@@ -221,7 +221,7 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 			for i := range batch {
 				batch[i] = msg(fmt.Sprint(i), fmt.Sprint("content ", i))
 				if tt.key != nil {
-					batch[i].Key = tt.key(i)
+					batch[i].OrderingKey = tt.key(i)
 				}
 			}
 			for i := 1; i < n; i += 7 {

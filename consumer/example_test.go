@@ -93,7 +93,7 @@ func ExampleConfig() {
 
 func ExampleMessage() {
 	m := consumer.Message{
-		Topic: "orders", Key: "customer-7", Position: "orders/3/1042", Attempt: 1,
+		Topic: "orders", OrderingKey: "customer-7", Position: "orders/3/1042", Attempt: 1,
 		Payload: []byte(`{"order_id": "A-42"}`), Headers: map[string]string{"tenant": "acme"},
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}

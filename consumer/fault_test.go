@@ -161,7 +161,7 @@ func TestACulpritKeepsItsOrder(t *testing.T) {
 		order = append(order, m.ID)
 		return tx.Add(m.ID)
 	}})
-	keyed := func(id, key string) *consumer.Message { m := msg(id, "x"); m.Key = key; return m }
+	keyed := func(id, key string) *consumer.Message { m := msg(id, "x"); m.OrderingKey = key; return m }
 	batch := []*consumer.Message{keyed("1", "k"), keyed("2", "k"), keyed("3", "other"), keyed("4", "k")}
 	c.ProcessBatch(t.Context(), batch)
 	fails, order = false, nil

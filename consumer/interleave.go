@@ -27,7 +27,7 @@ func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, ke
 	order := make([]string, len(msgs))
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
-		order[k] = msg.Key
+		order[k] = msg.OrderingKey
 		handlers[k] = func(ctx context.Context, tx TTx) error { // Fork recovers no panics; handle does
 			return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}

@@ -81,7 +81,7 @@ func TestInterleaveForksTheNewMessagesOfABatch(t *testing.T) {
 	c := newConsumer(t, config{Store: store, Interleave: true})
 	process(t, c, msg("0", "x"))
 	batch := append(numbered("", 3), msg("1", "x"), msg("other", "x"))
-	batch[2].Key, batch[4].Key = "k", "k"
+	batch[2].OrderingKey, batch[4].OrderingKey = "k", "k"
 	if errs := c.ProcessBatch(t.Context(), batch); !slices.Equal(errs, make([]error, 5)) {
 		t.Error(errs)
 	}

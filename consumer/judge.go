@@ -118,7 +118,7 @@ func (b *batch[TTx]) retry(todo []int, retry *RetryError, cause observe.Cause) {
 // fail answers items[i] with err and blocks the later messages of its ordering key.
 func (b *batch[TTx]) fail(i int, err error, cause observe.Cause) {
 	b.errs[i] = err
-	key := b.items[i].msg.Key
+	key := b.items[i].msg.OrderingKey
 	if before, found := b.blocked[key]; key == "" || found && before.by < i {
 		return
 	}

@@ -18,7 +18,7 @@ func TestALetterKeepsTheMessage(t *testing.T) {
 		Tenant: consumer.HeaderKey("tenant"),
 	})
 	m := &consumer.Message{
-		ID: "1", Topic: "orders", Key: "k", Position: "orders/3/1042", Payload: []byte("poison"),
+		ID: "1", Topic: "orders", OrderingKey: "k", Position: "orders/3/1042", Payload: []byte("poison"),
 		Headers: map[string]string{"tenant": "acme", "bytes": "\x00\xff"}, Time: time.Now().Add(-time.Minute), Attempt: 2, Raw: t,
 	}
 	process(t, c, m)

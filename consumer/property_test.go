@@ -86,8 +86,8 @@ func (w *world) handle(ctx context.Context, tx tx, m *consumer.Message) error {
 	case panics:
 		panic("boom")
 	}
-	if m.Key != "" { // what was committed under it, in order
-		if err := tx.Update(ctx, "order of "+m.Key, func(old any) any { s, _ := old.(string); return s + m.ID + " " }); err != nil {
+	if m.OrderingKey != "" { // what was committed under it, in order
+		if err := tx.Update(ctx, "order of "+m.OrderingKey, func(old any) any { s, _ := old.(string); return s + m.ID + " " }); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 				m = consumer.Message{ID: id, Payload: fmt.Appendf(nil, "content %d", i)}
 				kind := rapid.SampledFrom([]string{good, good, good, good, bad, swears, panics}).Draw(t, "kind")
 				m.Headers, kinds[id] = map[string]string{"kind": kind}, kind
-				m.Key = rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "ordering key")
+				m.OrderingKey = rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "ordering key")
 				if kind == good {
 					w.fails[id] = rapid.IntRange(0, 2).Draw(t, "failures")
 				}

@@ -107,7 +107,7 @@ func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, 
 	for _, f := range []struct {
 		name string // empty: a replay does not need it
 		text *string
-	}{{"key", &msg.Key}, {"topic", &msg.Topic}, {"", &msg.Position}, {"", &letter.Error}} {
+	}{{"key", &msg.OrderingKey}, {"topic", &msg.Topic}, {"", &msg.Position}, {"", &letter.Error}} {
 		if text := plainText(*f.text, to.text); text != *f.text {
 			*f.text, changed = text, true
 			if f.name != "" {

@@ -17,7 +17,7 @@ import (
 // large returns a message that newLimited's store refuses to park as it is.
 func large(id string) *consumer.Message {
 	m := msg(id, "poison"+strings.Repeat("x", 1<<20))
-	m.Key, m.Position, m.Headers = "", "orders/3/"+id, map[string]string{"trace": "abc", consumer.HeaderShortened: "forged"}
+	m.OrderingKey, m.Position, m.Headers = "", "orders/3/"+id, map[string]string{"trace": "abc", consumer.HeaderShortened: "forged"}
 	return m
 }
 
@@ -123,11 +123,11 @@ func TestALetterIsShortenedAsFarAsNecessary(t *testing.T) {
 	c := newConsumer(t, config{Store: store, Handle: picky})
 	m := large("1")
 	m.Headers["long"] = strings.Repeat("h", 100_000)
-	m.Key, m.Topic, m.Position = strings.Repeat("k", 3000), "to\x00pic\xff", strings.Repeat("p", 3000)
+	m.OrderingKey, m.Topic, m.Position = strings.Repeat("k", 3000), "to\x00pic\xff", strings.Repeat("p", 3000)
 	m.Aliases = []string{"alias"}
 	process(t, c, m)
 	found := letters(t, c)
-	if len(found) != 1 || len(found[0].Message.Payload) != 1<<10 || found[0].Message.Topic != "to\uFFFDpic\uFFFD" || len(found[0].Message.Key) != 255 ||
+	if len(found) != 1 || len(found[0].Message.Payload) != 1<<10 || found[0].Message.Topic != "to\uFFFDpic\uFFFD" || len(found[0].Message.OrderingKey) != 255 ||
 		found[0].Message.Headers["long"] != "" || len(found[0].AliasRecords(found[0].Record)) != 1 {
 		t.Fatalf("letters %.2000v", found)
 	}

@@ -30,16 +30,16 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 		it := &b.items[i]
 		past := b.c.history.past(it.hash)
 		it.culprit = it.rec.Key.ID != "" && (past.faults > 0 || past.contended > 0)
-		if !it.culprit && !keys[it.msg.Key] && !b.isSuspect(it) {
+		if !it.culprit && !keys[it.msg.OrderingKey] && !b.isSuspect(it) {
 			together = append(together, i)
 			continue
 		}
 		alone = append(alone, i)
-		if it.msg.Key != "" {
+		if it.msg.OrderingKey != "" {
 			if keys == nil {
 				keys = map[string]bool{}
 			}
-			keys[it.msg.Key] = true
+			keys[it.msg.OrderingKey] = true
 		}
 	}
 	return together, alone

@@ -97,7 +97,7 @@ type SubscriberConfig struct {
 }
 
 // ByKey returns the key that a message has, see SubscriberConfig.OrderBy.
-func ByKey(msg *consumer.Message) string { return msg.Key }
+func ByKey(msg *consumer.Message) string { return msg.OrderingKey }
 
 // Risk names a setting that is refused because it can lose messages or effects, unless AcceptedRisks contains it.
 type Risk = risks.Risk

@@ -31,11 +31,11 @@ func ToMessage(queue string, raw types.Message) *consumer.Message {
 	if ms, err := strconv.ParseInt(raw.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64); err == nil && ms > 0 {
 		m.Time = time.UnixMilli(ms)
 	}
-	if m.Key, m.Payload, m.Headers, m.Malformed = decode(aws.ToString(raw.Body), raw.MessageAttributes); m.Malformed != nil {
-		m.Key, m.Payload, m.Headers = "", []byte(aws.ToString(raw.Body)), rawHeaders(raw.MessageAttributes)
+	if m.OrderingKey, m.Payload, m.Headers, m.Malformed = decode(aws.ToString(raw.Body), raw.MessageAttributes); m.Malformed != nil {
+		m.OrderingKey, m.Payload, m.Headers = "", []byte(aws.ToString(raw.Body)), rawHeaders(raw.MessageAttributes)
 	}
-	if group := group(raw); strings.HasSuffix(queue, fifoSuffix) && group != "" && GroupID(m.Key) != group && (m.Key != "" || !strings.HasPrefix(group, keylessPrefix)) {
-		m.Key = group // SQS orders by group; the attribute of a message that another system has forwarded may have another key
+	if group := group(raw); strings.HasSuffix(queue, fifoSuffix) && group != "" && GroupID(m.OrderingKey) != group && (m.OrderingKey != "" || !strings.HasPrefix(group, keylessPrefix)) {
+		m.OrderingKey = group // SQS orders by group; the attribute of a message that another system has forwarded may have another key
 	}
 	return m
 }

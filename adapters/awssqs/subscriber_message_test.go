@@ -71,8 +71,8 @@ func TestOrderByOnAStandardQueue(t *testing.T) {
 			func(_ context.Context, msg *consumer.Message) error {
 				s.mu.Lock()
 				key := msg.Payload[0]
-				if running[key]++; running[key] > 1 || msg.Key != string(key) {
-					t.Errorf("%d of key %q (%q) at once", running[key], key, msg.Key)
+				if running[key]++; running[key] > 1 || msg.OrderingKey != string(key) {
+					t.Errorf("%d of key %q (%q) at once", running[key], key, msg.OrderingKey)
 				}
 				all := 0
 				for _, n := range running {
@@ -146,8 +146,8 @@ func TestAGroupIsTheOrderWhateverTheAttributeSays(t *testing.T) {
 		if c.attribute != "" {
 			raw.MessageAttributes = map[string]types.MessageAttributeValue{"txonce-key": {DataType: aws.String("String"), StringValue: &c.attribute}}
 		}
-		if m := awssqs.ToMessage(c.queue, raw); m.Key != c.want || m.Malformed != nil {
-			t.Errorf("queue %s, group %s, attribute %q: Key %q, want %q (%v)", c.queue, c.group, c.attribute, m.Key, c.want, m.Malformed)
+		if m := awssqs.ToMessage(c.queue, raw); m.OrderingKey != c.want || m.Malformed != nil {
+			t.Errorf("queue %s, group %s, attribute %q: Key %q, want %q (%v)", c.queue, c.group, c.attribute, m.OrderingKey, c.want, m.Malformed)
 		}
 	}
 }

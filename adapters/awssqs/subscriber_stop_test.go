@@ -127,8 +127,8 @@ func TestATenantIsNoOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.start(c.cfg, func(_ context.Context, msg *consumer.Message) error {
-					if msg.Key != c.want {
-						t.Errorf("Key %q; want %q", msg.Key, c.want)
+					if msg.OrderingKey != c.want {
+						t.Errorf("Key %q; want %q", msg.OrderingKey, c.want)
 					}
 					return nil
 				})

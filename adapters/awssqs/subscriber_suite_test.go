@@ -152,13 +152,13 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 	for len(msgs) > 0 {
 		var call []outbox.Message
 		keys := map[string]bool{}
-		for len(msgs) > 0 && !keys[msgs[0].Key] {
+		for len(msgs) > 0 && !keys[msgs[0].OrderingKey] {
 			m := msgs[0]
-			if m.Key != "" {
-				keys[m.Key] = true
+			if m.OrderingKey != "" {
+				keys[m.OrderingKey] = true
 			}
 			call = append(call, outbox.Message{
-				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, Key: m.Key, Payload: m.Payload, Headers: m.Headers,
+				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, Key: m.OrderingKey, Payload: m.Payload, Headers: m.Headers,
 			})
 			msgs = msgs[1:]
 		}

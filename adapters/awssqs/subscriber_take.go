@@ -67,7 +67,7 @@ func (r *reception) received(raw types.Message, at time.Time) *received {
 		m.delivery.Key = group(raw)
 	case r.cfg.OrderBy != nil:
 		key, err := r.orderBy(msg)
-		msg.Key, m.delivery.Key, msg.Malformed = key, key, errors.Join(msg.Malformed, err)
+		msg.OrderingKey, m.delivery.Key, msg.Malformed = key, key, errors.Join(msg.Malformed, err)
 	}
 	if msg.Malformed != nil {
 		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)

@@ -77,7 +77,7 @@ type letterObject struct {
 func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject {
 	o := letterObject{
 		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID), Cause: string(l.Cause), Error: l.Error,
-		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.Key), Position: out.position(&l), Time: jsonTime(l.Record.Time),
+		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.OrderingKey), Position: out.position(&l), Time: jsonTime(l.Record.Time),
 		Fingerprint: fingerprintText(l.Record.Fingerprint), Attempts: l.Message.Attempt, Times: l.Times,
 		First: jsonTime(l.First), Latest: jsonTime(l.Latest), Settled: l.Settled, Bytes: len(l.Message.Payload),
 	}
@@ -100,8 +100,8 @@ func printLetter(out *printer, l consumer.DeadLetter, payload bool) {
 	}
 	out.field("topic", "%s", l.Message.Topic)
 	out.field("position", "%s", out.position(&l))
-	if l.Message.Key != "" {
-		out.field("ordering key", "%s", out.key(l.Message.Key))
+	if l.Message.OrderingKey != "" {
+		out.field("ordering key", "%s", out.key(l.Message.OrderingKey))
 	}
 	if !l.Record.Time.IsZero() {
 		out.field("time", "%s", instant(l.Record.Time))

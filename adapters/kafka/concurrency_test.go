@@ -42,24 +42,24 @@ func (c *crowd) Process(ctx context.Context, msg *consumer.Message) error {
 func (c *crowd) enter(msg *consumer.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.working[msg.Key] && msg.Key != "" {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s is handled beside another message of key %s", msg.Payload, msg.Key))
+	if c.working[msg.OrderingKey] && msg.OrderingKey != "" {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s is handled beside another message of key %s", msg.Payload, msg.OrderingKey))
 	}
-	c.working[msg.Key] = true
+	c.working[msg.OrderingKey] = true
 	c.most = max(c.most, len(c.working))
 }
 
 func (c *crowd) leave(msg *consumer.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.working, msg.Key)
-	if err != nil || msg.Key == "" {
+	delete(c.working, msg.OrderingKey)
+	if err != nil || msg.OrderingKey == "" {
 		return
 	}
-	if text := string(msg.Payload); text <= c.last[msg.Key] {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s comes after %s", text, c.last[msg.Key]))
+	if text := string(msg.Payload); text <= c.last[msg.OrderingKey] {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s comes after %s", text, c.last[msg.OrderingKey]))
 	}
-	c.last[msg.Key] = string(msg.Payload)
+	c.last[msg.OrderingKey] = string(msg.Payload)
 }
 
 func (c *crowd) check(t *testing.T) {
@@ -106,7 +106,7 @@ func TestConcurrency(t *testing.T) {
 					first[fmt.Sprintf("k%d", k)] = &sync.Once{}
 				}
 				crowd := newCrowd(func(_ context.Context, msg *consumer.Message) error {
-					first[msg.Key].Do(crowded.Done)
+					first[msg.OrderingKey].Do(crowded.Done)
 					crowded.Wait()
 					if rand.N(10) == 0 {
 						return &consumer.RetryError{Err: errors.New("again"), Uncounted: true}
@@ -199,7 +199,7 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 		done, all := map[string]bool{}, make(chan struct{})
 		marks := &assignments{}
 		p := inTurns(t, store, func(ctx context.Context, m *consumer.Message) error {
-			if m.Key == "slow" {
+			if m.OrderingKey == "slow" {
 				<-ctx.Done() // until the member is told to stop, and its grace is over
 				return ctx.Err()
 			}

@@ -16,7 +16,7 @@ import (
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
 		Topic:    raw.Topic,
-		Key:      string(raw.Key),
+		OrderingKey:      string(raw.Key),
 		Position: position(raw),
 		Payload:  raw.Value,
 		Headers:  headers(raw.Headers),

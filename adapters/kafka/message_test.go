@@ -25,7 +25,7 @@ func TestToMessage(t *testing.T) {
 				Headers: []*sarama.RecordHeader{{Key: []byte("a"), Value: []byte("1")}, {Key: []byte("a"), Value: []byte{0xff}}, nil},
 			},
 			want: consumer.Message{
-				Topic: "orders", Position: "orders/3/1042", Key: "k", Payload: []byte("v"), Time: produced, Attempt: 1,
+				Topic: "orders", Position: "orders/3/1042", OrderingKey: "k", Payload: []byte("v"), Time: produced, Attempt: 1,
 				Headers: map[string]string{"a": "\xff"},
 			},
 		},

@@ -132,7 +132,7 @@ func (p *partition) delivery(raw *sarama.ConsumerMessage) *deliver.Delivery {
 	msg := ToMessage(raw)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &deliver.Delivery{Message: msg, Key: msg.Key, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}
+	return &deliver.Delivery{Message: msg, Key: msg.OrderingKey, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}
 }
 
 // full reports whether no more messages are read.

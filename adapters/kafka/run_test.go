@@ -258,10 +258,10 @@ func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []
 	errs := make([]error, len(msgs))
 	failed := map[string]bool{}
 	for i, m := range msgs {
-		if m.Key != "" && failed[m.Key] {
+		if m.OrderingKey != "" && failed[m.OrderingKey] {
 			errs[i] = &consumer.RetryError{Err: errors.New("held"), Uncounted: true}
 		} else if errs[i] = h.Process(ctx, m); errs[i] != nil {
-			failed[m.Key] = true
+			failed[m.OrderingKey] = true
 		}
 	}
 	return errs

@@ -183,8 +183,8 @@ func (b *suiteBroker) Publish(_ context.Context, msgs ...consumer.Message) error
 	var out []*sarama.ProducerMessage
 	for _, m := range msgs {
 		raw := &sarama.ProducerMessage{Topic: b.topic, Value: sarama.ByteEncoder(m.Payload)}
-		if m.Key != "" {
-			raw.Key = sarama.StringEncoder(m.Key)
+		if m.OrderingKey != "" {
+			raw.Key = sarama.StringEncoder(m.OrderingKey)
 		}
 		for k, v := range m.Headers {
 			raw.Headers = append(raw.Headers, sarama.RecordHeader{Key: []byte(k), Value: []byte(v)})

@@ -120,18 +120,18 @@ func ExampleQueue_postgres() {
 	}
 	charge := func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 		return pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
-			b.Queue(`INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET balance = accounts.balance + 1 RETURNING balance`, msg.Key).
+			b.Queue(`INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET balance = accounts.balance + 1 RETURNING balance`, msg.OrderingKey).
 				QueryRow(func(row pgx.Row) error {
 					var balance int64
 					if err := row.Scan(&balance); err != nil {
 						return err
 					}
 					if balance > 2 {
-						return consumer.Permanent(fmt.Errorf("%s: the balance of %s would be %d", msg.ID, msg.Key, balance))
+						return consumer.Permanent(fmt.Errorf("%s: the balance of %s would be %d", msg.ID, msg.OrderingKey, balance))
 					}
 					return nil
 				})
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", Key: msg.Key, Payload: msg.Payload})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", Key: msg.OrderingKey, Payload: msg.Payload})
 		})(ctx, tx, msgs)
 	}
 	c, err := consumer.New(consumer.Config[pgx.Tx]{
@@ -142,7 +142,7 @@ func ExampleQueue_postgres() {
 	}
 	var msgs []*consumer.Message
 	for i, account := range []string{"alice", "alice", "bob", "alice", "bob"} {
-		msgs = append(msgs, &consumer.Message{ID: fmt.Sprint("order-", i), Key: account, Time: time.Now(), Attempt: 1})
+		msgs = append(msgs, &consumer.Message{ID: fmt.Sprint("order-", i), OrderingKey: account, Time: time.Now(), Attempt: 1})
 	}
 	fmt.Println(c.ProcessBatch(ctx, msgs))
 
@@ -183,7 +183,7 @@ func ExampleStore_setBased_postgres() {
 		HandleBatch: func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 			var accounts []string
 			for _, m := range msgs {
-				accounts = append(accounts, m.Key)
+				accounts = append(accounts, m.OrderingKey)
 			}
 			_, err := tx.Exec(ctx, `UPDATE accounts a SET balance = a.balance + n.charges
 				FROM (SELECT id, count(*) AS charges FROM unnest($1::text[]) AS m(id) GROUP BY id) n WHERE n.id = a.id`, accounts)
@@ -193,7 +193,7 @@ func ExampleStore_setBased_postgres() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c.ProcessBatch(ctx, []*consumer.Message{{ID: "1", Key: "alice"}, {ID: "2", Key: "alice"}, {ID: "3", Key: "alice"}})
+	c.ProcessBatch(ctx, []*consumer.Message{{ID: "1", OrderingKey: "alice"}, {ID: "2", OrderingKey: "alice"}, {ID: "3", OrderingKey: "alice"}})
 	var balance int
 	fmt.Println(pool.QueryRow(ctx, `SELECT balance FROM accounts`).Scan(&balance), balance)
 	// Output: <nil> 3

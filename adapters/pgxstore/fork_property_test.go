@@ -162,7 +162,7 @@ func compareStages(t *testing.T, plain, waves *stage) {
 		for i := range rapid.IntRange(1, 25).Draw(rt, "messages") {
 			if what := rapid.IntRange(0, 9).Draw(rt, "what"); what < 2 && i > 0 { // a duplicate, or other content
 				m := msgs[rapid.IntRange(0, i-1).Draw(rt, "copy of")]
-				if what == 1 && m.Key != "" { // without an ordering key either content may be handled first
+				if what == 1 && m.OrderingKey != "" { // without an ordering key either content may be handled first
 					m.Payload = []byte("other")
 				}
 				msgs = append(msgs, m)
@@ -180,7 +180,7 @@ func compareStages(t *testing.T, plain, waves *stage) {
 				k.times = 1 // such faults count as the database's, and park nothing
 			}
 			scripts[id], keys[id] = k, rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key")
-			msgs = append(msgs, consumer.Message{ID: id, Key: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
+			msgs = append(msgs, consumer.Message{ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
 		}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 25), 1, 5).Draw(rt, "sizes")
 		var results []stageResult

@@ -98,7 +98,7 @@ func (w *tasks) enqueue(ctx context.Context, tx pgx.Tx, m *consumer.Message) err
 	if !w.tasks[m.ID].enqueues {
 		return nil
 	}
-	return w.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", Key: m.Key, Payload: []byte(m.ID)})
+	return w.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", Key: m.OrderingKey, Payload: []byte(m.ID)})
 }
 
 func (w *tasks) begin(t *rapid.T, name string, kinds map[string]task) {
@@ -222,7 +222,7 @@ func TestQueueDoesWhatAHandlerDoes(t *testing.T) {
 		for i := range rapid.IntRange(1, 25).Draw(rt, "messages") {
 			if what := rapid.IntRange(0, 9).Draw(rt, "what"); what < 2 && i > 0 { // a duplicate, or other content
 				m := msgs[rapid.IntRange(0, i-1).Draw(rt, "copy of")]
-				if what == 1 && m.Key != "" { // without an ordering key either content may be handled first
+				if what == 1 && m.OrderingKey != "" { // without an ordering key either content may be handled first
 					m.Payload = []byte("other")
 				}
 				msgs = append(msgs, m)
@@ -236,7 +236,7 @@ func TestQueueDoesWhatAHandlerDoes(t *testing.T) {
 				enqueues:   rapid.Bool().Draw(rt, "enqueues"),
 			}
 			keys[id] = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "key")
-			msgs = append(msgs, consumer.Message{ID: id, Key: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
+			msgs = append(msgs, consumer.Message{ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
 		}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 25), 1, 5).Draw(rt, "sizes")
 		var results []taskResult

@@ -286,7 +286,7 @@ func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
 	q.db.exec(t, `ALTER TABLE effects ADD place serial`)
 	msgs := queued("large", n)
 	for i, m := range msgs {
-		m.Key = fmt.Sprint(i % 7)
+		m.OrderingKey = fmt.Sprint(i % 7)
 	}
 	for i, err := range q.ProcessBatch(t.Context(), msgs) {
 		if err != nil {

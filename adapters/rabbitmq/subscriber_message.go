@@ -43,7 +43,7 @@ func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	msg := &consumer.Message{
 		ID:       raw.MessageId,
 		Topic:    raw.RoutingKey,
-		Key:      inText(headers[HeaderKey]),
+		OrderingKey:      inText(headers[HeaderKey]),
 		Position: queue + "/" + raw.MessageId,
 		Payload:  raw.Body,
 		Headers:  textHeaders(raw, st, headers),

@@ -156,7 +156,7 @@ func (s *session) take(raw *amqp.Delivery) {
 	dl := &delivery{session: s, raw: raw, msg: msg, attempt: msg.Attempt, since: time.Now()}
 	d := &deliver.Delivery{Message: msg, Size: len(raw.Body), Raw: dl}
 	if s.run.cfg.Ordered {
-		d.Key = msg.Key
+		d.Key = msg.OrderingKey
 	}
 	s.mu.Lock()
 	lost := s.dead

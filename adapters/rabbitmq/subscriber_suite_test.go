@@ -285,8 +285,8 @@ func (b *suiteBroker) publishing(m consumer.Message) amqp.Publishing {
 	for name, v := range m.Headers {
 		headers[name] = []byte(v)
 	}
-	if m.Key != "" {
-		headers[rabbitmq.HeaderKey] = m.Key
+	if m.OrderingKey != "" {
+		headers[rabbitmq.HeaderKey] = m.OrderingKey
 	}
 	return amqp.Publishing{
 		MessageId: fmt.Sprint("message ", b.sent), Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: time.Now(), ContentType: "text/plain",

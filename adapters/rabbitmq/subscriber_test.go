@@ -288,7 +288,7 @@ func TestToMessage(t *testing.T) {
 	}
 	got := rabbitmq.ToMessage("q", raw)
 	want := &consumer.Message{
-		ID: "id", Topic: "orders.new", Key: "the key", Position: "q/id", Payload: []byte("body"), Time: time.Unix(1700000000, 0), Attempt: 4, Raw: raw,
+		ID: "id", Topic: "orders.new", OrderingKey: "the key", Position: "q/id", Payload: []byte("body"), Time: time.Unix(1700000000, 0), Attempt: 4, Raw: raw,
 		Headers: map[string]string{
 			"content-type": "text/plain", "reply-to": "header wins", "nil": "", "true": "true", "byte": "7", "int8": "-7", "int64": "-9223372036854775808",
 			"float": "0.5", "nan": "NaN", "text": "\xff", "bytes": "\x00\x01", "decimal": "-0.05", "time": "1970-01-01T00:00:00Z",

@@ -69,11 +69,11 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 					t.Errorf("claimed at %v, %v", c.ExpiresAt.Add(-other.Keep()), err)
 				}
 			}
-			letter := consumer.DeadLetter{ID: consumer.DeadLetterID{byte(i), 0xff}, Record: mine, Cause: "rejected", Message: consumer.Message{Topic: "t", Payload: everyByte, Key: "\xff"}}
+			letter := consumer.DeadLetter{ID: consumer.DeadLetterID{byte(i), 0xff}, Record: mine, Cause: "rejected", Message: consumer.Message{Topic: "t", Payload: everyByte, OrderingKey: "\xff"}}
 			within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.Park(ctx, tx, letter) })
 			for _, from := range []*node{s, plain} {
 				got, err := from.DeadLetters(t.Context(), consumer.DeadLetterFilter{ID: letter.ID, Consumer: "billing", Cause: "rejected"})
-				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Message.Payload, everyByte) || got[0].Message.Key != "\xff" ||
+				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Message.Payload, everyByte) || got[0].Message.OrderingKey != "\xff" ||
 					time.Since(got[0].First).Abs() > 10*time.Minute || !got[0].Settled {
 					t.Errorf("DeadLetters = %+v, %v", got, err)
 				}

@@ -39,7 +39,7 @@ func letter(id byte) consumer.DeadLetter {
 			Window:      48 * time.Hour,
 		},
 		Message: consumer.Message{
-			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", Key: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
+			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", OrderingKey: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
 			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
 		},
 		Cause: observe.CauseExhausted,

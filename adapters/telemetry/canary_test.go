@@ -35,7 +35,7 @@ func TestCanaries(t *testing.T) {
 	var msgs []*consumer.Message
 	for i := range 3 {
 		m := message(fmt.Sprintf("canary-key-%d", i))
-		m.Key, m.Payload, m.Position = "canary-order", []byte("canary-payload"), "queue/"+m.ID // as of a source without offsets
+		m.OrderingKey, m.Payload, m.Position = "canary-order", []byte("canary-payload"), "queue/"+m.ID // as of a source without offsets
 		m.Headers = map[string]string{"h": "canary-header", "traceparent": parent, "baggage": "user=canary-baggage"}
 		msgs = append(msgs, m)
 	}

@@ -153,11 +153,11 @@ func TestHandlerOfAPlainProcessor(t *testing.T) {
 	var got consumer.Message
 	h := newHandler(t, watermilltx.HandlerConfig{
 		Processor: sleeping(func(_ context.Context, msg *consumer.Message) error { got = *msg; return nil }),
-		Amend:     func(msg *consumer.Message) { msg.Key = msg.Raw.(*message.Message).Metadata.Get("partition") },
+		Amend:     func(msg *consumer.Message) { msg.OrderingKey = msg.Raw.(*message.Message).Metadata.Get("partition") },
 	})
 	raw := order(t, "1")
 	raw.Metadata.Set("partition", "p")
-	if err := h.Handle(raw); err != nil || got.Key != "p" || got.Attempt != 1 || !strings.HasSuffix(got.Position, raw.UUID) || got.ID != "" {
+	if err := h.Handle(raw); err != nil || got.OrderingKey != "p" || got.Attempt != 1 || !strings.HasSuffix(got.Position, raw.UUID) || got.ID != "" {
 		t.Errorf("%v: %+v", err, got)
 	}
 }

@@ -33,7 +33,7 @@ func ToMessage(raw *message.Message) *consumer.Message {
 	headers := decodeMetadata(raw.Metadata)
 	msg := &consumer.Message{
 		Topic:    topic,
-		Key:      headers[MetadataKey],
+		OrderingKey:      headers[MetadataKey],
 		Position: position(topic, raw.UUID),
 		Payload:  raw.Payload,
 		Headers:  headers,

@@ -157,7 +157,7 @@ func (m *Middleware[TTx]) replayed(msg *consumer.Message) (*run, error) {
 		return nil, errors.New("watermilltx: replay: the Router does not run yet, so there is no handler")
 	}
 	raw := message.NewMessage(msg.Position[strings.LastIndex(msg.Position, "/")+1:], msg.Payload)
-	raw.Metadata = encodeMetadata(msg.Headers, msg.Key)
+	raw.Metadata = encodeMetadata(msg.Headers, msg.OrderingKey)
 	if m.values != nil {
 		raw.SetContext(m.values)
 	}

@@ -83,7 +83,7 @@ func (s *shop) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.Event
 			return nil, err
 		}
 		events[i] = webhook.Event{Drop: e.Drop, Message: consumer.Message{
-			ID: e.ID, Tenant: "shop/live", Topic: e.Type, Time: e.Created, Payload: payload, Key: e.Key,
+			ID: e.ID, Tenant: "shop/live", Topic: e.Type, Time: e.Created, Payload: payload, OrderingKey: e.Key,
 		}}
 		if e.Reply != "" {
 			events[i].Reply = &webhook.Reply{Status: e.Status, ContentType: "text/plain", Body: []byte(e.Reply)}

@@ -58,7 +58,7 @@ func TestWhatIsForwarded(t *testing.T) {
 		msg  consumer.Message
 	}{
 		{"all fields", consumer.Message{
-			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", Key: "order-1", Payload: []byte("{}\x00"),
+			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", OrderingKey: "order-1", Payload: []byte("{}\x00"),
 			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC), Fingerprint: &fingerprint,
 			Aliases: []string{"object:cs_1", "é,\n\x01\"\\"},
 		}},
@@ -277,7 +277,7 @@ func TestStoreAndForward(t *testing.T) {
 			if failures[m.ID]++; failures[m.ID] < 2 {
 				return errors.New("not yet")
 			}
-			order[m.Key] = append(order[m.Key], m.ID)
+			order[m.OrderingKey] = append(order[m.OrderingKey], m.ID)
 			return count(ctx, tx, m)
 		}})
 		var all []shopEvent

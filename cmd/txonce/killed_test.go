@@ -158,7 +158,7 @@ func (k *kills) parkAll(t *testing.T, n int) (msgs []*consumer.Message) {
 	defer c.Close()
 	for i := range n {
 		msgs = append(msgs, delivery(fmt.Sprintf("order-%d", i), "x"))
-		msgs[i].Key = ""
+		msgs[i].OrderingKey = ""
 	}
 	for part := range slices.Chunk(msgs, 100) {
 		for _, err := range c.ProcessBatch(t.Context(), part) {

@@ -48,7 +48,7 @@ func (s *seeds) consumer(name string, handle consumer.Handler[*sql.Tx]) (*consum
 
 func delivery(id, payload string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", Key: "customer-7", Position: "orders/3/" + strings.TrimPrefix(id, "order-"), Payload: []byte(payload), Headers: map[string]string{"type": "paid"}, Time: time.Now(),
+		ID: id, Topic: "orders", OrderingKey: "customer-7", Position: "orders/3/" + strings.TrimPrefix(id, "order-"), Payload: []byte(payload), Headers: map[string]string{"type": "paid"}, Time: time.Now(),
 	}
 }
 

@@ -82,10 +82,10 @@ func rowHandler(perKey bool) consumer.BatchHandler[tx] {
 	return func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
 		seen := map[string]bool{}
 		for _, m := range msgs {
-			if perKey && seen[m.Key] {
+			if perKey && seen[m.OrderingKey] {
 				continue
 			}
-			seen[m.Key] = true
+			seen[m.OrderingKey] = true
 			err = errors.Join(err, charge(ctx, tx, m))
 		}
 		return err
@@ -97,7 +97,7 @@ func rowTest(store *consumertest.Store, handle consumer.BatchHandler[tx]) consum
 	h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
 		return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), HandleBatch: handle})
 	}
-	h.SameRow = func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("payment-", n), Key: "alice"} }
+	h.SameRow = func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("payment-", n), OrderingKey: "alice"} }
 	return h
 }
 

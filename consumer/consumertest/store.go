@@ -63,7 +63,7 @@ func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.Dead
 }
 
 func letterBytes(l consumer.DeadLetter) int {
-	n := len(l.Message.Payload) + len(l.Message.Key) + len(l.Message.Topic) + len(l.Message.Position) + len(l.Error)
+	n := len(l.Message.Payload) + len(l.Message.OrderingKey) + len(l.Message.Topic) + len(l.Message.Position) + len(l.Error)
 	for name, value := range l.Message.Headers {
 		n += len(name) + len(value)
 	}

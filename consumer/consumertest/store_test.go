@@ -21,7 +21,7 @@ func letter(n byte) consumer.DeadLetter {
 	return consumer.DeadLetter{
 		ID: consumer.DeadLetterID{n}, Cause: observe.CauseExhausted, Error: "poison",
 		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing", ID: string('a' + rune(n))}, Fingerprint: dedup.FingerprintOf([]byte{n})},
-		Message: consumer.Message{Key: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
+		Message: consumer.Message{OrderingKey: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
 	}
 }
 

@@ -179,9 +179,9 @@ func sameOnRedelivery(e *subscriberEnv) {
 	}
 	for i, m := range deliveries {
 		want := deliveries[0]
-		if m.Key != sent.Key || string(m.Payload) != string(sent.Payload) || !maps.Equal(m.Headers, want.Headers) || m.Headers["other"] != sent.Headers["other"] {
+		if m.OrderingKey != sent.OrderingKey || string(m.Payload) != string(sent.Payload) || !maps.Equal(m.Headers, want.Headers) || m.Headers["other"] != sent.Headers["other"] {
 			e.Errorf("delivery %d has key %q, payload %q, headers %q; sent were %q, %q, %q",
-				i+1, m.Key, m.Payload, m.Headers, sent.Key, sent.Payload, sent.Headers)
+				i+1, m.OrderingKey, m.Payload, m.Headers, sent.OrderingKey, sent.Payload, sent.Headers)
 		}
 		if m.Position != want.Position || m.Position == "" || !m.Time.Equal(want.Time) || m.ID != want.ID || m.Topic != want.Topic {
 			e.Errorf("delivery %d has position %q, time %v, id %q, topic %q; the first had %q, %v, %q, %q",
@@ -220,8 +220,8 @@ func orderWithinKey(e *subscriberEnv) {
 		mu.Lock()
 		defer mu.Unlock()
 		// Not in the handler, which runs again when other messages of its batch fail. A duplicate may be delivered at any time.
-		if id := msg.Headers[idHeader]; err == nil && !slices.Contains(order[msg.Key], id) {
-			order[msg.Key] = append(order[msg.Key], id)
+		if id := msg.Headers[idHeader]; err == nil && !slices.Contains(order[msg.OrderingKey], id) {
+			order[msg.OrderingKey] = append(order[msg.OrderingKey], id)
 		}
 		return err
 	}

@@ -160,7 +160,7 @@ func (p *tapped) count() (deliveries, largestBatch int) {
 
 // suiteMessage returns a message with the natural key id.
 func suiteMessage(id, key, payload string) consumer.Message {
-	return consumer.Message{Key: key, Payload: []byte(payload), Headers: map[string]string{idHeader: id}}
+	return consumer.Message{OrderingKey: key, Payload: []byte(payload), Headers: map[string]string{idHeader: id}}
 }
 
 // suiteMessages returns n messages with IDs 0 to n-1, without ordering keys.

@@ -50,7 +50,7 @@ func TestLetters(t *testing.T) {
 		ID:     consumer.DeadLetterID{1, 2},
 		Record: dedup.Record{Key: dedup.Key{Consumer: "billing", Tenant: "a", ID: "m-1"}, Time: created, Window: time.Hour, Fingerprint: dedup.FingerprintOf([]byte("x"))},
 		Message: consumer.Message{
-			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", Key: "k", Position: "0/7", Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
+			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", OrderingKey: "k", Position: "0/7", Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
 		},
 		Cause: "poison", Error: "boom",
 	}

@@ -46,7 +46,7 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	l := &Letter{
 		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
 		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // rounded up, so that a replay does not expire earlier than the message
-		Cause: Text(string(letter.Cause)), Error: Text(letter.Error), Topic: Text(msg.Topic), OrderingKey: []byte(msg.Key),
+		Cause: Text(string(letter.Cause)), Error: Text(letter.Error), Topic: Text(msg.Topic), OrderingKey: []byte(msg.OrderingKey),
 		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers),
 		Attempts: min(msg.Attempt, math.MaxInt32), // a source may count with 64 bits
 	}
@@ -67,7 +67,7 @@ func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	d = consumer.DeadLetter{
 		ID: l.ID, Cause: observe.Cause(l.Cause), Error: l.Error, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
 		Record:  dedup.Record{Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time, Window: time.Duration(l.Window) * time.Second},
-		Message: consumer.Message{Topic: l.Topic, Key: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
+		Message: consumer.Message{Topic: l.Topic, OrderingKey: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
 	}
 	if l.Tenant != nil {
 		d.Record.Key.Tenant, d.Message.Tenant = *l.Tenant, *l.Tenant

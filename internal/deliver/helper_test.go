@@ -87,7 +87,7 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	keys := map[string]bool{}
 	for _, m := range msgs {
 		ids = append(ids, m.ID)
-		keys[m.Key] = true
+		keys[m.OrderingKey] = true
 	}
 	b.order, b.batches = append(b.order, ids...), append(b.batches, ids)
 	for key := range keys {
@@ -113,12 +113,12 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	}()
 	failed := map[string]error{}
 	for i, m := range msgs {
-		if before := failed[m.Key]; before != nil {
+		if before := failed[m.OrderingKey]; before != nil {
 			errs[i] = &consumer.RetryError{Err: before, Uncounted: true}
 			continue
 		}
-		if errs[i] = b.process(ctx, m); errs[i] != nil && m.Key != "" {
-			failed[m.Key] = errs[i]
+		if errs[i] = b.process(ctx, m); errs[i] != nil && m.OrderingKey != "" {
+			failed[m.OrderingKey] = errs[i]
 		}
 	}
 	return errs
@@ -132,10 +132,10 @@ func (b *bench) checkBatch(msgs []*consumer.Message) {
 		if size += b.sizes[m.ID]; i > 0 && b.cfg.MaxBatchBytes > 0 && size > b.cfg.MaxBatchBytes {
 			b.t.Errorf("a batch of %d messages has %d bytes, more than %d", i+1, size, b.cfg.MaxBatchBytes)
 		}
-		if m.Key != "" && last[m.Key] > m.ID {
-			b.t.Errorf("%s stands before %s in a batch, both of key %q", last[m.Key], m.ID, m.Key)
+		if m.OrderingKey != "" && last[m.OrderingKey] > m.ID {
+			b.t.Errorf("%s stands before %s in a batch, both of key %q", last[m.OrderingKey], m.ID, m.OrderingKey)
 		}
-		last[m.Key] = m.ID
+		last[m.OrderingKey] = m.ID
 		if early := time.Until(b.due[m.ID]); early > 0 {
 			b.t.Errorf("%s begins %v too early", m.ID, early)
 		}
@@ -204,7 +204,7 @@ func (b *bench) drain() {
 
 func delivery(id, key string) *deliver.Delivery {
 	return &deliver.Delivery{
-		Message: &consumer.Message{ID: id, Key: key, Position: "queue/" + id, Attempt: 1}, Key: key, Size: 1,
+		Message: &consumer.Message{ID: id, OrderingKey: key, Position: "queue/" + id, Attempt: 1}, Key: key, Size: 1,
 	}
 }
 

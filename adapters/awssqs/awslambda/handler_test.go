@@ -137,7 +137,7 @@ func TestMessage(t *testing.T) {
 	}
 	got.Raw = nil
 	want := &consumer.Message{
-		Topic: "orders.fifo", Key: "customer-7", Position: "orders.fifo/m-1", Payload: []byte("hello"),
+		Topic: "orders.fifo", OrderingKey: "customer-7", Position: "orders.fifo/m-1", Payload: []byte("hello"),
 		Headers: map[string]string{"trace": "\x00\x01\x02", "txonce-id": "o-1"}, Time: time.UnixMilli(1545082649183), Attempt: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -206,7 +206,7 @@ func TestDefersThroughTheClient(t *testing.T) {
 		h, err := awslambda.New(awslambda.Config{
 			Client: server, Logger: slog.New(slog.DiscardHandler),
 			Processor: batches{func(_ context.Context, m *consumer.Message) error {
-				if m.Key == "a" && verdicts["a0"] != nil {
+				if m.OrderingKey == "a" && verdicts["a0"] != nil {
 					if string(m.Payload) == "a1" { // it has to come back with the first of its group all the same
 						return consumer.RetryAfter(errors.New("much later"), 100*time.Second)
 					}

@@ -59,7 +59,7 @@ func (v *Verifier) event(all verified) (event webhook.Event, err error) {
 	}
 	fingerprint := fingerprintOf(stable)
 	event.Message = consumer.Message{
-		ID: uuid, Tenant: tenant(all.identity.environment, all.identity.bundleID), Topic: kind, Key: original,
+		ID: uuid, Tenant: tenant(all.identity.environment, all.identity.bundleID), Topic: kind, OrderingKey: original,
 		Payload: all.payload(), Time: all.notification.at, Fingerprint: &fingerprint,
 		Headers: map[string]string{"apple-environment": string(all.identity.environment)},
 	}

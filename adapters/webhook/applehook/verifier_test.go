@@ -24,7 +24,7 @@ func TestVerify(t *testing.T) {
 	msg := event.Message
 	fingerprint := dedup.FingerprintOf([]byte("applehook 1\x24" + uuid + "\x09DID_RENEW\x10BILLING_RECOVERY\x102000000000000001\x102000000123456789\x0bpro.monthly\x00\x00\x00\x00"))
 	want := consumer.Message{
-		ID: uuid, Tenant: "apple/Production/com.example.app", Topic: "DID_RENEW", Key: "2000000000000001", Time: signed, Fingerprint: &fingerprint,
+		ID: uuid, Tenant: "apple/Production/com.example.app", Topic: "DID_RENEW", OrderingKey: "2000000000000001", Time: signed, Fingerprint: &fingerprint,
 		Headers: map[string]string{"apple-environment": "Production", "apple-subtype": "BILLING_RECOVERY"},
 		Payload: fmt.Appendf(nil, `{"applehook":1,"notification":%s,"transaction":%s,"renewal":%s}`, toJSON(t, n), toJSON(t, transaction()), toJSON(t, renewal())),
 	}

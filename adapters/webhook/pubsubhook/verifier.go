@@ -104,7 +104,7 @@ func read(raw []byte) (m consumer.Message, err error) {
 		}
 	}
 	if fields.Has("orderingKey") {
-		if m.Key, err = fields.String("orderingKey"); err != nil {
+		if m.OrderingKey, err = fields.String("orderingKey"); err != nil {
 			return m, err
 		}
 	}

@@ -23,7 +23,7 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []webhook.Event{{Message: consumer.Message{
-		ID: "136969346945", Tenant: "pubsub/" + play, Topic: play, Key: "k", Payload: []byte(`{"packageName":"com.example.app"}`),
+		ID: "136969346945", Tenant: "pubsub/" + play, Topic: play, OrderingKey: "k", Payload: []byte(`{"packageName":"com.example.app"}`),
 		Headers: map[string]string{"pubsub-attribute-a": "b"}, Time: now,
 	}}}
 	if diff := cmp.Diff(want, events, cmpopts.IgnoreFields(consumer.Message{}, "Fingerprint")); diff != "" {

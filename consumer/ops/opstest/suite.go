@@ -114,7 +114,7 @@ func (e *env[TTx]) config(s store[TTx], handle func(msg *consumer.Message) error
 }
 
 func message(id, topic string) *consumer.Message {
-	return &consumer.Message{ID: id, Topic: topic, Key: "key " + id, Position: topic + "/0/" + id, Payload: []byte("payload of " + id), Time: time.Now()}
+	return &consumer.Message{ID: id, Topic: topic, OrderingKey: "key " + id, Position: topic + "/0/" + id, Payload: []byte("payload of " + id), Time: time.Now()}
 }
 
 // park parks messages because their handler fails.

@@ -119,7 +119,7 @@ func (s *service) report(part string, what any) { fmt.Fprintf(s.out, "%s: %+v\n"
 
 func delivery(id string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", Key: id, Position: "orders/" + id, Payload: []byte(payload), Time: time.Now(), Attempt: 1,
+		ID: id, Topic: "orders", OrderingKey: id, Position: "orders/" + id, Payload: []byte(payload), Time: time.Now(), Attempt: 1,
 		Headers: map[string]string{"h": header, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "baggage": "user=" + header},
 	}
 }

@@ -101,7 +101,7 @@ func (d *DB) Consumer(t testing.TB, name string) *consumer.Consumer[*sql.Tx] {
 				panic("assignment to entry in nil map")
 			}
 			d.Ran.Add(1)
-			return d.Enqueue(ctx, tx, outbox.Message{ID: name + "/" + msg.ID, Topic: "receipts", Key: msg.Key, Payload: msg.Payload})
+			return d.Enqueue(ctx, tx, outbox.Message{ID: name + "/" + msg.ID, Topic: "receipts", Key: msg.OrderingKey, Payload: msg.Payload})
 		},
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ const Hostile = `"><script>document.title='attacked';fetch('http://203.0.113.7/'
 // Message returns a message of the topic orders.
 func Message(id string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", Key: "customer-" + id, Position: fmt.Sprint("orders/3/", len(id)), Time: time.Now().Add(-time.Minute),
+		ID: id, Topic: "orders", OrderingKey: "customer-" + id, Position: fmt.Sprint("orders/3/", len(id)), Time: time.Now().Add(-time.Minute),
 		Payload: fmt.Appendf(nil, `{"order":%q,"amount":1250,"currency":"EUR"}`, id), Headers: map[string]string{"content-type": "application/json"},
 	}
 }

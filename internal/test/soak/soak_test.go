@@ -48,7 +48,7 @@ func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database, batch
 		id := fmt.Sprintf("m-%d", i)
 		m := consumer.Message{ID: id, Topic: "soak", Position: id, Payload: []byte(id), Time: time.Now()}
 		if i%2 == 0 {
-			m.Key = fmt.Sprintf("k-%d", rng.IntN(len(kinds)/10+1))
+			m.OrderingKey = fmt.Sprintf("k-%d", rng.IntN(len(kinds)/10+1))
 		}
 		msgs = append(msgs, m)
 	}
