@@ -70,7 +70,7 @@ func key(id string) string {
 }
 
 func (p *place) message(id string) outbox.Message {
-	return outbox.Message{ID: id, Topic: p.topic, Key: key(id), Payload: payload}
+	return outbox.Message{ID: id, Topic: p.topic, OrderingKey: key(id), Payload: payload}
 }
 
 func (t *txonce) Fill(ctx context.Context, from, to int) error {

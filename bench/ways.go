@@ -106,7 +106,7 @@ func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) strin
 		_, err := tx.Exec(ctx, insertEffect, id(m))
 		return err
 	}
-	queue := pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+	queue := pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 		b.Queue(insertEffect, id(m))
 		return nil
 	})

@@ -222,7 +222,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.
 		it.claimed = it.rec.Fingerprint
 		for _, alias := range aliases {
 			if alias.Verdict != dedup.First {
-				ans.refused = refuse(observe.CauseReplay, ErrSuspectedReplay)
+				ans.refused = refuse(observe.CauseKnownContent, ErrKnownContent)
 			}
 		}
 	case dedup.Duplicate: // below

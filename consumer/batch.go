@@ -52,7 +52,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	}
 	epoch := c.pause.epoch()
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
-		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Uncounted: true}, observe.CauseCancelled)
+		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Held: true}, observe.CauseCancelled)
 		return b.errs
 	} else if err != nil {
 		b.fault(ctx, todo, epoch, ofClaims, err)
@@ -120,7 +120,7 @@ func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
 		}
 		return len(part), true
 	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
-		b.retry(todo, &RetryError{Err: a.err, Uncounted: true}, observe.CauseCancelled)
+		b.retry(todo, &RetryError{Err: a.err, Held: true}, observe.CauseCancelled)
 	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
 		b.down = true
 		b.fault(ctx, todo, epoch, ofClaims, a.err)
@@ -166,7 +166,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.OrderingKey, before.retry.Err.Error())
-			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Uncounted: true}, before.cause)
+			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Held: true}, before.cause)
 		case b.down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)
 		case !b.c.inDoubt(it) && it.refused == nil && !b.admitted(ctx, i): // no other runs a handler
@@ -187,7 +187,7 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	probe, wait, err := b.c.budget.admit(ctx)
 	it.probe = probe
 	if err != nil {
-		b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
+		b.retry([]int{i}, &RetryError{Err: err, After: wait, Held: true}, observe.CauseBudget)
 	}
 	return err == nil
 }

@@ -204,7 +204,7 @@ func TestABatchHoldsBackOnlyItsOwnKey(t *testing.T) {
 	for i, err := range errs {
 		if err != nil {
 			m := *batch[i]
-			if !wantRetry(t, err, i == 4).Uncounted {
+			if !wantRetry(t, err, i == 4).Held {
 				m.Attempt++
 			}
 			again = append(again, &m)

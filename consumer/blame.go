@@ -89,7 +89,7 @@ func (b *batch[TTx]) contended(ctx context.Context, i, epoch int, err error) boo
 		b.fault(ctx, []int{i}, epoch, it.stage(), err)
 		return true
 	}
-	retry := &RetryError{Err: err, After: b.c.cfg.backoff(max(times, b.options.deferrals+1)), Uncounted: true}
+	retry := &RetryError{Err: err, After: b.c.cfg.backoff(max(times, b.options.deferrals+1)), Held: true}
 	b.lastFault = retry
 	b.retry([]int{i}, retry, observe.CauseDatabase)
 	return true
@@ -108,7 +108,7 @@ func (b *batch[TTx]) takeTurn(i int) (end func(), ok bool) {
 		return func() { <-b.c.turn }, true
 	default:
 		err := errors.New("it waits for another message whose handler uses rows that other transactions hold or change")
-		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(times), Uncounted: true}, observe.CauseDatabase)
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(times), Held: true}, observe.CauseDatabase)
 		return nil, false
 	}
 }

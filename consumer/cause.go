@@ -32,8 +32,8 @@ func (c *Consumer[TTx]) cause(err error) observe.Cause {
 		return observe.CauseMismatch
 	case is(dedup.ErrUnprovable):
 		return observe.CauseUnprovable
-	case is(ErrSuspectedReplay):
-		return observe.CauseReplay
+	case is(ErrKnownContent):
+		return observe.CauseKnownContent
 	case is(dedup.ErrNoKey), is(dedup.ErrBadKey):
 		return observe.CauseNoKey
 	case is(ErrShortened):

@@ -67,26 +67,26 @@ type Config[TTx any] struct {
 	Handle      Handler[TTx]
 	HandleBatch BatchHandler[TTx]
 
-	// MaxBatch is how many messages of a call of ProcessBatch share a transaction at most. The Subscriber's MaxBatch is another setting:
-	// how many messages one call gets.
+	// MaxPerTransaction is how many messages of a call of ProcessBatch share a transaction at most. The Subscriber's MaxBatch is how many
+	// messages one call gets.
 	//
 	// With 1, each message has a transaction of its own: when it fails, no other message runs again, and locks are held for the time of
 	// one handler.
 	//
 	// Defaults to 0: no limit.
-	MaxBatch int
+	MaxPerTransaction int
 
 	// Interleave lets the Handle calls of a batch run side by side, in one transaction, in ProcessBatch. When all of them wait for
 	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a dedup.Forker,
 	// such as pgxstore, and Handle.
 	//
-	// Set it only if messages that differ in Message.Key, or have none, do not depend on each other's rows. In transactions of
+	// Set it only if messages that differ in Message.OrderingKey, or have none, do not depend on each other's rows. In transactions of
 	// their own, row locks keep two handlers apart. In one transaction they do not, because a transaction does not wait for itself:
 	//
 	//	UPDATE accounts SET version = version + 1 WHERE id = $1 RETURNING balance   -- handler 1 gets 100, and then handler 2 also gets 100
 	//	UPDATE accounts SET balance = $2 WHERE id = $1                              -- handler 1 writes 90, and then handler 2 writes 80: 70 is right
 	//
-	// Two such messages about one account need the account as their Message.Key: messages with the same Key run one after the other,
+	// Two such messages about one account need the account as their Message.OrderingKey: messages with the same Key run one after the other,
 	// in their order. Or let the handler write SET balance = balance - $2, which is right in any order. Or let it lock the row with
 	// SELECT … FOR UPDATE before it reads: a handler that asks for a lock in the text of a statement (FOR UPDATE and the like, LOCK,
 	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function or
@@ -156,7 +156,7 @@ type Config[TTx any] struct {
 	// messages. The consumer then pauses: it runs one message at a time as a probe, and defers the others without counting
 	// an attempt. Each probe that succeeds doubles how many may run at the same time, and each that fails resets that to one.
 	// Messages that are refused before their handlers run have a limit of their own of the same size: those without a usable key,
-	// those that cannot be read, mismatches, suspected replays and unprovable ones. When that is spent, they are deferred, and the other
+	// those that cannot be read, mismatches, known content and unprovable ones. When that is spent, they are deferred, and the other
 	// messages go on. A message whose letter is there already counts for neither limit.
 	//
 	// Defaults to a burst of 100, and 100 a minute.
@@ -225,10 +225,10 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
 		return refuse("HandleBatch and Config.Handle are both set: set one of them")
-	case cfg.MaxBatch < 0:
-		return refuse("MaxBatch is %d: want 1 or more, or 0 for no limit", cfg.MaxBatch)
-	case cfg.Interleave && cfg.MaxBatch == 1:
-		return refuse("Interleave has no effect: with Config.MaxBatch 1 no two messages share a transaction")
+	case cfg.MaxPerTransaction < 0:
+		return refuse("MaxPerTransaction is %d: want 1 or more, or 0 for no limit", cfg.MaxPerTransaction)
+	case cfg.Interleave && cfg.MaxPerTransaction == 1:
+		return refuse("Interleave has no effect: with Config.MaxPerTransaction 1 no two messages share a transaction")
 	case cfg.Interleave && cfg.HandleBatch != nil:
 		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
 	case cfg.MaxAttempts < 0:
@@ -275,8 +275,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 
 // most returns how many of n messages may share a transaction.
 func (cfg *Config[TTx]) most(n int) int {
-	if cfg.MaxBatch > 0 {
-		return min(n, cfg.MaxBatch)
+	if cfg.MaxPerTransaction > 0 {
+		return min(n, cfg.MaxPerTransaction)
 	}
 	return n
 }

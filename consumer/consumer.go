@@ -115,7 +115,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 		if !again || ctx.Err() != nil || errors.Is(err, ErrClosed) || await.Sleep(ctx, retry.After) != nil {
 			return err
 		}
-		if retry.Uncounted {
+		if retry.Held {
 			deferrals++
 		} else {
 			deferrals = 0
@@ -127,7 +127,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 // batchKeyWait is how long a batch waits, in total, for other calls of this Consumer that process its keys.
 const batchKeyWait = time.Second
 
-// ProcessBatch implements BatchProcessor. The messages share one transaction, or with Config.MaxBatch several. When a transaction fails, the
+// ProcessBatch implements BatchProcessor. The messages share one transaction, or with Config.MaxPerTransaction several. When a transaction fails, the
 // failing message is tried apart from the others; if it is unknown which message fails, the batch is tried in halves. Only messages with
 // the ordering key of a failed message wait for it. A crash before a COMMIT leaves nothing of its transaction.
 func (c *Consumer[TTx]) ProcessBatch(ctx context.Context, msgs []*Message) []error {

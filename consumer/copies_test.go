@@ -27,7 +27,7 @@ func TestCopiesOfOneBadMessageHoldUpNoStranger(t *testing.T) {
 			return m
 		},
 		"a mismatch": func(int) *consumer.Message { return msg("known", "other") },
-		"a suspected replay": func(int) *consumer.Message {
+		"known content": func(int) *consumer.Message {
 			m := msg("new", "known")
 			m.Aliases = []string{"alias"}
 			return m

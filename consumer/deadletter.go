@@ -35,7 +35,7 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 // Causes returns those of observe.Causes for which a consumer parks a message:
 //   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
 //   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
-//   - observe.CauseMismatch, CauseUnprovable, CauseReplay: the store's keys show that it must not run.
+//   - observe.CauseMismatch, CauseUnprovable, CauseKnownContent: the store's keys show that it must not run.
 //   - observe.CauseCrashed: three processes ended while they tried the message alone. A message is tried alone if it was
 //     delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
 //     cause while its handler runs, and the process removes the letter afterwards.
@@ -45,7 +45,7 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 func Causes() []observe.Cause {
 	return []observe.Cause{
 		observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseUndecodable, observe.CauseNoKey,
-		observe.CauseMismatch, observe.CauseUnprovable, observe.CauseReplay, observe.CauseCrashed, observe.CauseUnknown,
+		observe.CauseMismatch, observe.CauseUnprovable, observe.CauseKnownContent, observe.CauseCrashed, observe.CauseUnknown,
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 
 // Errors that callers tell apart with errors.Is.
 var (
-	ErrNotParked       = errors.New("consumer: no such dead letter, or it was parked again for another cause")
-	ErrSuspectedReplay = errors.New("consumer: the content of this message is known, but its ID is new")
-	ErrOutcomeUnknown  = errors.New("consumer: it is unknown whether the effects of this message are committed")
-	ErrParkLimit       = errors.New("consumer: parking limit spent")
-	ErrHandlerTimeout  = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
-	ErrClosed          = errors.New("consumer: closed") // the answer to calls after Close
+	ErrNotParked      = errors.New("consumer: no such dead letter, or it was parked again for another cause")
+	ErrKnownContent   = errors.New("consumer: the content of this message is known, but its ID is new")
+	ErrOutcomeUnknown = errors.New("consumer: it is unknown whether the effects of this message are committed")
+	ErrParkLimit      = errors.New("consumer: parking limit spent")
+	ErrHandlerTimeout = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
+	ErrClosed         = errors.New("consumer: closed") // the answer to calls after Close
 )
 
 type permanentError struct{ error }
@@ -39,9 +39,9 @@ func IsPermanent(err error) bool {
 
 // RetryError says that nothing was committed for a message, and when to deliver it again.
 type RetryError struct {
-	Err       error
-	After     time.Duration // how long to wait before the next delivery; 0: none
-	Uncounted bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
+	Err   error
+	After time.Duration // how long to wait before the next delivery; 0: none
+	Held  bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

@@ -179,7 +179,7 @@ func ExamplePermanent() {
 func ExampleRetryError() {
 	err := consumer.RetryAfter(errors.New("rate limit of the bank"), time.Minute)
 	retry, _ := errors.AsType[*consumer.RetryError](err)
-	fmt.Println(err, retry.After, retry.Uncounted)
+	fmt.Println(err, retry.After, retry.Held)
 	// Output: rate limit of the bank 1m0s false
 }
 

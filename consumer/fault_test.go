@@ -76,7 +76,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 							if err == nil {
 								continue
 							}
-							if retry, _ := errors.AsType[*consumer.RetryError](err); retry != nil && !retry.Uncounted {
+							if retry, _ := errors.AsType[*consumer.RetryError](err); retry != nil && !retry.Held {
 								batch[i].Attempt++
 							}
 							if again = append(again, batch[i]); bad(batch[i]) {

@@ -84,8 +84,8 @@ func wantRetry(t testing.TB, err error, uncounted bool) *consumer.RetryError {
 	if !ok {
 		t.Fatalf("err = %v, want a *RetryError", err)
 	}
-	if retry.Uncounted != uncounted {
-		t.Errorf("uncounted = %v, want %v (%v)", retry.Uncounted, uncounted, err)
+	if retry.Held != uncounted {
+		t.Errorf("uncounted = %v, want %v (%v)", retry.Held, uncounted, err)
 	}
 	return retry
 }

@@ -20,13 +20,13 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight) && !late:
 		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
-		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Uncounted: true}, observe.CauseInFlight)
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Held: true}, observe.CauseInFlight)
 	case b.c.cfg.Store.Retryable(err) && !late && b.contended(ctx, i, epoch, err):
 	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
 		b.soloFault(it, err)
 		b.fault(ctx, []int{i}, epoch, it.stage(), err)
-	case asks && asked.Uncounted && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
-		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Uncounted: true}, b.c.cause(err))
+	case asks && asked.Held && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
+		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Held: true}, b.c.cause(err))
 	default:
 		it.failed = !isRefused || !beforeHandlers(it, refused.cause)
 		if isRefused {
@@ -89,7 +89,7 @@ func (m *Message) givenUpBy(now time.Time) bool {
 
 // fault defers items[todo...] because the database failed at stage of a transaction.
 func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage, err error) {
-	retry := &RetryError{Err: err, Uncounted: true}
+	retry := &RetryError{Err: err, Held: true}
 	b.lastFault = retry
 	if ctx.Err() == nil {
 		deferrals, about := b.options.deferrals, []any(nil)
@@ -106,7 +106,7 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage,
 // retry defers items[todo...] because of cause.
 func (b *batch[TTx]) retry(todo []int, retry *RetryError, cause observe.Cause) {
 	outcome := observe.Retried
-	if retry.Uncounted {
+	if retry.Held {
 		outcome = observe.Held
 	}
 	for _, i := range todo {

@@ -151,7 +151,7 @@ func TestAFurtherKeyThatIsCommittedMeanwhile(t *testing.T) {
 		process(t, c, m)
 		wg.Wait()
 		wantCount(t, store.Database(), "2", 0)
-		if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseReplay {
+		if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseKnownContent {
 			t.Errorf("letters: %+v", found)
 		}
 	})

@@ -9,22 +9,22 @@ import (
 
 // Message is one delivery. A Subscriber fills it in. Handlers must not change it, nor keep it after they return.
 type Message struct {
-	ID       string            // natural key, if the source states one; Config.Key decides whether it is used
-	Topic    string            // where it was published
-	OrderingKey      string            // ordering key: messages with the same Key are handled in order; empty: in any order
-	Position string            // its place in the broker, the same on every delivery: "orders/3/1042"
-	Payload  []byte            // the content, as it was published
-	Headers  map[string]string // values are bytes; if a name is repeated, the last value counts
-	Time     time.Time         // when the message was created, the same on every delivery; zero: unknown
-	Attempt  int               // 1 on the first delivery; the source says which later deliveries add 1; less than 1 counts as 1
-	Raw      any               // the broker's own message, for what this struct has no field for
+	ID          string            // natural key, if the source states one; Config.Key decides whether it is used
+	Topic       string            // where it was published
+	OrderingKey string            // ordering key: messages with the same Key are handled in order; empty: in any order
+	Position    string            // its place in the broker, the same on every delivery: "orders/3/1042"
+	Payload     []byte            // the content, as it was published
+	Headers     map[string]string // values are bytes; if a name is repeated, the last value counts
+	Time        time.Time         // when the message was created, the same on every delivery; zero: unknown
+	Attempt     int               // 1 on the first delivery; the source says which later deliveries add 1; less than 1 counts as 1
+	Raw         any               // the broker's own message, for what this struct has no field for
 
 	Malformed error // why the Subscriber could not read the message, which is then parked; other fields may be incomplete
 
 	// For sources that authenticate messages. These fields take precedence over Config. In a replay they are what the replay claims.
 	Tenant      string             // empty: from Config.Tenant
 	Fingerprint *dedup.Fingerprint // hash of the content that is the same on every delivery; nil: from Config.Fingerprint
-	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as a suspected replay
+	Aliases     []string           // further keys: if ID is new and one of them is known, the message is parked as known content
 
 	// GiveUpAt is when the source may stop delivering the message again. The first failure that counts at this time or later parks the
 	// message, whatever Attempt is. The time of the failure decides: a handler may fail long after the message was delivered. Zero: no
@@ -59,7 +59,7 @@ type Processor interface {
 
 // BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the error
 // of Process does; errs has one element for each message, also if all are nil.
-// When a message fails, the later messages with the same Message.Key get an uncounted *RetryError: deliver them again after the
+// When a message fails, the later messages with the same Message.OrderingKey get an uncounted *RetryError: deliver them again after the
 // failed message has succeeded or is parked. It is safe for concurrent use.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*Message) (errs []error)

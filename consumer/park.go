@@ -36,7 +36,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, cause observe.Caus
 	if limited {
 		if wait := take(ctx, failed, append(it.attrs()[2:], "cause", cause)...); wait > 0 {
 			err := fmt.Errorf("%w: %w", ErrParkLimit, failed)
-			b.retry([]int{i}, &RetryError{Err: err, After: wait, Uncounted: true}, observe.CauseBudget)
+			b.retry([]int{i}, &RetryError{Err: err, After: wait, Held: true}, observe.CauseBudget)
 			return
 		}
 	}
@@ -48,7 +48,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, cause observe.Caus
 	}
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
-		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseInFlight)
+		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true}, observe.CauseInFlight)
 	case err != nil: // never a reject, because some brokers drop a rejected message
 		b.parkFailed(ctx, i, epoch, fmt.Errorf("park: %w", err))
 	case result == parked:
@@ -78,7 +78,7 @@ func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, cause observe.Caus
 			b.parkOrRetry(ctx, i)
 			return
 		}
-		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Uncounted: true}, cause)
+		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Held: true}, cause)
 	}
 }
 

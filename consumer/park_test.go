@@ -130,8 +130,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 			msg: &consumer.Message{ID: "1"}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
-			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, cause: observe.CauseReplay, key: "2", err: consumer.ErrSuspectedReplay,
+			name: "known content", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
+			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, cause: observe.CauseKnownContent, key: "2", err: consumer.ErrKnownContent,
 		},
 		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, cause: observe.CausePermanent, key: "1", err: dedup.ErrNoKey},
 	} {
@@ -262,11 +262,11 @@ func TestFurtherKeys(t *testing.T) {
 	}
 	wantCount(t, store.Database(), "3", 1)
 	wantCount(t, store.Database(), "4", 0)
-	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseReplay {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseKnownContent {
 		t.Errorf("letters: %v", found)
 	}
 	if claimed("4") {
-		t.Error("a suspected replay has left a claim behind")
+		t.Error("known content has left a claim behind")
 	}
 }
 

@@ -39,7 +39,7 @@ func redeliver(ctx context.Context, c *consumer.Consumer[tx], msgs []*consumer.M
 		}
 		for i, err := range c.ProcessBatch(ctx, now) {
 			if retry, ok := errors.AsType[*consumer.RetryError](err); ok {
-				if !retry.Uncounted {
+				if !retry.Held {
 					now[i].Attempt++
 				}
 				due[now[i]] = time.Now().Add(retry.After)

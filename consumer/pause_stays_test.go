@@ -47,7 +47,7 @@ func TestAMessageThatIsParkedForItsOwnErrorsEndsThePause(t *testing.T) {
 				break
 			}
 			retry, _ := errors.AsType[*consumer.RetryError](err)
-			if !retry.Uncounted {
+			if !retry.Held {
 				m.Attempt++
 			}
 			<-time.After(retry.After)

@@ -59,7 +59,7 @@ func TestAttempts(t *testing.T) {
 		{"database's fault", func(tx tx) error { return fmt.Errorf("x: %w", tx.Fail(errFault)) }, 10, 0, ""},
 		{"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) }, 10, 0, ""},
 		{"database's fault, in a panic", func(tx tx) error { panic(tx.Fail(errFault)) }, 10, 0, ""},
-		{"uncounted by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Uncounted: true} }, 10, 0, ""},
+		{"uncounted by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Held: true} }, 10, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -142,7 +142,7 @@ func (w *world) deliver() {
 		if !ok {
 			w.Fatalf("message %s: rejected: %v", m.ID, err)
 		}
-		if !retry.Uncounted {
+		if !retry.Held {
 			m.Attempt++
 		}
 		again = append(again, &m)
@@ -168,7 +168,7 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 		w := &world{T: t, db: deduptest.NewDatabase(), fails: map[string]int{}}
 		store := &unreliable{consumertest.NewStoreOn(w.db), w}
 		store.Wait = 100 * time.Microsecond
-		cfg := config{Store: store, MaxBatch: rapid.IntRange(0, 2).Draw(t, "MaxBatch"), MaxAttempts: 4, Backoff: noBackoff, ParkLimit: consumer.ParkLimit{Unlimited: true}}
+		cfg := config{Store: store, MaxPerTransaction: rapid.IntRange(0, 2).Draw(t, "MaxPerTransaction"), MaxAttempts: 4, Backoff: noBackoff, ParkLimit: consumer.ParkLimit{Unlimited: true}}
 		if rapid.Bool().Draw(t, "HandleBatch") {
 			cfg.HandleBatch = w.handleBatch
 		} else {

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// refusalLimit limits how fast messages are parked that are refused before a handler runs: mismatches, suspected replays,
+// refusalLimit limits how fast messages are parked that are refused before a handler runs: mismatches, known content,
 // unprovable messages, and those that have no key or cannot be read. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. Somebody with a
 // captured delivery of a webhook could otherwise stop the whole consumer: it can be sent again under any number of IDs.
 type refusalLimit struct {
@@ -25,7 +25,7 @@ type refusalLimit struct {
 // beforeHandlers reports whether cause, for which it is refused, is decided by the message or its claim, before a handler runs.
 func beforeHandlers(it *item, cause observe.Cause) bool {
 	switch cause {
-	case observe.CauseMismatch, observe.CauseReplay, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
+	case observe.CauseMismatch, observe.CauseKnownContent, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
 		return true
 	case observe.CausePermanent:
 		return it.refused != nil

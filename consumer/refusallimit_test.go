@@ -20,7 +20,7 @@ func TestRefusedMessagesStopNoOthers(t *testing.T) {
 		return m
 	}
 	mismatch := func(i int) *consumer.Message { return msg("known", fmt.Sprint("other-", i)) }
-	for name, stranger := range map[string]func(int) *consumer.Message{"suspected replays": replay, "mismatches": mismatch} {
+	for name, stranger := range map[string]func(int) *consumer.Message{"known content": replay, "mismatches": mismatch} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, log := consumertest.NewStore(), new(logs)
@@ -31,7 +31,7 @@ func TestRefusedMessagesStopNoOthers(t *testing.T) {
 				for i := range 10 {
 					err := c.ProcessBatch(t.Context(), []*consumer.Message{stranger(i)})[0]
 					retry, again := errors.AsType[*consumer.RetryError](err)
-					if parked := i < 3; parked != (err == nil) || !parked && (!again || !errors.Is(err, consumer.ErrParkLimit) || !retry.Uncounted || retry.After <= 0) {
+					if parked := i < 3; parked != (err == nil) || !parked && (!again || !errors.Is(err, consumer.ErrParkLimit) || !retry.Held || retry.After <= 0) {
 						t.Fatalf("message %d of a stranger: %v", i, err)
 					}
 					if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg(fmt.Sprint("genuine-", i), "")})[0]; err != nil {

@@ -28,7 +28,7 @@ type Replay struct {
 	Key string
 
 	// AsNew says that you have made sure that the message was not processed before. It is required for unprovable messages,
-	// suspected replays, and messages whose outcome is unknown. A message is a suspected replay, whatever it was parked for, if one of
+	// known content, and messages whose outcome is unknown. A message is known content, whatever it was parked for, if one of
 	// its Aliases is claimed now. A message whose outcome is unknown then runs although its key is claimed.
 	AsNew bool
 }
@@ -63,7 +63,7 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 //
 // These errors say what is missing:
 //   - dedup.ErrMismatch: opts needs a new Key.
-//   - dedup.ErrUnprovable, ErrSuspectedReplay, ErrOutcomeUnknown: opts must say AsNew.
+//   - dedup.ErrUnprovable, ErrKnownContent, ErrOutcomeUnknown: opts must say AsNew.
 //   - dedup.ErrNoKey: Repair or opts must provide a key.
 //   - ErrShortened: Repair must put the whole message back; see DeadLetter.Shortened.
 //   - dedup.ErrInFlight: the message is being processed right now. Try again later.
@@ -227,7 +227,7 @@ func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, ke
 }
 
 // Discard removes a dead letter without processing it, in one transaction that also claims its key and its Aliases for its content, so
-// that a late redelivery is a duplicate, and another message with one of its Aliases is a suspected replay. After an error the letter is
+// that a late redelivery is a duplicate, and another message with one of its Aliases is known content. After an error the letter is
 // still there, unless the answer to COMMIT was lost. Some messages are parked again if they are delivered again: those without a key, and
 // those with observe.CauseMismatch, whose key belongs to another message. The claim of a letter with observe.CauseUnknown stays as it is.
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
@@ -323,8 +323,8 @@ func mayReplay(letter DeadLetter, v dedup.Verdict, suspected bool, opts Replay) 
 		return nil
 	case v == dedup.Unprovable, letter.Cause == observe.CauseUnprovable:
 		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter", dedup.ErrUnprovable)
-	case suspected, letter.Cause == observe.CauseReplay:
-		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrSuspectedReplay)
+	case suspected, letter.Cause == observe.CauseKnownContent:
+		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrKnownContent)
 	}
 	return nil
 }

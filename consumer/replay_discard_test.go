@@ -53,8 +53,8 @@ func TestDiscardClaimsAliases(t *testing.T) {
 	mustDiscard(t, c)
 	process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 	wantCount(t, store.Database(), "2", 0)
-	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseReplay {
-		t.Errorf("letters %v, want one suspected replay", found)
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseKnownContent {
+		t.Errorf("letters %v, want one known content", found)
 	}
 }
 

@@ -107,11 +107,11 @@ func TestReplay(t *testing.T) {
 			opts: consumer.Replay{Repair: repair}, err: dedup.ErrUnprovable, says: "AsNew", letters: 1,
 		},
 		{
-			name: "suspected replay", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
-			err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+			name: "known content", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
+			err: consumer.ErrKnownContent, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1,
 		},
 		{
-			name: "suspected replay, as new", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
+			name: "known content, as new", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
 			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
 		},
 		{
@@ -123,7 +123,7 @@ func TestReplay(t *testing.T) {
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) {
 				process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 			},
-			opts: consumer.Replay{Repair: repair}, err: consumer.ErrSuspectedReplay, says: "AsNew", effects: map[string]int{"1": 0, "2": 1}, letters: 1,
+			opts: consumer.Replay{Repair: repair}, err: consumer.ErrKnownContent, says: "AsNew", effects: map[string]int{"1": 0, "2": 1}, letters: 1,
 		},
 		{
 			name: "an alias, known meanwhile, as new", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},

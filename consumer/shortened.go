@@ -194,7 +194,7 @@ func (b *batch[TTx]) parkFailed(ctx context.Context, i, epoch int, err error) {
 	b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
 		append(it.attrs(), "error", err)...)
 	after := b.c.cfg.backoff(max(b.options.deferrals, b.c.history.faults(it.hash)) + 1)
-	b.retry([]int{i}, &RetryError{Err: err, After: after, Uncounted: true}, observe.CauseDatabase)
+	b.retry([]int{i}, &RetryError{Err: err, After: after, Held: true}, observe.CauseDatabase)
 }
 
 // aboutLetter names letter in the log, and says what it lacks.

@@ -67,7 +67,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		defer func() { <-b.c.trial }()
 	default:
 		err := errors.New("it waits for the trial of another message that may end processes")
-		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Uncounted: true}, observe.CauseCrashed)
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true}, observe.CauseCrashed)
 		return
 	}
 	epoch := b.c.pause.epoch()

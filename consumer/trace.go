@@ -28,7 +28,7 @@ type Trace struct {
 	Claimed func(ctx context.Context, d *Delivery, msgs []*Message)
 
 	// Attempt is called after each transaction that claims messages for their handlers. Transactions that only park are left out. With
-	// Config.MaxBatch 1 the Store may still hold a connection then, which has the claim of the next message: a hook that takes another one
+	// Config.MaxPerTransaction 1 the Store may still hold a connection then, which has the claim of the next message: a hook that takes another one
 	// from the same pool waits forever if all are in use. Give such a hook a ctx with a timeout, or a pool of its own.
 	Attempt func(ctx context.Context, d *Delivery, a Attempt)
 

@@ -34,9 +34,9 @@ const (
 	CauseCancelled   Cause = "cancelled"   // the process stops, or the caller no longer waits
 	CauseBudget      Cause = "budget"      // too many messages were parked: Config.ParkLimit is spent
 
-	CauseReplay  Cause = "suspected_replay" // its content (consumer.Message.Aliases) is known, but its ID is new
-	CauseCrashed Cause = "crashed"          // processes ended while they tried it alone
-	CauseBroker  Cause = "broker"           // the broker is unavailable, or a topic is missing or closed to this client
+	CauseKnownContent Cause = "known_content" // its content (consumer.Message.Aliases) is known, but its ID is new
+	CauseCrashed      Cause = "crashed"       // processes ended while they tried it alone
+	CauseBroker       Cause = "broker"        // the broker is unavailable, or a topic is missing or closed to this client
 
 	// CauseUnknown says that a handler ended the transaction that claimed the message, so it is unknown whether its effects are committed.
 	CauseUnknown Cause = "outcome_unknown"
@@ -46,7 +46,7 @@ const (
 func Causes() []Cause {
 	return []Cause{
 		CauseHandler, CausePermanent, CauseExhausted, CausePanic, CauseMismatch, CauseUnprovable, CauseNoKey, CauseUndecodable,
-		CauseInFlight, CauseDatabase, CauseCancelled, CauseBudget, CauseReplay, CauseCrashed, CauseBroker, CauseUnknown,
+		CauseInFlight, CauseDatabase, CauseCancelled, CauseBudget, CauseKnownContent, CauseCrashed, CauseBroker, CauseUnknown,
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 //	ce_id           Message.ID; readers recognize repeats by ID and source
 //	ce_source       source
 //	ce_type         Message.Topic
-//	ce_subject      Message.Key, if it is text
+//	ce_subject      Message.OrderingKey, if it is text
 //	ce_time         when the message was enqueued
 //
 // When a message has its own ce_type, ce_subject, ce_source or ce_time, that value is kept. Its other headers that begin with "ce_" are
@@ -44,8 +44,8 @@ func CloudEvents(source string) HeaderFormat {
 		unlessOwn(headers, ceSource, source)
 		unlessOwn(headers, ceType, m.Topic)
 		unlessOwn(headers, ceTime, m.Enqueued.UTC().Format(time.RFC3339Nano))
-		if isText(m.Key) {
-			unlessOwn(headers, ceSubject, m.Key)
+		if isText(m.OrderingKey) {
+			unlessOwn(headers, ceSubject, m.OrderingKey)
 		}
 		return headers
 	}

@@ -11,11 +11,11 @@ import (
 
 // Message is published after its transaction is committed.
 type Message struct {
-	ID      string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
-	Topic   string            // a Kafka topic, a queue, an exchange: its meaning is the Publisher's; at most 255 bytes
-	Key     string            // any bytes, at most MaxKey; messages of one key keep their order; empty: no order
-	Payload []byte            // the content, any bytes, at most MaxPayload; may be empty
-	Headers map[string]string // values are any bytes; names that begin with "txonce-" are reserved; at most MaxHeaders together
+	ID          string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
+	Topic       string            // a Kafka topic, a queue, an exchange: its meaning is the Publisher's; at most 255 bytes
+	OrderingKey string            // any bytes, at most MaxOrderingKey; messages of one key keep their order; empty: no order
+	Payload     []byte            // the content, any bytes, at most MaxPayload; may be empty
+	Headers     map[string]string // values are any bytes; names that begin with "txonce-" are reserved; at most MaxHeaders together
 
 	// NotBefore is the earliest time of publication, by the database's clock. Later messages of the key do not wait for it. Zero: at
 	// once.
@@ -25,9 +25,9 @@ type Message struct {
 // Limits of a message, in bytes, which every database can store in every state of the message. A server of MySQL or MariaDB
 // takes less where its max_allowed_packet is smaller: Enqueue then names that setting.
 const (
-	MaxKey     = 2048      // PostgreSQL has the keys that are held back in an index, whose rows end at 2,704 bytes
-	MaxPayload = 256 << 20 // PostgreSQL reads a row as text in some modes of its drivers, which is more than twice as long and ends at 1 GiB
-	MaxHeaders = 1 << 20   // names and values together
+	MaxOrderingKey = 2048      // PostgreSQL has the keys that are held back in an index, whose rows end at 2,704 bytes
+	MaxPayload     = 256 << 20 // PostgreSQL reads a row as text in some modes of its drivers, which is more than twice as long and ends at 1 GiB
+	MaxHeaders     = 1 << 20   // names and values together
 )
 
 // Headers that PlainHeaders adds.
@@ -53,8 +53,8 @@ func (m *Message) Validate() error {
 		return fmt.Errorf("%w: topic %.40q: want at most %d bytes of UTF-8 without NUL", ErrBadMessage, m.Topic, maxTopic)
 	case len(m.ID) > maxID || !plain(m.ID):
 		return fmt.Errorf("%w: topic %q: id %.40q: want at most %d bytes of UTF-8 without NUL", ErrBadMessage, m.Topic, m.ID, maxID)
-	case len(m.Key) > MaxKey:
-		return fmt.Errorf("%w: topic %q: the key has %d bytes: want at most %d; use a hash of it", ErrBadMessage, m.Topic, len(m.Key), MaxKey)
+	case len(m.OrderingKey) > MaxOrderingKey:
+		return fmt.Errorf("%w: topic %q: the key has %d bytes: want at most %d; use a hash of it", ErrBadMessage, m.Topic, len(m.OrderingKey), MaxOrderingKey)
 	case len(m.Payload) > MaxPayload:
 		return fmt.Errorf("%w: topic %q: the payload has %d bytes: want at most %d", ErrBadMessage, m.Topic, len(m.Payload), MaxPayload)
 	}

@@ -22,7 +22,7 @@ func TestOutboxMessageValidate(t *testing.T) {
 	}{
 		{"plain", outbox.Message{Topic: "t"}, ""},
 		{"longest", outbox.Message{Topic: long, ID: long}, ""},
-		{"any key", outbox.Message{Topic: "t", Key: "\x00\xff"}, ""},
+		{"any key", outbox.Message{Topic: "t", OrderingKey: "\x00\xff"}, ""},
 		{"header of any bytes", outbox.Message{Topic: "t", Headers: map[string]string{"a": "\x00\xff", "txonce": ""}}, ""},
 		{"no topic", outbox.Message{ID: "x"}, "no topic"},
 		{"long topic", outbox.Message{Topic: long + "x"}, "topic"},
@@ -89,21 +89,21 @@ func TestOutboxShard(t *testing.T) {
 		n    int
 		want int
 	}{
-		{outbox.Message{Key: "a", ID: "x"}, 64, 12},
-		{outbox.Message{Key: "a", ID: "y"}, 64, 12},
+		{outbox.Message{OrderingKey: "a", ID: "x"}, 64, 12},
+		{outbox.Message{OrderingKey: "a", ID: "y"}, 64, 12},
 		{outbox.Message{ID: "a"}, 64, 12},
-		{outbox.Message{Key: "customer-4711", ID: "x"}, 64, 15},
-		{outbox.Message{Key: "\x00\xff", ID: "x"}, 64, 32},
-		{outbox.Message{Key: "a", ID: "x"}, 1, 0},
-		{outbox.Message{Key: "customer-4711", ID: "x"}, 1024, 79},
+		{outbox.Message{OrderingKey: "customer-4711", ID: "x"}, 64, 15},
+		{outbox.Message{OrderingKey: "\x00\xff", ID: "x"}, 64, 32},
+		{outbox.Message{OrderingKey: "a", ID: "x"}, 1, 0},
+		{outbox.Message{OrderingKey: "customer-4711", ID: "x"}, 1024, 79},
 	} {
 		if got := outbox.Shard(&test.m, test.n); got != test.want {
-			t.Errorf("Shard(key %q, id %q; %d) = %d, want %d", test.m.Key, test.m.ID, test.n, got, test.want)
+			t.Errorf("Shard(key %q, id %q; %d) = %d, want %d", test.m.OrderingKey, test.m.ID, test.n, got, test.want)
 		}
 	}
 	counts := make([]int, 64)
 	for i := range 64_000 {
-		counts[outbox.Shard(&outbox.Message{Key: fmt.Sprintf("customer-%d", i)}, 64)]++
+		counts[outbox.Shard(&outbox.Message{OrderingKey: fmt.Sprintf("customer-%d", i)}, 64)]++
 	}
 	for shard, n := range counts {
 		if n < 500 || n > 1500 {

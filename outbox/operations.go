@@ -98,13 +98,13 @@ type RelayStats struct {
 
 // ParkedFilter selects the parked messages that meet all conditions. The zero value selects all.
 type ParkedFilter struct {
-	Topic string    // empty: any
-	Key   string    // empty: any
-	Error string    // a part of ParkedMessage.Error, case-sensitive; empty: any
-	Since time.Time // parked at this time or later, by the database's clock; zero: any
-	Until time.Time // parked before; zero: any
-	After int64     // Seq of the last message of the page before
-	Limit int       // of Parked: 0 is 100; of UnparkAll and DiscardAll: 0 is no limit
+	Topic       string    // empty: any
+	OrderingKey string    // empty: any
+	Error       string    // a part of ParkedMessage.Error, case-sensitive; empty: any
+	Since       time.Time // parked at this time or later, by the database's clock; zero: any
+	Until       time.Time // parked before; zero: any
+	After       int64     // Seq of the last message of the page before
+	Limit       int       // of Parked: 0 is 100; of UnparkAll and DiscardAll: 0 is no limit
 }
 
 // ParkedMessage is a parked message, or one that is behind a parked message of its key.

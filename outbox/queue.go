@@ -125,12 +125,12 @@ const (
 // Outcome ends the lease of one message.
 type Outcome struct {
 	Leased
-	Verdict    Verdict
-	Err        error         // of Deferred and Parked
-	Delay      time.Duration // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
-	Uncounted  bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
-	WholeTopic bool          // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that
-	ParkPolicy ParkPolicy    // of Parked
+	Verdict     Verdict
+	Err         error         // of Deferred and Parked
+	Delay       time.Duration // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
+	BrokerFault bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
+	WholeTopic  bool          // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that
+	ParkPolicy  ParkPolicy    // of Parked
 }
 
 // ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.

@@ -7,8 +7,8 @@ import "hash/fnv"
 // the shard of a key would publish the key's messages out of order.
 func Shard(m *Message, n int) int {
 	h := fnv.New64a()
-	if m.Key != "" {
-		h.Write([]byte(m.Key))
+	if m.OrderingKey != "" {
+		h.Write([]byte(m.OrderingKey))
 	} else {
 		h.Write([]byte(m.ID))
 	}

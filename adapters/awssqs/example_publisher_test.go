@@ -36,7 +36,7 @@ func ExamplePublisher() {
 		panic(err)
 	}
 	err = store.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return store.Enqueue(ctx, tx, outbox.Message{ID: "order-42:charged", Topic: "charges.fifo", Key: "customer-7", Payload: []byte(`{"cents":1999}`)})
+		return store.Enqueue(ctx, tx, outbox.Message{ID: "order-42:charged", Topic: "charges.fifo", OrderingKey: "customer-7", Payload: []byte(`{"cents":1999}`)})
 	})
 	if err != nil {
 		panic(err)

@@ -33,7 +33,7 @@ func newEntry(m *outbox.Message, i int) (*entry, error) {
 	}
 	e := &entry{index: i}
 	body, encoding := encodeBody(m.Payload)
-	attributes, err := encodeAttributes(m.Key, encoding, m.Headers)
+	attributes, err := encodeAttributes(m.OrderingKey, encoding, m.Headers)
 	if err != nil {
 		return refuse("%w", err)
 	}
@@ -55,13 +55,13 @@ func newEntry(m *outbox.Message, i int) (*entry, error) {
 
 // groupID is a message's group in a FIFO queue. Each key has a group of its own, and so has each message without key.
 func groupID(m *outbox.Message) string {
-	if m.Key == "" {
+	if m.OrderingKey == "" {
 		return legalToken(keylessPrefix, m.ID)
 	}
-	if strings.HasPrefix(m.Key, keylessPrefix) {
-		return hashPrefix + hash(m.Key)
+	if strings.HasPrefix(m.OrderingKey, keylessPrefix) {
+		return hashPrefix + hash(m.OrderingKey)
 	}
-	return legalToken("", m.Key)
+	return legalToken("", m.OrderingKey)
 }
 
 const (

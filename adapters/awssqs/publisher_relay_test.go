@@ -133,7 +133,7 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	for n := range each {
 		err := memory.InTx(ctx, func(tx *outboxtest.Tx) error {
 			for k := range keys {
-				err := memory.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", k, n), Topic: queue, Key: fmt.Sprint("key ", k), Payload: fmt.Append(nil, n)})
+				err := memory.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", k, n), Topic: queue, OrderingKey: fmt.Sprint("key ", k), Payload: fmt.Append(nil, n)})
 				if err != nil {
 					return err
 				}
@@ -158,7 +158,7 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	heal()
 	var order arrivals.Order
 	for _, m := range readQueue(t, api, queue, keys*each) {
-		order.Add(t, m.Key, m.Payload)
+		order.Add(t, m.OrderingKey, m.Payload)
 	}
 	if order.Repeats > 0 {
 		t.Errorf("%d messages arrived twice in a FIFO queue", order.Repeats)

@@ -76,7 +76,7 @@ func readQueue(t *testing.T, api awssqs.API, queue string, n int) (msgs []outbox
 			if err != nil {
 				t.Errorf("message %s: %v", *m.MessageId, err)
 			}
-			msgs = append(msgs, outbox.Message{Topic: queue, Key: key, Payload: payload, Headers: headers})
+			msgs = append(msgs, outbox.Message{Topic: queue, OrderingKey: key, Payload: payload, Headers: headers})
 			id := fmt.Sprint(i)
 			remove.Entries = append(remove.Entries, types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: m.ReceiptHandle})
 		}

@@ -40,7 +40,7 @@ func isTopic(err error) bool {
 // keyed are n messages with keys of their own.
 func keyed(topic string, n int) (msgs []outbox.Message) {
 	for i := range n {
-		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: topic, Key: fmt.Sprint("k", i), Payload: fmt.Append(nil, i)})
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: topic, OrderingKey: fmt.Sprint("k", i), Payload: fmt.Append(nil, i)})
 	}
 	return msgs
 }
@@ -81,7 +81,7 @@ func TestPublisherGroups(t *testing.T) {
 	long := strings.Repeat("k", 129)
 	var msgs []outbox.Message
 	for i, key := range []string{"plain", "", "", "with space", "ünï", "\x00", "\xff", long, long + "x", "txonce-id:m1", "m1", "txonce-sha256:", "txonce-sha256:x"} {
-		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: queue, Key: key, Payload: []byte("p")})
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: queue, OrderingKey: key, Payload: []byte("p")})
 	}
 	msgs[2].ID = strings.Repeat("i", 200)
 	msgs[3].ID = "żółć"
@@ -97,7 +97,7 @@ func TestPublisherGroups(t *testing.T) {
 	if len(groups) != len(msgs) || !groups["plain"] || !groups["m1"] {
 		t.Errorf("%d groups for %d keys: %v", len(groups), len(msgs), slices.Collect(maps.Keys(groups)))
 	}
-	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{Topic: queue, Key: "k", Payload: []byte("p")}})[0]; !outbox.IsPermanent(err) {
+	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{Topic: queue, OrderingKey: "k", Payload: []byte("p")}})[0]; !outbox.IsPermanent(err) {
 		t.Errorf("without ID: %v; it would be dropped as a repeat", err)
 	}
 }
@@ -208,7 +208,7 @@ func FuzzPublishedMessage(f *testing.F) {
 		mu.Lock()
 		defer mu.Unlock()
 		n++
-		want := outbox.Message{ID: fmt.Sprint(n), Topic: name, Key: key, Payload: payload, Headers: map[string]string{header: value, outbox.HeaderID: fmt.Sprint(n)}}
+		want := outbox.Message{ID: fmt.Sprint(n), Topic: name, OrderingKey: key, Payload: payload, Headers: map[string]string{header: value, outbox.HeaderID: fmt.Sprint(n)}}
 		for i := range min(max(more, 0), 20) {
 			want.Headers[fmt.Sprint(header, i)] = value
 		}

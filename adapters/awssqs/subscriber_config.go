@@ -28,7 +28,7 @@ type SubscriberConfig struct {
 	// compared with the queue's redrive policy; otherwise consumer.DefaultMaxAttempts is. Required.
 	Processor consumer.Processor
 
-	// OrderBy returns the ordering key of a message, which becomes its Message.Key; empty: no order. ByKey returns the key that the message
+	// OrderBy returns the ordering key of a message, which becomes its Message.OrderingKey; empty: no order. ByKey returns the key that the message
 	// has. This process handles messages of one key one at a time, in the order of their arrival here. It cannot promise more, because a
 	// standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in order per
 	// message group, and refuses an OrderBy. When OrderBy panics, its message is Malformed and has no order: the consumer parks it.
@@ -43,7 +43,7 @@ type SubscriberConfig struct {
 
 	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. SQS returns at most ten per request; larger batches form
 	// while earlier messages are being handled. A batch should be done well within Grace.
-	// consumer.Config.MaxBatch limits how many of them share a transaction.
+	// consumer.Config.MaxPerTransaction limits how many of them share a transaction.
 	//
 	// Defaults to 100.
 	MaxBatch int

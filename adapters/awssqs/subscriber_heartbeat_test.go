@@ -73,7 +73,7 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 		name   string
 		answer func(ctx context.Context) error
 	}{
-		{"the handler gives up", func(ctx context.Context) error { return &consumer.RetryError{Err: ctx.Err(), Uncounted: true} }},
+		{"the handler gives up", func(ctx context.Context) error { return &consumer.RetryError{Err: ctx.Err(), Held: true} }},
 		{"the handler has committed", func(context.Context) error { return nil }},
 		{"the handler fails", func(context.Context) error { return errNotYet }},
 	} {
@@ -133,7 +133,7 @@ func TestAHoldThatSQSCannotBeToldOfIsLost(t *testing.T) {
 			began := time.Now()
 			<-ctx.Done()
 			cancelled <- time.Since(began)
-			return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+			return &consumer.RetryError{Err: ctx.Err(), Held: true}
 		})
 		elapse(time.Second)
 		s.Down()
@@ -167,7 +167,7 @@ func TestNoMessageIsHeldLongerThanSQSAllows(t *testing.T) {
 			if after := time.Since(began); after < 12*time.Hour-time.Minute || after > 12*time.Hour {
 				t.Errorf("cancelled after %v", after)
 			}
-			return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+			return &consumer.RetryError{Err: ctx.Err(), Held: true}
 		})
 		elapse(13 * time.Hour)
 		s.stopped()

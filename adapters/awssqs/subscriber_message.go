@@ -46,7 +46,7 @@ func group(raw types.Message) string {
 }
 
 // GroupID returns the message group that a Publisher gives to the messages of key in a FIFO queue.
-func GroupID(key string) string { return groupID(&outbox.Message{Key: key}) }
+func GroupID(key string) string { return groupID(&outbox.Message{OrderingKey: key}) }
 
 func rawHeaders(attributes map[string]types.MessageAttributeValue) map[string]string {
 	headers := make(map[string]string, len(attributes))

@@ -30,7 +30,7 @@ type answer struct {
 // receive each time that they are given back.
 func (r *reception) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	m := d.Raw.(*received)
-	return retry.Uncounted && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(m.end)
+	return retry.Held && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(m.end)
 }
 
 // settle is the Deliverer's Settle. flush follows.
@@ -45,7 +45,7 @@ func (r *reception) settle(d *deliver.Delivery, err error) {
 		if again {
 			a.after = retry.After
 		}
-		if !again || retry.Uncounted { // a receive that was no attempt
+		if !again || retry.Held { // a receive that was no attempt
 			r.uncounted.Add(m.id)
 		}
 	}

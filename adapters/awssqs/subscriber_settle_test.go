@@ -100,7 +100,7 @@ func TestRetryAfterIsKeptBySQS(t *testing.T) {
 			case 1:
 				return &consumer.RetryError{Err: errNotYet, After: 1500 * time.Millisecond}
 			case 2:
-				return &consumer.RetryError{Err: errNotYet, After: 3 * time.Hour, Uncounted: true}
+				return &consumer.RetryError{Err: errNotYet, After: 3 * time.Hour, Held: true}
 			case 3:
 				return &consumer.RetryError{Err: errNotYet, After: 24 * time.Hour}
 			}
@@ -131,7 +131,7 @@ func TestUncountedDeferralsAreNoReceives(t *testing.T) {
 		s := newStall(t, awssqstest.Config{}, false, nil)
 		s.send("", "a")
 		s.start(awssqs.SubscriberConfig{}, func(context.Context, *consumer.Message) error {
-			return &consumer.RetryError{Err: errNotYet, After: 10 * time.Second, Uncounted: true}
+			return &consumer.RetryError{Err: errNotYet, After: 10 * time.Second, Held: true}
 		})
 		elapse(time.Hour + 5*time.Second) // between two
 		if got, n := s.Stored(s.name)[0].Received, s.times("a"); got != 1 || n < 300 {

@@ -112,7 +112,7 @@ func TestATenantIsNoOrder(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cfg  awssqs.SubscriberConfig
-		want string // Message.Key
+		want string // Message.OrderingKey
 	}{
 		{"by default", awssqs.SubscriberConfig{}, ""},
 		{"by key", awssqs.SubscriberConfig{OrderBy: awssqs.ByKey}, ""},

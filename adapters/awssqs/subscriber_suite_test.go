@@ -158,7 +158,7 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 				keys[m.OrderingKey] = true
 			}
 			call = append(call, outbox.Message{
-				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, Key: m.OrderingKey, Payload: m.Payload, Headers: m.Headers,
+				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, OrderingKey: m.OrderingKey, Payload: m.Payload, Headers: m.Headers,
 			})
 			msgs = msgs[1:]
 		}

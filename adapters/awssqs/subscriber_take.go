@@ -30,7 +30,7 @@ func (r *reception) take(got []types.Message) {
 		behind := givenBack[m.delivery.Key]
 		if busy := r.inFlight.has(m.id); busy || r.queue.fifo && behind != nil {
 			if behind == nil {
-				behind = &consumer.RetryError{Err: errBusy, After: r.giveBackDelay(m.id), Uncounted: true}
+				behind = &consumer.RetryError{Err: errBusy, After: r.giveBackDelay(m.id), Held: true}
 			}
 			if r.queue.fifo {
 				givenBack[m.delivery.Key] = behind

@@ -78,8 +78,8 @@ func verdictText(e ops.Explanation) string {
 		return "duplicate: it was processed; a redelivery would not run"
 	case ops.Mismatch:
 		return "mismatch: the key was processed with other content; a redelivery would be parked"
-	case ops.SuspectedReplay:
-		return "suspected replay: the key is free, but another message has claimed an alias of a letter; a redelivery would be parked"
+	case ops.KnownContent:
+		return "known content: the key is free, but another message has claimed an alias of a letter; a redelivery would be parked"
 	case ops.InFlight:
 		if e.WholeDatabase {
 			return "in flight: a transaction writes to the database, for this key or for another one; ask again when it has ended"

@@ -26,7 +26,7 @@ type parkedFlags struct {
 }
 
 func (f *parkedFlags) filter() (filter outbox.ParkedFilter, err error) {
-	filter = outbox.ParkedFilter{Topic: f.both.topic, Key: f.both.key, Error: f.both.text, After: f.after, Limit: f.both.limit}
+	filter = outbox.ParkedFilter{Topic: f.both.topic, OrderingKey: f.both.key, Error: f.both.text, After: f.after, Limit: f.both.limit}
 	filter.Since, filter.Until, err = f.both.check()
 	return filter, err
 }
@@ -49,7 +49,7 @@ type parkedObject struct {
 
 func parkedJSON(out *printer, m outbox.ParkedMessage, payload bool) parkedObject {
 	o := parkedObject{
-		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.Key), Error: m.Error, Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
+		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.OrderingKey), Error: m.Error, Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
 		Waiting: m.Waiting, Behind: m.Behind, Bytes: len(m.Payload),
 	}
 	if payload {
@@ -94,7 +94,7 @@ func (a *app) listParked() *cobra.Command {
 			rows := [][]string{{"SEQ", "PARKED", "TOPIC", "KEY", "ID", "ATTEMPTS", "STATE", "ERROR"}}
 			for _, m := range found {
 				rows = append(rows, []string{
-					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.Key), out.key(m.ID), fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Error, 60),
+					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.OrderingKey), out.key(m.ID), fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Error, 60),
 				})
 			}
 			out.table(rows)
@@ -141,7 +141,7 @@ func (a *app) showParked() *cobra.Command {
 			out.field("seq", "%d", m.Seq)
 			out.field("id", "%s", out.key(m.ID))
 			out.field("topic", "%s", m.Topic)
-			out.field("key", "%s", orNone(out.key(m.Key)))
+			out.field("key", "%s", orNone(out.key(m.OrderingKey)))
 			out.field("state", "%s", parkedState(m))
 			out.field("error", "%s", m.Error)
 			out.field("attempts", "%d", m.Attempts)

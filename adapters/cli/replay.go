@@ -33,7 +33,7 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	flags.IntVar(&f.letters.both.limit, "limit", 0, "how many to replay at most, the oldest first; 0: all")
 	flags.StringVar(&f.newKey, "new-key", "", "process one letter under another natural key; a mismatch needs it")
 	flags.StringVar(&f.repair, "repair", "", "process one letter with the content of this `file` as its payload, under its own key or --new-key")
-	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, suspected_replay and outcome_unknown letters: you have looked for their effects and found none")
+	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, known_content and outcome_unknown letters: you have looked for their effects and found none")
 	flags.Float64Var(&f.rate, "rate", 0, "letters a second, by all workers together; 0: no limit")
 	flags.IntVar(&f.maxFailures, "max-failures", ops.DefaultMaxFailures, "end the replay when this number of letters has failed; 0: never")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end, and exit with 1 if letters failed")

@@ -163,7 +163,7 @@ func TestHiddenKeysInCorners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ops.ChangeParked(t.Context(), db.Operator(), ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "because", Expect: -1}, outbox.ParkedFilter{Key: parked[0].Key}); err != nil {
+	if _, _, err := ops.ChangeParked(t.Context(), db.Operator(), ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "because", Expect: -1}, outbox.ParkedFilter{OrderingKey: parked[0].OrderingKey}); err != nil {
 		t.Fatal(err)
 	}
 	byPosition, err := db.Operator().Request(t.Context(), ops.Request{

@@ -138,12 +138,12 @@ func (d *Dashboard) explainOutbox(ctx context.Context, e ops.Explanation) (strin
 }
 
 var means = map[ops.Verdict]string{
-	ops.First:           "This key has no claim: a delivery would run the handler.",
-	ops.Duplicate:       "The message was processed: a redelivery would be acknowledged, and its handler would not run.",
-	ops.Mismatch:        "The key was used for other content: a redelivery of this content would be parked.",
-	ops.Unprovable:      "The message is older than the keys that are remembered, so nobody can prove whether it has run: it would be parked.",
-	ops.SuspectedReplay: "The key has no claim, but another message has claimed an alias of a letter: a redelivery would be parked.",
-	ops.InFlight:        "A transaction that is open now holds the key: a redelivery would wait for it.",
+	ops.First:        "This key has no claim: a delivery would run the handler.",
+	ops.Duplicate:    "The message was processed: a redelivery would be acknowledged, and its handler would not run.",
+	ops.Mismatch:     "The key was used for other content: a redelivery of this content would be parked.",
+	ops.Unprovable:   "The message is older than the keys that are remembered, so nobody can prove whether it has run: it would be parked.",
+	ops.KnownContent: "The key has no claim, but another message has claimed an alias of a letter: a redelivery would be parked.",
+	ops.InFlight:     "A transaction that is open now holds the key: a redelivery would wait for it.",
 }
 
 // meaning says what a redelivery would meet, and why.

@@ -43,7 +43,7 @@ func (d *Dashboard) outbox(w http.ResponseWriter, r *http.Request) {
 		}
 		if len(found) > parkedShown {
 			found = found[:parkedShown]
-			q := choice{Topic: filter.Topic, Key: filter.Key, Error: filter.Error, Since: p.Since, Until: p.Until}
+			q := choice{Topic: filter.Topic, Key: filter.OrderingKey, Error: filter.Error, Since: p.Since, Until: p.Until}
 			p.Next = q.Query("after", strconv.FormatInt(found[parkedShown-1].Seq, 10))
 		}
 		payload := d.may(r, Payload)
@@ -61,7 +61,7 @@ func (d *Dashboard) outbox(w http.ResponseWriter, r *http.Request) {
 func (d *Dashboard) outboxOf(s snapshot) outboxPage { return outboxPage{overview: d.overviewOf(s)} }
 
 func parkedFilter(r *http.Request) (f outbox.ParkedFilter, err error) {
-	f = outbox.ParkedFilter{Topic: r.FormValue("topic"), Key: r.FormValue("key"), Error: r.FormValue("error")}
+	f = outbox.ParkedFilter{Topic: r.FormValue("topic"), OrderingKey: r.FormValue("key"), Error: r.FormValue("error")}
 	if f.Since, err = parseTime("since", r.FormValue("since")); err != nil {
 		return f, err
 	}

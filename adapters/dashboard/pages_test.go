@@ -128,7 +128,7 @@ func TestLetterWithAKnownAlias(t *testing.T) {
 	}
 	s := newSite(t, dashboard.Config{Store: db.Operator()})
 	letter := letters(t, db, consumer.DeadLetterFilter{MessageID: "first"})[0]
-	s.want("letter?id="+letter.ID.String(), 200, "A redelivery: suspected_replay", "claimed an alias", "Run it as new", `txonce-aliases: [&#34;object:cs_1&#34;]`)
+	s.want("letter?id="+letter.ID.String(), 200, "A redelivery: known_content", "claimed an alias", "Run it as new", `txonce-aliases: [&#34;object:cs_1&#34;]`)
 }
 
 // A message whose letter was discarded is a duplicate, and was not processed.

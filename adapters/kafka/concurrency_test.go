@@ -109,7 +109,7 @@ func TestConcurrency(t *testing.T) {
 					first[msg.OrderingKey].Do(crowded.Done)
 					crowded.Wait()
 					if rand.N(10) == 0 {
-						return &consumer.RetryError{Err: errors.New("again"), Uncounted: true}
+						return &consumer.RetryError{Err: errors.New("again"), Held: true}
 					}
 					return nil
 				})

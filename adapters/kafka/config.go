@@ -27,7 +27,7 @@ type SubscriberConfig struct {
 	Processor consumer.Processor
 
 	// MaxBatch is the maximum number of a partition's messages that a BatchProcessor gets at once. A batch should be done well within Grace.
-	// consumer.Config.MaxBatch limits how many of them share a transaction.
+	// consumer.Config.MaxPerTransaction limits how many of them share a transaction.
 	//
 	// Defaults to 500.
 	MaxBatch int

@@ -328,7 +328,7 @@ func ExamplePublisher() {
 	}
 	ctx := context.Background()
 	err = store.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return store.Enqueue(ctx, tx, outbox.Message{ID: "charge-A", Topic: "charges", Key: "A", Payload: []byte("100")})
+		return store.Enqueue(ctx, tx, outbox.Message{ID: "charge-A", Topic: "charges", OrderingKey: "A", Payload: []byte("100")})
 	})
 	if err != nil {
 		panic(err)

@@ -111,7 +111,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 			})
 			topic := testdb.Topic(t, c.brokers, 1)
 			p := newPublisher(t, c.brokers, publisherConfig())
-			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: topic, Key: "b"}) {
+			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "b"}) {
 				if tt.want == nobody { // the broker has it, and says so
 					if err != nil {
 						t.Errorf("message %d: %v", i, err)
@@ -132,7 +132,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 			broken = false
 			mu.Unlock()
 			eventually(t, func() error { // after "duplicate" this broker lacks the message that it claimed to have
-				return publish(t, p, patience, outbox.Message{Topic: topic, Key: "a", Payload: []byte("after")})[0]
+				return publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a", Payload: []byte("after")})[0]
 			})
 			all := arrived(t, c.brokers, topic)
 			if len(all) != 1 || string(all[0].Value) != "after" {
@@ -158,7 +158,7 @@ func TestPublisherFenced(t *testing.T) {
 		})
 		topic := testdb.Topic(t, c.brokers, 1)
 		p := newPublisher(t, c.brokers, publisherConfig())
-		m := outbox.Message{Topic: topic, Key: "k"}
+		m := outbox.Message{Topic: topic, OrderingKey: "k"}
 		if err := publish(t, p, patience, m)[0]; !errors.Is(err, code) || !unavailable(err) {
 			t.Errorf("%d: %v; want the broker to be blamed", code, err)
 		}
@@ -191,7 +191,7 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 			p := newPublisher(t, c.brokers, cfg)
 			var msgs []outbox.Message
 			for i := range 10 {
-				msgs = append(msgs, outbox.Message{Topic: topic, Key: fmt.Sprint("k", i), Payload: fmt.Append(nil, "good", i)})
+				msgs = append(msgs, outbox.Message{Topic: topic, OrderingKey: fmt.Sprint("k", i), Payload: fmt.Append(nil, "good", i)})
 			}
 			msgs[3].Payload = []byte("bad")
 			want := 10
@@ -235,8 +235,8 @@ func TestPublisherPartitionerPanics(t *testing.T) {
 	}
 	p := newPublisher(t, c.brokers, cfg)
 	for range 5 { // sarama's own circuit breaker opens after three
-		errs := publish(t, p, patience, outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: topic, Key: "bad"},
-			outbox.Message{Topic: other, Key: "a"}, outbox.Message{Topic: topic, Key: "b"})
+		errs := publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "bad"},
+			outbox.Message{Topic: other, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "b"})
 		for i, want := range []string{"", "Producer.Partitioner: panicked: no such tenant", "Producer.Partitioner: panicked: no such topic", ""} {
 			if err := errs[i]; (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || unavailable(err)) {
 				t.Errorf("message %d: %v; want %q", i, err, want)
@@ -258,7 +258,7 @@ func TestPublisherLostAnswers(t *testing.T) {
 		mustPublish(t, p, outbox.Message{Topic: topic, Payload: []byte("first")})
 		for i := range 10 {
 			g.lose(1)
-			mustPublish(t, p, outbox.Message{Topic: topic, Key: "k", Payload: fmt.Append(nil, i)})
+			mustPublish(t, p, outbox.Message{Topic: topic, OrderingKey: "k", Payload: fmt.Append(nil, i)})
 		}
 		var got []string
 		for _, m := range arrived(t, c.brokers, topic) {

@@ -37,7 +37,7 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 				defer g.close()()
 			}
 			calls.Go(func() {
-				for j, err := range publish(t, p, 500*time.Millisecond, outbox.Message{Topic: topic, Key: fmt.Sprint(i), Payload: []byte("abandoned")}) {
+				for j, err := range publish(t, p, 500*time.Millisecond, outbox.Message{Topic: topic, OrderingKey: fmt.Sprint(i), Payload: []byte("abandoned")}) {
 					if !unavailable(err) {
 						t.Errorf("call %d, message %d: %v; want the broker to be blamed", i, j, err)
 					}
@@ -119,7 +119,7 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 					sent[k] = n + 1
 					for try := 1; ; try++ { // longer each time: the machine may be too slow for the first
 						call, cancel := context.WithTimeout(ctx, time.Duration(try*(20+rand.IntN(300)))*time.Millisecond)
-						errs := p.Publish(call, []outbox.Message{{Topic: topic, Key: fmt.Sprint(k), Payload: fmt.Append(nil, n)}})
+						errs := p.Publish(call, []outbox.Message{{Topic: topic, OrderingKey: fmt.Sprint(k), Payload: fmt.Append(nil, n)}})
 						cancel()
 						if errs == nil || errs[0] == nil {
 							break

@@ -35,8 +35,8 @@ func (p *Publisher) newRecord(m *outbox.Message, c *publishing.Call, i int) (*re
 	}
 	r := &record{call: c, index: i}
 	r.Topic, r.Metadata = m.Topic, r
-	if m.Key != "" {
-		r.Key = sarama.StringEncoder(m.Key)
+	if m.OrderingKey != "" {
+		r.Key = sarama.StringEncoder(m.OrderingKey)
 	}
 	r.Value = sarama.ByteEncoder(m.Payload)
 	if m.Payload == nil {

@@ -107,7 +107,7 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 			n := enqueued
 			enqueued++
 			return queue.Enqueue(ctx, tx, outbox.Message{
-				ID: fmt.Sprint("m", n), Topic: topic, Key: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys),
+				ID: fmt.Sprint("m", n), Topic: topic, OrderingKey: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys),
 			})
 		})
 		if err != nil {

@@ -82,7 +82,7 @@ func publisherHarness(c cluster, topic func(*testing.T, []string) string, large 
 		Read: func(t *testing.T, topic string, n int) (msgs []outbox.Message) {
 			elapse(100 * time.Millisecond) // what was on its way when it was given up
 			for _, m := range arrived(t, c.brokers, topic) {
-				msg := outbox.Message{Topic: m.Topic, Key: string(m.Key), Payload: m.Value, Headers: map[string]string{}}
+				msg := outbox.Message{Topic: m.Topic, OrderingKey: string(m.Key), Payload: m.Value, Headers: map[string]string{}}
 				for _, h := range m.Headers {
 					msg.Headers[string(h.Key)] = string(h.Value)
 				}

@@ -111,7 +111,7 @@ func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
 		p := newPublisher(t, c.brokers, publisherConfig())
 		before := time.Now().Add(-time.Second)
 		mustPublish(t, p,
-			outbox.Message{Topic: topic, Key: "k\x00\xff", Payload: []byte("one"), Headers: map[string]string{"b": "2", "a": "\xff\x00", "c": ""}},
+			outbox.Message{Topic: topic, OrderingKey: "k\x00\xff", Payload: []byte("one"), Headers: map[string]string{"b": "2", "a": "\xff\x00", "c": ""}},
 			outbox.Message{Topic: topic})
 		got := map[string]*sarama.ConsumerMessage{}
 		for _, m := range arrived(t, c.brokers, topic) {
@@ -147,9 +147,9 @@ func TestPublisherAnswersForEachMessage(t *testing.T) {
 		large := make([]byte, 1<<20)
 		for round := range 5 { // sarama's own circuit breaker opens after three
 			errs := publish(t, p, patience,
-				outbox.Message{Topic: topic, Key: "a"}, outbox.Message{Topic: missing, Key: "b"},
-				outbox.Message{Topic: topic, Key: "c", Payload: large}, outbox.Message{Topic: "a b"},
-				outbox.Message{Topic: ".."}, outbox.Message{Topic: strings.Repeat("x", 250)}, outbox.Message{Topic: topic, Key: "d"})
+				outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: missing, OrderingKey: "b"},
+				outbox.Message{Topic: topic, OrderingKey: "c", Payload: large}, outbox.Message{Topic: "a b"},
+				outbox.Message{Topic: ".."}, outbox.Message{Topic: strings.Repeat("x", 250)}, outbox.Message{Topic: topic, OrderingKey: "d"})
 			for i, want := range []string{"", missing, "MaxMessageBytes", `"a b"`, `".."`, "249", ""} {
 				switch err := errs[i]; {
 				case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
@@ -189,7 +189,7 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 	defer p.Close()
 	var msgs []outbox.Message
 	for i := range 60 {
-		msgs = append(msgs, outbox.Message{Topic: topic, Key: fmt.Sprint("k", i), Payload: []byte("before")})
+		msgs = append(msgs, outbox.Message{Topic: topic, OrderingKey: fmt.Sprint("k", i), Payload: []byte("before")})
 	}
 	mustPublish(t, p, msgs...)
 	leaders := map[string]string{} // of the keys' partitions
@@ -207,10 +207,10 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 		away := 0
 		for i, err := range publish(t, p, patience, msgs...) {
 			switch {
-			case leaders[msgs[i].Key] == gone && !unavailable(err):
-				t.Errorf("%s, whose broker is away: %v", msgs[i].Key, err)
-			case leaders[msgs[i].Key] != gone && err != nil:
-				t.Errorf("%s, whose broker is there: %v", msgs[i].Key, err)
+			case leaders[msgs[i].OrderingKey] == gone && !unavailable(err):
+				t.Errorf("%s, whose broker is away: %v", msgs[i].OrderingKey, err)
+			case leaders[msgs[i].OrderingKey] != gone && err != nil:
+				t.Errorf("%s, whose broker is there: %v", msgs[i].OrderingKey, err)
 			case err != nil:
 				away++
 			}
@@ -236,7 +236,7 @@ func TestPublisherGoesOnAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		m := outbox.Message{Topic: topic, Key: "k"}
+		m := outbox.Message{Topic: topic, OrderingKey: "k"}
 		mustPublish(t, p, m)
 		open := g.close()
 		for range 5 {

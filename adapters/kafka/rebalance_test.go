@@ -309,7 +309,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 				case <-back:
 					return nil
 				default:
-					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Uncounted: true}
+					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Held: true}
 				}
 			})
 			join := func(trace *consumer.SourceTrace) *member {

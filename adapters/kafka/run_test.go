@@ -201,7 +201,7 @@ func TestRetry(t *testing.T) {
 			case <-ok:
 				return nil
 			default:
-				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Uncounted: len(attempts)%2 == 0}
+				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Held: len(attempts)%2 == 0}
 			}
 		}
 		b := inBatches{ledger: l}
@@ -259,7 +259,7 @@ func (h holdBack) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []
 	failed := map[string]bool{}
 	for i, m := range msgs {
 		if m.OrderingKey != "" && failed[m.OrderingKey] {
-			errs[i] = &consumer.RetryError{Err: errors.New("held"), Uncounted: true}
+			errs[i] = &consumer.RetryError{Err: errors.New("held"), Held: true}
 		} else if errs[i] = h.Process(ctx, m); errs[i] != nil {
 			failed[m.OrderingKey] = true
 		}
@@ -297,7 +297,7 @@ func TestUnfinishedAreBounded(t *testing.T) {
 		default:
 			seen[msg.Position] = true
 			runs++
-			return &consumer.RetryError{Err: errors.New("database is away"), Uncounted: true} // at once!
+			return &consumer.RetryError{Err: errors.New("database is away"), Held: true} // at once!
 		}
 	}}}
 	var a assignments

@@ -63,7 +63,7 @@ func TestClockSetBack(t *testing.T) {
 		for i := range n {
 			m := outbox.Message{ID: fmt.Sprint(i), Topic: "t", Payload: []byte("p")}
 			if i%2 == 0 {
-				m.Key = fmt.Sprint("k", i)
+				m.OrderingKey = fmt.Sprint("k", i)
 			}
 			if err := store.Enqueue(t.Context(), tx, m); err != nil {
 				return err

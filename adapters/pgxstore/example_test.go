@@ -106,7 +106,7 @@ func ExampleStore_LockKeys_postgres() {
 
 // Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Queue has the
 // transaction that Enqueue needs: outbox messages are written together with COMMIT.
-func ExampleQueue_postgres() {
+func ExamplePipeline_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
 	defer cleanUp()
@@ -119,7 +119,7 @@ func ExampleQueue_postgres() {
 		log.Fatal(err)
 	}
 	charge := func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
-		return pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
+		return pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
 			b.Queue(`INSERT INTO accounts VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET balance = accounts.balance + 1 RETURNING balance`, msg.OrderingKey).
 				QueryRow(func(row pgx.Row) error {
 					var balance int64
@@ -131,7 +131,7 @@ func ExampleQueue_postgres() {
 					}
 					return nil
 				})
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", Key: msg.OrderingKey, Payload: msg.Payload})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", OrderingKey: msg.OrderingKey, Payload: msg.Payload})
 		})(ctx, tx, msgs)
 	}
 	c, err := consumer.New(consumer.Config[pgx.Tx]{

@@ -82,7 +82,7 @@ func (s *stage) run(t *testing.T, rt *rapid.T, prefix string, msgs []consumer.Me
 				continue
 			case !ok:
 				rt.Fatalf("%s is rejected: %v", queue[i].ID, err)
-			case !retry.Uncounted:
+			case !retry.Held:
 				queue[i].Attempt++
 			}
 			again = append(again, queue[i])

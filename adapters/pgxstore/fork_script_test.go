@@ -166,7 +166,7 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		}
 		return insert(tx, fmt.Sprint(name, " of ", count))
 	case "enqueue":
-		return s.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", Key: m.OrderingKey, Payload: []byte(name)})
+		return s.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", OrderingKey: m.OrderingKey, Payload: []byte(name)})
 	case "add":
 		_, err := tx.Exec(ctx, `UPDATE counters SET n = n + 1 WHERE name = $1`, counter)
 		return err
@@ -190,7 +190,7 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		if err != nil {
 			return err
 		}
-		if err := s.store.Enqueue(ctx, nested, outbox.Message{Topic: "done", Key: m.OrderingKey, Payload: []byte(name)}); err != nil {
+		if err := s.store.Enqueue(ctx, nested, outbox.Message{Topic: "done", OrderingKey: m.OrderingKey, Payload: []byte(name)}); err != nil {
 			return err
 		}
 		if err := insert(nested, name); err != nil {

@@ -212,7 +212,7 @@ func TestForkKeepsTheOrder(t *testing.T) {
 		}
 		<-busy
 		enqueue := func(what string) error {
-			return h.store.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint(what, " ", i), Topic: "t", Key: "k", Payload: []byte("x")})
+			return h.store.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint(what, " ", i), Topic: "t", OrderingKey: "k", Payload: []byte("x")})
 		}
 		if err := enqueue("first"); err != nil {
 			return err

@@ -80,7 +80,7 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 				for i, err := range c.ProcessBatch(t.Context(), batch) {
 					retry, again := errors.AsType[*consumer.RetryError](err)
 					switch {
-					case isHeld[i] && (!again || !retry.Uncounted || !errors.Is(err, dedup.ErrInFlight)):
+					case isHeld[i] && (!again || !retry.Held || !errors.Is(err, dedup.ErrInFlight)):
 						t.Errorf("delivery %d: message %d, whose key is held: %v", delivery, i, err)
 					case !isHeld[i] && errors.Is(err, dedup.ErrInFlight):
 						falsely++

@@ -126,7 +126,7 @@ func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 	for i := range 21 {
 		want = append(want, fmt.Sprint("m", i))
 		if err := db.inTx(t.Context(), func(tx pgx.Tx) error {
-			return db.store.Enqueue(t.Context(), tx, outbox.Message{ID: want[i], Topic: "orders", Key: fmt.Sprint("k", i%3), Payload: []byte("{}")})
+			return db.store.Enqueue(t.Context(), tx, outbox.Message{ID: want[i], Topic: "orders", OrderingKey: fmt.Sprint("k", i%3), Payload: []byte("{}")})
 		}); err != nil {
 			t.Fatal(err)
 		}

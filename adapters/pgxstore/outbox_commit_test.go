@@ -241,7 +241,7 @@ func TestOutboxWriterOrderOfMany(t *testing.T) {
 				msgs := make([]outbox.Message, tt.n)
 				for i := range msgs {
 					want[i] = fmt.Sprintf("m-%04d", (i*7919)%tt.n)
-					msgs[i] = outbox.Message{ID: want[i], Topic: "events", Key: fmt.Sprint(i % 10), Payload: tt.payload}
+					msgs[i] = outbox.Message{ID: want[i], Topic: "events", OrderingKey: fmt.Sprint(i % 10), Payload: tt.payload}
 				}
 				for name, tx := range map[string]func(fn func(tx pgx.Tx) error) error{
 					"InTx":         func(fn func(tx pgx.Tx) error) error { return db.inTx(t.Context(), fn) },

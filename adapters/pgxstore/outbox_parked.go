@@ -29,7 +29,7 @@ func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]o
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return nil, err
 	}
-	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
+	rows, _ := s.cfg.Pool.Query(ctx, s.outbox.Parked, filter.After, filter.Topic, []byte(filter.OrderingKey), filter.Limit,
 		filter.Error, nullTime(filter.Since), nullTime(filter.Until))
 	list, err := pgx.CollectRows(rows, parkedMessage)
 	return list, s.outboxError("list parked messages", err)
@@ -50,7 +50,7 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 		&m.Behind, &m.Waiting, &m.ParkedAt); err != nil {
 		return m, err
 	}
-	m.Key = string(key)
+	m.OrderingKey = string(key)
 	if headers != nil {
 		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
 	}

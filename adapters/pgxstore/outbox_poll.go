@@ -160,7 +160,7 @@ func (f *found) trim(want outbox.Want) {
 	room := want.Bytes
 	for i := range f.messages {
 		m := &f.messages[i]
-		room -= len(m.Payload) + len(m.Key)
+		room -= len(m.Payload) + len(m.OrderingKey)
 		for name, value := range m.Headers {
 			room -= len(name) + len(value)
 		}
@@ -186,7 +186,7 @@ func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 		return m, r, err
 	}
 	r.mark.Shard, r.mark.Seq = m.Shard, m.Seq
-	m.Key = string(key)
+	m.OrderingKey = string(key)
 	if headers != nil {
 		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
 	}

@@ -18,7 +18,7 @@ func (f refuseAll) Publish(ctx context.Context, msgs []outbox.Message) []error {
 		errs = make([]error, len(msgs))
 	}
 	for i := range msgs {
-		if len(msgs[i].Key) > outbox.MaxKey {
+		if len(msgs[i].OrderingKey) > outbox.MaxOrderingKey {
 			errs[i] = errors.New("the broker refuses it")
 		}
 	}

@@ -90,7 +90,7 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 		}
 		d.maintain(t)
 		message := func(id, key string, size int) outbox.Message {
-			return outbox.Message{ID: id, Topic: "events", Key: key, Payload: make([]byte, size)}
+			return outbox.Message{ID: id, Topic: "events", OrderingKey: key, Payload: make([]byte, size)}
 		}
 		many := func(key string, n int) (msgs []outbox.Message) {
 			for i := range n {

@@ -146,7 +146,7 @@ func TestOutboxWriterInProcessBatch(t *testing.T) {
 	c := newConsumer(t, store, consumer.Config[pgx.Tx]{
 		Name: "billing",
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", Key: "k", Payload: m.Payload})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", OrderingKey: "k", Payload: m.Payload})
 		},
 	})
 	batch := func(prefix string) (insertions int) {

@@ -24,7 +24,7 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 	rows := make([]outgoing, len(msgs))
 	for i := range msgs {
 		m := &msgs[i]
-		rows[i] = outgoing{id: m.ID, topic: m.Topic, key: m.Key, payload: m.Payload}
+		rows[i] = outgoing{id: m.ID, topic: m.Topic, key: m.OrderingKey, payload: m.Payload}
 		if m.Payload == nil {
 			rows[i].payload = []byte{}
 		}
@@ -108,7 +108,7 @@ func (s *Store) insertion(rows []outgoing, shards int) (sql string, args []any) 
 }
 
 func (r *outgoing) shard(shards int) int16 {
-	return int16(outbox.Shard(&outbox.Message{ID: r.id, Key: r.key}, shards))
+	return int16(outbox.Shard(&outbox.Message{ID: r.id, OrderingKey: r.key}, shards))
 }
 
 func empty(n int) [][]byte {

@@ -26,7 +26,7 @@ func TestOutboxNotifiesOfShards(t *testing.T) {
 		t.Helper()
 		err := db.inTx(t.Context(), func(tx pgx.Tx) error {
 			for _, id := range ids {
-				if err := db.store.Enqueue(t.Context(), tx, outbox.Message{ID: id, Topic: "events", Key: id}); err != nil {
+				if err := db.store.Enqueue(t.Context(), tx, outbox.Message{ID: id, Topic: "events", OrderingKey: id}); err != nil {
 					return err
 				}
 			}
@@ -42,7 +42,7 @@ func TestOutboxNotifiesOfShards(t *testing.T) {
 	var want []int
 	ids := []string{"a", "b", "c", "d", "e"}
 	for _, id := range ids {
-		if n := outbox.Shard(&outbox.Message{Key: id}, 64); !slices.Contains(want, n) {
+		if n := outbox.Shard(&outbox.Message{OrderingKey: id}, 64); !slices.Contains(want, n) {
 			want = append(want, n)
 		}
 	}

@@ -175,7 +175,7 @@ func (w *watermarkWorld) begin(t *testing.T) {
 	for range 1 + w.rand.IntN(3) {
 		w.enqueued++
 		m := message(fmt.Sprint(w.enqueued))
-		m.Key = []string{"", "", "a", "b", "c", "d", "e"}[w.rand.IntN(7)]
+		m.OrderingKey = []string{"", "", "a", "b", "c", "d", "e"}[w.rand.IntN(7)]
 		if w.rand.IntN(8) == 0 {
 			m.NotBefore = time.Now().Add(time.Hour)
 		}
@@ -244,7 +244,7 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 	for _, m := range leased {
 		o := outbox.Outcome{Leased: m, Verdict: outbox.Returned}
 		switch n := w.rand.IntN(20); {
-		case failed[m.Key]: // and is returned
+		case failed[m.OrderingKey]: // and is returned
 		case n < 14 || w.ending:
 			o.Verdict = outbox.Sent
 		case n < 16:
@@ -252,7 +252,7 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 		case n < 18:
 			o.Verdict, o.Err, o.ParkPolicy = outbox.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
 		}
-		failed[m.Key] = failed[m.Key] || o.Verdict != outbox.Sent && m.Key != ""
+		failed[m.OrderingKey] = failed[m.OrderingKey] || o.Verdict != outbox.Sent && m.OrderingKey != ""
 		outcomes = append(outcomes, o)
 	}
 	w.do(t, func() error { return s.Settle(t.Context(), outcomes) })

@@ -85,7 +85,7 @@ func (db *outboxDB) want(tb testing.TB, ids ...string) {
 }
 
 func message(id string) outbox.Message {
-	return outbox.Message{ID: id, Topic: "events", Key: "k", Payload: []byte("p-" + id)}
+	return outbox.Message{ID: id, Topic: "events", OrderingKey: "k", Payload: []byte("p-" + id)}
 }
 
 func messages(ids ...string) []outbox.Message {
@@ -125,12 +125,12 @@ func TestOutboxWriterKeepsMessages(t *testing.T) {
 				store := newStore(t, pgxstore.Config{Pool: pool})
 				later := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 				msgs := []outbox.Message{
-					{ID: "plain", Topic: "events", Key: "k", Payload: []byte("p")},
-					{ID: "bytes", Topic: "Ä 'quoted' \\", Key: "\x00\xff", Payload: []byte("\x00'\\\xfe"), Headers: map[string]string{"trace": "a\x00b", "'\\": "<"}},
+					{ID: "plain", Topic: "events", OrderingKey: "k", Payload: []byte("p")},
+					{ID: "bytes", Topic: "Ä 'quoted' \\", OrderingKey: "\x00\xff", Payload: []byte("\x00'\\\xfe"), Headers: map[string]string{"trace": "a\x00b", "'\\": "<"}},
 					{ID: "bare", Topic: "events"},
 					{ID: "due", Topic: "events", NotBefore: time.Now().Add(-time.Hour)},
 				}
-				delayed := outbox.Message{ID: "later", Topic: "events", Key: "k", NotBefore: later, Headers: map[string]string{"a": "b"}}
+				delayed := outbox.Message{ID: "later", Topic: "events", OrderingKey: "k", NotBefore: later, Headers: map[string]string{"a": "b"}}
 				for name, calls := range map[string][][]outbox.Message{
 					"one by one": {msgs[:1], msgs[1:2], msgs[2:3], msgs[3:], {delayed}},
 					"together":   {append(msgs[:4:4], delayed)},
@@ -171,7 +171,7 @@ func (db *outboxDB) wantMessages(t *testing.T, sql string, want ...outbox.Messag
 		if err := row.Scan(&shard, &m.ID, &m.Topic, &key, &m.Payload, &headers, &notBefore); err != nil {
 			return m, err
 		}
-		if m.Key = string(key); key != nil && m.Key == "" {
+		if m.OrderingKey = string(key); key != nil && m.OrderingKey == "" {
 			return m, errors.New("an empty key instead of NULL")
 		}
 		if headers != nil {

@@ -92,7 +92,7 @@ CREATE TRIGGER written AFTER INSERT ON @.outbox_messages FOR EACH ROW EXECUTE FU
 				if _, err := tx.Exec(p.Context(), `SET lock_timeout = '77s'`); err != nil {
 					return err
 				}
-				return s.Enqueue(p.Context(), tx, outbox.Message{ID: "a", Topic: "events", Key: "k"})
+				return s.Enqueue(p.Context(), tx, outbox.Message{ID: "a", Topic: "events", OrderingKey: "k"})
 			}))
 			p.effects([]string{"77s"})
 		})

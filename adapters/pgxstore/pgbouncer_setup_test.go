@@ -156,7 +156,7 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 			go func() { done <- r.Run(ctx) }()
 			commit := func(i int) {
 				err := writer.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", Key: "k"})
+					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", OrderingKey: "k"})
 				})
 				if err != nil {
 					t.Fatal(err)

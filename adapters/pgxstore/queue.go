@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Queue returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
+// Pipeline returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
 // trip, in the order of the messages. pgx takes another round trip to prepare statements that are new to a connection.
 //
 // f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with QueuedQuery.Exec,
@@ -35,14 +35,14 @@ import (
 //
 // The batch, with all arguments, is in memory at once. A batch of 1,000 messages gains little over one of 100.
 //
-// f gets the outbox scope of msg in ctx. To enqueue outbox messages, call Queue in a BatchHandler, which has the transaction that
+// f gets the outbox scope of msg in ctx. To enqueue outbox messages, call Pipeline in a BatchHandler, which has the transaction that
 // Store.Enqueue needs, see the example. A statement that f sends through that transaction itself runs before all queued statements, also those
 // of earlier messages with the same ordering key.
 //
 // A crash before COMMIT rolls back the whole batch, and its messages are delivered again. After a crash that follows COMMIT, the
 // messages that are delivered again are duplicates, and f is not called for them. f runs in one goroutine, for one message after the other, but several
-// batches may run at the same time: f must be safe for concurrent use. Queue panics if f is nil.
-func Queue(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
+// batches may run at the same time: f must be safe for concurrent use. Pipeline panics if f is nil.
+func Pipeline(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
 	if f == nil {
 		panic("pgxstore: Queue needs a function")
 	}

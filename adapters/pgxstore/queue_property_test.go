@@ -98,7 +98,7 @@ func (w *tasks) enqueue(ctx context.Context, tx pgx.Tx, m *consumer.Message) err
 	if !w.tasks[m.ID].enqueues {
 		return nil
 	}
-	return w.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", Key: m.OrderingKey, Payload: []byte(m.ID)})
+	return w.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", OrderingKey: m.OrderingKey, Payload: []byte(m.ID)})
 }
 
 func (w *tasks) begin(t *rapid.T, name string, kinds map[string]task) {
@@ -125,7 +125,7 @@ func (w *tasks) begin(t *rapid.T, name string, kinds map[string]task) {
 		}
 	} else {
 		cfg.HandleBatch = func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
-			return pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
+			return pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
 				if err := w.enqueue(ctx, tx, m); err != nil {
 					return err
 				}
@@ -164,7 +164,7 @@ func (w *tasks) deliver(t *rapid.T, msgs []consumer.Message, sizes []int) {
 				continue
 			case !ok:
 				t.Fatalf("%s: %s is rejected: %v", w.how, queue[i].ID, err)
-			case !retry.Uncounted:
+			case !retry.Held:
 				queue[i].Attempt++
 			}
 			again = append(again, queue[i])

@@ -158,7 +158,7 @@ func TestQueueNamesTheMessageThatFails(t *testing.T) {
 			poison, do := -1, queueFunc(nil)
 			q := newQueueTest(t, testdb.Postgres(t)+"&default_query_exec_mode="+mode, consumer.Config[pgx.Tx]{
 				MaxAttempts: 1,
-				HandleBatch: pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
+				HandleBatch: pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
 					b.Queue(insertEffect, m.ID)
 					b.Queue(`SELECT g FROM generate_series(1, 100) AS g`) // nobody reads it
 					if strings.HasSuffix(m.ID, fmt.Sprintf("%04d", poison)) {
@@ -224,7 +224,7 @@ func TestQueueTakesOneRoundTrip(t *testing.T) {
 	read := 0
 	c := newConsumer(t, store, consumer.Config[pgx.Tx]{
 		Name: "billing",
-		HandleBatch: pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+		HandleBatch: pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 			if strings.HasSuffix(m.ID, "7") {
 				return nil // it has nothing to do
 			}
@@ -271,7 +271,7 @@ func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
 	large := strings.Repeat("x", 8<<10)
 	got := 0
 	q := newQueueTest(t, testdb.Postgres(t), consumer.Config[pgx.Tx]{
-		HandleBatch: pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+		HandleBatch: pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 			b.Queue(insertEffect, m.ID)
 			b.Queue(`SELECT $1::text || $1`, large).QueryRow(func(row pgx.Row) error {
 				var s string
@@ -301,7 +301,7 @@ func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
 
 // A message that takes too long fails alone. The end of ctx counts no attempt.
 func TestQueueEndsWithItsContext(t *testing.T) {
-	handle := pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+	handle := pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 		b.Queue(insertEffect, m.ID)
 		if strings.HasSuffix(m.ID, "0002") {
 			b.Queue(`SELECT pg_sleep(60)`)
@@ -327,7 +327,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for i, err := range q.ProcessBatch(ctx, queued("slow", 4)) {
-			if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Uncounted {
+			if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Held {
 				t.Errorf("message %d: %v, want an uncounted RetryError", i, err)
 			}
 		}
@@ -340,7 +340,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 // Each message of a batch may use savepoints under the same name.
 func TestQueueWithSavepoints(t *testing.T) {
 	q := newQueueTest(t, testdb.Postgres18(t), consumer.Config[pgx.Tx]{
-		HandleBatch: pgxstore.Queue(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+		HandleBatch: pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 			b.Queue(insertEffect, m.ID)
 			b.Queue(`SAVEPOINT mine`)
 			b.Queue(insertEffect, m.ID+" undone")
@@ -366,7 +366,7 @@ func TestQueueWithoutAFunction(t *testing.T) {
 			t.Error("Queue accepts nil")
 		}
 	}()
-	pgxstore.Queue(nil)
+	pgxstore.Pipeline(nil)
 }
 
 func TestQueueHandler(t *testing.T) {
@@ -376,7 +376,7 @@ func TestQueueHandler(t *testing.T) {
 		New: func(store dedup.Store[pgx.Tx]) (*consumer.Consumer[pgx.Tx], error) {
 			return consumer.New(consumer.Config[pgx.Tx]{
 				Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
-				HandleBatch: pgxstore.Queue(queueEffects),
+				HandleBatch: pgxstore.Pipeline(queueEffects),
 			})
 		},
 		Message: func(n int) *consumer.Message {

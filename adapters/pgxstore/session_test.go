@@ -135,7 +135,7 @@ func TestEnqueueNamesItsSchema(t *testing.T) {
 		if _, err := tx.Exec(ctx, `SET LOCAL search_path = `+other); err != nil {
 			return err
 		}
-		return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", Key: "k"})
+		return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", OrderingKey: "k"})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestLargeObjectsEndWithTheirTransaction(t *testing.T) {
 			if err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error {
 				kept = tx.LargeObjects()
 				if enqueues {
-					return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", Key: "k"})
+					return h.store.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "paid", OrderingKey: "k"})
 				}
 				return nil
 			}); err != nil {

@@ -62,7 +62,7 @@ func TestSynchronousStandbyIsCutOff(t *testing.T) {
 		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()}
 		err = s.InTx(t.Context(), []dedup.Record{rec}, func(tx pgx.Tx, claims []dedup.Claim) error {
 			if verdict = claims[0].Verdict; enqueues && verdict == dedup.First {
-				return s.Enqueue(t.Context(), tx, outbox.Message{ID: id, Topic: "paid", Key: id})
+				return s.Enqueue(t.Context(), tx, outbox.Message{ID: id, Topic: "paid", OrderingKey: id})
 			}
 			return nil
 		})

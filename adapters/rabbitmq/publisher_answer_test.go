@@ -100,7 +100,7 @@ func TestPublisherExchanges(t *testing.T) {
 		on(func(ch rabbitmq.Channel) error {
 			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil), ch.QueueBind("a", "order.*", "events", false, nil))
 		})
-		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
+		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, OrderingKey: id} }
 		for at := range 4 { // a missing exchange disturbs no other message, at any position
 			msgs := []outbox.Message{msg("1", "events/order.new"), msg("2", "events/order.paid"), msg("3", "/b")}
 			want := []string{"", "", ""}
@@ -130,10 +130,10 @@ func TestPublisherExchanges(t *testing.T) {
 
 // When all messages of a topic go to one exchange, a missing or closed exchange is the fault of the topic, and not of a message.
 func TestPublisherExchangeOfATopic(t *testing.T) {
-	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.Key }}, func(f *faultEnv) {
+	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.OrderingKey }}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
 		for range 2 { // while it is new, and once it is known
-			f.want(f.send(outbox.Message{ID: "1", Topic: "typo", Key: "k"}, outbox.Message{ID: "2", Topic: "amq.topic", Key: "k"}),
+			f.want(f.send(outbox.Message{ID: "1", Topic: "typo", OrderingKey: "k"}, outbox.Message{ID: "2", Topic: "amq.topic", OrderingKey: "k"}),
 				`topic: exchange "typo"`, `topic: exchange "amq.topic"`)
 		}
 	})
@@ -145,7 +145,7 @@ func TestPublisherExchangeOfATopic(t *testing.T) {
 func TestPublisherAccessRefused(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: byExchange}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
-		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, Key: id} }
+		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, OrderingKey: id} }
 		f.want(f.send(msg("1", "/a"), msg("2", "amq.topic/k"), msg("3", "/a"), msg("4", "amq.topic/k")), "",
 			`plain: grant this user write permission`, "", `plain: exchange "amq.topic"`)
 		before := len(f.s.Messages("a"))
@@ -169,7 +169,7 @@ func TestPublisherProperties(t *testing.T) {
 		headers := outbox.PlainHeaders(outbox.Leased{
 			Message: outbox.Message{ID: "id", Headers: map[string]string{"content-type": "application/json", "bytes": "\xff"}}, Seq: 7, Enqueued: enqueued,
 		})
-		f.want(f.send(outbox.Message{ID: "id", Topic: "a", Key: "k", Payload: []byte("{}"), Headers: headers}), "")
+		f.want(f.send(outbox.Message{ID: "id", Topic: "a", OrderingKey: "k", Payload: []byte("{}"), Headers: headers}), "")
 		d := f.s.Messages("a")[0]
 		if d.MessageId != "id" || d.DeliveryMode != amqp.Persistent || d.ContentType != "application/json" || !d.Timestamp.Equal(enqueued.Truncate(time.Second)) {
 			t.Errorf("properties %+v", d)

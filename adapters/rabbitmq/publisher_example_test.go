@@ -28,8 +28,8 @@ func ExampleNewPublisher() {
 	}
 	defer publisher.Close()
 	for _, err := range publisher.Publish(ctx, []outbox.Message{ // what a Relay does: relay.Config{Publisher: publisher}
-		{ID: "order-1:paid", Topic: "order.paid", Key: "order-1"},
-		{ID: "order-1:typo", Topic: "oder.paid", Key: "order-2"},
+		{ID: "order-1:paid", Topic: "order.paid", OrderingKey: "order-1"},
+		{ID: "order-1:typo", Topic: "oder.paid", OrderingKey: "order-2"},
 	}) {
 		fmt.Println(err)
 	}

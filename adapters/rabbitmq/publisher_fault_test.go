@@ -43,7 +43,7 @@ func (f *faultEnv) publish(ids ...string) []error {
 	f.Helper()
 	var msgs []outbox.Message
 	for _, id := range ids {
-		msgs = append(msgs, outbox.Message{ID: id, Topic: strings.TrimRight(id, "0123456789"), Key: id, Payload: []byte(id)})
+		msgs = append(msgs, outbox.Message{ID: id, Topic: strings.TrimRight(id, "0123456789"), OrderingKey: id, Payload: []byte(id)})
 	}
 	return f.send(msgs...)
 }

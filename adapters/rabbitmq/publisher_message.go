@@ -47,8 +47,8 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 		}
 		add(name, value)
 	}
-	if m.Key != "" {
-		add(HeaderKey, m.Key)
+	if m.OrderingKey != "" {
+		add(HeaderKey, m.OrderingKey)
 	}
 	contentType := m.Headers["content-type"]
 	if len(contentType) > maxShort {

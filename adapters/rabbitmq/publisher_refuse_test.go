@@ -18,7 +18,7 @@ func TestPublisherRefusesMessages(t *testing.T) {
 	}{
 		"payload":      {outbox.Message{Topic: "a", Payload: make([]byte, 1001)}, "1001 bytes, and PublisherConfig.MaxMessageBytes is 1000"},
 		"headers":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", 5000)}}, "PublisherConfig.FrameBytes"},
-		"key":          {outbox.Message{Topic: "a", Key: strings.Repeat("x", 5000)}, "PublisherConfig.FrameBytes"},
+		"key":          {outbox.Message{Topic: "a", OrderingKey: strings.Repeat("x", 5000)}, "PublisherConfig.FrameBytes"},
 		"header name":  {outbox.Message{Topic: "a", Headers: map[string]string{long: ""}}, "has 256 bytes"},
 		"CC":           {outbox.Message{Topic: "a", Headers: map[string]string{"CC": "a@example.org"}}, "the header CC as a list of further routing keys"},
 		"BCC":          {outbox.Message{Topic: "a", Headers: map[string]string{"BCC": ""}}, "the header BCC as a list of further routing keys"},

@@ -170,7 +170,7 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 		if err := queue.InTx(ctx, func(tx *outboxtest.Tx) error {
 			n := enqueued
 			enqueued++
-			return queue.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint("m", n), Topic: topic, Key: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys)})
+			return queue.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint("m", n), Topic: topic, OrderingKey: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys)})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Co
 	}
 	var order arrivals.Order
 	for _, m := range at.read(t, topic, enqueued) {
-		order.Add(t, m.Key, m.Payload)
+		order.Add(t, m.OrderingKey, m.Payload)
 	}
 	t.Logf("%d messages, %d repeats, %d dials", order.Messages, order.Repeats, at.dials())
 	if order.Messages != enqueued {

@@ -53,10 +53,10 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 	const toHealthy, toStuck = 1000, 300
 	open := map[string][]outbox.Message{}
 	for i := range toHealthy {
-		open[healthy] = append(open[healthy], outbox.Message{ID: fmt.Sprint("h", i), Topic: healthy, Key: fmt.Sprint("h", i)})
+		open[healthy] = append(open[healthy], outbox.Message{ID: fmt.Sprint("h", i), Topic: healthy, OrderingKey: fmt.Sprint("h", i)})
 	}
 	for i := range toStuck {
-		open[stuck] = append(open[stuck], outbox.Message{ID: fmt.Sprint("s", i), Topic: stuck, Key: fmt.Sprint("s", i)})
+		open[stuck] = append(open[stuck], outbox.Message{ID: fmt.Sprint("s", i), Topic: stuck, OrderingKey: fmt.Sprint("s", i)})
 	}
 	// publish sends the open messages, in calls of 500 for both queues, and keeps those that are not confirmed.
 	publish := func() {

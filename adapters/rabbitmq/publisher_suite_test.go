@@ -135,7 +135,7 @@ func received(topic string, d amqp.Delivery) outbox.Message {
 			text = fmt.Sprintf("%T, which is neither text nor bytes", v)
 		}
 		if name == rabbitmq.HeaderKey {
-			m.Key = text
+			m.OrderingKey = text
 			continue
 		}
 		m.Headers[name] = text

@@ -151,7 +151,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 		// It went back because of its age, see watchAge, and is delivered again.
 	case errors.As(err, &retry):
 		attempt := d.Message.Attempt
-		if !retry.Uncounted {
+		if !retry.Held {
 			attempt++
 		}
 		if attempt == dl.attempt && r.deliverer.Context().Err() != nil {
@@ -176,5 +176,5 @@ func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if !dl.session.holds(dl) || time.Since(dl.since)+retry.After > r.cfg.ConsumerTimeout/2 {
 		return false
 	}
-	return retry.Uncounted && !dl.expires() || !r.retries.ready(retry.After)
+	return retry.Held && !dl.expires() || !r.retries.ready(retry.After)
 }

@@ -52,7 +52,7 @@ type SubscriberConfig struct {
 	Concurrency int
 
 	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. A batch should be done well within Grace.
-	// consumer.Config.MaxBatch limits how many of them share a transaction.
+	// consumer.Config.MaxPerTransaction limits how many of them share a transaction.
 	//
 	// Defaults to 100.
 	MaxBatch int

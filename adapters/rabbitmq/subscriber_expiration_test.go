@@ -39,7 +39,7 @@ func databaseAway(p *answers) (back *atomic.Bool) {
 		if back.Load() {
 			return nil
 		}
-		return &consumer.RetryError{Err: errors.New("the database is away"), After: 50 * time.Millisecond, Uncounted: true}
+		return &consumer.RetryError{Err: errors.New("the database is away"), After: 50 * time.Millisecond, Held: true}
 	}
 	return back
 }

@@ -27,7 +27,7 @@ func TestOrderedAfterALostConnection(t *testing.T) {
 			if first {
 				first = false
 				<-time.After(30 * time.Second) // it does not notice that its context has ended
-				return &consumer.RetryError{Err: errors.New("the transaction has ended"), Uncounted: true}
+				return &consumer.RetryError{Err: errors.New("the transaction has ended"), Held: true}
 			}
 			handled = append(handled, msg.ID)
 			return nil

@@ -148,7 +148,7 @@ func TestSpecIsNotBelieved(t *testing.T) {
 		}
 		p := &answers{say: func(ctx context.Context, _ *consumer.Message) error {
 			<-ctx.Done()
-			return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+			return &consumer.RetryError{Err: ctx.Err(), Held: true}
 		}}
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: time.Second})
 		for range 7 {
@@ -223,7 +223,7 @@ func TestLossesCountForNoAttempt(t *testing.T) {
 					switch n := len(p.all()); {
 					case n <= 4:
 						<-ctx.Done()
-						return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+						return &consumer.RetryError{Err: ctx.Err(), Held: true}
 					case n <= 7:
 						return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 					}

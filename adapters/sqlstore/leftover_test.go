@@ -280,7 +280,7 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 				t.Errorf("Claim under %v = %v, want a duplicate and a first", use, answers)
 			}
 			return errors.Join(s.SaveResult(ctx, tx, record("l").Key, []byte("r")), s.Forget(ctx, tx, record("m").Key),
-				s.LockOrderingKey(ctx, tx, "key"), s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", Key: "key", Payload: []byte("p")}))
+				s.LockOrderingKey(ctx, tx, "key"), s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", OrderingKey: "key", Payload: []byte("p")}))
 		})
 		if err != nil {
 			t.Fatal(err)

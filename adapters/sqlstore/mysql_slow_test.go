@@ -33,7 +33,7 @@ func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		err := c.ProcessBatch(t.Context(), []*consumer.Message{{ID: "1", Topic: "orders", Attempt: attempt}})[0]
 		retry, retries := errors.AsType[*consumer.RetryError](err)
-		if last := attempt == 2; last != (err == nil) || !last && (!retries || retry.Uncounted) {
+		if last := attempt == 2; last != (err == nil) || !last && (!retries || retry.Held) {
 			t.Errorf("attempt %d: %v; want a counted failure, and then a parked message", attempt, err)
 		}
 	}

@@ -110,7 +110,7 @@ func BenchmarkOutboxStats(b *testing.B) {
 }
 
 func benchMessage(i int) outbox.Message {
-	return outbox.Message{ID: fmt.Sprintf("message-%d", i), Topic: "bench", Key: fmt.Sprint(i % 1000), Payload: make([]byte, 300)}
+	return outbox.Message{ID: fmt.Sprintf("message-%d", i), Topic: "bench", OrderingKey: fmt.Sprint(i % 1000), Payload: make([]byte, 300)}
 }
 
 // BenchmarkOutboxLease measures one call of Lease with different numbers of pending messages, of 1,000 keys.

@@ -279,7 +279,7 @@ func TestOutboxPostgresWithoutPreparedStatements(t *testing.T) {
 func wholeLife(t *testing.T, n *node) {
 	t.Helper()
 	odd := outbox.Message{
-		ID: `a"b\c{},NULL' $1 ünï`, Topic: `t"\`, Key: "\x00\xff\\\"", Payload: []byte{0, 0xff, '\\', '"'},
+		ID: `a"b\c{},NULL' $1 ünï`, Topic: `t"\`, OrderingKey: "\x00\xff\\\"", Payload: []byte{0, 0xff, '\\', '"'},
 		Headers: map[string]string{`na"me\`: "\x00\xff", "plain": `"`},
 	}
 	second := odd
@@ -288,7 +288,7 @@ func wholeLife(t *testing.T, n *node) {
 	enqueue(t, n, second, outbox.Message{ID: "3", Topic: "t"}) // two messages in one call
 	later := outbox.Message{ID: "4", Topic: "t", NotBefore: time.Now().Add(time.Hour)}
 	enqueue(t, n, later, outbox.Message{ID: "5", Topic: "t"}) // delayed messages
-	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, odd.Key) }); err != nil {
+	if err := inTx(t.Context(), n.db, nil, func(tx *sql.Tx) error { return n.LockOrderingKey(t.Context(), tx, odd.OrderingKey) }); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, n, time.Minute)
@@ -298,7 +298,7 @@ func wholeLife(t *testing.T, n *node) {
 		t.Fatalf("%d leased", len(msgs))
 	}
 	got := msgs[0]
-	if got.ID != odd.ID || got.Topic != odd.Topic || got.Key != odd.Key || string(got.Payload) != string(odd.Payload) ||
+	if got.ID != odd.ID || got.Topic != odd.Topic || got.OrderingKey != odd.OrderingKey || string(got.Payload) != string(odd.Payload) ||
 		got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
 		t.Errorf("%+v arrived for %+v", got, odd)
 	}
@@ -310,7 +310,7 @@ func wholeLife(t *testing.T, n *node) {
 	if err := s.tryTidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{Key: odd.Key})
+	parked, err := n.Outbox().Parked(t.Context(), outbox.ParkedFilter{OrderingKey: odd.OrderingKey})
 	if err != nil || len(parked) != 2 || !parked[1].Waiting || parked[1].Behind != parked[0].Seq {
 		t.Fatalf("%+v, %v", parked, err)
 	}

@@ -42,7 +42,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	var msgs []outbox.Message
 	for i, size := range sizes {
 		msgs = append(msgs, outbox.Message{
-			ID: fmt.Sprint(i), Topic: "t", Key: "k", Payload: bytes.Repeat([]byte{byte(i), '\''}, size/2), Headers: map[string]string{"n": fmt.Sprint(i)},
+			ID: fmt.Sprint(i), Topic: "t", OrderingKey: "k", Payload: bytes.Repeat([]byte{byte(i), '\''}, size/2), Headers: map[string]string{"n": fmt.Sprint(i)},
 		})
 	}
 	enqueue(t, n, msgs...)
@@ -65,7 +65,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 		got = append(got, some...)
 	}
 	for i, m := range got {
-		if m.ID != msgs[i].ID || m.Key != "k" || !bytes.Equal(m.Payload, msgs[i].Payload) || m.Headers["n"] != m.ID {
+		if m.ID != msgs[i].ID || m.OrderingKey != "k" || !bytes.Equal(m.Payload, msgs[i].Payload) || m.Headers["n"] != m.ID {
 			t.Errorf("message %d came as %s, with %d bytes for %d", i, m.ID, len(m.Payload), len(msgs[i].Payload))
 		}
 	}
@@ -88,10 +88,10 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 					t.Fatalf("%d of %d messages", len(seen), count)
 				}
 				for _, m := range msgs {
-					if seen[m.ID] || m.Seq < last[m.Key] {
-						t.Errorf("message %s of %s after %d", m.ID, m.Key, last[m.Key])
+					if seen[m.ID] || m.Seq < last[m.OrderingKey] {
+						t.Errorf("message %s of %s after %d", m.ID, m.OrderingKey, last[m.OrderingKey])
 					}
-					seen[m.ID], last[m.Key] = true, m.Seq
+					seen[m.ID], last[m.OrderingKey] = true, m.Seq
 				}
 				settle(t, s, outcomes(outbox.Sent, msgs...))
 			}
@@ -195,7 +195,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 		wait.Go(func() {
 			for i := range each {
 				err := n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-					return n.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", w, i), Topic: "t", Key: fmt.Sprint(i % 7)})
+					return n.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", w, i), Topic: "t", OrderingKey: fmt.Sprint(i % 7)})
 				})
 				if err != nil {
 					t.Error(err)
@@ -235,7 +235,7 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 					v := outbox.Sent
 					if i == 0 && turn%3 == 0 {
 						v = outbox.Parked
-					} else if i > 0 && out[0].Verdict == outbox.Parked && m.Key == out[0].Key {
+					} else if i > 0 && out[0].Verdict == outbox.Parked && m.OrderingKey == out[0].OrderingKey {
 						v = outbox.Returned
 					}
 					out = append(out, outbox.Outcome{Leased: m, Verdict: v})
@@ -293,7 +293,7 @@ func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 	n := d.open(t, d.dsn, deduptest.Options{})
 	s := holdsAll(t, n)
 	for _, verdict := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
-		enqueue(t, n, outbox.Message{ID: "old", Topic: "t", Key: "k"})
+		enqueue(t, n, outbox.Message{ID: "old", Topic: "t", OrderingKey: "k"})
 		leased := lease(t, s)
 		exec(t, d.db, `UPDATE outbox_messages SET id = 'new'`)
 		all := outcomes(verdict, leased...)
@@ -313,7 +313,7 @@ func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 	n := d.open(t, d.dsn, deduptest.Options{})
 	s := holdsAll(t, n)
 	for i, id := range []string{"1", "2", "3"} {
-		enqueue(t, n, outbox.Message{ID: id, Topic: "t", Key: "k", NotBefore: time.Now().Add(time.Hour + time.Duration(i)*time.Second)})
+		enqueue(t, n, outbox.Message{ID: id, Topic: "t", OrderingKey: "k", NotBefore: time.Now().Add(time.Hour + time.Duration(i)*time.Second)})
 	}
 	exec(t, d.db, `UPDATE outbox_delayed SET not_before = not_before - 7200000000`)
 	other, err := d.db.Begin()

@@ -80,7 +80,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	send := func(key string, from, to int) {
 		var msgs []outbox.Message
 		for i := from; i < to; i++ {
-			msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", key, i), Topic: "t", Key: key})
+			msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", key, i), Topic: "t", OrderingKey: key})
 		}
 		enqueue(t, n, msgs...)
 	}
@@ -90,7 +90,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	}
 	in := func(shard int) (keys []string) { // two keys of the shard
 		for i := 0; len(keys) < 2; i++ {
-			if key := fmt.Sprint("key", i); outbox.Shard(&outbox.Message{Key: key}, shards) == shard {
+			if key := fmt.Sprint("key", i); outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
 				keys = append(keys, key)
 			}
 		}
@@ -118,7 +118,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	}
 	var order []string
 	for _, m := range msgs {
-		if m.Key == ours[0] {
+		if m.OrderingKey == ours[0] {
 			order = append(order, m.ID)
 		}
 	}

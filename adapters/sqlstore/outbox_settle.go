@@ -26,7 +26,7 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 		tokens[out.Shard] = out.Token
 		switch out.Verdict {
 		case outbox.Returned:
-			if out.Delay > 0 && out.Key != "" {
+			if out.Delay > 0 && out.OrderingKey != "" {
 				do.Paused = append(do.Paused, out)
 			}
 		case outbox.Sent:

@@ -37,7 +37,7 @@ func enqueue(t testing.TB, n *node, msgs ...outbox.Message) {
 // messages returns n messages with the given number of keys.
 func messages(prefix string, n, keys int) (msgs []outbox.Message) {
 	for i := range n {
-		msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", prefix, i), Topic: "t", Key: fmt.Sprint(i % keys), Payload: []byte("x")})
+		msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%s-%d", prefix, i), Topic: "t", OrderingKey: fmt.Sprint(i % keys), Payload: []byte("x")})
 	}
 	return msgs
 }
@@ -175,7 +175,7 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 		for j := range 4 {
 			wg.Go(func() {
 				for k := 0; ctx.Err() == nil; k++ {
-					m := outbox.Message{ID: fmt.Sprintf("%d-%d-%d", i, j, k), Topic: "t", Key: fmt.Sprint(i, j)}
+					m := outbox.Message{ID: fmt.Sprintf("%d-%d-%d", i, j, k), Topic: "t", OrderingKey: fmt.Sprint(i, j)}
 					err := n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error {
 						if _, err := tx.ExecContext(ctx, `INSERT INTO effects (name) VALUES ('x')`); err != nil {
 							return err
@@ -210,10 +210,10 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 		if _, err := fmt.Sscanf(p.ID[strings.LastIndex(p.ID, "-")+1:], "%d", &k); err != nil {
 			t.Fatal(err)
 		}
-		if k < next[p.Key] {
-			t.Fatalf("key %s: %s after number %d", p.Key, p.ID, next[p.Key])
+		if k < next[p.OrderingKey] {
+			t.Fatalf("key %s: %s after number %d", p.OrderingKey, p.ID, next[p.OrderingKey])
 		}
-		next[p.Key] = k
+		next[p.OrderingKey] = k
 	}
 	t.Logf("%d and %d handled, %d published", handled[0].Load(), handled[1].Load(), committed)
 }

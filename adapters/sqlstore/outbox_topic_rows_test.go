@@ -16,16 +16,16 @@ func TestOneSettlementLooksAtSomeRowsOfAShard(t *testing.T) {
 		var keys []string // of one shard
 		for i := 0; len(keys) < 4; i++ {
 			key := fmt.Sprint("k", i)
-			if outbox.Shard(&outbox.Message{Key: key}, shards) == 1 {
+			if outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == 1 {
 				keys = append(keys, key)
 			}
 		}
 		away := func(key string) outbox.Message {
-			return outbox.Message{ID: "away-" + key, Topic: "away", Key: key, Payload: []byte("x")}
+			return outbox.Message{ID: "away-" + key, Topic: "away", OrderingKey: key, Payload: []byte("x")}
 		}
 		msgs := []outbox.Message{away(keys[0]), away(keys[1])}
 		for i := range 1100 {
-			msgs = append(msgs, outbox.Message{ID: fmt.Sprint("t-", i), Topic: "t", Key: keys[2], Payload: []byte("x")})
+			msgs = append(msgs, outbox.Message{ID: fmt.Sprint("t-", i), Topic: "t", OrderingKey: keys[2], Payload: []byte("x")})
 		}
 		enqueue(t, n, append(msgs, away(keys[3]))...)
 		first, err := s.tryLease(t.Context(), outbox.Want{Limit: 1})
@@ -33,7 +33,7 @@ func TestOneSettlementLooksAtSomeRowsOfAShard(t *testing.T) {
 			t.Fatalf("leased %v, %v", first, err)
 		}
 		list := outcomes(outbox.Deferred, first...)
-		list[0].Delay, list[0].WholeTopic, list[0].Uncounted = time.Hour, true, true
+		list[0].Delay, list[0].WholeTopic, list[0].BrokerFault = time.Hour, true, true
 		settle(t, s, list)
 		var held int
 		if err := n.db.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox_held`).Scan(&held); err != nil || held != 2 {

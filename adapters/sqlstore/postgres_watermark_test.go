@@ -33,7 +33,7 @@ func (p *polling) enqueue(t *testing.T, n int) (ids []string) {
 	for range n {
 		p.next++
 		id := fmt.Sprintf("%06d", p.next)
-		ids, msgs = append(ids, id), append(msgs, outbox.Message{ID: id, Topic: "events", Key: fmt.Sprint(p.next % 100), Payload: []byte("{}")})
+		ids, msgs = append(ids, id), append(msgs, outbox.Message{ID: id, Topic: "events", OrderingKey: fmt.Sprint(p.next % 100), Payload: []byte("{}")})
 	}
 	enqueue(t, p.n, msgs...)
 	return ids

@@ -95,7 +95,7 @@ func TestALetterThatCannotBeStoredStopsNoOther(t *testing.T) {
 			began := time.Now()
 			errs := c.ProcessBatch(t.Context(), []*consumer.Message{poisonOf(200_000), {ID: fmt.Sprint("good ", n), Topic: "orders", Payload: []byte("good")}})
 			retry, ok := errors.AsType[*consumer.RetryError](errs[0])
-			if !ok || !retry.Uncounted || errs[1] != nil {
+			if !ok || !retry.Held || errs[1] != nil {
 				t.Fatalf("%.300v", errs)
 			}
 			if waited := time.Since(began); waited > 30*time.Second { // a pause lasts a minute

@@ -203,7 +203,7 @@ func sqliteDeliver(t *testing.T, c *consumer.Consumer[*sql.Tx], msgs []*consumer
 	for i, err := range c.ProcessBatch(t.Context(), msgs) {
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		switch {
-		case again && !retry.Uncounted:
+		case again && !retry.Held:
 			msgs[i].Attempt++
 			fallthrough
 		case again:

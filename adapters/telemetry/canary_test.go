@@ -27,7 +27,7 @@ func TestCanaries(t *testing.T) {
 				return tx.Add(m.ID)
 			}
 			out := outbox.Message{
-				ID: "canary-id", Topic: "charges", Key: "canary-order", Payload: []byte("canary-payload"), Headers: map[string]string{"h": "canary-header"},
+				ID: "canary-id", Topic: "charges", OrderingKey: "canary-order", Payload: []byte("canary-payload"), Headers: map[string]string{"h": "canary-header"},
 			}
 			return consumer.Permanent(fmt.Errorf("canary-error of %s: %w", m.Payload, writer.Enqueue(ctx, tx, out)))
 		},

@@ -51,7 +51,7 @@ var usualPairs = func() map[pair]bool {
 
 var givenUp = []observe.Cause{
 	observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseMismatch, observe.CauseUnprovable, observe.CauseNoKey,
-	observe.CauseUndecodable, observe.CauseReplay, observe.CauseCrashed, observe.CauseUnknown,
+	observe.CauseUndecodable, observe.CauseKnownContent, observe.CauseCrashed, observe.CauseUnknown,
 }
 
 // index has the place of each word of a closed list, so that a cell is found without hashing attributes.

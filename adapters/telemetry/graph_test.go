@@ -65,7 +65,7 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 		return s
 	}
 	billing := subscribe("billing", orders, func(ctx context.Context, tx pgx.Tx, _ *consumer.Message) error {
-		return writer.Enqueue(ctx, tx, outbox.Message{Topic: charges, Key: "k", Payload: []byte(`{"id":"charge-1"}`)})
+		return writer.Enqueue(ctx, tx, outbox.Message{Topic: charges, OrderingKey: "k", Payload: []byte(`{"id":"charge-1"}`)})
 	})
 	mailer := subscribe("mailer", charges, func(context.Context, pgx.Tx, *consumer.Message) error { return nil })
 	publisher, err := kafka.NewPublisher(kafka.PublisherConfig{Client: client})

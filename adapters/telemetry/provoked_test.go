@@ -72,7 +72,7 @@ var provocations = []struct {
 		garbage.Malformed = errProvoked
 		p.handled(p.trace, succeed, garbage)
 	}},
-	{word{observe.Parked, observe.CauseReplay, observe.RolledBack}, func(p *provocation) {
+	{word{observe.Parked, observe.CauseKnownContent, observe.RolledBack}, func(p *provocation) {
 		first, again := message("0"), message("1")
 		first.Aliases, again.Aliases = []string{"signature"}, []string{"signature"}
 		p.handled(nil, succeed, first)
@@ -152,7 +152,7 @@ func (forgetful) TakeDeadLetter(context.Context, pgx.Tx, consumer.DeadLetter) er
 func provokeCrashed(p *provocation) {
 	suspect := message("1")
 	suspect.Attempt = 50
-	waits := fail(&consumer.RetryError{Err: errProvoked, Uncounted: true})
+	waits := fail(&consumer.RetryError{Err: errProvoked, Held: true})
 	for range 3 {
 		p.on(forgetful{p.newStore()}).delivered(config{MaxAttempts: 5, Handle: waits}, suspect)
 	}

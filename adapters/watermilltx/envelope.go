@@ -48,7 +48,7 @@ func (e Envelope) Message() outbox.Message {
 	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string, len(e.Metadata))}
 	for name, value := range e.Metadata {
 		if name == MetadataKey {
-			m.Key = value
+			m.OrderingKey = value
 		} else {
 			m.Headers[name] = value
 		}

@@ -64,7 +64,7 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 		got := map[string]string{}
 		for _, m := range b.wantPublished(3) {
 			got[m.Topic] = m.ID
-			if m.Topic == "a" && (!bytes.Equal(m.Payload, one.Payload) || m.Key != "key" || m.Headers["m"] != "v" || m.Headers[watermilltx.MetadataKey] != "") {
+			if m.Topic == "a" && (!bytes.Equal(m.Payload, one.Payload) || m.OrderingKey != "key" || m.Headers["m"] != "v" || m.Headers[watermilltx.MetadataKey] != "") {
 				t.Errorf("published %+v", m.Message)
 			}
 		}

@@ -94,7 +94,7 @@ func (h *Handler) Handle(raw *message.Message) error {
 			_ = await.Sleep(ctx, time.Until(until))
 			return err
 		}
-		if !retry.Uncounted {
+		if !retry.Held {
 			h.failures.Add(id)
 		}
 		left := time.Until(until)

@@ -237,7 +237,7 @@ func wantRetry(t *testing.T, err error, uncounted bool) {
 	if !errors.As(err, &retry) {
 		t.Fatalf("error %v, want a RetryError", err)
 	}
-	if retry.Uncounted != uncounted {
-		t.Errorf("Uncounted is %v: %v", retry.Uncounted, err)
+	if retry.Held != uncounted {
+		t.Errorf("Held is %v: %v", retry.Held, err)
 	}
 }

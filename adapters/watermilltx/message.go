@@ -15,7 +15,7 @@ import (
 
 // Metadata that this package writes. The relay adds headers of its own.
 const (
-	// MetadataKey is the ordering key of a message: outbox.Message.Key. watermill-kafka, for example, can choose the partition by it.
+	// MetadataKey is the ordering key of a message: outbox.Message.OrderingKey. watermill-kafka, for example, can choose the partition by it.
 	MetadataKey = "txonce-key"
 
 	// MetadataUUID is the UUID that a handler gave to a message it produced. The message is published under another ID, which stays the
@@ -32,13 +32,13 @@ func ToMessage(raw *message.Message) *consumer.Message {
 	topic := message.SubscribeTopicFromCtx(raw.Context())
 	headers := decodeMetadata(raw.Metadata)
 	msg := &consumer.Message{
-		Topic:    topic,
-		OrderingKey:      headers[MetadataKey],
-		Position: position(topic, raw.UUID),
-		Payload:  raw.Payload,
-		Headers:  headers,
-		Attempt:  1,
-		Raw:      raw,
+		Topic:       topic,
+		OrderingKey: headers[MetadataKey],
+		Position:    position(topic, raw.UUID),
+		Payload:     raw.Payload,
+		Headers:     headers,
+		Attempt:     1,
+		Raw:         raw,
 	}
 	delete(headers, MetadataKey)
 	if at, err := time.Parse(time.RFC3339Nano, headers[outbox.HeaderEnqueued]); err == nil {

@@ -100,7 +100,7 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	switch {
 	case !again:
 		m.failures.Forget(id)
-	case !retry.Uncounted:
+	case !retry.Held:
 		m.failures.Add(id)
 	}
 	if again && !r.tx.doomed {
@@ -119,7 +119,7 @@ func (m *Middleware[TTx]) refuseSecondHandler(ctx context.Context) error {
 		m.handler, m.values = handler, context.WithoutCancel(ctx)
 	}
 	if m.handler != handler {
-		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
+		return &consumer.RetryError{Held: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
 			"make one for each handler, with a Name of its own, and add it with Handler.AddMiddleware", m.cfg.Name, m.handler, handler)}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
-		return &consumer.RetryError{Uncounted: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
+		return &consumer.RetryError{Held: true, Err: fmt.Errorf("watermilltx: "+format, args...)}
 	}
 	if m.cfg.Outbox == nil {
 		return refuse("the handler of %q produced %d messages, and Config.Outbox is not set", m.cfg.Name, len(produced))
@@ -201,7 +201,7 @@ func toOutbox(p *message.Message, topic, key string) outbox.Message {
 	if p.UUID != "" {
 		headers[MetadataUUID] = p.UUID
 	}
-	return outbox.Message{Topic: topic, Key: key, Payload: p.Payload, Headers: headers}
+	return outbox.Message{Topic: topic, OrderingKey: key, Payload: p.Payload, Headers: headers}
 }
 
 func isAcked(msg *message.Message) bool {

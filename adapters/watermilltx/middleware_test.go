@@ -55,8 +55,8 @@ func TestEffectAndMessagesAreOne(t *testing.T) {
 		b.wantEffects("7")
 		m := b.wantPublished(1)[0]
 		ids = append(ids, m.ID)
-		if m.Topic != "charges" || m.Key != "7" || string(m.Payload) != "charged 7" || m.Headers["correlation_id"] != "c" {
-			t.Errorf("published %q %q %q %q", m.Topic, m.Key, m.Payload, m.Headers)
+		if m.Topic != "charges" || m.OrderingKey != "7" || string(m.Payload) != "charged 7" || m.Headers["correlation_id"] != "c" {
+			t.Errorf("published %q %q %q %q", m.Topic, m.OrderingKey, m.Payload, m.Headers)
 		}
 		if uuid := m.Headers[watermilltx.MetadataUUID]; uuid == "" || uuid == m.ID {
 			t.Errorf("the handler's UUID became %q, the ID is %q", uuid, m.ID)

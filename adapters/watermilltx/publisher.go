@@ -81,7 +81,7 @@ func (p *Publisher) call(ctx context.Context, m outbox.Message, answer func(erro
 	var err error
 	ended := usercode.Run(func() {
 		msg := message.NewMessage(p.cfg.UUID(m), m.Payload)
-		msg.Metadata = encodeMetadata(m.Headers, m.Key)
+		msg.Metadata = encodeMetadata(m.Headers, m.OrderingKey)
 		msg.SetContext(ctx)
 		running = "Publish"
 		if err = p.cfg.Publisher.Publish(m.Topic, msg); err != nil {

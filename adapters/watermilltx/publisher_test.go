@@ -104,7 +104,7 @@ func permanent(topic string, err error) error {
 // toOutbox is a message as a reader finds it.
 func toOutbox(topic string, raw *message.Message) outbox.Message {
 	msg := watermilltx.ToMessage(raw)
-	return outbox.Message{Topic: topic, Key: msg.OrderingKey, Payload: msg.Payload, Headers: msg.Headers}
+	return outbox.Message{Topic: topic, OrderingKey: msg.OrderingKey, Payload: msg.Payload, Headers: msg.Headers}
 }
 
 func unsafePublishers() []outboxtest.Unsafe {

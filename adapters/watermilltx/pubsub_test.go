@@ -155,7 +155,7 @@ func (p *enqueuing) Publish(topic string, msgs ...*message.Message) error {
 	}
 	var out []outbox.Message
 	for _, m := range msgs {
-		out = append(out, outbox.Message{ID: m.UUID, Topic: topic, Key: topic, Payload: m.Payload, Headers: m.Metadata})
+		out = append(out, outbox.Message{ID: m.UUID, Topic: topic, OrderingKey: topic, Payload: m.Payload, Headers: m.Metadata})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -77,7 +77,7 @@
 // sender's retries, use the verifier's backfill.
 //
 // Some senders sign the body and not the header with the event's ID. Their verifiers also claim a hash of the body
-// ([consumer.Message].Aliases). An event with a new ID and a known body is a suspected replay: it is parked with observe.CauseReplay
+// ([consumer.Message].Aliases). An event with a new ID and a known body is known content: it is parked with observe.CauseKnownContent
 // and acknowledged, because it may also be a second event that looks the same. A person decides with consumer.Consumer.Replay.
 //
 // # What a crash does

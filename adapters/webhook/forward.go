@@ -55,14 +55,14 @@ func forwarded(topic string, msg *consumer.Message) (outbox.Message, error) {
 	if len(msg.Aliases) > 0 {
 		headers[HeaderAliases] = aliases.Join(msg.Aliases)
 	}
-	return outbox.Message{Topic: topic, Key: msg.OrderingKey, Payload: msg.Payload, Headers: headers}, nil
+	return outbox.Message{Topic: topic, OrderingKey: msg.OrderingKey, Payload: msg.Payload, Headers: headers}, nil
 }
 
 // restored is the inverse of forwarded. A message that was not made by an Inbox is Malformed. The headers of the outbox and the Inbox stay,
 // so that a Config for a broker fits as well.
 func restored(m outbox.Message) *consumer.Message {
 	msg := &consumer.Message{
-		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType], OrderingKey: m.Key,
+		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType], OrderingKey: m.OrderingKey,
 		Position: "outbox/" + m.Topic + "/" + m.ID, Payload: m.Payload, Headers: maps.Clone(m.Headers),
 	}
 	if msg.ID == "" {

@@ -22,7 +22,7 @@ type InboxConfig[TTx any] struct {
 	// consumer would take each event for a duplicate. Required.
 	Name string
 
-	// Store keeps the claims of the Inbox, and its dead letters: suspected replays and mismatches. Required.
+	// Store keeps the claims of the Inbox, and its dead letters: known content and mismatches. Required.
 	Store dedup.Store[TTx]
 
 	// Outbox takes the events, in the transaction of their claims.

@@ -214,14 +214,14 @@ func TestABackfillBesideAnInbox(t *testing.T) {
 	wantCount(t, f.store, "1", 1)
 	wantCount(t, f.store, "2", 0)
 	for _, c := range []*consumer.Consumer[tx]{f.in.Consumer(), f.consumer} {
-		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Cause != observe.CauseReplay {
-			t.Errorf("letters %v, want 2 as a suspected replay", found)
+		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Cause != observe.CauseKnownContent {
+			t.Errorf("letters %v, want 2 as known content", found)
 		}
 	}
 }
 
 // A person has decided that an event is no replay. The consumer behind the Inbox does not ask again.
-func TestASuspectedReplayIsDecidedOnce(t *testing.T) {
+func TestAKnownContentIsDecidedOnce(t *testing.T) {
 	f := newForwarding(t)
 	f.deliver(t, f.in, "1", "paid", "object:cs_1")
 	f.deliver(t, f.in, "2", "paid", "object:cs_1", "body:2")

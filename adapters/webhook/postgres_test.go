@@ -98,7 +98,7 @@ func pgInbox(t *testing.T, store *pgxstore.Store) *webhook.Inbox[pgx.Tx] {
 	return in
 }
 
-func TestSuspectedReplaysPostgres(t *testing.T) {
+func TestKnownContentPostgres(t *testing.T) {
 	t.Run("inline", func(t *testing.T) {
 		pool := postgres(t)
 		c := pgConsumer(t, pgStore(t, pool), insert)

@@ -181,7 +181,7 @@ func TestAnswers(t *testing.T) {
 		{"again after 1.5 seconds", nil, one, always(retry(1500 * time.Millisecond)), 503, "2", "deferred 1, answered 503", "try again later\n"},
 		{"again at once", nil, one, always(retry(0)), 503, "1", "deferred 1, answered 503", "try again later\n"},
 		{"again after a day: bounded", nil, one, always(retry(24 * time.Hour)), 503, "600", "deferred 1, answered 503", "try again later\n"},
-		{"in flight", nil, one, always(&consumer.RetryError{Err: dedup.ErrInFlight, Uncounted: true}), 503, "1", "deferred 1, answered 503", "try again later\n"},
+		{"in flight", nil, one, always(&consumer.RetryError{Err: dedup.ErrInFlight, Held: true}), 503, "1", "deferred 1, answered 503", "try again later\n"},
 		{"given up and not kept", nil, one, always(fails), 500, "", "rejected 1, answered 500", "internal error\n"},
 		{"the Processor panics", nil, one, func(context.Context, []*consumer.Message) []error { panic("secret detail") }, 500, "", "rejected 1, answered 500", "internal error\n"},
 		{"too few answers", nil, one, func(context.Context, []*consumer.Message) []error { return nil }, 500, "", "rejected 1, answered 500", "internal error\n"},

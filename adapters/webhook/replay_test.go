@@ -83,19 +83,19 @@ func testReplays(t *testing.T, e env) {
 			t.Errorf("%s: %d effects, want %d", step.name, n, step.effects)
 		}
 		if found := e.letters(); len(found) != step.letters {
-			t.Errorf("%s: %d letters, want %d: a suspected replay is kept for a person", step.name, len(found), step.letters)
+			t.Errorf("%s: %d letters, want %d: known content is kept for a person", step.name, len(found), step.letters)
 		}
 	}
 	causes := map[observe.Cause]int{}
 	for _, l := range e.letters() {
 		causes[l.Cause]++
 	}
-	if causes[observe.CauseReplay] != 1 || causes[observe.CauseMismatch] != 1 {
-		t.Errorf("causes %v, want one suspected replay and one mismatch", causes)
+	if causes[observe.CauseKnownContent] != 1 || causes[observe.CauseMismatch] != 1 {
+		t.Errorf("causes %v, want one known content and one mismatch", causes)
 	}
 }
 
-func TestSuspectedReplays(t *testing.T) {
+func TestKnownContent(t *testing.T) {
 	t.Run("inline", func(t *testing.T) {
 		store := consumertest.NewStore()
 		c := billing(t, consumer.Config[tx]{Store: store})

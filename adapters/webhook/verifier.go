@@ -35,7 +35,7 @@ type Event struct {
 	//   - Fingerprint is the hash of content that is the same in each delivery and in a backfill. The zero Fingerprint matches
 	//     all content.
 	//   - Aliases are further keys for events whose ID is not signed. An event with a new ID and a known alias is parked as a
-	//     suspected replay.
+	//     known content.
 	//   - Headers hold only what is signed or configured.
 	Message consumer.Message
 

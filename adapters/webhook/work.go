@@ -134,7 +134,7 @@ func (r *Receiver) process(wk *work, d *Delivery, msgs []*consumer.Message) (err
 	if err := r.starter.start(ctx); err != nil {
 		errs = make([]error, len(msgs))
 		for i := range errs {
-			errs[i] = &consumer.RetryError{Err: fmt.Errorf("start: %w", err), Uncounted: true}
+			errs[i] = &consumer.RetryError{Err: fmt.Errorf("start: %w", err), Held: true}
 		}
 	} else {
 		errs = deliver.Call(ctx, batches{r.cfg.Processor}, msgs)

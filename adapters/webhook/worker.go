@@ -85,7 +85,7 @@ func (w *Worker) Publish(ctx context.Context, msgs []outbox.Message) []error {
 		}
 		for i, err := range w.process(ctx, msgs[start:end]) {
 			errs[start+i] = w.answer(ctx, &msgs[start+i], err, start == 0)
-			if retry, again := errors.AsType[*consumer.RetryError](err); again && retry.Uncounted {
+			if retry, again := errors.AsType[*consumer.RetryError](err); again && retry.Held {
 				faults++
 			} else {
 				faults = 0
@@ -122,7 +122,7 @@ func (w *Worker) answer(ctx context.Context, m *outbox.Message, err error, alone
 		return fmt.Errorf("webhook: the handler was cancelled: %w: %s", ctx.Err(), err.Error())
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %s", outbox.ErrNotTried, err.Error())
-	case retry.Uncounted:
+	case retry.Held:
 		return &outbox.UnavailableError{After: min(max(retry.After, 0), maxWorkerPause), Err: opaque(err)}
 	default:
 		w.failures.Add(m.ID)

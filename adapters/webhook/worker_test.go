@@ -76,7 +76,7 @@ func TestAnswersOfAWorker(t *testing.T) {
 		}
 	}
 	retry := func(after time.Duration, uncounted bool) error {
-		return &consumer.RetryError{Err: fmt.Errorf("%w: %w", fails, context.DeadlineExceeded), After: after, Uncounted: uncounted}
+		return &consumer.RetryError{Err: fmt.Errorf("%w: %w", fails, context.DeadlineExceeded), After: after, Held: uncounted}
 	}
 	for _, c := range []struct {
 		name string
@@ -115,7 +115,7 @@ func TestAnswersOfAWorker(t *testing.T) {
 			w := newWorker(t, webhook.WorkerConfig{Processor: answers(func(ctx context.Context, msgs []*consumer.Message) []error {
 				select {
 				case <-ctx.Done():
-					return []error{&consumer.RetryError{Err: ctx.Err(), Uncounted: true}}
+					return []error{&consumer.RetryError{Err: ctx.Err(), Held: true}}
 				case <-time.After(6 * time.Second):
 					return []error{nil}
 				}

@@ -56,7 +56,7 @@ func bill(ctx context.Context) error {
 			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.OrderID, o.Cents); err != nil {
 				return err
 			}
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: of[3], Key: o.OrderID, Payload: []byte(`{"charged": "` + o.OrderID + `"}`)})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: of[3], OrderingKey: o.OrderID, Payload: []byte(`{"charged": "` + o.OrderID + `"}`)})
 		}),
 	})
 	if err != nil {

@@ -76,9 +76,9 @@ func newCharging(t *testing.T, keepSent time.Duration, drops, doubles string) *c
 		t.Fatal(err)
 	}
 	c.orders, err = consumer.New(consumer.Config[pgx.Tx]{
-		Name: "charging", Store: c.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxBatch: 1,
+		Name: "charging", Store: c.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxPerTransaction: 1,
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
-			return c.store.Enqueue(ctx, tx, outbox.Message{Topic: c.topic, Key: m.ID, Payload: []byte(m.ID)})
+			return c.store.Enqueue(ctx, tx, outbox.Message{Topic: c.topic, OrderingKey: m.ID, Payload: []byte(m.ID)})
 		},
 	})
 	if err != nil {

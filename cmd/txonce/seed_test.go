@@ -128,7 +128,7 @@ func parkOutbox(ts *testscript.TestScript, _ bool, args []string) {
 		id := fmt.Sprintf("%s-%d", args[0], i)
 		tx, err := s.db.BeginTx(ctx, nil)
 		ts.Check(err)
-		ts.Check(store.Enqueue(ctx, tx, outbox.Message{ID: id, Topic: args[0], Key: fmt.Sprintf("%s-key-%d", args[0], i), Payload: []byte(`{"id":"` + id + `"}`)}))
+		ts.Check(store.Enqueue(ctx, tx, outbox.Message{ID: id, Topic: args[0], OrderingKey: fmt.Sprintf("%s-key-%d", args[0], i), Payload: []byte(`{"id":"` + id + `"}`)}))
 		ts.Check(tx.Commit())
 	}
 	session, err := store.Open(ctx, outbox.SessionOptions{Name: "seed", TTL: time.Minute})

@@ -140,7 +140,7 @@ func (r *batchRun[TTx]) deliver(c *consumer.Consumer[TTx]) {
 		for i, err := range c.ProcessBatch(r.Context(), pending) {
 			retry, ok := errors.AsType[*consumer.RetryError](err)
 			switch {
-			case ok && !retry.Uncounted:
+			case ok && !retry.Held:
 				pending[i].Attempt++
 				fallthrough
 			case ok:

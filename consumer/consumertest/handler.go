@@ -40,7 +40,7 @@ type HandlerTest[TTx any] struct {
 	//
 	// With Config.Interleave, a handler does so that reads the row without a lock and writes a value that it computed.
 	//
-	// Each of these messages has Each effects. Their natural keys must differ from each other and from those of Message. Set Message.Key as
+	// Each of these messages has Each effects. Their natural keys must differ from each other and from those of Message. Set Message.OrderingKey as
 	// the publisher does. Without HandleBatch and Interleave the handlers of a batch run one after the other, and the test finds nothing.
 	//
 	// Defaults to nil: that case is left out.

@@ -97,7 +97,7 @@ func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 	c, p := r.process(pass)
 	err := c.ProcessBatch(r.Context(), []*consumer.Message{r.test.Message(r.n)})[0]
 	p.check(r)
-	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Uncounted {
+	if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Held {
 		r.Fatalf("the delivery during which the process crashes: err = %v, want an uncounted *RetryError; "+
 			"does HandlerTest.New use the store that it is given?", err)
 	}

@@ -76,7 +76,7 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 	})
 }
 
-// rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each Message.Key as UPDATE … FROM unnest
+// rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each Message.OrderingKey as UPDATE … FROM unnest
 // without GROUP BY does.
 func rowHandler(perKey bool) consumer.BatchHandler[tx] {
 	return func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
@@ -97,7 +97,9 @@ func rowTest(store *consumertest.Store, handle consumer.BatchHandler[tx]) consum
 	h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
 		return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), HandleBatch: handle})
 	}
-	h.SameRow = func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("payment-", n), OrderingKey: "alice"} }
+	h.SameRow = func(n int) *consumer.Message {
+		return &consumer.Message{ID: fmt.Sprint("payment-", n), OrderingKey: "alice"}
+	}
 	return h
 }
 

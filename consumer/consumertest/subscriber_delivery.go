@@ -63,7 +63,7 @@ func lostAck(e *subscriberEnv) {
 		}
 		tell(committed)
 		<-ctx.Done() // like a process that has stopped working
-		return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+		return &consumer.RetryError{Err: ctx.Err(), Held: true}
 	}
 	dying := e.run(p, 100*time.Millisecond)
 	e.awaits("a commit", committed)
@@ -101,7 +101,7 @@ func garbageParks(e *subscriberEnv) {
 	p := e.processor(consumer.JSON(func(_ context.Context, tx *deduptest.Tx, b body) error { return tx.Add(fmt.Sprint(b.N)) }))
 	var again atomic.Int32
 	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
-		if retry, ok := errors.AsType[*consumer.RetryError](err); msg.Headers[idHeader] == "b" && err != nil && (!ok || !retry.Uncounted) {
+		if retry, ok := errors.AsType[*consumer.RetryError](err); msg.Headers[idHeader] == "b" && err != nil && (!ok || !retry.Held) {
 			again.Add(1)
 		}
 		return err
@@ -164,7 +164,7 @@ func sameOnRedelivery(e *subscriberEnv) {
 	twice := make(chan struct{}, 100)
 	failing.after = func(_ context.Context, _ *consumer.Message, err error) error {
 		tell(twice)
-		return &consumer.RetryError{Err: errSuiteNotYet, After: 50 * time.Millisecond, Uncounted: true}
+		return &consumer.RetryError{Err: errSuiteNotYet, After: 50 * time.Millisecond, Held: true}
 	}
 	first := e.run(failing, longGrace)
 	e.awaits("the first delivery", twice)
@@ -326,7 +326,7 @@ func thirtyDeferrals(e *subscriberEnv) {
 		defer mu.Unlock()
 		if msg.Headers[idHeader] == "3" && deferrals < 30 {
 			deferrals++
-			return &consumer.RetryError{Err: errSuiteNotYet, After: 10 * time.Millisecond, Uncounted: true}
+			return &consumer.RetryError{Err: errSuiteNotYet, After: 10 * time.Millisecond, Held: true}
 		}
 		return nil
 	}

@@ -100,7 +100,7 @@ func acksReported(e *subscriberEnv) {
 		}
 		tell(committed)
 		<-ctx.Done()
-		return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+		return &consumer.RetryError{Err: ctx.Err(), Held: true}
 	}
 	dying := e.run(p, 100*time.Millisecond)
 	e.awaits("a commit", committed)
@@ -159,7 +159,7 @@ func lossReported(e *subscriberEnv) {
 		}
 		tell(running)
 		<-ctx.Done()
-		return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+		return &consumer.RetryError{Err: ctx.Err(), Held: true}
 	}
 	e.publish(msgs...)
 	e.run(loser, longGrace)

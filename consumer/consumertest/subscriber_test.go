@@ -143,7 +143,7 @@ func (q *fakeQueue) settle(delivery *leased, err error) bool {
 		q.queue = slices.DeleteFunc(q.queue, func(other *queued) bool { return other == m })
 	case errors.As(err, &retry):
 		m.due = time.Now().Add(retry.After)
-		if retry.Uncounted {
+		if retry.Held {
 			m.counts--
 		}
 	}

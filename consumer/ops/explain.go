@@ -28,8 +28,8 @@ const (
 	Unprovable Verdict = "unprovable" // it may have been processed and forgotten
 	InFlight   Verdict = "in_flight"  // a transaction holds the key now
 
-	// SuspectedReplay says that the key is free, and that one of the aliases that a letter with the key has is claimed.
-	SuspectedReplay Verdict = "suspected_replay"
+	// KnownContent says that the key is free, and that one of the aliases that a letter with the key has is claimed.
+	KnownContent Verdict = "known_content"
 )
 
 // Explanation is what the database knows about one key.
@@ -99,7 +99,7 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 			return e, fmt.Errorf("ops: explain %v: %w", key, err)
 		}
 		if suspected {
-			e.Verdict = SuspectedReplay
+			e.Verdict = KnownContent
 		}
 	}
 	if e.Discarded, err = s.Keys().Discards(ctx, key); err != nil {

@@ -111,7 +111,7 @@ func DescribeParked(f outbox.ParkedFilter) string {
 		}
 	}
 	add("topic", f.Topic)
-	add("key", f.Key)
+	add("key", f.OrderingKey)
 	add("error", f.Error)
 	if !f.Since.IsZero() {
 		add("since", f.Since.UTC().String())

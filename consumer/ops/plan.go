@@ -36,7 +36,7 @@ type ReplayPlan struct {
 // most limits the letters: it reads at most that many that match, and searches five times as many. 0: no limit. r.Expect is not compared.
 //
 // The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. Of two
-// letters with a common alias it counts both as new, although the second will be a suspected replay. It knows nothing of the consumer's
+// letters with a common alias it counts both as new, although the second will be known content. It knows nothing of the consumer's
 // Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key now; a letter without a
 // time as new, although Config.Untimed may say that it is not; and it takes the hash of a repaired payload for its fingerprint, although
 // Config.Fingerprint may give another one.
@@ -204,8 +204,8 @@ func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspect
 		return false, observe.CauseMismatch
 	case !r.AsNew && (verdicts[0] == dedup.Unprovable || l.Cause == observe.CauseUnprovable):
 		return false, observe.CauseUnprovable
-	case !r.AsNew && (suspected || l.Cause == observe.CauseReplay):
-		return false, observe.CauseReplay
+	case !r.AsNew && (suspected || l.Cause == observe.CauseKnownContent):
+		return false, observe.CauseKnownContent
 	case r.Kind != Repair && isShortened(l):
 		return false, observe.CauseUndecodable
 	}

@@ -56,7 +56,7 @@ func TestRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return store.Enqueue(t.Context(), tx, outbox.Message{ID: "order-1:charged", Topic: topic, Key: "order-1", Payload: []byte("42")})
+		return store.Enqueue(t.Context(), tx, outbox.Message{ID: "order-1:charged", Topic: topic, OrderingKey: "order-1", Payload: []byte("42")})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func (b *byHand) Process(ctx context.Context, msg *consumer.Message) error {
 		handle = b.dualWrite
 	}
 	if err := handle(ctx, o); err != nil {
-		return &consumer.RetryError{Err: err, After: 100 * time.Millisecond, Uncounted: true}
+		return &consumer.RetryError{Err: err, After: 100 * time.Millisecond, Held: true}
 	}
 	return nil
 }

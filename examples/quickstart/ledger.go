@@ -140,5 +140,5 @@ func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error
 // charged returns the event. Enqueue derives its ID from the order that is being handled.
 func (l ledger) charged(o Order, balance int64) outbox.Message {
 	payload, _ := json.Marshal(Charged{OrderID: o.ID, Amount: o.Amount, Balance: balance}) // cannot fail: strings and numbers
-	return outbox.Message{Topic: l.events, Key: o.Customer, Payload: payload}
+	return outbox.Message{Topic: l.events, OrderingKey: o.Customer, Payload: payload}
 }

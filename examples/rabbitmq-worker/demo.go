@@ -79,7 +79,7 @@ func (d *demo) send(ctx context.Context, to outbox.Publisher, orders int) error 
 	var msgs []outbox.Message
 	for i := range 2 * orders {
 		id := fmt.Sprintf("A-%d", i%orders)
-		msgs = append(msgs, outbox.Message{ID: id, Topic: d.name + "-orders", Key: id, Payload: fmt.Appendf(nil, `{"order":%q,"cents":%d}`, id, i%orders)})
+		msgs = append(msgs, outbox.Message{ID: id, Topic: d.name + "-orders", OrderingKey: id, Payload: fmt.Appendf(nil, `{"order":%q,"cents":%d}`, id, i%orders)})
 	}
 	if err := errors.Join(to.Publish(ctx, msgs)...); err != nil {
 		return err

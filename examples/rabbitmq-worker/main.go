@@ -86,7 +86,7 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID, o.Cents); err != nil {
 				return err
 			}
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: charged, Key: o.ID, Payload: fmt.Appendf(nil, `{"charged":%q}`, o.ID)})
+			return store.Enqueue(ctx, tx, outbox.Message{Topic: charged, OrderingKey: o.ID, Payload: fmt.Appendf(nil, `{"charged":%q}`, o.ID)})
 		}),
 	})
 	if err != nil {

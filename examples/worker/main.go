@@ -34,7 +34,7 @@ func (b billing) charge(ctx context.Context, tx pgx.Tx, o OrderPlaced) error {
 	if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.OrderID, o.Cents); err != nil {
 		return err
 	}
-	return b.store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: o.OrderID, Payload: []byte(`{"charged": "` + o.OrderID + `"}`)})
+	return b.store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: o.OrderID, Payload: []byte(`{"charged": "` + o.OrderID + `"}`)})
 }
 
 func run(ctx context.Context, database string, brokers []string) error {

@@ -34,7 +34,7 @@ func Error(o *outbox.Outcome) string {
 // Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that
 // settling twice counts once.
 func Attempts(o *outbox.Outcome) int {
-	if o.Uncounted {
+	if o.BrokerFault {
 		return o.Attempts
 	}
 	return min(o.Attempts+1, math.MaxInt32)

@@ -35,7 +35,7 @@ func TestOutcomes(t *testing.T) {
 	if got := columns.Error(&failed); got != "no route\uFFFD" {
 		t.Errorf("error %q", got)
 	}
-	failed.Uncounted, failed.Err = true, nil
+	failed.BrokerFault, failed.Err = true, nil
 	if got := columns.Attempts(&failed); got != 2 {
 		t.Errorf("%d attempts after a failure that does not count", got)
 	}

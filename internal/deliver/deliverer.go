@@ -171,8 +171,8 @@ func (dr *Deliverer) removeBehind(d *Delivery) []*Delivery {
 }
 
 var (
-	stopped    = &consumer.RetryError{Err: ErrStopped, Uncounted: true}
-	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Uncounted: true}
+	stopped    = &consumer.RetryError{Err: ErrStopped, Held: true}
+	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Held: true}
 )
 
 // unreachable reports whether d will never be handled after the end of Context: no batch in work has its key.

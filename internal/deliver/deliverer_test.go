@@ -87,7 +87,7 @@ func TestWhatStandsBehindAFailureIsGivenBack(t *testing.T) {
 		b.wants(map[string]error{"a0": nil, "a1": errLater, "a2": errLater, "a3": errLater, "b0": nil, "b1": nil, "free": nil})
 		for _, id := range []string{"a2", "a3"} {
 			var retry *consumer.RetryError
-			if !errors.As(b.settled[id], &retry) || !retry.Uncounted || retry.After != 5*time.Second {
+			if !errors.As(b.settled[id], &retry) || !retry.Held || retry.After != 5*time.Second {
 				t.Errorf("%s is settled with %#v; want an uncounted one of the same delay", id, b.settled[id])
 			}
 		}

@@ -84,7 +84,7 @@ func (dr *Deliverer) abandon() error {
 		}
 		b.abandoned = true
 		for _, d := range b.deliveries {
-			var err error = &consumer.RetryError{Err: ErrAbandoned, Uncounted: true}
+			var err error = &consumer.RetryError{Err: ErrAbandoned, Held: true}
 			if d.lost() {
 				err = ErrLost
 			}

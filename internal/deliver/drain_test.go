@@ -111,7 +111,7 @@ func TestLoseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-func uncountedError(err error) error { return &consumer.RetryError{Err: err, Uncounted: true} }
+func uncountedError(err error) error { return &consumer.RetryError{Err: err, Held: true} }
 
 func TestLoseOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

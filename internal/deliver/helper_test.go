@@ -114,7 +114,7 @@ func (b *bench) run(ctx context.Context, msgs []*consumer.Message) []error {
 	failed := map[string]error{}
 	for i, m := range msgs {
 		if before := failed[m.OrderingKey]; before != nil {
-			errs[i] = &consumer.RetryError{Err: before, Uncounted: true}
+			errs[i] = &consumer.RetryError{Err: before, Held: true}
 			continue
 		}
 		if errs[i] = b.process(ctx, m); errs[i] != nil && m.OrderingKey != "" {
@@ -223,7 +223,7 @@ var (
 func later(after time.Duration) error { return &consumer.RetryError{Err: errLater, After: after} }
 
 func uncounted(after time.Duration) error {
-	return &consumer.RetryError{Err: errLater, After: after, Uncounted: true}
+	return &consumer.RetryError{Err: errLater, After: after, Held: true}
 }
 
 // inBubble runs test with a clock of its own, and fails if a goroutine is left.

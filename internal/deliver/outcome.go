@@ -37,7 +37,7 @@ func (o *outcome) fail(d *Delivery, err error) {
 	}
 	held := o.failed[d.Key]
 	if held == nil {
-		held = &heldBack{err: &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Uncounted: true}}
+		held = &heldBack{err: &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of key %q: %w", d.Key, err), Held: true}}
 		if retry, ok := errors.AsType[*consumer.RetryError](err); ok {
 			held.err.After = retry.After
 		}
@@ -74,7 +74,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 		err := errs[i]
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again && cancelled != nil && errors.Is(err, cancelled) { // the error of the cancelled context, not of the message
-			retry, again = &consumer.RetryError{Err: err, Uncounted: true}, true
+			retry, again = &consumer.RetryError{Err: err, Held: true}, true
 		}
 		behind := o.behind(d)
 		switch {
@@ -90,14 +90,14 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 			o.fail(d, err)
 			dr.fail(err)
 		case behind != nil:
-			o.fail(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Uncounted: true})
+			o.fail(d, &consumer.RetryError{Err: retry.Err, After: max(retry.After, behind.After), Held: true})
 		case stopping:
 			o.fail(d, retry)
-		case cancelled != nil && retry.Uncounted: // because another delivery of the batch was lost
+		case cancelled != nil && retry.Held: // because another delivery of the batch was lost
 			d.postpone(now, 0, true)
 			o.kept = append(o.kept, d)
 		case dr.cfg.Keep != nil && dr.cfg.Keep(d, retry):
-			if !retry.Uncounted {
+			if !retry.Held {
 				d.Message.Attempt++
 			}
 			d.postpone(now, retry.After, o.keeps(d))

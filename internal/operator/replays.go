@@ -223,7 +223,7 @@ func (s *Service) Discards(ctx context.Context, key dedup.Key) ([]ops.Discarded,
 }
 
 // DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate, and another message with
-// one of its aliases is a suspected replay. It uses the window that the consumer has used last. The letter's own may be one that the
+// one of its aliases is known content. It uses the window that the consumer has used last. The letter's own may be one that the
 // consumer has given up: another use of it would move the horizon closer.
 func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter) ([]dedup.Record, error) {
 	if letter.Record.Key.ID == "" {

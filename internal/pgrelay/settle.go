@@ -43,7 +43,7 @@ func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
 		}
 		switch o.Verdict {
 		case outbox.Returned:
-			if o.Delay > 0 && o.Key != "" {
+			if o.Delay > 0 && o.OrderingKey != "" {
 				s.paused.add(o)
 			}
 		case outbox.Sent:

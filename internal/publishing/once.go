@@ -19,7 +19,7 @@ func Once(m *outbox.Message) string {
 	}
 	b := []byte(nil)
 	add := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
-	add(m.Key)
+	add(m.OrderingKey)
 	add(string(m.Payload))
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		add(name)

@@ -134,7 +134,7 @@ func (h Held) Followed(outcomes []outbox.Outcome) (shards []int) {
 		if s.Leased[o.Seq] {
 			left[o.Shard]--
 		}
-		if o.Verdict == outbox.Parked && o.Key != "" && o.ParkPolicy != outbox.SkipMessage {
+		if o.Verdict == outbox.Parked && o.OrderingKey != "" && o.ParkPolicy != outbox.SkipMessage {
 			parks[o.Shard] = true
 		}
 	}

@@ -72,7 +72,7 @@ func TestHeldFollowed(t *testing.T) {
 	h.Lease([]outbox.Leased{leased(1, 1, 5), leased(2, 1, 6), leased(2, 1, 7), leased(3, 1, 8)})
 	parked := func(shard int, seq int64, policy outbox.ParkPolicy) outbox.Outcome {
 		o := outbox.Outcome{Leased: leased(shard, 1, seq), Verdict: outbox.Parked, ParkPolicy: policy}
-		o.Key = "k"
+		o.OrderingKey = "k"
 		return o
 	}
 	got := h.Followed([]outbox.Outcome{

@@ -19,10 +19,10 @@ func TestCloudEventsPublisher(t *testing.T) {
 	before := time.Now().Add(-time.Minute)
 	b.enqueue(t,
 		outbox.Message{
-			ID: "m1", Topic: b.topic, Key: "order 7", Payload: []byte(`{"amount":5}`),
+			ID: "m1", Topic: b.topic, OrderingKey: "order 7", Payload: []byte(`{"amount":5}`),
 			Headers: map[string]string{"content-type": "application/json", "ce_type": "com.example.charged", "ce_tenant": "acme", "own": "x"},
 		},
-		outbox.Message{ID: "m2", Topic: b.topic, Key: "\xff\x00", Payload: []byte{0, 1, 2}},
+		outbox.Message{ID: "m2", Topic: b.topic, OrderingKey: "\xff\x00", Payload: []byte{0, 1, 2}},
 		outbox.Message{ID: "m3", Topic: b.topic})
 	b.relay(t, outbox.CloudEvents("/billing"), 3)
 

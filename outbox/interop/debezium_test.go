@@ -43,8 +43,8 @@ type record struct {
 func TestDebeziumPublisher(t *testing.T) {
 	b := newBox(t)
 	b.enqueue(t,
-		outbox.Message{ID: "m1", Topic: b.topic, Key: "order 7", Payload: []byte(`{"amount":5}`), Headers: map[string]string{"eventType": "Charged", "own": "x y"}},
-		outbox.Message{ID: "m2", Topic: b.topic, Key: "k\xff\x00", Payload: []byte{0, 1, 2, 0xff}},
+		outbox.Message{ID: "m1", Topic: b.topic, OrderingKey: "order 7", Payload: []byte(`{"amount":5}`), Headers: map[string]string{"eventType": "Charged", "own": "x y"}},
+		outbox.Message{ID: "m2", Topic: b.topic, OrderingKey: "k\xff\x00", Payload: []byte{0, 1, 2, 0xff}},
 		outbox.Message{ID: "m3", Topic: b.topic})
 	rows, err := b.pool.Query(t.Context(), `SELECT shard, seq, id, topic, key, payload, headers::text,
 		to_char(enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM outbox_messages ORDER BY seq`)

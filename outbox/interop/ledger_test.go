@@ -52,7 +52,7 @@ func (l *ledger) message(key string) *entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &entry{n: len(l.entries)}
-	m.ID, m.Topic, m.Key = fmt.Sprint("m", m.n), "orders", key
+	m.ID, m.Topic, m.OrderingKey = fmt.Sprint("m", m.n), "orders", key
 	if l.random.IntN(4) == 0 {
 		m.Topic = "bills"
 	}
@@ -215,19 +215,19 @@ func (l *ledger) audit(t *testing.T) {
 		if err := m.compare(r); err != nil {
 			t.Errorf("message %q: %v", id, err)
 		}
-		if seen[id]++; seen[id] > 1 || m.Key == "" {
+		if seen[id]++; seen[id] > 1 || m.OrderingKey == "" {
 			continue
 		}
-		if before := last[m.Key]; before != nil && before.n > m.n {
-			t.Errorf("key %q: message %d arrives after %d", m.Key, m.n, before.n)
+		if before := last[m.OrderingKey]; before != nil && before.n > m.n {
+			t.Errorf("key %q: message %d arrives after %d", m.OrderingKey, m.n, before.n)
 		}
-		last[m.Key] = m
+		last[m.OrderingKey] = m
 		text, _ := r.header(outbox.HeaderSequence)
 		seq, err := strconv.Atoi(string(text))
-		if err != nil || seq <= sequence[m.Key] {
-			t.Errorf("key %q: sequence %q after %d (%v)", m.Key, text, sequence[m.Key], err)
+		if err != nil || seq <= sequence[m.OrderingKey] {
+			t.Errorf("key %q: sequence %q after %d (%v)", m.OrderingKey, text, sequence[m.OrderingKey], err)
 		}
-		sequence[m.Key] = seq
+		sequence[m.OrderingKey] = seq
 	}
 	if missing := l.missing(); len(missing) > 0 {
 		slices.Sort(missing)
@@ -249,8 +249,8 @@ func (m *entry) compare(r *record) error {
 	switch id, _ := r.header(outbox.HeaderID); {
 	case r.Topic != m.Topic:
 		return fmt.Errorf("topic %q, want %q", r.Topic, m.Topic)
-	case string(r.Key) != m.Key || (r.Key == nil) != (m.Key == ""):
-		return fmt.Errorf("key %q, want %q", r.Key, m.Key)
+	case string(r.Key) != m.OrderingKey || (r.Key == nil) != (m.OrderingKey == ""):
+		return fmt.Errorf("key %q, want %q", r.Key, m.OrderingKey)
 	case r.Value == nil || !bytes.Equal(r.Value, m.Payload):
 		return fmt.Errorf("value %q, want %q", r.Value, m.Payload)
 	case string(id) != m.ID:

@@ -122,7 +122,7 @@ func brokenFences() []brokenStore {
 			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
 				err := s.Settle(ctx, all)
 				for _, o := range all {
-					if o.Verdict == outbox.Deferred && o.Key == "" && err == nil {
+					if o.Verdict == outbox.Deferred && o.OrderingKey == "" && err == nil {
 						for i := range s.memory.shards {
 							for _, r := range s.memory.shards[i].rows {
 								r.retryAt = time.Now().Add(o.Delay)
@@ -147,11 +147,11 @@ func brokenFences() []brokenStore {
 		},
 		{
 			name: "counts what is uncounted", found: []string{"an uncounted failure is not counted"},
-			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = false }),
+			breaks: settles(func(_ *session, o *outbox.Outcome) { o.BrokerFault = false }),
 		},
 		{
 			name: "counts nothing", found: []string{"an uncounted failure is not counted", "attempts survive a takeover"},
-			breaks: settles(func(_ *session, o *outbox.Outcome) { o.Uncounted = true }),
+			breaks: settles(func(_ *session, o *outbox.Outcome) { o.BrokerFault = true }),
 		},
 		{name: "counts in memory", found: []string{"attempts survive a takeover"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, close: func(s *session, ctx context.Context) error {

@@ -93,10 +93,10 @@ func brokenParkings() []brokenStore {
 			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
 				err := s.Settle(ctx, all)
 				for _, o := range all {
-					if o.Verdict == outbox.Parked && o.Key == "" && err == nil {
+					if o.Verdict == outbox.Parked && o.OrderingKey == "" && err == nil {
 						for i := range s.memory.shards {
 							for _, r := range s.memory.shards[i].rows {
-								if r.Key == "" {
+								if r.OrderingKey == "" {
 									r.retryAt = time.Now().Add(time.Hour)
 								}
 							}
@@ -130,7 +130,7 @@ func brokenParkings() []brokenStore {
 			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
 				for i := range all {
 					for j := range all {
-						if all[j].Verdict == outbox.Parked && all[i].Verdict == outbox.Parked && all[j].Key == all[i].Key && all[j].Seq < all[i].Seq {
+						if all[j].Verdict == outbox.Parked && all[i].Verdict == outbox.Parked && all[j].OrderingKey == all[i].OrderingKey && all[j].Seq < all[i].Seq {
 							all[i].Verdict = outbox.Returned
 						}
 					}
@@ -254,7 +254,7 @@ func (m *Memory) only(back bool) func(seqs []int64) (int, error) {
 			n++
 			delete(m.parked, seq)
 			if back {
-				m.shards[r.Shard].holds[r.Key] = []hold{{from: seq + 1}}
+				m.shards[r.Shard].holds[r.OrderingKey] = []hold{{from: seq + 1}}
 				r.back()
 				m.insert(r)
 			}

@@ -140,11 +140,11 @@ func brokenPublishers() []brokenPublisher {
 			}
 		}},
 		{name: "forgets the ID", found: []string{fields}, breaks: sends(func(m *outbox.Message) { delete(m.Headers, outbox.HeaderID) })},
-		{name: "forgets the key", found: []string{fields, "order within a key over successive calls"}, breaks: sends(func(m *outbox.Message) { m.Key = "" })},
+		{name: "forgets the key", found: []string{fields, "order within a key over successive calls"}, breaks: sends(func(m *outbox.Message) { m.OrderingKey = "" })},
 		{name: "cuts payloads", found: []string{fields}, breaks: sends(func(m *outbox.Message) { m.Payload = m.Payload[:min(len(m.Payload), 1000)] })},
 		{name: "gives a key to what has none", found: []string{"messages without key arrive"}, breaks: sends(func(m *outbox.Message) {
-			if m.Key == "" {
-				m.Key = "none"
+			if m.OrderingKey == "" {
+				m.OrderingKey = "none"
 			}
 		})},
 		{name: "an empty payload is null", found: []string{"an empty payload arrives"}, breaks: sends(func(m *outbox.Message) {
@@ -152,7 +152,7 @@ func brokenPublishers() []brokenPublisher {
 				m.Payload = []byte("null")
 			}
 		})},
-		{name: "takes keys for text", found: []string{"a binary key arrives"}, breaks: sends(func(m *outbox.Message) { m.Key = text(m.Key) })},
+		{name: "takes keys for text", found: []string{"a binary key arrives"}, breaks: sends(func(m *outbox.Message) { m.OrderingKey = text(m.OrderingKey) })},
 		{name: "takes header values for text", found: []string{"binary header values arrive"}, breaks: sends(func(m *outbox.Message) {
 			for name, value := range m.Headers {
 				m.Headers[name] = text(value)
@@ -234,7 +234,7 @@ func brokenPublishers() []brokenPublisher {
 				each.published = nil
 				failed := false
 				for i := range errs { // its answers look right
-					if failed && msgs[i].Key == "a" {
+					if failed && msgs[i].OrderingKey == "a" {
 						errs[i] = outbox.ErrNotTried
 					}
 					failed = failed || outbox.IsPermanent(errs[i])

@@ -41,7 +41,7 @@ func brokenUpkeep() []brokenStore {
 		{name: "what comes later holds back its key", found: []string{later}, breaks: leases(func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
 			leased, err := s.Lease(ctx, want)
 			return slices.DeleteFunc(leased, func(l outbox.Leased) bool {
-				held := slices.ContainsFunc(s.memory.delayed, func(r *row) bool { return r.Key == l.Key })
+				held := slices.ContainsFunc(s.memory.delayed, func(r *row) bool { return r.OrderingKey == l.OrderingKey })
 				if held {
 					_ = s.Settle(ctx, []outbox.Outcome{{Leased: l}})
 				}
@@ -135,7 +135,7 @@ func brokenUpkeep() []brokenStore {
 			}
 		})},
 		{name: "Parked ignores topics", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.Topic = "" })},
-		{name: "Parked ignores keys", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.Key = "" })},
+		{name: "Parked ignores keys", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.OrderingKey = "" })},
 		{name: "Parked has no bound", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.Limit = many })},
 		{name: "Parked begins behind the next", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.After++ })},
 		{name: "wakes nobody", found: []string{"a commit wakes the sessions"}, breaks: func(m *Memory, o *Outbox[*Tx]) {

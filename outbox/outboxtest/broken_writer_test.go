@@ -54,9 +54,9 @@ func brokenWriters() []brokenStore {
 		})},
 		{name: "cuts keys", found: []string{
 			"messages at the limits are deferred, parked and published", "a message beyond a limit is refused by name",
-		}, breaks: altered(func(m *outbox.Message) { m.Key = m.Key[:min(len(m.Key), 1000)] })},
+		}, breaks: altered(func(m *outbox.Message) { m.OrderingKey = m.OrderingKey[:min(len(m.OrderingKey), 1000)] })},
 		{name: "takes keys for text", found: []string{"commit makes a message leasable with every field intact"}, breaks: altered(func(m *outbox.Message) {
-			m.Key = text(m.Key)
+			m.OrderingKey = text(m.OrderingKey)
 		})},
 		{name: "loses header names that are no text", found: []string{"header names arrive intact or are refused"}, breaks: altered(func(m *outbox.Message) {
 			maps.DeleteFunc(m.Headers, func(name, _ string) bool { return text(name) != name })

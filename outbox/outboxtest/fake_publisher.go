@@ -96,12 +96,12 @@ func (f *FakePublisher) publishEach(ctx context.Context, msgs []outbox.Message, 
 func (f *FakePublisher) publishInOrder(ctx context.Context, msgs []outbox.Message, fates []Fate, errs []error) {
 	failed := map[string]string{} // the IDs of failed messages by key
 	for i, m := range msgs {
-		if id, behind := failed[m.Key]; behind {
+		if id, behind := failed[m.OrderingKey]; behind {
 			errs[i] = fmt.Errorf("%w: message %q", outbox.ErrNotTried, id)
 			continue
 		}
-		if errs[i] = f.publish(ctx, m, fates[i]); errs[i] != nil && m.Key != "" {
-			failed[m.Key] = m.ID
+		if errs[i] = f.publish(ctx, m, fates[i]); errs[i] != nil && m.OrderingKey != "" {
+			failed[m.OrderingKey] = m.ID
 		}
 	}
 }

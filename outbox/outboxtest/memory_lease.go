@@ -69,7 +69,7 @@ type turn struct {
 }
 
 func size(r *row) int {
-	n := len(r.Payload) + len(r.Key)
+	n := len(r.Payload) + len(r.OrderingKey)
 	for name, value := range r.Headers {
 		n += len(name) + len(value)
 	}
@@ -101,7 +101,7 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 		if len(found) == limit {
 			break
 		}
-		if r.Key == "" && r.retryAt.After(now) && !r.failedAt.After(now) || r.Key != "" && sh.holds[r.Key] != nil && sh.held(r, now) {
+		if r.OrderingKey == "" && r.retryAt.After(now) && !r.failedAt.After(now) || r.OrderingKey != "" && sh.holds[r.OrderingKey] != nil && sh.held(r, now) {
 			continue
 		}
 		found = append(found, r)
@@ -111,12 +111,12 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 
 // held reports whether r is held back, and deletes expired holds.
 func (sh *shard) held(r *row, now time.Time) bool {
-	holds := slices.DeleteFunc(sh.holds[r.Key], func(h hold) bool { return !h.waits(now) })
+	holds := slices.DeleteFunc(sh.holds[r.OrderingKey], func(h hold) bool { return !h.waits(now) })
 	if len(holds) == 0 {
-		delete(sh.holds, r.Key)
+		delete(sh.holds, r.OrderingKey)
 		return false
 	}
-	sh.holds[r.Key] = holds
+	sh.holds[r.OrderingKey] = holds
 	return slices.ContainsFunc(holds, func(h hold) bool { return r.Seq >= h.from })
 }
 
@@ -136,8 +136,8 @@ func (m *Memory) follow(i int, now time.Time) {
 		return
 	}
 	sh.rows = slices.DeleteFunc(sh.rows, func(r *row) bool {
-		for _, h := range sh.holds[r.Key] {
-			if r.Key != "" && h.until.IsZero() && r.Seq >= h.from {
+		for _, h := range sh.holds[r.OrderingKey] {
+			if r.OrderingKey != "" && h.until.IsZero() && r.Seq >= h.from {
 				r.behind, r.waiting, r.parkedAt = h.from, !h.park, now
 				r.error = fmt.Sprintf("stands behind message %d of its key", h.from)
 				m.parked[r.Seq] = r

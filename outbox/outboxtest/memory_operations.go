@@ -87,7 +87,7 @@ func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outb
 	var page []outbox.ParkedMessage
 	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
 		r := m.parked[seq]
-		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.Key != "" && r.Key != filter.Key ||
+		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.OrderingKey != "" && r.OrderingKey != filter.OrderingKey ||
 			!strings.Contains(r.error, filter.Error) || r.parkedAt.Before(filter.Since) || !filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
 			continue
 		}
@@ -132,7 +132,7 @@ func (m *Memory) take(ctx context.Context, seqs []int64, then func(*row)) (n int
 		}
 	}
 	for _, r := range taken {
-		m.hold(r.Shard, r.Key)
+		m.hold(r.Shard, r.OrderingKey)
 		m.follow(r.Shard, time.Now())
 	}
 	m.wake(nil)

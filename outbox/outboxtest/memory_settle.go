@@ -64,20 +64,20 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 		}
 	case outbox.Deferred:
 		r.fail(o)
-		if r.Key == "" {
+		if r.OrderingKey == "" {
 			r.retryAt, r.failedAt = now.Add(o.Delay), now
 		} else {
-			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
+			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
 		}
 	case outbox.Parked:
 		sh.rows = slices.Delete(sh.rows, at, at+1)
 		r.fail(o)
 		r.keep, r.parkedAt, r.behind, r.waiting = o.ParkPolicy, now, 0, false
 		m.parked[r.Seq] = r
-		m.hold(r.Shard, r.Key)
+		m.hold(r.Shard, r.OrderingKey)
 	case outbox.Returned:
-		if o.Delay > 0 && r.Key != "" {
-			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+		if o.Delay > 0 && r.OrderingKey != "" {
+			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, until: now.Add(o.Delay)})
 		}
 	}
 }
@@ -87,17 +87,17 @@ func (sh *shard) deferTopic(o outbox.Outcome, now time.Time) {
 	for _, r := range sh.next(now, len(sh.rows)) {
 		switch {
 		case r.Topic != o.Topic:
-		case r.Key == "":
+		case r.OrderingKey == "":
 			r.retryAt, r.error = now.Add(o.Delay), cmp.Or(o.Err, errNoError).Error()
 		case !sh.held(r, now):
-			sh.holds[r.Key] = append(sh.holds[r.Key], hold{from: r.Seq, until: now.Add(o.Delay)})
+			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, until: now.Add(o.Delay)})
 		}
 	}
 }
 
 // fail counts from the leased message, so that settling twice counts once.
 func (r *row) fail(o outbox.Outcome) {
-	if !o.Uncounted {
+	if !o.BrokerFault {
 		r.Attempts = o.Attempts + 1
 	}
 	r.error = usercode.Error(cmp.Or(o.Err, errNoError)).Error()
@@ -115,7 +115,7 @@ func (m *Memory) hold(i int, key string) {
 	holds := slices.DeleteFunc(sh.holds[key], func(h hold) bool { return h.until.IsZero() })
 	var parked []*row
 	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
-		if r := m.parked[seq]; r.Shard == i && r.Key == key {
+		if r := m.parked[seq]; r.Shard == i && r.OrderingKey == key {
 			parked = append(parked, r)
 		}
 	}

@@ -43,7 +43,7 @@ func ExampleMemory() {
 	ctx := context.Background()
 	m := outboxtest.NewMemory()
 	err := m.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return m.Enqueue(ctx, tx, outbox.Message{ID: "order-1", Topic: "orders", Key: "customer-7"})
+		return m.Enqueue(ctx, tx, outbox.Message{ID: "order-1", Topic: "orders", OrderingKey: "customer-7"})
 	})
 	stats, _ := m.Stats(ctx)
 	fmt.Println(err, stats.Pending)

@@ -155,7 +155,7 @@ func publisherCases() []publisherCase {
 // message returns a message as a relay passes it, with the headers of the layout.
 func (e *publisherEnv) message(id, key string) outbox.Message {
 	return e.laidOut(outbox.Message{
-		ID: id, Topic: e.topic, Key: key, Payload: []byte("payload of " + id), Headers: map[string]string{"own": "header of " + id},
+		ID: id, Topic: e.topic, OrderingKey: key, Payload: []byte("payload of " + id), Headers: map[string]string{"own": "header of " + id},
 	})
 }
 

@@ -105,12 +105,12 @@ func concurrentCalls(e *publisherEnv) {
 func fieldsArrive(e *publisherEnv) {
 	msgs := []outbox.Message{
 		e.message("plain", "key"),
-		e.laidOut(outbox.Message{ID: "no headers of its own", Topic: e.topic, Key: "k1", Payload: []byte("{}")}),
+		e.laidOut(outbox.Message{ID: "no headers of its own", Topic: e.topic, OrderingKey: "k1", Payload: []byte("{}")}),
 		e.laidOut(outbox.Message{
-			ID: strings.Repeat("i", 255), Topic: e.topic, Key: strings.Repeat("k", 100), Payload: []byte(strings.Repeat("p", 10_000)),
+			ID: strings.Repeat("i", 255), Topic: e.topic, OrderingKey: strings.Repeat("k", 100), Payload: []byte(strings.Repeat("p", 10_000)),
 			Headers: map[string]string{"content-type": "application/json", "b": "'\"\\ \n", "c": "ñ 🎈"},
 		}),
-		e.laidOut(outbox.Message{ID: "żółć 😀", Topic: e.topic, Key: "ключ 🔑", Payload: []byte("日本語")}),
+		e.laidOut(outbox.Message{ID: "żółć 😀", Topic: e.topic, OrderingKey: "ключ 🔑", Payload: []byte("日本語")}),
 	}
 	e.confirm(msgs...)
 	e.wantArrived(msgs...)
@@ -172,7 +172,7 @@ func orderOverCalls(e *publisherEnv) {
 		var msgs []outbox.Message
 		for k := range keys {
 			m := e.message(fmt.Sprintf("%d-%d", k, c), fmt.Sprint("key", k))
-			want[m.Key] = append(want[m.Key], m.ID)
+			want[m.OrderingKey] = append(want[m.OrderingKey], m.ID)
 			msgs = append(msgs, m)
 		}
 		e.confirm(msgs...)
@@ -184,7 +184,7 @@ func (e *publisherEnv) wantOrderArrived(want map[string][]string, n int) {
 	e.Helper()
 	got := map[string][]string{}
 	for _, m := range e.Read(e.t, e.topic, n) {
-		got[m.Key] = append(got[m.Key], m.Headers[outbox.HeaderID])
+		got[m.OrderingKey] = append(got[m.OrderingKey], m.Headers[outbox.HeaderID])
 	}
 	for key, list := range want {
 		if !slices.Equal(got[key], list) {
@@ -198,7 +198,7 @@ func orderInCall(e *publisherEnv) {
 	var msgs []outbox.Message
 	for i := range 50 {
 		m := e.message(fmt.Sprint("m", i), fmt.Sprint("key", i%3))
-		want[m.Key] = append(want[m.Key], m.ID)
+		want[m.OrderingKey] = append(want[m.OrderingKey], m.ID)
 		msgs = append(msgs, m)
 	}
 	e.confirm(msgs...)

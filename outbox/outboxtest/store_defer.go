@@ -100,7 +100,7 @@ func deferTwo[TTx any](e *env[TTx]) {
 	)
 	for range 10 {
 		for _, again := range s.turn() {
-			if again.Key == "a" {
+			if again.OrderingKey == "a" {
 				e.Fatalf("leased %q, and a-1 is held back for an hour", again.ID)
 			}
 			s.returned(again)
@@ -125,7 +125,7 @@ func uncounted[TTx any](e *env[TTx]) {
 			}
 		}
 		one, two := deferred(l[0], 0), deferred(l[1], 0)
-		one.Uncounted, two.Uncounted = !blame, !blame
+		one.BrokerFault, two.BrokerFault = !blame, !blame
 		s.settle(one, two)
 		if blame {
 			want++

@@ -68,7 +68,7 @@ const (
 
 // message has a payload and a header of its own.
 func message(id, key string) outbox.Message {
-	return outbox.Message{ID: id, Topic: topic, Key: key, Payload: []byte("payload of " + id), Headers: map[string]string{"id": id}}
+	return outbox.Message{ID: id, Topic: topic, OrderingKey: key, Payload: []byte("payload of " + id), Headers: map[string]string{"id": id}}
 }
 
 // series are messages of one key, with numbered IDs.
@@ -84,7 +84,7 @@ func keysInShards(n, shards int) (keys []string) {
 	taken := map[int]bool{}
 	for i := 0; len(keys) < min(n, shards); i++ {
 		key := fmt.Sprintf("key%d", i)
-		if s := outbox.Shard(&outbox.Message{Key: key}, shards); !taken[s] {
+		if s := outbox.Shard(&outbox.Message{OrderingKey: key}, shards); !taken[s] {
 			taken[s] = true
 			keys = append(keys, key)
 		}

@@ -57,7 +57,7 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	select1("a pattern", outbox.ParkedFilter{Error: "D%d"})
 	select1("a time since", outbox.ParkedFilter{Since: before}, "m2", "m3", "m4", "m5")
 	select1("a time until", outbox.ParkedFilter{Until: before}, "m0", "m1")
-	select1("all together", outbox.ParkedFilter{Topic: "one", Key: "k2", Error: "nied", Since: before, Until: before.Add(time.Hour)}, "m2")
+	select1("all together", outbox.ParkedFilter{Topic: "one", OrderingKey: "k2", Error: "nied", Since: before, Until: before.Add(time.Hour)}, "m2")
 	for what, do := range map[string]struct {
 		got  func() (int, error)
 		want int
@@ -106,7 +106,7 @@ func discardWaiting[TTx any](e *env[TTx]) {
 		}
 		pause(e.ctx)
 	}
-	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Key: "k"}); n != behind+1 || err != nil {
+	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{OrderingKey: "k"}); n != behind+1 || err != nil {
 		e.Errorf("DiscardAll: %d, error %v; want %d", n, err, behind+1)
 	}
 	s.quiet("its key was discarded")

@@ -117,10 +117,10 @@ func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 		if l.Shard < 0 || l.Shard >= s.hold.TotalShards {
 			s.Fatalf("leased %q of shard %d, of %d shards", l.ID, l.Shard, s.hold.TotalShards)
 		}
-		if before, ok := last[l.Key]; ok && l.Key != "" && before.Seq >= l.Seq {
+		if before, ok := last[l.OrderingKey]; ok && l.OrderingKey != "" && before.Seq >= l.Seq {
 			s.Fatalf("leased %q (seq %d) before %q (seq %d) of the same key", before.ID, before.Seq, l.ID, l.Seq)
 		}
-		last[l.Key] = l
+		last[l.OrderingKey] = l
 	}
 }
 

@@ -46,7 +46,7 @@ func bytesBound[TTx any](e *env[TTx]) {
 	var msgs []outbox.Message
 	for i := range 12 {
 		m := outbox.Message{
-			ID: fmt.Sprint(i), Topic: topic, Key: "0123456789", Payload: make([]byte, 1000),
+			ID: fmt.Sprint(i), Topic: topic, OrderingKey: "0123456789", Payload: make([]byte, 1000),
 			Headers: map[string]string{"name": string(make([]byte, 86))},
 		} // 1100 bytes: three of them
 		switch i {
@@ -105,7 +105,7 @@ func leftAlone[TTx any](e *env[TTx]) {
 	s.quiet("both shards have leased messages still")
 	s.sent(rest[1])
 	s.sent(one[0])
-	if got := s.drain(2); got[0].Key != one[0].Key || got[0].Seq > got[1].Seq {
+	if got := s.drain(2); got[0].OrderingKey != one[0].OrderingKey || got[0].Seq > got[1].Seq {
 		e.Fatalf("leased %v then", ids(got))
 	}
 }

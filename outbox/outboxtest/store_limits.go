@@ -27,7 +27,7 @@ func randomBytes(n int) string {
 }
 
 func atLimits[TTx any](e *env[TTx]) {
-	msgs := []outbox.Message{message(strings.Repeat("ż", 127), randomBytes(outbox.MaxKey)), message("next", randomBytes(outbox.MaxKey)), message("other", "k")}
+	msgs := []outbox.Message{message(strings.Repeat("ż", 127), randomBytes(outbox.MaxOrderingKey)), message("next", randomBytes(outbox.MaxOrderingKey)), message("other", "k")}
 	for i := range msgs {
 		msgs[i].Topic = strings.Repeat("t", 255)
 	}
@@ -39,10 +39,10 @@ func atLimits[TTx any](e *env[TTx]) {
 	s.settle(parked(leased[0], outbox.BlockKey), outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
 	e.wantParked(s, map[string]string{msgs[0].ID: "", "next": msgs[0].ID}, true)
 	e.unpark(leased[0].Seq)
-	if all := s.drain(2); all[0].Key != msgs[0].Key || all[0].Topic != msgs[0].Topic {
+	if all := s.drain(2); all[0].OrderingKey != msgs[0].OrderingKey || all[0].Topic != msgs[0].Topic {
 		e.Errorf("the message has another key or topic")
 	}
-	late := message("late", randomBytes(outbox.MaxKey))
+	late := message("late", randomBytes(outbox.MaxOrderingKey))
 	late.NotBefore = time.Now().Add(time.Millisecond)
 	e.enqueue(late)
 	s.drain(1)
@@ -50,7 +50,7 @@ func atLimits[TTx any](e *env[TTx]) {
 
 func beyondLimits[TTx any](e *env[TTx]) {
 	for what, change := range map[string]func(*outbox.Message){
-		"the key has 2049 bytes": func(m *outbox.Message) { m.Key = randomBytes(outbox.MaxKey + 1) },
+		"the key has 2049 bytes": func(m *outbox.Message) { m.OrderingKey = randomBytes(outbox.MaxOrderingKey + 1) },
 		"the payload has":        func(m *outbox.Message) { m.Payload = make([]byte, outbox.MaxPayload+1) },
 		"the headers have":       func(m *outbox.Message) { m.Headers["h"] = strings.Repeat("h", outbox.MaxHeaders) },
 	} {

@@ -62,11 +62,11 @@ func (j judge) wantOrder(leased []outbox.Leased, want map[string][]string) {
 	j.Helper()
 	got, last := map[string][]string{}, map[string]int64{}
 	for _, l := range leased {
-		got[l.Key] = append(got[l.Key], l.ID)
-		if l.Seq <= last[l.Key] {
-			j.Errorf("%q has Seq %d, after one of %d", l.ID, l.Seq, last[l.Key])
+		got[l.OrderingKey] = append(got[l.OrderingKey], l.ID)
+		if l.Seq <= last[l.OrderingKey] {
+			j.Errorf("%q has Seq %d, after one of %d", l.ID, l.Seq, last[l.OrderingKey])
 		}
-		last[l.Key] = l.Seq
+		last[l.OrderingKey] = l.Seq
 	}
 	for key, list := range want {
 		if !slices.Equal(got[key], list) {

@@ -370,7 +370,7 @@ func unparkAttempts[TTx any](e *env[TTx]) {
 	}
 	l := s.await("keyed", "free")
 	one, two := parked(l[0], outbox.BlockKey), parked(l[1], outbox.BlockKey)
-	two.Uncounted = true
+	two.BrokerFault = true
 	s.settle(one, two)
 	var seqs []int64
 	for _, p := range e.parked() {

@@ -145,7 +145,7 @@ func (e *env[TTx]) audit(l *load, broker *FakePublisher) (repeats int) {
 	for _, p := range broker.Published() {
 		seq := p.Headers[outbox.HeaderSequence]
 		if before, again := seen[p.ID]; !again {
-			first[p.Key] = append(first[p.Key], p.ID)
+			first[p.OrderingKey] = append(first[p.OrderingKey], p.ID)
 			seen[p.ID] = seq
 		} else {
 			repeats++

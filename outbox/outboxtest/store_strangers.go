@@ -30,7 +30,7 @@ func strangerCases[TTx any]() []storeCase[TTx] {
 func keysOfShard(prefix string, n, shard, shards int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprint(prefix, i)
-		if outbox.Shard(&outbox.Message{Key: key}, shards) == shard {
+		if outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
 			keys = append(keys, key)
 		}
 	}
@@ -49,7 +49,7 @@ var errAway = errors.New("outboxtest: there is no such topic")
 // wholeTopics defers leased messages, and with them their topic.
 func wholeTopics(delay time.Duration, leased ...outbox.Leased) (outcomes []outbox.Outcome) {
 	for _, l := range leased {
-		outcomes = append(outcomes, outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errAway, Delay: delay, Uncounted: true, WholeTopic: true})
+		outcomes = append(outcomes, outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errAway, Delay: delay, BrokerFault: true, WholeTopic: true})
 	}
 	return outcomes
 }
@@ -58,7 +58,7 @@ func wholeTopics(delay time.Duration, leased ...outbox.Leased) (outcomes []outbo
 func (e *env[TTx]) crowd(s *holder) (first, others []string) {
 	e.Helper()
 	shards := s.hold.TotalShards
-	shard := outbox.Shard(&outbox.Message{Key: "crowd"}, shards)
+	shard := outbox.Shard(&outbox.Message{OrderingKey: "crowd"}, shards)
 	first = keysOfShard("first", 4, shard, shards)
 	var msgs []outbox.Message
 	for _, key := range first {
@@ -66,7 +66,7 @@ func (e *env[TTx]) crowd(s *holder) (first, others []string) {
 	}
 	for i, key := range keysOfShard("away", 30, shard, shards) {
 		if msgs = append(msgs, away(key, key)); i%2 == 0 {
-			msgs[len(msgs)-1].Key = "" // its ID is in the same shard
+			msgs[len(msgs)-1].OrderingKey = "" // its ID is in the same shard
 		}
 	}
 	keys := keysOfShard("mixed", 3, shard, shards)
@@ -87,7 +87,7 @@ func wholeTopic[TTx any](e *env[TTx]) {
 		e.Fatalf("leased %q, want the first of %q", ids(l), first)
 	}
 	outcomes := append(wholeTopics(time.Hour, l[1:]...), outbox.Outcome{
-		Leased: l[0], Verdict: outbox.Deferred, Err: errAway, Delay: 300 * time.Millisecond, Uncounted: true,
+		Leased: l[0], Verdict: outbox.Deferred, Err: errAway, Delay: 300 * time.Millisecond, BrokerFault: true,
 	})
 	s.settle(outcomes...)
 	want := append(others, first[0]) // which alone has a shorter delay
@@ -143,7 +143,7 @@ func shortWait[TTx any](e *env[TTx]) {
 func pausedKey[TTx any](e *env[TTx]) {
 	s := e.session()
 	shards := s.hold.TotalShards
-	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{Key: "hot"}, shards), shards)[0]
+	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
 	e.enqueue(append(series("hot", 60), message("other-1", other))...)
 	l := s.leaseSome(outbox.Want{Limit: 10})
 	all := outcomes(outbox.Returned, l...)
@@ -197,7 +197,7 @@ func topicAway[TTx any](e *env[TTx]) {
 	var msgs []outbox.Message
 	for i := range waiting {
 		if msgs = append(msgs, away(fmt.Sprint("away-", i), fmt.Sprint("away-", i))); i%2 == 0 {
-			msgs[i].Key = ""
+			msgs[i].OrderingKey = ""
 		}
 	}
 	for i := range strangers {
@@ -235,7 +235,7 @@ func hotKey[TTx any](e *env[TTx]) {
 	if err := s.Close(e.ctx); err != nil {
 		e.Fatalf("Close: %v", err)
 	}
-	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{Key: "hot"}, shards), shards)[0]
+	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
 	e.enqueue(append(series("hot", hot), message("stranger", other))...)
 	var before atomic.Int64 // messages of the hot key that were published first
 	published := make(chan struct{})

@@ -248,8 +248,8 @@ func parkedPages[TTx any](e *env[TTx]) {
 		"all, by default":      {outbox.ParkedFilter{}, func(outbox.Message) bool { return true }},
 		"all, by 10":           {outbox.ParkedFilter{Limit: 10}, func(outbox.Message) bool { return true }},
 		"of a topic":           {outbox.ParkedFilter{Topic: "topic1", Limit: 10}, func(m outbox.Message) bool { return m.Topic == "topic1" }},
-		"of a key":             {outbox.ParkedFilter{Key: "key2", Limit: 7}, func(m outbox.Message) bool { return m.Key == "key2" }},
-		"of a topic and a key": {outbox.ParkedFilter{Topic: "topic2", Key: "key3"}, func(m outbox.Message) bool { return m.Topic == "topic2" && m.Key == "key3" }},
+		"of a key":             {outbox.ParkedFilter{OrderingKey: "key2", Limit: 7}, func(m outbox.Message) bool { return m.OrderingKey == "key2" }},
+		"of a topic and a key": {outbox.ParkedFilter{Topic: "topic2", OrderingKey: "key3"}, func(m outbox.Message) bool { return m.Topic == "topic2" && m.OrderingKey == "key3" }},
 		"of no topic there is": {outbox.ParkedFilter{Topic: "nowhere"}, func(outbox.Message) bool { return false }},
 	} {
 		var want []string

@@ -112,7 +112,7 @@ func (b *batch) byKey() []*keyMessages {
 	byKey := make(map[string]*keyMessages, len(b.outcomes))
 	each, positions := make([]keyMessages, len(b.outcomes)), make([]int, len(b.outcomes)) // most keys have one message
 	for i := range b.outcomes {
-		key := b.outcomes[i].Key
+		key := b.outcomes[i].OrderingKey
 		if k := byKey[key]; k != nil {
 			k.pending = append(k.pending, i)
 			continue
@@ -158,7 +158,7 @@ func (b *batch) enqueue(k *keyMessages) {
 func (b *batch) pauseKeys() {
 	for _, q := range b.queues {
 		for _, k := range q.ready {
-			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.Key != "" && b.session.paused.may(first.Key) {
+			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.OrderingKey != "" && b.session.paused.may(first.OrderingKey) {
 				first.Delay = keyPause
 			}
 		}

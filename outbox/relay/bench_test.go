@@ -49,7 +49,7 @@ func BenchmarkRelay(b *testing.B) {
 			q.left.Store(int64(b.N))
 			for i := range q.batch {
 				q.batch[i] = outbox.Leased{Message: outbox.Message{
-					ID: fmt.Sprint(i), Topic: "orders", Key: fmt.Sprint(i % keys), Payload: make([]byte, 300),
+					ID: fmt.Sprint(i), Topic: "orders", OrderingKey: fmt.Sprint(i % keys), Payload: make([]byte, 300),
 				}, Seq: int64(i), Enqueued: time.Now()}
 			}
 			r := newRelay(b, relay.Config{Queue: q, Publisher: confirm})

@@ -156,7 +156,7 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 	b.errs[c.positions[0]] = noAnswer // counts unless there is a better answer: otherwise a slow call would be repeated for ever
 	for _, i := range c.positions {
 		m := b.outcomes[i].Leased
-		if held[m.Key] {
+		if held[m.OrderingKey] {
 			continue
 		}
 		if ctx.Err() != nil || b.stop.Err() != nil {
@@ -171,7 +171,7 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 			return
 		}
 		b.errs[i] = err
-		held[m.Key] = err != nil && m.Key != ""
+		held[m.OrderingKey] = err != nil && m.OrderingKey != ""
 	}
 }
 

@@ -206,7 +206,7 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 					}
 					errs := make([]error, len(msgs))
 					for i, m := range msgs {
-						if n, _ := strconv.Atoi(m.Key); down || n < test.gone {
+						if n, _ := strconv.Atoi(m.OrderingKey); down || n < test.gone {
 							errs[i] = &outbox.UnavailableError{Err: errRefused}
 						}
 					}
@@ -224,7 +224,7 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 				var msgs []outbox.Message
 				for i := range 200 {
 					for n := range 2 {
-						msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%d-%d", i, n), Topic: "orders", Key: strconv.Itoa(i)})
+						msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%d-%d", i, n), Topic: "orders", OrderingKey: strconv.Itoa(i)})
 					}
 				}
 				enqueue(t, memory, msgs...)
@@ -304,7 +304,7 @@ func TestRelayPartOfTheBrokerHoldsUpNoOther(t *testing.T) {
 		})
 		for i := range 400 {
 			id := fmt.Sprintf("away-%d", i)
-			enqueue(t, memory, outbox.Message{ID: id, Key: id, Topic: "away"})
+			enqueue(t, memory, outbox.Message{ID: id, OrderingKey: id, Topic: "away"})
 		}
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: publisher})
 		defer stop()
@@ -314,7 +314,7 @@ func TestRelayPartOfTheBrokerHoldsUpNoOther(t *testing.T) {
 			mu.Lock()
 			enqueued[id] = time.Now()
 			mu.Unlock()
-			enqueue(t, memory, outbox.Message{ID: id, Key: id, Topic: "there"})
+			enqueue(t, memory, outbox.Message{ID: id, OrderingKey: id, Topic: "there"})
 			<-time.After(5 * time.Second)
 		}
 		mu.Lock()
@@ -333,7 +333,7 @@ func TestRelayPublisherThatHangsHoldsUpNoOther(t *testing.T) {
 		there := awayFor(func(outbox.Message) bool { return false }, func(outbox.Message) { confirmed.Add(1) })
 		for i := range 300 {
 			id := fmt.Sprint(i)
-			enqueue(t, memory, outbox.Message{ID: "hangs-" + id, Key: id, Topic: "hangs"}, outbox.Message{ID: "there-" + id, Key: "there-" + id, Topic: "there"})
+			enqueue(t, memory, outbox.Message{ID: "hangs-" + id, OrderingKey: id, Topic: "hangs"}, outbox.Message{ID: "there-" + id, OrderingKey: "there-" + id, Topic: "there"})
 		}
 		_, stop := start(t, relay.Config{Queue: memory, Publishers: map[string]outbox.Publisher{"hangs": silent(&calls), "there": there}})
 		defer stop()

@@ -74,7 +74,7 @@ func (b *batch) deferUnavailable(i int, cooldown time.Duration, why error) {
 
 func (b *batch) deferUncounted(i int, delay time.Duration, err error) {
 	o := &b.outcomes[i]
-	o.Verdict, o.Err, o.Delay, o.Uncounted = outbox.Deferred, err, delay, true
+	o.Verdict, o.Err, o.Delay, o.BrokerFault = outbox.Deferred, err, delay, true
 }
 
 // countFailure counts an attempt against the message: it is deferred, or parked after MaxAttempts.

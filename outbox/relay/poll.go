@@ -98,7 +98,7 @@ func (d *dispatcher) mayHaveMore(msgs []outbox.Leased) bool {
 	bytes := 0
 	for i := range msgs {
 		m := &msgs[i]
-		bytes += len(m.Payload) + len(m.Key)
+		bytes += len(m.Payload) + len(m.OrderingKey)
 		for name, value := range m.Headers {
 			bytes += len(name) + len(value)
 		}

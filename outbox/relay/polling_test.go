@@ -53,7 +53,7 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		broker := &outboxtest.FakePublisher{Decide: func(m outbox.Message) (f outboxtest.Fate) {
-			if m.Key == "a" {
+			if m.OrderingKey == "a" {
 				f.Delay = time.Minute // its shard stays leased
 			}
 			return f

@@ -172,7 +172,7 @@ func (w *world) check() (repeats int, err error) {
 		if _, err := fmt.Sscanf(id[1:], "%d", &n); err != nil {
 			return 0, err
 		}
-		if key := msg(id).Key; key != "" {
+		if key := msg(id).OrderingKey; key != "" {
 			if n < last[key] {
 				w.rule("key %s: %d arrived first after %d", key, n, last[key])
 			}

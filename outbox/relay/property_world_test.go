@@ -118,12 +118,12 @@ func (p *process) Publish(ctx context.Context, msgs []outbox.Message) []error {
 func (p *process) publishInOrder(ctx context.Context, msgs []outbox.Message) []error {
 	errs, failed := make([]error, len(msgs)), map[string]bool{}
 	for i, m := range msgs {
-		if failed[m.Key] {
+		if failed[m.OrderingKey] {
 			errs[i] = outbox.ErrNotTried
 			continue
 		}
 		errs[i] = p.publish(ctx, m)
-		failed[m.Key] = errs[i] != nil && m.Key != ""
+		failed[m.OrderingKey] = errs[i] != nil && m.OrderingKey != ""
 	}
 	return errs
 }
@@ -132,10 +132,10 @@ func (p *process) publishEach(ctx context.Context, msgs []outbox.Message) []erro
 	errs := make([]error, len(msgs))
 	keys := map[string]bool{}
 	for i, m := range msgs {
-		if m.Key != "" && keys[m.Key] {
-			p.rule("two messages of key %s in one call", m.Key)
+		if m.OrderingKey != "" && keys[m.OrderingKey] {
+			p.rule("two messages of key %s in one call", m.OrderingKey)
 		}
-		keys[m.Key] = true
+		keys[m.OrderingKey] = true
 		errs[i] = p.publish(ctx, m)
 	}
 	return errs

@@ -52,7 +52,7 @@ func TestRelayPublishesTheLayoutsHeaders(t *testing.T) {
 			t.Fatalf("RunOnce = %d, %v", n, err)
 		}
 		got := broker.Published()[0].Message
-		want := outbox.Message{ID: "a1", Topic: "orders", Key: "a", Payload: []byte("a1"), Headers: map[string]string{
+		want := outbox.Message{ID: "a1", Topic: "orders", OrderingKey: "a", Payload: []byte("a1"), Headers: map[string]string{
 			"tenant": "x", "txonce-id": "a1", "txonce-sequence": "1", "txonce-enqueued-at": time.Now().UTC().Format(time.RFC3339Nano),
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -281,10 +281,10 @@ func TestRelayManyBatches(t *testing.T) {
 		last := map[string]int64{}
 		for _, m := range broker.Published() {
 			seq, err := strconv.ParseInt(m.Headers[outbox.HeaderSequence], 10, 64)
-			if err != nil || seq <= last[m.Key] {
-				t.Fatalf("%s: sequence %d after %d, %v", m.ID, seq, last[m.Key], err)
+			if err != nil || seq <= last[m.OrderingKey] {
+				t.Fatalf("%s: sequence %d after %d, %v", m.ID, seq, last[m.OrderingKey], err)
 			}
-			last[m.Key] = seq
+			last[m.OrderingKey] = seq
 		}
 		if got := len(broker.Published()); got != 1000 {
 			t.Errorf("%d published, want 1000, each once", got)

@@ -87,7 +87,7 @@ func (b *batch) report(settled []outbox.Outcome) (rep report) {
 			rep.published++
 		case outbox.Deferred:
 			rep.failed++
-			if !o.Uncounted { // the others are logged once, when their publisher or topic begins to cool down
+			if !o.BrokerFault { // the others are logged once, when their publisher or topic begins to cool down
 				if counted++; firstCounted == nil {
 					firstCounted = o
 				}

@@ -148,7 +148,7 @@ func (b *batch) settlement(o *outbox.Outcome) Settlement {
 		}
 	case outbox.Deferred:
 		s.Outcome, s.Cause = observe.Retried, failureCause(o.Err)
-		if o.Uncounted {
+		if o.BrokerFault {
 			s.Outcome = observe.Held
 		}
 	case outbox.Returned:

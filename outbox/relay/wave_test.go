@@ -22,12 +22,12 @@ func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 			busy = append(busy, fmt.Sprint("hot", i))
 		}
 		enqueueIDs(t, memory, busy...)
-		shard := outbox.Shard(&outbox.Message{Key: "hot"}, outboxtest.DefaultShards)
+		shard := outbox.Shard(&outbox.Message{OrderingKey: "hot"}, outboxtest.DefaultShards)
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: broker})
 		enqueued := map[string]time.Time{}
 		for i := range strangers {
 			<-time.After(5 * time.Millisecond)
-			m := outbox.Message{ID: fmt.Sprint("stranger", i), Topic: "orders", Key: fmt.Sprint("stranger", i%500)}
+			m := outbox.Message{ID: fmt.Sprint("stranger", i), Topic: "orders", OrderingKey: fmt.Sprint("stranger", i%500)}
 			if outbox.Shard(&m, outboxtest.DefaultShards) != shard { // behind the hot key's messages in their shard
 				enqueued[m.ID] = time.Now()
 				enqueue(t, memory, m)

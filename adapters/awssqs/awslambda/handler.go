@@ -129,7 +129,7 @@ func (h *Handler) process(work, exit context.Context, items []*item) {
 		for ; start < len(items) && len(batch) < h.maxBatch; start++ {
 			switch it := items[start]; {
 			case failed.has(it):
-				it.err = &consumer.RetryError{Err: errHeldBack, Uncounted: true}
+				it.err = &consumer.RetryError{Err: errHeldBack, Held: true}
 			case it.msg == nil:
 				failed.add(it)
 			default:
@@ -206,7 +206,7 @@ func (h *Handler) log(ctx context.Context, items []*item) {
 		case it.err == nil:
 			h.uncountedReceives.Forget(it.record.MessageID)
 			continue
-		case again && retry.Uncounted, errors.Is(it.err, errUnfinished):
+		case again && retry.Held, errors.Is(it.err, errUnfinished):
 			h.uncountedReceives.Add(it.record.MessageID)
 		}
 		if failed++; first == nil {

@@ -160,7 +160,7 @@ func TestDeadline(t *testing.T) {
 							<-let
 						}
 						<-ctx.Done()
-						return &consumer.RetryError{Err: ctx.Err(), Uncounted: true}
+						return &consumer.RetryError{Err: ctx.Err(), Held: true}
 					case "never":
 						t.Error("a message was begun when the time was over")
 					}

@@ -36,7 +36,7 @@ func Example_gorm() {
 			if err := tx.Create(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Error; err != nil {
 				return err
 			}
-			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.OrderID, Payload: []byte(`{}`)})
 		}),
 	})
 	if err != nil {

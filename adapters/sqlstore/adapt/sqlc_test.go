@@ -60,7 +60,7 @@ func Example_sqlcQueries() {
 			if err := tx.Charge(ctx, ledger.ChargeParams{OrderID: order.OrderID, Cents: order.Cents}); err != nil {
 				return err
 			}
-			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.OrderID, Payload: []byte(`{}`)})
 		}),
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ func check(t *testing.T, p message.Publisher, err error, topic string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errs := ours.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: topic, Key: "k", Payload: []byte("p")}}); errs[0] != nil {
+	if errs := ours.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: topic, OrderingKey: "k", Payload: []byte("p")}}); errs[0] != nil {
 		t.Errorf("publish: %v", errs)
 	}
 }

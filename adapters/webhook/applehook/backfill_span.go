@@ -142,7 +142,7 @@ func (b *Backfill[TTx]) process(ctx context.Context, msgs []*consumer.Message, p
 			if !ok {
 				return fmt.Errorf("applehook: backfill: notification %s: %w: %w", msgs[i].ID, errNotParked, err)
 			}
-			if !retry.Uncounted {
+			if !retry.Held {
 				msgs[i].Attempt++
 			}
 			again, last, wait = append(again, msgs[i]), err, max(wait, retry.After)

@@ -86,7 +86,7 @@ func TestDeduplication(t *testing.T) {
 		r, v := newReceiver(t), newVerifier(t, nil)
 		r.deliver(v, h, body)
 		r.deliver(v, verifiers.Change(h, "X-GitHub-Delivery", otherGUID), body)
-		r.want([]string{"release " + guid}, []string{"suspected_replay " + otherGUID})
+		r.want([]string{"release " + guid}, []string{"known_content " + otherGUID})
 	})
 	t.Run("a captured body under the ID of a delivery that comes later", func(t *testing.T) {
 		const otherBody = `{"action":"published","release":{"id":18}}`

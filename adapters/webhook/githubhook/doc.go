@@ -20,7 +20,7 @@
 // captured one delivery can send its body again with a new ID, at any time. This is why
 //
 //   - a second key is claimed for each event: the hash of endpoint, topic and body. A body that is known and has a new ID is parked
-//     as a suspected replay. Nothing is lost: a person can replay it if GitHub really sent two equal bodies.
+//     as known content. Nothing is lost: a person can replay it if GitHub really sent two equal bodies.
 //   - the Processor must remember keys for at least [Horizon], which is 400 days. A capture that is older runs again.
 //   - each endpoint takes one type of event, Config.Topic, because otherwise a captured body could be sent as an event of another
 //     type. Give each endpoint a secret of its own, so that no delivery to one of them is accepted by another.

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
 )
 
-// GitHub signs the body and not the ID. The same body with a new ID has the same alias, so it is parked as a suspected replay.
+// GitHub signs the body and not the ID. The same body with a new ID has the same alias, so it is parked as known content.
 func ExampleVerifier() {
 	const hookSecret = "a random secret of the hook"
 	verifier, err := githubhook.New(githubhook.Config{Endpoint: "releases-hook", Topic: "release", Secrets: []string{hookSecret}})

@@ -38,7 +38,7 @@ func TestConsumer(t *testing.T) {
 		t.Errorf("E17: handled (-want +got)\n%s", diff)
 	}
 	want := []string{
-		"d2:paid " + string(observe.CauseReplay), "d6:paid " + string(observe.CauseMismatch), "d5:paid " + string(observe.CauseReplay),
+		"d2:paid " + string(observe.CauseKnownContent), "d6:paid " + string(observe.CauseMismatch), "d5:paid " + string(observe.CauseKnownContent),
 	}
 	if diff := cmp.Diff(want, outcomes.Parked); diff != "" {
 		t.Errorf("case 54: parked (-want +got)\n%s", diff)

@@ -35,7 +35,7 @@
 //
 // Some senders put the id only in a header, which the signature does not cover. A captured delivery can be repeated with a new id, or
 // with the id of another event. With such a Config.IDHeader the message has an alias, the SHA-256 of topic and body: a delivery with a new id
-// and a known body is parked as a suspected replay. The alias is the fingerprint, too: a delivery with a known id and another body is
+// and a known body is parked as known content. The alias is the fingerprint, too: a delivery with a known id and another body is
 // parked as a mismatch. Two events with one id that differ in their topics are two messages.
 //
 // # What a crash does

@@ -55,7 +55,7 @@ func TestDeduplication(t *testing.T) {
 			"case 54: a captured delivery with a new X-Shopify-Event-Id",
 			[]delivered{{nil, h, body}, {nil, verifiers.Change(h, "X-Shopify-Event-Id", otherEvent), body}},
 			[]string{ran(topic, event)},
-			[]string{"suspected_replay " + topic + ":" + otherEvent},
+			[]string{"known_content " + topic + ":" + otherEvent},
 		},
 		{
 			"case 54: a captured delivery with a new ID and the name of another shop",
@@ -64,7 +64,7 @@ func TestDeduplication(t *testing.T) {
 				{trustShop, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
 			},
 			[]string{ran(topic, event)},
-			[]string{"suspected_replay " + topic + ":" + otherEvent},
+			[]string{"known_content " + topic + ":" + otherEvent},
 		},
 		{
 			"a captured body under the ID of a delivery that comes later", // kept, not dropped as a duplicate
@@ -95,7 +95,7 @@ func TestDeduplication(t *testing.T) {
 				{nil, headers(signature(secret, thin), otherEvent, topic), thin},
 			},
 			[]string{ran(topic, event)},
-			[]string{"suspected_replay " + topic + ":" + otherEvent},
+			[]string{"known_content " + topic + ":" + otherEvent},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

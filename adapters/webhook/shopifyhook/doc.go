@@ -20,7 +20,7 @@
 // new ID, at any time. This is why
 //
 //   - a second key is claimed for each event: the hash of endpoint, topic and body. A body that is known and has a new ID is parked
-//     as a suspected replay. Nothing is lost: a person can replay it if Shopify really sent two equal bodies. If you choose the
+//     as known content. Nothing is lost: a person can replay it if Shopify really sent two equal bodies. If you choose the
 //     fields of a subscription with include_fields, keep one that changes with each event, such as updated_at.
 //   - the Processor must remember keys for at least [Horizon], which is 400 days. A capture that is older runs again.
 //   - each endpoint takes one topic, Config.Topic. An app has one secret for all its topics, and Shopify sends the same body under

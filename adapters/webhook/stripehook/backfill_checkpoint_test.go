@@ -95,7 +95,7 @@ func TestCheckpointWaitsForEachEvent(t *testing.T) {
 				away := true
 				w.fail = func(msg *consumer.Message) error {
 					if away && msg.ID == "evt_00050" {
-						return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Uncounted: true}
+						return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Held: true}
 					}
 					return nil
 				}
@@ -171,7 +171,7 @@ func TestUncountedAttempts(t *testing.T) {
 			calls++
 			switch {
 			case calls <= 200:
-				return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Uncounted: true}
+				return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Held: true}
 			case calls == 201:
 				return errors.New("a failure that counts")
 			default:
@@ -193,7 +193,7 @@ func TestBackfillPausesBetweenAttempts(t *testing.T) {
 			if calls++; calls > 2*50 {
 				return nil
 			}
-			return &consumer.RetryError{Err: errors.New("a service is away"), Uncounted: true}
+			return &consumer.RetryError{Err: errors.New("a service is away"), Held: true}
 		}
 		w.once(t, w.backfill(t))
 		w.wantEffects(t, 2)

@@ -119,6 +119,6 @@ func TestObjectAliasParksASecondEvent(t *testing.T) {
 		w.receive(t, stripehook.Config{ObjectAlias: true}, event(1, time.Minute))
 		w.receive(t, stripehook.Config{ObjectAlias: true}, twin)
 		w.wantEffects(t, 1)
-		w.wantLetters(t, "evt_00002 "+string(observe.CauseReplay))
+		w.wantLetters(t, "evt_00002 "+string(observe.CauseKnownContent))
 	})
 }

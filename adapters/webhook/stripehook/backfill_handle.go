@@ -80,7 +80,7 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 					first = fmt.Errorf("%s was given up and could not be parked: %w", batch[i].msg.Position, err)
 				}
 				continue
-			case !retry.Uncounted:
+			case !retry.Held:
 				batch[i].msg.Attempt++
 			}
 			batch[i].failed++

@@ -94,7 +94,7 @@ type Config struct {
 	Account string
 
 	// ObjectAlias also recognizes events by their object's ID and their type, for an account where Stripe makes two events of one
-	// change: the second is parked as a suspected replay. Most types occur many times for one object, such as
+	// change: the second is parked as known content. Most types occur many times for one object, such as
 	// customer.subscription.updated. So set it only for a consumer whose types all occur once per object, such as
 	// checkout.session.completed.
 	//

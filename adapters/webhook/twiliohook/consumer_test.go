@@ -39,7 +39,7 @@ func TestConsumer(t *testing.T) {
 	if diff := cmp.Diff([]string{"SM1:sent", "SM1:delivered"}, outcomes.Handled); diff != "" {
 		t.Errorf("handled (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"SM1MessageStatussent: " + string(observe.CauseReplay), "SM1:delivered " + string(observe.CauseMismatch)}, outcomes.Parked); diff != "" {
+	if diff := cmp.Diff([]string{"SM1MessageStatussent: " + string(observe.CauseKnownContent), "SM1:delivered " + string(observe.CauseMismatch)}, outcomes.Parked); diff != "" {
 		t.Errorf("case 55: parked (-want +got)\n%s", diff)
 	}
 }

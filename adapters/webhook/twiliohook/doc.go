@@ -32,7 +32,7 @@
 //     Fingerprint is of its whole Payload.
 //   - Aliases has the hash of the signed text. Twilio puts no separators between names and values, so one signature fits several
 //     forms, such as MessageSid=SM1 with To=2, and MessageSid=SM1To2. A form that was divided anew has the same signed text: it is parked as a
-//     suspected replay if its ID is new, and as a mismatch if not. That needs the genuine request to have come first. Somebody who sends
+//     known content if its ID is new, and as a mismatch if not. That needs the genuine request to have come first. Somebody who sends
 //     a captured request earlier can move parameters between the form and the end of the URL's query, so that "twilio-url" has a text
 //     that Twilio did not write there, and the genuine request is parked. So do not act on a query that Twilio was not given.
 //

@@ -211,7 +211,7 @@ func aliased(id string, aliases ...string) *consumer.Message {
 	return m
 }
 
-// A letter keeps the aliases of its message. An alias that another message has claimed meanwhile makes it a suspected replay, and those that
+// A letter keeps the aliases of its message. An alias that another message has claimed meanwhile makes it known content, and those that
 // are free are claimed by the replay.
 func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
@@ -221,14 +221,14 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 	if err := c.Process(bounded(t), aliased("order-3", "known")); err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]ops.Verdict{"order-1": ops.SuspectedReplay, "order-2": ops.First, "known": ops.Duplicate} {
+	for id, want := range map[string]ops.Verdict{"order-1": ops.KnownContent, "order-2": ops.First, "known": ops.Duplicate} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: id}, ops.ExplainOptions{})
 		if err != nil || x.Verdict != want {
 			t.Errorf("%s is explained as %s, %v; want %s", id, x.Verdict, err, want)
 		}
 	}
 	p := plan(t, s.Operator(), replayRequest())
-	if p.Match != 2 || p.Run != 1 || p.Refused[observe.CauseReplay] != 1 {
+	if p.Match != 2 || p.Run != 1 || p.Refused[observe.CauseKnownContent] != 1 {
 		t.Errorf("%+v", p)
 	}
 	wantReplay(t, s.Operator(), replayRequest(), p, c)
@@ -247,8 +247,8 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t, "order-1", "order-2", "order-3")
-	if left := e.letters(t, s); len(left) != 2 || left[0].Cause != observe.CauseReplay || left[1].Cause != observe.CauseReplay {
-		t.Errorf("left %+v, want order-4 and order-5 as suspected replays", left)
+	if left := e.letters(t, s); len(left) != 2 || left[0].Cause != observe.CauseKnownContent || left[1].Cause != observe.CauseKnownContent {
+		t.Errorf("left %+v, want order-4 and order-5 as known content", left)
 	}
 }
 

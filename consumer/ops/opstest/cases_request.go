@@ -141,8 +141,8 @@ func testDiscardAliases[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t)
-	if left := e.letters(t, s); len(left) != 1 || left[0].Cause != observe.CauseReplay {
-		t.Errorf("left %+v, want order-2 as a suspected replay", left)
+	if left := e.letters(t, s); len(left) != 1 || left[0].Cause != observe.CauseKnownContent {
+		t.Errorf("left %+v, want order-2 as known content", left)
 	}
 }
 

@@ -125,7 +125,7 @@ func delivery(id string) *consumer.Message {
 }
 
 func message(topic, of string) outbox.Message {
-	return outbox.Message{Topic: topic, Key: of + topic, Payload: []byte(payload), Headers: map[string]string{"h": header}}
+	return outbox.Message{Topic: topic, OrderingKey: of + topic, Payload: []byte(payload), Headers: map[string]string{"h": header}}
 }
 
 // until calls done every few milliseconds until it returns true.

@@ -101,7 +101,7 @@ func (d *DB) Consumer(t testing.TB, name string) *consumer.Consumer[*sql.Tx] {
 				panic("assignment to entry in nil map")
 			}
 			d.Ran.Add(1)
-			return d.Enqueue(ctx, tx, outbox.Message{ID: name + "/" + msg.ID, Topic: "receipts", Key: msg.OrderingKey, Payload: msg.Payload})
+			return d.Enqueue(ctx, tx, outbox.Message{ID: name + "/" + msg.ID, Topic: "receipts", OrderingKey: msg.OrderingKey, Payload: msg.Payload})
 		},
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ type refuser struct{}
 func (refuser) Publish(_ context.Context, msgs []outbox.Message) []error {
 	errs := make([]error, len(msgs))
 	for i, m := range msgs {
-		if m.Key == "customer-order-40:paid" || m.Key == "customer-order-41:paid" {
+		if m.OrderingKey == "customer-order-40:paid" || m.OrderingKey == "customer-order-41:paid" {
 			errs[i] = outbox.Permanent(errors.New("MESSAGE_TOO_LARGE: the message is larger than max.message.bytes of receipts"))
 		}
 	}

@@ -188,7 +188,7 @@ func (e *enqueuer) messages(cmd *command, run int64) []outbox.Message {
 		for range 20 + rand.IntN(180) {
 			payload = append(payload, byte(rand.Uint32()))
 		}
-		msgs[i] = outbox.Message{Topic: e.topic, Key: keyName(cmd.key), Payload: payload, Headers: map[string]string{headerDigest: digest(payload)}}
+		msgs[i] = outbox.Message{Topic: e.topic, OrderingKey: keyName(cmd.key), Payload: payload, Headers: map[string]string{headerDigest: digest(payload)}}
 	}
 	return msgs
 }

@@ -74,11 +74,11 @@ func (q *queue) answer(d *delivery, err error) error {
 		q.open--
 		return err
 	}
-	if !retry.Uncounted {
+	if !retry.Held {
 		d.attempt++
 	}
 	if *logged {
-		slog.Info("delivered again", "id", d.msg.ID, "attempt", d.attempt, "uncounted", retry.Uncounted, "after", retry.After, "error", err)
+		slog.Info("delivered again", "id", d.msg.ID, "attempt", d.attempt, "uncounted", retry.Held, "after", retry.After, "error", err)
 	}
 	d.due = time.Now().Add(min(retry.After, time.Second))
 	q.waiting = append(q.waiting, d)

@@ -26,7 +26,7 @@ var variants = []variant{
 		return pgxDatabase(t, kinds, func(*consumer.Config[pgx.Tx], acts[pgx.Tx]) {})
 	}},
 	{"pgx-single", 4, 10, 50, func(t *testing.T, kinds map[string]kind) database {
-		return pgxDatabase(t, kinds, func(cfg *consumer.Config[pgx.Tx], _ acts[pgx.Tx]) { cfg.MaxBatch = 1 })
+		return pgxDatabase(t, kinds, func(cfg *consumer.Config[pgx.Tx], _ acts[pgx.Tx]) { cfg.MaxPerTransaction = 1 })
 	}},
 	{"pgx-queue", 4, 10, 50, func(t *testing.T, kinds map[string]kind) database {
 		return pgxDatabase(t, kinds, func(cfg *consumer.Config[pgx.Tx], a acts[pgx.Tx]) { queueing(cfg, a, kinds) })
@@ -47,7 +47,7 @@ func on(open func(*testing.T, map[string]kind, func(*consumer.Config[*sql.Tx])) 
 	return func(t *testing.T, kinds map[string]kind) database { return open(t, kinds, vary) }
 }
 
-func single(cfg *consumer.Config[*sql.Tx]) { cfg.MaxBatch = 1 }
+func single(cfg *consumer.Config[*sql.Tx]) { cfg.MaxPerTransaction = 1 }
 
 // queueing makes the handlers queue their statements.
 func queueing(cfg *consumer.Config[pgx.Tx], a acts[pgx.Tx], kinds map[string]kind) {
@@ -63,7 +63,7 @@ func queueing(cfg *consumer.Config[pgx.Tx], a acts[pgx.Tx], kinds map[string]kin
 		},
 		effect: a.effect, fails: a.fails, commits: `COMMIT`, session: a.session, cut: a.cut, handled: a.handled,
 	}
-	cfg.Handle, cfg.HandleBatch = nil, pgxstore.Queue(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
+	cfg.Handle, cfg.HandleBatch = nil, pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error {
 		return queued.handle(ctx, b, msg.ID, kinds[msg.ID])
 	})
 }

@@ -155,11 +155,11 @@ func (w *world) fill(ctx context.Context, n int, missing string) error {
 			m := outbox.Message{ID: fmt.Sprint("w", i), Topic: missing, Payload: make([]byte, 200)}
 			switch {
 			case w.kind == "key":
-				m.Topic, m.Key = w.name, "stranger1"
+				m.Topic, m.OrderingKey = w.name, "stranger1"
 			case w.kind == "shard":
-				m.Topic, m.Key = w.name, w.inShardOf("stranger1", i)
+				m.Topic, m.OrderingKey = w.name, w.inShardOf("stranger1", i)
 			case i%2 == 0:
-				m.Key = fmt.Sprint("waits", i)
+				m.OrderingKey = fmt.Sprint("waits", i)
 			}
 			msgs = append(msgs, m)
 		}
@@ -171,9 +171,9 @@ func (w *world) fill(ctx context.Context, n int, missing string) error {
 }
 
 func (w *world) inShardOf(key string, i int) string {
-	shard := outbox.Shard(&outbox.Message{Key: key}, 64)
+	shard := outbox.Shard(&outbox.Message{OrderingKey: key}, 64)
 	for n := i * 1000; ; n++ {
-		if k := fmt.Sprint("s", n); outbox.Shard(&outbox.Message{Key: k}, 64) == shard {
+		if k := fmt.Sprint("s", n); outbox.Shard(&outbox.Message{OrderingKey: k}, 64) == shard {
 			return k
 		}
 	}
@@ -188,9 +188,9 @@ func (w *world) stream(ctx context.Context) error {
 		m := outbox.Message{ID: fmt.Sprint("s", i), Topic: w.name, Payload: make([]byte, 200)}
 		switch {
 		case w.kind == "key" || w.kind == "shard":
-			m.Key = w.inShardOf("stranger1", 1_000_000+i)
+			m.OrderingKey = w.inShardOf("stranger1", 1_000_000+i)
 		case i%2 == 0:
-			m.Key = fmt.Sprint("stranger", i)
+			m.OrderingKey = fmt.Sprint("stranger", i)
 		}
 		if err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error { return w.store.Enqueue(ctx, tx, m) }); err != nil {
 			return err

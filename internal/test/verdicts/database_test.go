@@ -165,7 +165,7 @@ type enqueueKey struct{}
 // withEnqueue returns the ctx of a handler that may call enqueue.
 func withEnqueue[TTx any](ctx context.Context, store outbox.Writer[TTx], tx TTx) context.Context {
 	return context.WithValue(ctx, enqueueKey{}, func(id string) error {
-		return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: id, Payload: []byte("{}")})
+		return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: id, Payload: []byte("{}")})
 	})
 }
 

@@ -193,7 +193,7 @@ func runs(t *testing.T, d *walked, w worker, what string, beside bool) int {
 			t.Errorf("%s: run %d: %v", what, n, err)
 			return n
 		}
-		if !retry.Uncounted {
+		if !retry.Held {
 			bad.Attempt = max(bad.Attempt, 1) + 1
 		}
 		if beside {
@@ -316,7 +316,7 @@ func TestWalkOwnStatements(t *testing.T) {
 				create, drop := d.refuse("processed_messages", "INSERT", code)
 				mustExec(t, d.admin, create...)
 				for n := range 5 {
-					if retry, ok := errors.AsType[*consumer.RetryError](process(m)); !ok || !retry.Uncounted {
+					if retry, ok := errors.AsType[*consumer.RetryError](process(m)); !ok || !retry.Held {
 						t.Errorf("claim, %s %s, run %d: %v, want a retry that does not count", c, code, n, retry)
 					}
 				}
@@ -336,7 +336,7 @@ func TestWalkOwnStatements(t *testing.T) {
 					t.Errorf("park, %s %s: the table says %s", c, code, do)
 				}
 				for n := range 5 {
-					if retry, ok := errors.AsType[*consumer.RetryError](process(bad)); !ok || !retry.Uncounted {
+					if retry, ok := errors.AsType[*consumer.RetryError](process(bad)); !ok || !retry.Held {
 						t.Errorf("park, %s %s, run %d: %v, want a retry that does not count", c, code, n, retry)
 					}
 					if err := process(message(fmt.Sprint("beside ", c, code, n))); err != nil {

@@ -30,8 +30,8 @@ func (p *publisher) Publish(_ context.Context, msgs []outbox.Message) []error {
 	defer p.mu.Unlock()
 	errs := make([]error, len(msgs))
 	for i, m := range msgs {
-		p.times[m.Key]++
-		if p.refuses && p.times[m.Key] == 1 {
+		p.times[m.OrderingKey]++
+		if p.refuses && p.times[m.OrderingKey] == 1 {
 			errs[i] = errors.New("refused once")
 		}
 	}

@@ -68,7 +68,7 @@ func scanParked(rows Row) (m outbox.ParkedMessage, err error) {
 		&behind, &m.Waiting, &parked); err != nil {
 		return m, err
 	}
-	m.Key, m.Behind, m.Enqueued, m.ParkedAt = string(key), behind.Int64, enqueued.Time, parked.Time
+	m.OrderingKey, m.Behind, m.Enqueued, m.ParkedAt = string(key), behind.Int64, enqueued.Time, parked.Time
 	m.Headers, m.Unreadable = DecodeHeaders(headers.String)
 	return m, nil
 }

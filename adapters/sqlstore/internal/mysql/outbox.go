@@ -71,14 +71,14 @@ func (d *DB) row(m *outbox.Message, shards int) (args []any, size int, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	size = len(m.Key) + len(m.Payload) + len(headers)
+	size = len(m.OrderingKey) + len(m.Payload) + len(headers)
 	if err := d.Fits(size); err != nil { // a row that the server cannot send back would block its shard
 		return nil, 0, fmt.Errorf("%w: topic %q: %w", outbox.ErrBadMessage, m.Topic, err)
 	}
 	var key, hash, encoded any
-	if m.Key != "" {
-		sum := sha256.Sum256([]byte(m.Key))
-		key, hash = []byte(m.Key), sum[:]
+	if m.OrderingKey != "" {
+		sum := sha256.Sum256([]byte(m.OrderingKey))
+		key, hash = []byte(m.OrderingKey), sum[:]
 	}
 	if headers != nil {
 		encoded = headers

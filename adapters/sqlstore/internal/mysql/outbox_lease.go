@@ -102,7 +102,7 @@ func (m *candidate) Place() (seq int64, size int) { return m.Seq, m.size }
 
 // put sets the parts that are read with a light message.
 func (m *candidate) put(key, payload, headers []byte) {
-	m.Key, m.Payload = string(key), payload
+	m.OrderingKey, m.Payload = string(key), payload
 	m.Headers, m.Unreadable = engine.DecodeHeaders(string(headers))
 }
 

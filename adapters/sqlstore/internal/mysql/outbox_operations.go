@@ -16,9 +16,9 @@ import (
 )
 
 func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
-	hash := sha256.Sum256([]byte(filter.Key))
+	hash := sha256.Sum256([]byte(filter.OrderingKey))
 	return engine.ReadParked(engine.Query(ctx, q, d.box.Parked, filter.After, filter.Topic == "", []byte(filter.Topic),
-		filter.Key == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Error)), engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
+		filter.OrderingKey == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Error)), engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
 }
 
 // repairAtOnce is how many messages one transaction unparks or discards. The same transaction releases all messages behind

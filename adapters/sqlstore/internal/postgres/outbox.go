@@ -40,7 +40,7 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 	for len(msgs) > 0 {
 		n, size := 0, 0
 		for ; n < len(msgs) && (n == 0 || size < maxStatement); n++ {
-			size += len(msgs[n].Payload) + len(msgs[n].Key)
+			size += len(msgs[n].Payload) + len(msgs[n].OrderingKey)
 		}
 		query, args, err := d.insertion(msgs[:n], shards)
 		if err != nil {
@@ -85,10 +85,10 @@ func (d *DB) insertion(msgs []outbox.Message, shards int) (query string, args []
 			if payload == nil {
 				payload = []byte{}
 			}
-			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.Key), payload, string(headers)}, nil
+			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.OrderingKey), payload, string(headers)}, nil
 		}
 		for c, v := range [...]any{
-			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.Key), m.Payload, string(headers), notBefore(m.NotBefore),
+			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.OrderingKey), m.Payload, string(headers), notBefore(m.NotBefore),
 		} {
 			columns[c].add(v)
 		}

@@ -172,7 +172,7 @@ func (d *DB) leaseFirst(
 		if per[m.Shard]++; per[m.Shard] == part {
 			full = append(full, m.Shard)
 		}
-		m.Key, m.Enqueued = string(key), at.Time
+		m.OrderingKey, m.Enqueued = string(key), at.Time
 		m.Headers, m.Unreadable = engine.DecodeHeaders(headers.String)
 		msgs = append(msgs, m)
 		return nil

@@ -77,7 +77,7 @@ func (d *DB) Forget(ctx context.Context, tx *sql.Tx) error {
 }
 
 func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
-	return engine.ReadParked(engine.Query(ctx, q, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.Key), filter.Limit,
+	return engine.ReadParked(engine.Query(ctx, q, d.box.relay.Parked, filter.After, filter.Topic, []byte(filter.OrderingKey), filter.Limit,
 		filter.Error, engine.NullTime(filter.Since), engine.NullTime(filter.Until)))
 }
 

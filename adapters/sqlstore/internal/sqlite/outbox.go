@@ -59,7 +59,7 @@ func (r *rowList) add(m *outbox.Message, seq int64, shards int) error {
 		return err
 	}
 	row := []any{seq, outbox.Shard(m, shards), m.ID, m.Topic}
-	for _, part := range [...][]byte{[]byte(m.Key), m.Payload, headers} {
+	for _, part := range [...][]byte{[]byte(m.OrderingKey), m.Payload, headers} {
 		row = append(row, r.put(part), len(part))
 	}
 	r.list = append(r.list, append(row, engine.Micros(engine.ClampTime(m.NotBefore))))

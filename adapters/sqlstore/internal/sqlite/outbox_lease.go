@@ -32,7 +32,7 @@ func (d *DB) Lease(
 		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
 			return err
 		}
-		m.Key, m.Enqueued, m.Token = string(key), at.Time, tokens[m.Shard]
+		m.OrderingKey, m.Enqueued, m.Token = string(key), at.Time, tokens[m.Shard]
 		m.Headers, m.Unreadable = engine.DecodeHeaders(headers.String)
 		msgs = append(msgs, m)
 		return nil

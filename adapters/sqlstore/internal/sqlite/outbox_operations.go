@@ -10,8 +10,8 @@ import (
 
 func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
 	var key any
-	if filter.Key != "" {
-		key = []byte(filter.Key)
+	if filter.OrderingKey != "" {
+		key = []byte(filter.OrderingKey)
 	}
 	return engine.ReadParked(engine.Query(ctx, q, d.box.Parked, filter.After, filter.Topic, key,
 		filter.Error, engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
