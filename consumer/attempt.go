@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
@@ -43,7 +44,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 	measured := b.pass.transaction(len(todo))
 	ctx = b.alone(ctx, todo)
 	began, claimed := time.Now(), time.Time{}
-	verifier, verifies := b.c.cfg.Store.(dedup.TxVerifier[TTx])
+	verifier, verifies := b.c.cfg.Store.(driver.TxVerifier[TTx])
 	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
 	var answers []claimAnswer
 	var ran []int // places in todo of the messages whose handler was called

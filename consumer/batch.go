@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -154,7 +155,7 @@ func (b *batch[TTx]) collided(err error) bool {
 	if err == nil || !b.c.cfg.Store.Retryable(err) {
 		return false
 	}
-	c, ok := b.c.cfg.Store.(dedup.FaultClassifier)
+	c, ok := b.c.cfg.Store.(driver.FaultClassifier)
 	return !ok || !c.Ambiguous(err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/observe"
 )
@@ -30,18 +31,18 @@ const (
 )
 
 // verdict returns what follows from err, an error of the Store that is Retryable.
-func (c *Consumer[TTx]) verdict(err error) (dedup.FaultClass, faults.Verdict) {
-	class := dedup.FaultConnection
-	if namer, ok := c.cfg.Store.(dedup.FaultNamer); ok {
+func (c *Consumer[TTx]) verdict(err error) (driver.FaultClass, faults.Verdict) {
+	class := driver.FaultConnection
+	if namer, ok := c.cfg.Store.(driver.FaultNamer); ok {
 		class = namer.FaultClass(err)
-		if class == dedup.FaultContention || class == dedup.FaultTimeLimit || class == dedup.FaultIdleLimit {
+		if class == driver.FaultContention || class == driver.FaultTimeLimit || class == driver.FaultIdleLimit {
 			return class, faults.Any.After(class, faults.Handler)
 		}
 	}
-	if classifier, ok := c.cfg.Store.(dedup.FaultClassifier); ok && classifier.Ambiguous(err) {
-		return class, faults.Any.After(dedup.FaultDeployment, faults.Handler)
+	if classifier, ok := c.cfg.Store.(driver.FaultClassifier); ok && classifier.Ambiguous(err) {
+		return class, faults.Any.After(driver.FaultDeployment, faults.Handler)
 	}
-	return class, faults.Any.After(dedup.FaultConnection, faults.Handler)
+	return class, faults.Any.After(driver.FaultConnection, faults.Handler)
 }
 
 // alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a transaction of its own
@@ -54,7 +55,7 @@ func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
 		it.noWaits = noWaits
 	}
 	if noWaits {
-		return dedup.WithoutLockWaits(ctx)
+		return driver.WithoutLockWaits(ctx)
 	}
 	return ctx
 }
@@ -63,7 +64,7 @@ func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
 // that may have waited for a lock says nothing about the others, which may use other rows: the batch goes on, with short waits for locks.
 func (b *batch[TTx]) soloFault(it *item, err error) {
 	switch class, _ := b.c.verdict(err); {
-	case class == dedup.FaultContention, class == dedup.FaultTimeLimit && !it.noWaits:
+	case class == driver.FaultContention, class == driver.FaultTimeLimit && !it.noWaits:
 		b.waits++
 		return
 	}
@@ -75,7 +76,7 @@ func (b *batch[TTx]) soloFault(it *item, err error) {
 // items[i], for longer each time. That never counts: the message is committed as soon as the others leave it the rows. If nothing is
 // committed meanwhile, whatever holds the rows is treated as a failure of the database.
 func (b *batch[TTx]) contended(ctx context.Context, i, epoch int, err error) bool {
-	if class, _ := b.c.verdict(err); class != dedup.FaultContention {
+	if class, _ := b.c.verdict(err); class != driver.FaultContention {
 		return false
 	}
 	it := &b.items[i]
@@ -121,14 +122,14 @@ func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool 
 		return false
 	}
 	class, v := b.c.verdict(err)
-	timed := class == dedup.FaultTimeLimit
+	timed := class == driver.FaultTimeLimit
 	met, times, others := b.c.history.fault(it.hash, timed)
 	if timed && !it.noWaits && b.c.namesFaults() { // it may have waited for a lock
 		return false
 	}
 	counts := others && met >= v.Beside
 	if !counts && v.Alone > 0 && times >= v.Alone {
-		counts = class == dedup.FaultIdleLimit || it.quick && b.c.history.faulty() <= aloneMost
+		counts = class == driver.FaultIdleLimit || it.quick && b.c.history.faulty() <= aloneMost
 	}
 	if counts && b.c.history.blame(it.hash) {
 		b.c.cfg.Logger.WarnContext(ctx, "message meets database errors again and again, and other messages or its own claim show that the database works: from now on they count as attempts",
@@ -138,6 +139,6 @@ func (b *batch[TTx]) faultCounts(ctx context.Context, it *item, err error) bool 
 }
 
 func (c *Consumer[TTx]) namesFaults() bool {
-	_, ok := c.cfg.Store.(dedup.FaultNamer)
+	_, ok := c.cfg.Store.(driver.FaultNamer)
 	return ok
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -59,7 +60,7 @@ func (c *Consumer[TTx]) result(err error) observe.Result {
 	if err == nil {
 		return observe.Committed
 	}
-	if classifier, ok := c.cfg.Store.(dedup.ResultClassifier); ok {
+	if classifier, ok := c.cfg.Store.(driver.ResultClassifier); ok {
 		return classifier.Result(err)
 	}
 	if _, inDoubt := errors.AsType[*dedup.InDoubtError](err); inDoubt {

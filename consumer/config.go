@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
 	"github.com/txonce/txonce/internal/usercode"
@@ -77,7 +78,7 @@ type Config[TTx any] struct {
 	MaxPerTransaction int
 
 	// Interleave lets the Handle calls of a batch run side by side, in one transaction, in ProcessBatch. When all of them wait for
-	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a dedup.Forker,
+	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a driver.Forker,
 	// such as pgxstore, and Handle.
 	//
 	// Set it only if messages that differ in Message.OrderingKey, or have none, do not depend on each other's rows. In transactions of
@@ -236,7 +237,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
 		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
-	if names, ok := cfg.Store.(dedup.NameChecker); ok {
+	if names, ok := cfg.Store.(driver.NameChecker); ok {
 		if err := names.NameFree(cfg.Name); err != nil {
 			return refuse("Name: %w", err)
 		}
@@ -244,7 +245,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
 	}
-	if _, forks := cfg.Store.(dedup.Forker[TTx]); cfg.Interleave && !forks {
+	if _, forks := cfg.Store.(driver.Forker[TTx]); cfg.Interleave && !forks {
 		return refuse("Interleave is set, and a %T cannot run handlers side by side: use pgxstore, or leave it false", cfg.Store)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {

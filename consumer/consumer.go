@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
@@ -23,7 +24,7 @@ type Consumer[TTx any] struct {
 	panics      *hooks.Panics // of the hooks of Config.Trace
 	pause       pause
 	limit       batchLimit
-	forker      dedup.Forker[TTx] // nil: handlers never run side by side
+	forker      driver.Forker[TTx] // nil: handlers never run side by side
 	plainly     plainly
 	history     history
 	doubts      doubts
@@ -87,7 +88,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
 	if cfg.Interleave {
-		c.forker, _ = cfg.Store.(dedup.Forker[TTx])
+		c.forker, _ = cfg.Store.(driver.Forker[TTx])
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
@@ -60,7 +61,7 @@ func (c *Consumer[TTx]) logSlow(ctx context.Context, key dedup.Key, msgs []*Mess
 	if limit := c.cfg.HandlerTimeout; limit > 0 {
 		attrs = append(attrs, "handler_timeout", limit)
 	}
-	if pool, ok := c.cfg.Store.(dedup.PoolReporter); ok {
+	if pool, ok := c.cfg.Store.(driver.PoolReporter); ok {
 		if used, most := pool.PoolUse(); most > 0 && used >= most {
 			attrs = append(attrs, "pool_connections", most,
 				"hint", "all connections of the store's pool are in use: a handler that uses the pool instead of tx may wait for a connection forever")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // shortWait is how long a batch waits, in total, for keys that other processes hold after one claim has waited for the
@@ -35,7 +36,7 @@ func (w *claimWait) limited(ctx context.Context) context.Context {
 	if !w.short {
 		return ctx
 	}
-	return dedup.WithClaimWait(ctx, max(w.left/4, time.Millisecond))
+	return driver.WithClaimWait(ctx, max(w.left/4, time.Millisecond))
 }
 
 // waited records that a claim waited and failed.
@@ -50,7 +51,7 @@ func (w *claimWait) waited() {
 // deferHeldKeys goes on with items[todo...], whose claim failed with err, an ErrInFlight: it defers the messages whose keys
 // other transactions hold, and tries the others. It returns false if it cannot tell which those are.
 func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, err error) bool {
-	prober, ok := b.c.cfg.Store.(dedup.KeyProber)
+	prober, ok := b.c.cfg.Store.(driver.KeyProber)
 	if !ok {
 		return false
 	}
@@ -74,7 +75,7 @@ func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, e
 }
 
 // heldKeys returns one held key for each of items[todo...] that has one.
-func (b *batch[TTx]) heldKeys(ctx context.Context, prober dedup.KeyProber, todo []int) (map[int]dedup.Key, error) {
+func (b *batch[TTx]) heldKeys(ctx context.Context, prober driver.KeyProber, todo []int) (map[int]dedup.Key, error) {
 	var keys []dedup.Key
 	var items []int // items[k] needs keys[k]
 	for _, i := range todo {

@@ -16,7 +16,7 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// forking is a Store that is a dedup.Forker. It runs the handlers one after the other.
+// forking is a Store that is a driver.Forker. It runs the handlers one after the other.
 type forking struct {
 	*faulty
 	sizes []int               // handlers in each call of Fork

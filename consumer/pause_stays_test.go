@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // timing is a store whose error errLate says that a limit of time was exceeded.
@@ -20,11 +20,11 @@ var errLate = fmt.Errorf("canceling statement due to statement timeout: %w", err
 
 func (c timing) Ambiguous(err error) bool { return errors.Is(err, errLate) }
 
-func (c timing) FaultClass(err error) dedup.FaultClass {
+func (c timing) FaultClass(err error) driver.FaultClass {
 	if errors.Is(err, errLate) {
-		return dedup.FaultTimeLimit
+		return driver.FaultTimeLimit
 	}
-	return dedup.FaultConnection
+	return driver.FaultConnection
 }
 
 // A message that is parked because its own statements take too long leaves no pause behind: the next messages may be duplicates, which prove

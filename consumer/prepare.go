@@ -22,7 +22,7 @@ type item struct {
 	done    bool           // nothing is left to do
 
 	culprit bool        // it met database errors in a transaction of its own before, and is tried alone
-	noWaits bool        // its latest transaction had dedup.WithoutLockWaits
+	noWaits bool        // its latest transaction had driver.WithoutLockWaits
 	quick   bool        // in its latest transaction, the claim was answered in a small part of the time that the handler took
 	probe   bool        // it runs as a probe while the parking limit is spent
 	ran     bool        // its handler's work is committed

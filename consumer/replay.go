@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -175,7 +176,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		measured.attempt.Ran = 1
 		p.claimed(ctx, msgs)
 		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{keys[0].Key}) })
-		if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && err == nil {
+		if verifier, ok := c.cfg.Store.(driver.TxVerifier[TTx]); ok && err == nil {
 			if err = verifier.VerifyTx(ctx, tx); errors.Is(err, dedup.ErrTemporary) {
 				err = nil // no other handler follows
 			}

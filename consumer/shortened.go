@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -175,13 +176,13 @@ func (c *Consumer[TTx]) refuses(ctx context.Context, err error) bool {
 			return false
 		}
 	}
-	namer, ok := c.cfg.Store.(dedup.FaultNamer)
-	return !ok || namer.FaultClass(err) == dedup.FaultUnknown || c.isData(err)
+	namer, ok := c.cfg.Store.(driver.FaultNamer)
+	return !ok || namer.FaultClass(err) == driver.FaultUnknown || c.isData(err)
 }
 
 func (c *Consumer[TTx]) isData(err error) bool {
-	namer, ok := c.cfg.Store.(dedup.FaultNamer)
-	return ok && namer.FaultClass(err) == dedup.FaultData
+	namer, ok := c.cfg.Store.(driver.FaultNamer)
+	return ok && namer.FaultClass(err) == driver.FaultData
 }
 
 // parkFailed defers items[i], which could not be parked because of err. If the database refuses this letter, the message waits alone.

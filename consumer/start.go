@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/internal/names"
@@ -18,12 +19,12 @@ import (
 // startTimeout bounds one attempt to start, so that a database that never answers is logged too.
 const startTimeout = 30 * time.Second
 
-// Start checks the store and registers the consumer with it, if the store is a dedup.Registrar. An error means that every
+// Start checks the store and registers the consumer with it, if the store is a driver.Registrar. An error means that every
 // message would fail and that only a person can correct the cause: a name that another Consumer of the program has, a missing schema, settings that lose commits or break statements, a
 // user that the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
 // until ctx ends, with Config.Backoff between attempts. It logs when this begins, when the error changes, and when it ends.
 //
-// If the store is a dedup.SourceRegistrar, Start also compares the sources that subscribers added with those that other
+// If the store is a driver.SourceRegistrar, Start also compares the sources that subscribers added with those that other
 // processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another service or
 // another queue uses the name.
 //
@@ -60,7 +61,7 @@ func (c *Consumer[TTx]) Start(ctx context.Context) error {
 // fatalAtStart reports whether waiting cannot help against err. While a consumer runs, a missing schema is retryable,
 // because a migration may be running. At start it is an error in the order of a deployment. A lock that another program holds is none.
 func (c *Consumer[TTx]) fatalAtStart(err error) bool {
-	switch namer, ok := c.cfg.Store.(dedup.FaultNamer); {
+	switch namer, ok := c.cfg.Store.(driver.FaultNamer); {
 	case errors.Is(err, dedup.ErrInFlight):
 		return false
 	case errors.Is(err, dedup.ErrNameTaken): // an error of the program: Start succeeds when it is called after Close of the other Consumer
@@ -98,13 +99,13 @@ func (c *Consumer[TTx]) register(ctx context.Context) error {
 	}
 	sources := c.allSources()
 	// Sources first: a start that is refused must not register its window, which may be shorter than the recorded one.
-	if registrar, ok := c.cfg.Store.(dedup.SourceRegistrar); ok && len(sources) > 0 {
+	if registrar, ok := c.cfg.Store.(driver.SourceRegistrar); ok && len(sources) > 0 {
 		if err := registrar.RegisterSources(ctx, c.cfg.Name, sources); err != nil {
 			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 		}
 	}
 	if !c.registered.Load() {
-		if registrar, ok := c.cfg.Store.(dedup.Registrar); ok {
+		if registrar, ok := c.cfg.Store.(driver.Registrar); ok {
 			if err := registrar.Register(names.ByConsumer(ctx), c.cfg.Name, c.cfg.Window); err != nil {
 				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
 			}
@@ -147,7 +148,7 @@ func (c *Consumer[TTx]) allSources() []string {
 	return slices.Clone(c.sources)
 }
 
-// Close releases Config.Name, if the Store is a dedup.Releaser, so that another Consumer with that name can be made on the
+// Close releases Config.Name, if the Store is a driver.Releaser, so that another Consumer with that name can be made on the
 // Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not for
 // messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in flight. If the Consumer is
 // paused, Close calls Trace.Resumed.
@@ -161,7 +162,7 @@ func (c *Consumer[TTx]) Close() {
 	}
 	c.starting <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
 	defer func() { <-c.starting }()
-	if releaser, ok := c.cfg.Store.(dedup.Releaser); ok && c.registered.Load() {
+	if releaser, ok := c.cfg.Store.(driver.Releaser); ok && c.registered.Load() {
 		releaser.Release(c.cfg.Name)
 	}
 	for _, p := range c.pauses { // a process with another Consumer is not paused

@@ -111,19 +111,6 @@ func ExampleClaim() {
 	// mismatch true false
 }
 
-// Call Register at start: it returns errors that would otherwise appear with the first claim. A consumer.Consumer does this by itself,
-// and cannot have a name that the program has registered.
-func ExampleRegistrar() {
-	ctx := context.Background()
-	var store dedup.Registrar = deduptest.NewStore()
-	fmt.Println(store.Register(ctx, "billing", dedup.DefaultWindow))
-	err := store.Register(ctx, "billing", dedup.DefaultWindow)
-	fmt.Println(errors.Is(err, dedup.ErrNameTaken), err)
-	// Output:
-	// <nil>
-	// true dedup: consumer name is already in use on this store: an earlier call of Register has registered "billing": use another name, or call Release first
-}
-
 // With a ResultStore, a repeated request gets the first answer again.
 func ExampleResultStore() {
 	ctx := context.Background()

@@ -2,126 +2,13 @@ package dedup
 
 import (
 	"context"
-	"time"
-
-	"github.com/txonce/txonce/observe"
 )
-
-// A Store may implement the following interfaces. Callers find them by type assertion, so that Store never has to grow. All
-// are safe for concurrent use.
-
-// Registrar checks at start what would otherwise fail later or lose messages.
-type Registrar interface {
-	// Register records that consumer runs with window from now on. It refuses a missing or outdated schema (ErrSchema),
-	// settings that lose commits (ErrNotDurable) or break statements (ErrSettings), and a user or database that the server refuses (ErrAccess). A temporary
-	// error is Retryable and is none of these four. A Store registers each window that it claims with by itself; Register makes the
-	// errors appear at start.
-	//
-	// The second Register of a consumer on one Store fails with ErrNameTaken, because two consumers with one name take each
-	// other's messages for duplicates. Two processes have two Stores, so both may register. A consumer.Consumer calls Register by itself:
-	// call it only for a name that no Consumer has, such as that of an httpidem.Config, or a program that calls InTx.
-	Register(ctx context.Context, consumer string, window time.Duration) error
-}
-
-// SourceRegistrar records where each consumer's messages come from, for all processes that use the database.
-type SourceRegistrar interface {
-	// RegisterSources records that the messages of consumer come from sources, such as "sqs queue orders". It fails with
-	// ErrNameTaken, and records nothing, if other sources are recorded for consumer and none of sources is among them: then
-	// another service or another queue uses the name, and each would take the other's messages for duplicates. A new source
-	// next to a known one is accepted. If two processes register different sources at the same time, one of them fails.
-	//
-	// RegisterSources first makes the checks of Register, and records nothing if one of them fails.
-	RegisterSources(ctx context.Context, consumer string, sources []string) error
-}
-
-// Releaser is a Registrar that can release names.
-type Releaser interface {
-	// Release lets another consumer Register with the name on this Store. The database's records stay. A name that is not
-	// registered is not an error.
-	Release(consumer string)
-}
-
-// NameChecker is a Registrar that knows before Register that a name is taken for good.
-type NameChecker interface {
-	// NameFree returns an error that is ErrNameTaken if the program has called Register with the name, and so a Consumer cannot have it. It
-	// returns nil if the name is free, and also if a Consumer has it, which may be closed before the next one starts. It does not use the
-	// database.
-	NameFree(consumer string) error
-}
 
 // ResultStore keeps the answer to a request together with its claim.
 type ResultStore[TTx any] interface {
 	// SaveResult stores result in the row of key, which tx has claimed. Later duplicates find it in Claim.Result. A Store may write
 	// result together with COMMIT; then InTx, and not SaveResult, returns the database's errors about it.
 	SaveResult(ctx context.Context, tx TTx, key Key, result []byte) error
-}
-
-// TxVerifier is for callers that run several handlers in one transaction, one after the other.
-type TxVerifier[TTx any] interface {
-	// VerifyTx returns nil if tx, which InTx passed to fn, is still the transaction that holds the claims and can still
-	// commit. Call it after a handler has returned nil and before the next one runs, so that an error is the fault of the
-	// handler that ran last. The error is ErrTxEnded if that handler ended or lost the transaction. It is ErrTemporary if tx can
-	// still commit, but must run no further handler. Any other error means that InTx would fail too, because the handler ignored an
-	// error of a statement or left rows open, for example.
-	//
-	// It costs no round trip if the driver knows the answer.
-	VerifyTx(ctx context.Context, tx TTx) error
-}
-
-// Forker runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
-type Forker[TTx any] interface {
-	// Fork calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
-	// passed to fn. Each handler gets a transaction of its own that works in tx, and must not use it after it has
-	// returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
-	//
-	// If all handlers return nil and Fork returns no error, the caller may return nil to InTx, and all their effects are committed.
-	// Otherwise it must return an error to InTx, and nothing is committed. failed is then the place of the handler that failed first,
-	// or -1 if no handler can be named, and err is its error. After the first failure Fork ends the ctx of the other handlers, and
-	// waits for them. What they return then is dropped. Fork also fails if a handler calls runtime.Goexit, or if handlers could wait
-	// for each other forever. A handler that fails here may succeed when it runs without others. Handlers must not panic.
-	//
-	// If err is ErrTxEnded, the handler at failed has ended the transaction, and may have committed it. All earlier handlers had returned
-	// before, and their work was complete in the transaction. Of the later ones, only a part of the work may be in it, even if they
-	// had returned.
-	//
-	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks for a lock has tx
-	// for itself from then on until it returns. Locks, settings and sequence numbers in functions of the database are not seen: a handler
-	// that uses them asks for a lock first.
-	Fork(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
-}
-
-// FaultClassifier finds those Retryable errors that one message alone may cause.
-type FaultClassifier interface {
-	// Ambiguous reports that either the database or the handler is at fault: a missing table or column, a refused
-	// permission, a statement or a transaction that exceeds a limit of time. While no message is committed, a consumer pauses
-	// and counts no attempt. If other messages are committed between two such errors of one message, it counts the second and
-	// each further one as an attempt.
-	//
-	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of these
-	// errors of one message, only the 21st and later ones count, and none if FaultNamer says that it is contention.
-	Ambiguous(err error) bool
-}
-
-// ResultClassifier names how a transaction ended.
-type ResultClassifier interface {
-	// Result returns observe.Deadlock, CommitUnknown or RolledBack for an error of InTx. An error that it does not know is RolledBack.
-	// It is for metrics: only another claim proves what happened.
-	Result(err error) observe.Result
-}
-
-// KeyProber finds out which keys made a claim fail with ErrInFlight.
-type KeyProber interface {
-	// HeldKeys reports for each key whether another transaction holds it, so that a claim would wait. It takes 50 ms at most
-	// for all keys together; a key that it could not check by then counts as held. It leaves nothing in the database. The
-	// answer may be outdated at once and proves nothing about a key that is not held: claim it to know.
-	HeldKeys(ctx context.Context, keys []Key) (held []bool, err error)
-}
-
-// PoolReporter knows how much of the Store's connection pool is in use.
-type PoolReporter interface {
-	// PoolUse returns how many connections of the pool are in use, and the limit; 0: no limit. At the limit, the next caller
-	// waits: a handler that uses the pool instead of its transaction may then wait forever. PoolUse does not use the database.
-	PoolUse() (inUse, most int)
 }
 
 // KeyReader reads a claim, for people who look for a cause. It proves nothing about a COMMIT in progress: claim again to know.

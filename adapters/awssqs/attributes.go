@@ -11,7 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // How a message is written to SQS, whose bodies and attributes cannot hold all bytes that a message of an outbox may have:
@@ -19,7 +19,7 @@ import (
 //   - The payload is the body. A payload that SQS would refuse or alter is written as base64. SQS refuses an empty body, so for an empty
 //     payload the body is the word "empty". attributeEncoding says which encoding was used.
 //   - A header is an attribute with its name. The value is a String, or Binary if it has bytes that a String may not have.
-//   - SQS takes ten attributes. The other headers are in attributeHeaders, as storekit.EncodeHeaders writes them, and so are headers with
+//   - SQS takes ten attributes. The other headers are in attributeHeaders, as driver.EncodeHeaders writes them, and so are headers with
 //     an empty value or with a name that SQS does not accept. Headers of txonce become attributes first, then the others in the order of
 //     their names. So the same headers are always written in the same way, and each name is written once.
 //   - attributeKey is the key. A message without a key does not have it.
@@ -87,7 +87,7 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 		attributes[name] = attribute(headers[name])
 	}
 	if len(packed) > 0 {
-		encoded, err := storekit.EncodeHeaders(packed)
+		encoded, err := driver.EncodeHeaders(packed)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 func decode(body string, attributes map[string]types.MessageAttributeValue) (key string, payload []byte, headers map[string]string, err error) {
 	headers = make(map[string]string, len(attributes))
 	if packed, ok := attributes[attributeHeaders]; ok {
-		more, err := storekit.DecodeHeaders([]byte(attributeBytes(packed)))
+		more, err := driver.DecodeHeaders([]byte(attributeBytes(packed)))
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("awssqs: attribute %s: %w", attributeHeaders, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 func (a *app) horizon() *cobra.Command {
@@ -118,7 +118,7 @@ func (a *app) setHorizon() *cobra.Command {
 func horizonsAfter(s ops.Status, forgotten time.Time) []horizonObject {
 	horizons := make([]horizonObject, len(s.Consumers))
 	for i, c := range s.Consumers {
-		horizons[i] = horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(storekit.Horizon(forgotten, uses(c)))}
+		horizons[i] = horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(driver.Horizon(forgotten, uses(c)))}
 	}
 	return horizons
 }
@@ -135,10 +135,10 @@ func parksNewMessages(s ops.Status, name string, horizons []horizonObject) error
 	return nil
 }
 
-func uses(c ops.ConsumerStatus) []storekit.WindowUse {
-	all := make([]storekit.WindowUse, len(c.Windows))
+func uses(c ops.ConsumerStatus) []driver.WindowUse {
+	all := make([]driver.WindowUse, len(c.Windows))
 	for i, w := range c.Windows {
-		all[i] = storekit.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
+		all[i] = driver.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
 	}
 	return all
 }
@@ -159,7 +159,7 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 		}
 		for _, w := range c.Windows { // the shortest first
 			forgotten := to.Add(w.Window)
-			if h := storekit.Horizon(forgotten, uses(c)); !h.Before(to) {
+			if h := driver.Horizon(forgotten, uses(c)); !h.Before(to) {
 				return forgotten, nil
 			}
 		}

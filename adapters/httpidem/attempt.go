@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
 )
@@ -37,7 +38,7 @@ type earlier struct {
 func (c *call[TTx]) attempt() (a attempt) {
 	life := newLifetime(c.r.Context(), c.cfg.Base)
 	defer life.end()
-	a.err = c.cfg.Store.InTx(dedup.WithClaimWait(life.ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
+	a.err = c.cfg.Store.InTx(driver.WithClaimWait(life.ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(life.ctx, tx, claims); a.known != nil || err != nil {
 			return err
 		}
@@ -172,7 +173,7 @@ func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
 // verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is
 // not committed beside a claim that is.
 func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
-	if verifier, ok := c.cfg.Store.(dedup.TxVerifier[TTx]); ok && c.id != nil {
+	if verifier, ok := c.cfg.Store.(driver.TxVerifier[TTx]); ok && c.id != nil {
 		if err := verifier.VerifyTx(ctx, tx); !errors.Is(err, dedup.ErrTemporary) { // no other handler follows
 			return err
 		}
@@ -209,7 +210,7 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 func (c *call[TTx]) record(res *response) (a attempt) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), claimWithin, errBusy)
 	defer cancel()
-	a.err = c.cfg.Store.InTx(dedup.WithClaimWait(ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
+	a.err = c.cfg.Store.InTx(driver.WithClaimWait(ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(ctx, tx, claims); a.known != nil || err != nil {
 			return err
 		}

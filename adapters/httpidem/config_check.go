@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // checkSecrets returns a copy of the secrets, which the caller cannot change.
@@ -39,7 +39,7 @@ func (c *Config[TTx]) checkLimits(refuse func(string, ...any)) {
 		refuse("MaxConcurrent is %d: want 1 or more", c.MaxConcurrent)
 	}
 	most := 0
-	if pool, ok := c.Store.(dedup.PoolReporter); ok {
+	if pool, ok := c.Store.(driver.PoolReporter); ok {
 		_, most = pool.PoolUse()
 	}
 	switch {

@@ -15,14 +15,14 @@ import (
 // shares raw's value, which must not change any more.
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
-		Topic:    raw.Topic,
-		OrderingKey:      string(raw.Key),
-		Position: position(raw),
-		Payload:  raw.Value,
-		Headers:  headers(raw.Headers),
-		Time:     timeOf(raw.Timestamp),
-		Attempt:  1,
-		Raw:      raw,
+		Topic:       raw.Topic,
+		OrderingKey: string(raw.Key),
+		Position:    position(raw),
+		Payload:     raw.Value,
+		Headers:     headers(raw.Headers),
+		Time:        timeOf(raw.Timestamp),
+		Attempt:     1,
+		Raw:         raw,
 	}
 }
 

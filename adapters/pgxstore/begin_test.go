@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -192,7 +193,7 @@ func TestAClaimThatIsCancelledLeavesNoShortWait(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithCancel(dedup.WithClaimWait(t.Context(), 50*time.Millisecond))
+		ctx, cancel := context.WithCancel(driver.WithClaimWait(t.Context(), 50*time.Millisecond))
 		defer cancel()
 		h.on = func(sql string) {
 			if strings.HasPrefix(sql, "SELECT key, fingerprint") {

@@ -3,7 +3,7 @@ package pgxstore
 import (
 	"context"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -29,7 +29,7 @@ func (s *Store) scan(ctx context.Context) func(query string, dest ...any) error 
 
 // permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers need.
 func permitted(err error) error {
-	if class(err) == dedup.FaultPermission {
+	if class(err) == driver.FaultPermission {
 		return nil
 	}
 	return err

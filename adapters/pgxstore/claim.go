@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -79,7 +79,7 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 // Config.ClaimTimeout, the server limits the wait, because such waits often time out and this way the connection stays open.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
-	wait, short := dedup.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
+	wait, short := driver.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
 	limit := ""
 	if short {
 		limit = fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
@@ -195,7 +195,7 @@ func (c *claim) Flush(ctx context.Context) error {
 }
 
 // Forgotten implements claims.Driver.
-func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error) {
+func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
 	if !c.asked { // queue did not ask, because this machine's clock is behind the database's
 		if err := c.tx.QueryRow(ctx, c.store.sql.Sweep).Scan(&c.isolation, &c.forgotten); err != nil {
 			return forgotten, nil, c.store.sweepError(err)
@@ -214,10 +214,10 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 	if c.forgotten == nil {
 		return forgotten, nil, nil
 	}
-	uses = make(map[string][]storekit.WindowUse, len(consumers))
+	uses = make(map[string][]driver.WindowUse, len(consumers))
 	for _, consumer := range consumers {
 		rows, _ := q.Query(ctx, c.store.sql.Windows, consumer)
-		uses[consumer], err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (u storekit.WindowUse, err error) {
+		uses[consumer], err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (u driver.WindowUse, err error) {
 			var seconds int64
 			err = row.Scan(&seconds, &u.FirstRun, &u.UsedUntil)
 			u.Window = time.Duration(seconds) * time.Second

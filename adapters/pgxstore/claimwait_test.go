@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestClaimWaitEndsWithTheClaim(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)
-	ctx := dedup.WithClaimWait(t.Context(), 50*time.Millisecond)
+	ctx := driver.WithClaimWait(t.Context(), 50*time.Millisecond)
 	want := func(tx pgx.Tx) error {
 		got, err := lockWait(ctx, tx)
 		if err == nil && got != "7s 0" {
@@ -88,7 +89,7 @@ func TestClaimWaitOfADuplicateThatVanishes(t *testing.T) {
 			again()
 		}
 	}
-	ctx := dedup.WithClaimWait(t.Context(), 10*time.Second)
+	ctx := driver.WithClaimWait(t.Context(), 10*time.Second)
 	err := store.InTx(ctx, append(ordinaryRecord("new"), ordinaryRecord("old")...), func(tx pgx.Tx, claims []dedup.Claim) error {
 		wait, err := lockWait(ctx, tx)
 		if claims[0].Verdict != dedup.First || claims[1].Verdict != dedup.Duplicate || wait != "0 0" {

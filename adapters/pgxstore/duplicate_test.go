@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
@@ -266,7 +267,7 @@ func TestRedeliveredWhileTheFirstRuns(t *testing.T) {
 		id := want.String()
 		var verdict dedup.Verdict
 		err := db.store.InTx(ctx, ordinaryRecord(id), func(pgx.Tx, []dedup.Claim) error {
-			short := dedup.WithClaimWait(ctx, 50*time.Millisecond)
+			short := driver.WithClaimWait(ctx, 50*time.Millisecond)
 			if err := db.store.InTx(short, redeliveredRecord(id), doNothing); !errors.Is(err, dedup.ErrInFlight) {
 				t.Errorf("InTx beside the first = %v, want ErrInFlight", err)
 			}

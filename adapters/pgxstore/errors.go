@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/observe"
@@ -31,9 +32,9 @@ func (s *Store) Retryable(err error) bool {
 	return faults.Postgres.Retryable(class(err))
 }
 
-var _ dedup.FaultClassifier = (*Store)(nil)
+var _ driver.FaultClassifier = (*Store)(nil)
 
-// Ambiguous implements dedup.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
+// Ambiguous implements driver.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
 // that has the plan, so any message succeeds when it is retried.
 func (s *Store) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || database.Caused(err) || isCopyFailed(err) {
@@ -42,24 +43,24 @@ func (s *Store) Ambiguous(err error) bool {
 	return faults.Postgres.Ambiguous(class(err))
 }
 
-var _ dedup.FaultNamer = (*Store)(nil)
+var _ driver.FaultNamer = (*Store)(nil)
 
-// FaultClass implements dedup.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// FaultClass implements driver.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
 // to COMMIT says why the transaction was not committed.
-func (s *Store) FaultClass(err error) dedup.FaultClass {
+func (s *Store) FaultClass(err error) driver.FaultClass {
 	switch c := class(err); {
 	case errors.As(err, new(foreignError)), errors.Is(err, dedup.ErrTxEnded), isCopyFailed(err):
-		return dedup.FaultUnknown
-	case c == dedup.FaultUnknown && database.Caused(err):
-		return dedup.FaultConnection
+		return driver.FaultUnknown
+	case c == driver.FaultUnknown && database.Caused(err):
+		return driver.FaultConnection
 	default:
 		return c
 	}
 }
 
-var _ dedup.ResultClassifier = (*Store)(nil)
+var _ driver.ResultClassifier = (*Store)(nil)
 
-// Result implements dedup.ResultClassifier.
+// Result implements driver.ResultClassifier.
 func (s *Store) Result(err error) observe.Result {
 	switch {
 	case faults.CollidedPostgres(sqlState(err)):
@@ -79,9 +80,9 @@ type foreignError struct{ error }
 func (e foreignError) Unwrap() error { return e.error }
 
 // class returns the class of a server's error, whatever store or handler returned it.
-func class(err error) dedup.FaultClass {
+func class(err error) driver.FaultClass {
 	if isStalePlan(err) {
-		return dedup.FaultSession
+		return driver.FaultSession
 	}
 	return faults.OfPostgres(sqlState(err))
 }
@@ -197,7 +198,7 @@ func (g *guard) lost(what string, err error) error {
 		return idleError(limit, err)
 	case isIdle(g.first):
 		return idleError(limit, g.first)
-	case class(g.first) == dedup.FaultTimeLimit && class(err) != dedup.FaultTimeLimit: // the handler's error hides it
+	case class(g.first) == driver.FaultTimeLimit && class(err) != driver.FaultTimeLimit: // the handler's error hides it
 		return database.Errorf("pgxstore: %s: %w (the handler returned: %w)", what, g.first, err)
 	case err == nil:
 		return database.Errorf("pgxstore: %s", what)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Fork runs the handlers of a batch side by side in one transaction. Each has a goroutine and a branch, which is its pgx.Tx. A branch
@@ -71,9 +71,9 @@ type fork struct {
 	err      error     // its error; nil: none has failed
 }
 
-var _ dedup.Forker[pgx.Tx] = (*Store)(nil)
+var _ driver.Forker[pgx.Tx] = (*Store)(nil)
 
-// Fork implements dedup.Forker. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
+// Fork implements driver.Forker. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
 // in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of the statements of several handlers.
 // A pgtype.Codec of the application's own that the connection has registered must be safe for concurrent use.
 func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {

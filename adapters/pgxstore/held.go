@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-var _ dedup.KeyProber = (*Store)(nil)
+var _ driver.KeyProber = (*Store)(nil)
 
-// HeldKeys implements dedup.KeyProber in one round trip. It tries to insert the keys and rolls back.
+// HeldKeys implements driver.KeyProber in one round trip. It tries to insert the keys and rolls back.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -90,7 +91,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if c.tx == nil {
 		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
 	}
-	if c.tx != nil && dedup.LockWaitsRefused(ctx) {
+	if c.tx != nil && driver.LockWaitsRefused(ctx) {
 		if _, err := c.tx.Exec(ctx, dialect.PostgresShortLockWaits, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return database.Errorf("pgxstore: limit waits for locks: %w", err)
 		}

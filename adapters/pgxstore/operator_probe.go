@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -53,7 +54,7 @@ func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err 
 	asking, cancel := context.WithCancel(ctx)
 	held := make(chan *ops.Holder, 1)
 	go func() { held <- s.holder(asking, conn.Conn().PgConn()) }()
-	answers, err := c.Make(dedup.WithClaimWait(ctx, probeWait), c)
+	answers, err := c.Make(driver.WithClaimWait(ctx, probeWait), c)
 	cancel()
 	holder := <-held
 	switch {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/outbox"
@@ -52,7 +52,7 @@ func parkedMessage(row pgx.CollectableRow) (m outbox.ParkedMessage, err error) {
 	}
 	m.OrderingKey = string(key)
 	if headers != nil {
-		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
+		m.Headers, m.Unreadable = driver.DecodeHeaders([]byte(*headers))
 	}
 	return m, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 )
@@ -188,7 +188,7 @@ func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
 	r.mark.Shard, r.mark.Seq = m.Shard, m.Seq
 	m.OrderingKey = string(key)
 	if headers != nil {
-		m.Headers, m.Unreadable = storekit.DecodeHeaders([]byte(*headers))
+		m.Headers, m.Unreadable = driver.DecodeHeaders([]byte(*headers))
 	}
 	return m, r, nil
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
 )
@@ -37,7 +37,7 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 		if len(m.Headers) == 0 {
 			continue
 		}
-		headers, err := storekit.EncodeHeaders(m.Headers)
+		headers, err := driver.EncodeHeaders(m.Headers)
 		if err != nil {
 			return nil, fmt.Errorf("pgxstore: enqueue: message %q: headers: %w", m.ID, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/outbox"
 )
@@ -120,7 +121,7 @@ func (s *Store) outboxError(operation string, err error) error {
 		return err
 	case isUndefined(err):
 		return database.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
-	case class(err) == dedup.FaultData:
+	case class(err) == driver.FaultData:
 		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	}
 	return database.Errorf("pgxstore: outbox: %s: %w", operation, err)

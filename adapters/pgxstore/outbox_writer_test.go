@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
@@ -175,7 +175,7 @@ func (db *outboxDB) wantMessages(t *testing.T, sql string, want ...outbox.Messag
 			return m, errors.New("an empty key instead of NULL")
 		}
 		if headers != nil {
-			if m.Headers, err = storekit.DecodeHeaders([]byte(*headers)); len(m.Headers) == 0 {
+			if m.Headers, err = driver.DecodeHeaders([]byte(*headers)); len(m.Headers) == 0 {
 				return m, fmt.Errorf("headers %s instead of NULL", *headers)
 			}
 		}

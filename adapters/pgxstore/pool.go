@@ -1,10 +1,12 @@
 package pgxstore
 
-import "github.com/txonce/txonce/dedup"
+import (
+	"github.com/txonce/txonce/dedup/driver"
+)
 
-var _ dedup.PoolReporter = (*Store)(nil)
+var _ driver.PoolReporter = (*Store)(nil)
 
-// PoolUse implements dedup.PoolReporter.
+// PoolUse implements driver.PoolReporter.
 func (s *Store) PoolUse() (inUse, most int) {
 	stat := s.cfg.Pool.Stat()
 	return int(stat.AcquiredConns()), int(stat.MaxConns())

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
@@ -23,7 +23,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return migrations.Apply(ctx, db, "postgres", schema)
 }
 
-// Register implements dedup.Registrar.
+// Register implements driver.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
 	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
 		if err := s.check(ctx); err != nil {
@@ -45,14 +45,14 @@ func (s *Store) check(ctx context.Context) error {
 	return s.checkSchema(ctx)
 }
 
-var _ dedup.Releaser = (*Store)(nil)
+var _ driver.Releaser = (*Store)(nil)
 
-// Release implements dedup.Releaser.
+// Release implements driver.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-var _ dedup.NameChecker = (*Store)(nil)
+var _ driver.NameChecker = (*Store)(nil)
 
-// NameFree implements dedup.NameChecker.
+// NameFree implements driver.NameChecker.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // checkSettings rejects a database that may lose commits, or that accepts no writes.
@@ -121,7 +121,7 @@ func (s *Store) useWindows(ctx context.Context, plan *claims.Plan) error {
 func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err error) {
 	conn, err := s.cfg.Pool.Acquire(ctx)
 	if err == nil {
-		err = conn.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+		err = conn.QueryRow(ctx, s.sql.UseWindow, w.Consumer, w.Seconds, driver.UseFor.Seconds()).Scan(&until)
 		s.release(ctx, conn, err)
 	}
 	switch {

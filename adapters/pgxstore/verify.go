@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
-var _ dedup.TxVerifier[pgx.Tx] = (*Store)(nil)
+var _ driver.TxVerifier[pgx.Tx] = (*Store)(nil)
 
-// VerifyTx implements dedup.TxVerifier. It asks the server only if the handler could do something that the Store did not see:
+// VerifyTx implements driver.TxVerifier. It asks the server only if the handler could do something that the Store did not see:
 // the handler used a pgx.QueryRewriter or savepoints, or sent several statements in one string, or this handler or an earlier
 // one called tx.Conn or tx.LargeObjects.
 func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {

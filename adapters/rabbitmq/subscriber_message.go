@@ -41,15 +41,15 @@ func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	st, headers := readStamp(raw)
 	msg := &consumer.Message{
-		ID:       raw.MessageId,
-		Topic:    raw.RoutingKey,
-		OrderingKey:      inText(headers[HeaderKey]),
-		Position: queue + "/" + raw.MessageId,
-		Payload:  raw.Body,
-		Headers:  textHeaders(raw, st, headers),
-		Time:     timeOf(raw.Timestamp),
-		Attempt:  1,
-		Raw:      raw,
+		ID:          raw.MessageId,
+		Topic:       raw.RoutingKey,
+		OrderingKey: inText(headers[HeaderKey]),
+		Position:    queue + "/" + raw.MessageId,
+		Payload:     raw.Body,
+		Headers:     textHeaders(raw, st, headers),
+		Time:        timeOf(raw.Timestamp),
+		Attempt:     1,
+		Raw:         raw,
 	}
 	if raw.MessageId == "" {
 		msg.Position = queue + "/~" + rand.Text()

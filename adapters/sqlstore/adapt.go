@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
@@ -27,9 +28,9 @@ type Adapted[TTx any] struct {
 var (
 	_ dedup.Store[*sql.Conn]          = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
 	_ dedup.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
-	_ dedup.Registrar                 = (*Adapted[*sql.Conn])(nil)
-	_ dedup.TxVerifier[*sql.Conn]     = (*Adapted[*sql.Conn])(nil)
-	_ dedup.FaultClassifier           = (*Adapted[*sql.Conn])(nil)
+	_ driver.Registrar                = (*Adapted[*sql.Conn])(nil)
+	_ driver.TxVerifier[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
+	_ driver.FaultClassifier          = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Purger                    = (*Adapted[*sql.Conn])(nil)
 	_ dedup.KeyReader                 = (*Adapted[*sql.Conn])(nil)
 	_ consumer.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
@@ -89,7 +90,7 @@ func (l *Adapted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, re
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
 }
 
-// VerifyTx implements dedup.TxVerifier.
+// VerifyTx implements driver.TxVerifier.
 func (l *Adapted[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.VerifyTx(ctx, tx) })
 }

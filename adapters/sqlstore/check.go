@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"context"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
@@ -27,7 +27,7 @@ func (s *Store) checkNumbers(ctx context.Context) error {
 
 // permitted returns err unless it says that the role lacks a right, which only consumers, relays or sweepers need.
 func (s *Store) permitted(err error) error {
-	if err != nil && s.fault(err).Class == dedup.FaultPermission {
+	if err != nil && s.fault(err).Class == driver.FaultPermission {
 		return nil
 	}
 	return err

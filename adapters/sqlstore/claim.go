@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -57,7 +57,7 @@ func (d claimDriver) Flush(ctx context.Context) error {
 
 // Forgotten implements claims.Driver. Insert has already read the horizon, unless the transaction's snapshot is too old to see
 // it.
-func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error) {
+func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
 	var from engine.Queryer = d.claim.Tx
 	if d.claim.Snapshot { // the snapshot may be older than the claim: read on another connection
 		var cancel context.CancelFunc
@@ -71,13 +71,13 @@ func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgott
 	if d.claim.Forgotten.IsZero() {
 		return forgotten, nil, nil
 	}
-	uses = make(map[string][]storekit.WindowUse, len(consumers))
+	uses = make(map[string][]driver.WindowUse, len(consumers))
 	for _, name := range consumers {
 		if err := engine.Query(ctx, from, d.store.db.Tables.Statements().Windows, name).Each(func(rows engine.Row) error {
 			var seconds int64
 			var first, until engine.Instant
 			err := rows.Scan(&seconds, &first, &until)
-			uses[name] = append(uses[name], storekit.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
+			uses[name] = append(uses[name], driver.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
 			return err
 		}); err != nil {
 			return forgotten, nil, d.store.claimError(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -27,32 +28,32 @@ func (s *Store) Retryable(err error) bool {
 	return s.fault(err).Retryable
 }
 
-// Ambiguous implements dedup.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements are the
+// Ambiguous implements driver.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements are the
 // same for every message.
 func (s *Store) Ambiguous(err error) bool {
 	return s.Retryable(err) && !engine.Database.Caused(err) && (s.fault(err).Ambiguous || errors.As(err, new(idleError)))
 }
 
-var _ dedup.FaultNamer = (*Store)(nil)
+var _ dedupdriver.FaultNamer = (*Store)(nil)
 
-// FaultClass implements dedup.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// FaultClass implements driver.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
 // to COMMIT says why the transaction was not committed.
-func (s *Store) FaultClass(err error) dedup.FaultClass {
+func (s *Store) FaultClass(err error) dedupdriver.FaultClass {
 	f := s.fault(err)
 	switch {
 	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
-		return dedup.FaultUnknown
-	case f.Class != dedup.FaultIdleLimit && errors.As(err, new(idleError)): // the connection may have been lost for another reason
-		return dedup.FaultTimeLimit
-	case f.Class == dedup.FaultUnknown && (engine.Database.Caused(err) || isBadConn(err)):
-		return dedup.FaultConnection
+		return dedupdriver.FaultUnknown
+	case f.Class != dedupdriver.FaultIdleLimit && errors.As(err, new(idleError)): // the connection may have been lost for another reason
+		return dedupdriver.FaultTimeLimit
+	case f.Class == dedupdriver.FaultUnknown && (engine.Database.Caused(err) || isBadConn(err)):
+		return dedupdriver.FaultConnection
 	}
 	return f.Class
 }
 
-var _ dedup.ResultClassifier = (*Store)(nil)
+var _ dedupdriver.ResultClassifier = (*Store)(nil)
 
-// Result implements dedup.ResultClassifier.
+// Result implements driver.ResultClassifier.
 func (s *Store) Result(err error) observe.Result {
 	switch {
 	case err == nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
@@ -173,15 +174,15 @@ func mysqlCodes() map[string]deduptest.Code {
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true}
 	}
 	for _, n := range []int{1020, 1205, 3058, 3572} {
-		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Class: dedup.FaultContention}
+		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Class: driver.FaultContention}
 	}
 	for _, n := range []int{1044, 1046, 1054, 1064, 1142, 1146} { // permissions, databases, tables, columns, syntax
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true}
 	}
 	for _, n := range []int{1317, 1969, 3024} {
-		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true, Class: dedup.FaultTimeLimit}
+		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true, Class: driver.FaultTimeLimit}
 	}
-	codes["4031"] = deduptest.Code{Retryable: true, Ambiguous: true, Class: dedup.FaultIdleLimit}
+	codes["4031"] = deduptest.Code{Retryable: true, Ambiguous: true, Class: driver.FaultIdleLimit}
 	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or from
 	// another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
 	for _, n := range []int{1040, 1045, 1049, 1213} {

@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -50,7 +51,7 @@ func (s *Store) probe(entering, ctx context.Context, plan *claims.Plan) (p ops.P
 	c.AssumeRegistered()
 	t.Claim = c
 	holder := s.watch(ctx, t.Tx)
-	answers, err := s.runClaim(dedup.WithClaimWait(ctx, probeWait), c)
+	answers, err := s.runClaim(driver.WithClaimWait(ctx, probeWait), c)
 	held := holder()
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
@@ -117,7 +117,7 @@ func (s *Store) outboxError(what string, err error) error {
 	case errors.Is(err, outbox.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
 	}
-	if s.fault(err).Class == dedup.FaultData {
+	if s.fault(err).Class == driver.FaultData {
 		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	}
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))

@@ -7,11 +7,12 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
 
-// Register implements dedup.Registrar.
+// Register implements driver.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
 	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
 		if err := s.checkStart(ctx); err != nil {
@@ -48,14 +49,14 @@ func (s *Store) checkStart(ctx context.Context) error {
 	return err
 }
 
-var _ dedup.Releaser = (*Store)(nil)
+var _ driver.Releaser = (*Store)(nil)
 
-// Release implements dedup.Releaser.
+// Release implements driver.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-var _ dedup.NameChecker = (*Store)(nil)
+var _ driver.NameChecker = (*Store)(nil)
 
-// NameFree implements dedup.NameChecker.
+// NameFree implements driver.NameChecker.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 func (s *Store) checkSchema(ctx context.Context) error {

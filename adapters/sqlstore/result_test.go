@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -23,7 +24,7 @@ func TestResult(t *testing.T) {
 			"sqlite":   {`SELECT * FROM missing`},
 		}
 		s := db.open(deduptest.Options{})
-		var classifier dedup.ResultClassifier = s
+		var classifier driver.ResultClassifier = s
 		for want, statements := range map[observe.Result][]string{observe.Deadlock: deadlocks[db.dialect], observe.RolledBack: others[db.dialect]} {
 			for i, statement := range statements {
 				err := s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(want, i))}, func(tx *sql.Tx, _ []dedup.Claim) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/postgres"
 	"github.com/txonce/txonce/adapters/sqlstore/internal/sqlite"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -39,11 +40,11 @@ type Store struct {
 var (
 	_ dedup.Store[*sql.Tx]       = (*Store)(nil)
 	_ dedup.ResultStore[*sql.Tx] = (*Store)(nil)
-	_ dedup.Registrar            = (*Store)(nil)
+	_ driver.Registrar           = (*Store)(nil)
 	_ dedup.Purger               = (*Store)(nil)
 	_ dedup.KeyReader            = (*Store)(nil)
-	_ dedup.TxVerifier[*sql.Tx]  = (*Store)(nil)
-	_ dedup.FaultClassifier      = (*Store)(nil)
+	_ driver.TxVerifier[*sql.Tx] = (*Store)(nil)
+	_ driver.FaultClassifier     = (*Store)(nil)
 )
 
 var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
@@ -129,7 +130,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	if err := t.stamp(ctx); err != nil {
 		return false, err
 	}
-	if dedup.LockWaitsRefused(ctx) {
+	if driver.LockWaitsRefused(ctx) {
 		if err := s.claimError(s.db.Transactions.ShortenLockWaits(ctx, &t.Transaction)); err != nil {
 			return false, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) try(ctx context.Context) (err error) {
 	switch f := s.fault(err); {
 	case err == nil, errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrNotDurable):
 		return err
-	case f.Class == dedup.FaultData, f.Class == dedup.FaultDeployment:
+	case f.Class == driver.FaultData, f.Class == driver.FaultDeployment:
 		// No message is to blame, and another attempt would repeat it. The cause is not wrapped: its number may be Retryable.
 		return fmt.Errorf("sqlstore: the server refuses a statement that each message needs; "+
 			"is it one of the databases, and a version, that txonce's README names? A claim and its rollback failed: %v", err)

@@ -37,7 +37,7 @@ type idleError struct{ error }
 
 func (e idleError) Unwrap() error { return e.error }
 
-// VerifyTx implements dedup.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
+// VerifyTx implements driver.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
 // MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
 // returns, except after dedup.ErrTemporary.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {

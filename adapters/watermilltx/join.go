@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 )
 
 // joiningStore is a Store that claims in the transaction that watermill-sql's subscriber received the message in. For other contexts it is
@@ -58,9 +59,9 @@ const (
 // undoTimeout bounds undoAttempt, which also runs after the message's context has ended.
 const undoTimeout = 10 * time.Second
 
-// Register implements dedup.Registrar.
+// Register implements driver.Registrar.
 func (s *joiningStore) Register(ctx context.Context, name string, window time.Duration) error {
-	if registrar, ok := s.Store.(dedup.Registrar); ok {
+	if registrar, ok := s.Store.(dedupdriver.Registrar); ok {
 		return registrar.Register(ctx, name, window)
 	}
 	return nil

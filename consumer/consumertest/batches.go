@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -46,7 +47,7 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 				t.Fatal("the harness has no Misuse hook")
 			}
 			store := db.Open(t, deduptest.Options{Wait: batchWait})
-			if _, forks := store.(dedup.Forker[TTx]); c.side && !forks {
+			if _, forks := store.(driver.Forker[TTx]); c.side && !forks {
 				return
 			}
 			for i, m := range db.Misuse {

@@ -8,12 +8,13 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // inTx runs a transaction. beforeCommit, unless it is nil, is called after the handler has succeeded.
 type inTx func(beforeCommit func() error) error
 
-// passing is a Store whose transactions are run by a test. It is not a dedup.Registrar, so that several consumers with one name
+// passing is a Store whose transactions are run by a test. It is not a driver.Registrar, so that several consumers with one name
 // may use the Store behind it.
 type passing[TTx any] struct {
 	dedup.Store[TTx]
@@ -26,13 +27,13 @@ type passing[TTx any] struct {
 // store returns p as a Store that keeps dead letters, and runs handlers side by side, if the Store behind it does.
 func (p *passing[TTx]) store() dedup.Store[TTx] {
 	lot, parks := p.Store.(consumer.ParkingLot[TTx])
-	forker, forks := p.Store.(dedup.Forker[TTx])
+	forker, forks := p.Store.(driver.Forker[TTx])
 	switch {
 	case parks && forks:
 		return struct {
 			*passing[TTx]
 			consumer.ParkingLot[TTx]
-			dedup.Forker[TTx]
+			driver.Forker[TTx]
 		}{p, lot, forker}
 	case parks:
 		return struct {

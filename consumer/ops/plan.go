@@ -8,7 +8,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -170,7 +170,7 @@ func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon 
 		return dedup.Duplicate
 	case found:
 		return dedup.Mismatch
-	case !storekit.Provable(rec.Time, horizon):
+	case !driver.Provable(rec.Time, horizon):
 		return dedup.Unprovable
 	}
 	return dedup.First

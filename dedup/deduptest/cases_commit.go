@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/observe"
 )
@@ -42,7 +43,7 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 	case errors.Is(err, dedup.ErrTxEnded):
 		t.Errorf("%v: blames the handler for a lost connection", err)
 	}
-	if c, ok := faulty.(dedup.ResultClassifier); ok && c.Result(err) != observe.CommitUnknown {
+	if c, ok := faulty.(driver.ResultClassifier); ok && c.Result(err) != observe.CommitUnknown {
 		t.Errorf("%v: the result is %q, want %q", err, c.Result(err), observe.CommitUnknown)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/names"
 	"github.com/txonce/txonce/observe"
 )
@@ -75,7 +76,7 @@ func commitCodes[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("%s: InTx = %v; RaiseAtCommit returned nil: %v", code, err, done)
 			continue
 		}
-		if c, ok := s.(dedup.ResultClassifier); ok && (c.Result(err) == observe.CommitUnknown) != want.Unknown {
+		if c, ok := s.(driver.ResultClassifier); ok && (c.Result(err) == observe.CommitUnknown) != want.Unknown {
 			t.Errorf("%s: the result of %v is %q; want an unknown outcome: %v", code, err, c.Result(err), want.Unknown)
 		}
 		if want.Unknown {
@@ -91,10 +92,10 @@ func classified[TTx any](t *testing.T, s dedup.Store[TTx], code string, err erro
 	if got := s.Retryable(err); got != want.Retryable {
 		t.Errorf("%s: Retryable(%v) = %v, want %v", code, err, got, want.Retryable)
 	}
-	if c, ok := s.(dedup.FaultClassifier); ok && c.Ambiguous(err) != want.Ambiguous {
+	if c, ok := s.(driver.FaultClassifier); ok && c.Ambiguous(err) != want.Ambiguous {
 		t.Errorf("%s: Ambiguous(%v) = %v, want %v", code, err, c.Ambiguous(err), want.Ambiguous)
 	}
-	if c, ok := s.(dedup.FaultNamer); ok && want.Class != "" && c.FaultClass(err) != want.Class {
+	if c, ok := s.(driver.FaultNamer); ok && want.Class != "" && c.FaultClass(err) != want.Class {
 		t.Errorf("%s: the class of %v is %q, want %q", code, err, c.FaultClass(err), want.Class)
 	}
 	if errors.Is(err, dedup.ErrInFlight) {
@@ -119,8 +120,8 @@ func ownErrors[TTx any](t *testing.T, e *env[TTx]) {
 
 func register[TTx any](t *testing.T, s dedup.Store[TTx], name string, window time.Duration) error {
 	t.Helper()
-	reg, ok := s.(dedup.Registrar)
-	hook(t, "dedup.Registrar", !ok)
+	reg, ok := s.(driver.Registrar)
+	hook(t, "driver.Registrar", !ok)
 	return reg.Register(bounded(t), name, window)
 }
 
@@ -160,11 +161,11 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 // nameHeld checks that a refusal says what has the name: a call of Register, which nothing closes, or a Consumer.
 func nameHeld[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	checker, ok := s.(dedup.NameChecker)
-	releaser, releases := s.(dedup.Releaser)
-	hook(t, "dedup.NameChecker", !ok || !releases)
+	checker, ok := s.(driver.NameChecker)
+	releaser, releases := s.(driver.Releaser)
+	hook(t, "driver.NameChecker", !ok || !releases)
 	const call, consumer = "a call of Register has registered", "a Consumer has registered"
-	byConsumer := func(name string) error { return s.(dedup.Registrar).Register(names.ByConsumer(bounded(t)), name, 0) }
+	byConsumer := func(name string) error { return s.(driver.Registrar).Register(names.ByConsumer(bounded(t)), name, 0) }
 	for _, step := range []struct {
 		what string
 		err  error
@@ -192,8 +193,8 @@ func nameHeld[TTx any](t *testing.T, e *env[TTx]) {
 
 func nameRace[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	reg, ok := s.(dedup.Registrar)
-	hook(t, "dedup.Registrar", !ok)
+	reg, ok := s.(driver.Registrar)
+	hook(t, "driver.Registrar", !ok)
 	ctx := bounded(t)
 	var took atomic.Int64
 	e.together(t, 8, func(int) error {
@@ -241,12 +242,12 @@ func notDurable[TTx any](t *testing.T, e *env[TTx]) {
 		t.Error("ErrNotDurable is retryable")
 	}
 	t.Log(err)
-	refused, ok := s.(dedup.SourceRegistrar)
-	hook(t, "dedup.SourceRegistrar", !ok)
+	refused, ok := s.(driver.SourceRegistrar)
+	hook(t, "driver.SourceRegistrar", !ok)
 	if err := refused.RegisterSources(bounded(t), consumer, []string{"sqs queue a"}); !errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("RegisterSources = %v, want ErrNotDurable", err)
 	}
-	other := e.node(t).(dedup.SourceRegistrar)
+	other := e.node(t).(driver.SourceRegistrar)
 	// Behind a pooler the setting belongs to the role, so this node is refused too.
 	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil && !errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("a start that was refused has recorded its source: %v", err)

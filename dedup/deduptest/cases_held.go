@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
-// shorterWait claims held keys under dedup.WithClaimWait: one and several, in InTx and in the caller's transaction.
+// shorterWait claims held keys under driver.WithClaimWait: one and several, in InTx and in the caller's transaction.
 func shorterWait[TTx any](t *testing.T, e *env[TTx]) {
 	const short = 20 * time.Millisecond
 	holder, s := e.node(t), e.node(t) // s waits for half of the suite's limit by default
 	e.must(t, s, record("warm"), dedup.First)
 	e.hold(t, holder, record("held"))
-	ctx := dedup.WithClaimWait(bounded(t), short)
+	ctx := driver.WithClaimWait(bounded(t), short)
 	for n := range 3 {
 		recs := []dedup.Record{record("held")}
 		for i := range n {
@@ -63,9 +64,9 @@ func shorterWait[TTx any](t *testing.T, e *env[TTx]) {
 
 func heldKeys[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
-	prober, ok := s.(dedup.KeyProber)
+	prober, ok := s.(driver.KeyProber)
 	if !ok {
-		t.Fatal("the store is no dedup.KeyProber")
+		t.Fatal("the store is no driver.KeyProber")
 	}
 	const n = 200
 	keys, want := make([]dedup.Key, n), make([]bool, n)

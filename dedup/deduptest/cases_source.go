@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // sourceCases are about the queues and topics that a consumer's messages come from.
@@ -20,10 +21,10 @@ func sourceCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-func sourceRegistrar[TTx any](t *testing.T, s dedup.Store[TTx]) dedup.SourceRegistrar {
+func sourceRegistrar[TTx any](t *testing.T, s dedup.Store[TTx]) driver.SourceRegistrar {
 	t.Helper()
-	reg, ok := s.(dedup.SourceRegistrar)
-	hook(t, "dedup.SourceRegistrar", !ok)
+	reg, ok := s.(driver.SourceRegistrar)
+	hook(t, "driver.SourceRegistrar", !ok)
 	return reg
 }
 
@@ -32,7 +33,7 @@ func sourcesCompared[TTx any](t *testing.T, e *env[TTx]) {
 	a, b := sourceRegistrar(t, e.node(t)), sourceRegistrar(t, e.node(t))
 	for _, step := range []struct {
 		what     string
-		node     dedup.SourceRegistrar
+		node     driver.SourceRegistrar
 		consumer string
 		sources  []string
 		refused  bool

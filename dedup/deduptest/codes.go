@@ -1,6 +1,8 @@
 package deduptest
 
-import "github.com/txonce/txonce/dedup"
+import (
+	"github.com/txonce/txonce/dedup/driver"
+)
 
 // PostgresCodes are the error codes of a Harness on PostgreSQL, by SQLSTATE. An error about the data of a statement is the message's fault.
 // An error that any message would meet is the database's. Some errors can be the fault of either: a wrong or too expensive statement causes
@@ -13,7 +15,7 @@ func PostgresCodes() map[string]Code {
 		c.Unknown = true
 		return c
 	}
-	class := func(c Code, class dedup.FaultClass) Code {
+	class := func(c Code, class driver.FaultClass) Code {
 		c.Class = class
 		return c
 	}
@@ -28,14 +30,14 @@ func PostgresCodes() map[string]Code {
 		{messages, []string{"P0001", "P0002", "P0003", "TX001"}},                                   // RAISE, a code of the application's own
 		{databases, []string{"25006"}},                                                             // read-only: a standby, after a failover
 		{databases, []string{"26000"}},                                                             // a prepared statement is missing: a pooler switched the session
-		{class(databases, dedup.FaultContention), []string{"40001", "40P01", "55P03"}},             // serialization failure, deadlock, lock timeout
+		{class(databases, driver.FaultContention), []string{"40001", "40P01", "55P03"}},            // serialization failure, deadlock, lock timeout
 		{databases, []string{"53000", "53100", "53200", "53300"}},                                  // out of disk, memory, connections
 		{unknown(databases), []string{"08000", "08003", "08006", "08P01", "40003"}},                // connection, completion unknown
 		{unknown(databases), []string{"57P01", "57P02", "57P03", "57P05", "58000", "58030"}},       // shutdown, crash, system, I/O
 		{either, []string{"3F000", "42501", "42601", "42703", "42804", "42883", "42P01", "42P02"}}, // a schema, column or permission is missing: a deployment, or a wrong statement
 		{either, []string{"25000", "25001", "25P01", "53400"}},                                     // the transaction's state, a configured limit
-		{class(either, dedup.FaultIdleLimit), []string{"25P03"}},
-		{class(unknown(either), dedup.FaultTimeLimit), []string{"25P04", "57014"}},
+		{class(either, driver.FaultIdleLimit), []string{"25P03"}},
+		{class(unknown(either), driver.FaultTimeLimit), []string{"25P04", "57014"}},
 		{unknown(either), []string{"58P01", "XX000", "XX001", "XX002"}}, // a library is missing, internal errors, corruption
 	} {
 		for _, code := range group.codes {

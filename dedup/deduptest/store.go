@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/names"
 )
 
@@ -46,11 +46,11 @@ type Store struct {
 
 var (
 	_ dedup.Store[*Tx]       = (*Store)(nil)
-	_ dedup.Registrar        = (*Store)(nil)
-	_ dedup.TxVerifier[*Tx]  = (*Store)(nil)
-	_ dedup.KeyProber        = (*Store)(nil)
-	_ dedup.Releaser         = (*Store)(nil)
-	_ dedup.NameChecker      = (*Store)(nil)
+	_ driver.Registrar       = (*Store)(nil)
+	_ driver.TxVerifier[*Tx] = (*Store)(nil)
+	_ driver.KeyProber       = (*Store)(nil)
+	_ driver.Releaser        = (*Store)(nil)
+	_ driver.NameChecker     = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.KeyReader        = (*Store)(nil)
@@ -111,7 +111,7 @@ func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
 
-	wait, _ := dedup.ClaimWait(ctx, cmp.Or(s.Wait, DefaultWait))
+	wait, _ := driver.ClaimWait(ctx, cmp.Or(s.Wait, DefaultWait))
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, dedup.ErrInFlight)
 	defer cancel()
 	claims := make([]dedup.Claim, len(recs))
@@ -165,7 +165,7 @@ func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time)
 		}
 		return old.claim(verdict), nil
 	}
-	if !storekit.Provable(r.Time, storekit.Horizon(db.forgotten, slices.Collect(maps.Values(db.windows[r.Key.Consumer])))) {
+	if !driver.Provable(r.Time, driver.Horizon(db.forgotten, slices.Collect(maps.Values(db.windows[r.Key.Consumer])))) {
 		return dedup.Claim{Verdict: dedup.Unprovable}, nil
 	}
 	expires := db.now()
@@ -179,14 +179,14 @@ func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time)
 	return dedup.Claim{Verdict: dedup.First}, nil
 }
 
-// VerifyTx implements dedup.TxVerifier.
+// VerifyTx implements driver.TxVerifier.
 func (s *Store) VerifyTx(_ context.Context, tx *Tx) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	return tx.usable()
 }
 
-// HeldKeys implements dedup.KeyProber, without waiting.
+// HeldKeys implements driver.KeyProber, without waiting.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -243,7 +243,7 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	return r.claim(dedup.Duplicate), true, nil
 }
 
-// Register implements dedup.Registrar.
+// Register implements driver.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
 	if err := (dedup.Record{Key: dedup.Key{Consumer: consumer, ID: "-"}, Window: window}).Validate(); err != nil {
 		return err
@@ -262,10 +262,10 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	return nil
 }
 
-// Release implements dedup.Releaser.
+// Release implements driver.Releaser.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-// NameFree implements dedup.NameChecker.
+// NameFree implements driver.NameChecker.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Errors that are Retryable.
@@ -35,7 +35,7 @@ type Database struct {
 	open  map[*Tx]bool
 	locks map[any]*lock // by key hash, or by a value's name
 
-	windows     map[string]map[time.Duration]storekit.WindowUse
+	windows     map[string]map[time.Duration]driver.WindowUse
 	sources     map[string][]string // by consumer
 	forgotten   time.Time
 	swept       dedup.KeyHash
@@ -58,7 +58,7 @@ type waiter struct {
 func NewDatabase() *Database {
 	return &Database{
 		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
-		windows: map[string]map[time.Duration]storekit.WindowUse{}, sources: map[string][]string{},
+		windows: map[string]map[time.Duration]driver.WindowUse{}, sources: map[string][]string{},
 	}
 }
 
@@ -139,7 +139,7 @@ func (db *Database) Age(d time.Duration) {
 	}
 	for _, uses := range db.windows {
 		for w, u := range uses {
-			uses[w] = storekit.WindowUse{Window: w, FirstRun: u.FirstRun.Add(-d), UsedUntil: u.UsedUntil.Add(-d)}
+			uses[w] = driver.WindowUse{Window: w, FirstRun: u.FirstRun.Add(-d), UsedUntil: u.UsedUntil.Add(-d)}
 		}
 	}
 	if !db.forgotten.IsZero() {
@@ -166,19 +166,19 @@ func (db *Database) now() time.Time {
 func (db *Database) use(consumer string, window time.Duration) {
 	uses := db.windows[consumer]
 	if uses == nil {
-		uses = map[time.Duration]storekit.WindowUse{}
+		uses = map[time.Duration]driver.WindowUse{}
 		db.windows[consumer] = uses
 	}
 	now := db.now()
 	u, found := uses[window]
 	if !found {
-		u = storekit.WindowUse{Window: window, FirstRun: now}
+		u = driver.WindowUse{Window: window, FirstRun: now}
 	}
 	if now.Before(u.FirstRun) {
 		u.FirstRun = now
 	}
-	if u.UsedUntil.Sub(now) < storekit.UseFor/2 {
-		u.UsedUntil = now.Add(storekit.UseFor)
+	if u.UsedUntil.Sub(now) < driver.UseFor/2 {
+		u.UsedUntil = now.Add(driver.UseFor)
 	}
 	uses[window] = u
 }

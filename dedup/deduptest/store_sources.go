@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
-var _ dedup.SourceRegistrar = (*Store)(nil)
+var _ driver.SourceRegistrar = (*Store)(nil)
 
-// RegisterSources implements dedup.SourceRegistrar.
+// RegisterSources implements driver.SourceRegistrar.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "-"}).Validate(); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Harness tells the suite how to use one kind of database.
@@ -47,7 +48,7 @@ type DB[TTx any] struct {
 	Effects func(t *testing.T) []string
 	// Age makes the database look as if d had passed: it subtracts d from every time in the store's tables (expires_at,
 	// first_run, used_until, forgotten_until, lease_until). A node that was opened before can be used while the sum of
-	// all ageing is shorter than storekit.UseFor, because it remembers until when it is registered.
+	// all ageing is shorter than driver.UseFor, because it remembers until when it is registered.
 	Age func(t *testing.T, d time.Duration)
 
 	// SetClock replaces the machine's clock of a node of Open. The database's clock stays as it is.
@@ -90,10 +91,10 @@ type Options struct {
 
 // Code is how a store classifies an error code of its database.
 type Code struct {
-	Retryable bool             // as dedup.Store says
-	Ambiguous bool             // as dedup.FaultClassifier says, if the store implements it
-	Class     dedup.FaultClass // as dedup.FaultNamer says, if the store implements it; "": not checked
-	Unknown   bool             // as the answer to COMMIT, the code leaves it open whether the transaction was committed
+	Retryable bool              // as dedup.Store says
+	Ambiguous bool              // as driver.FaultClassifier says, if the store implements it
+	Class     driver.FaultClass // as driver.FaultNamer says, if the store implements it; "": not checked
+	Unknown   bool              // as the answer to COMMIT, the code leaves it open whether the transaction was committed
 }
 
 // Misuse is something that a handler must not do with its transaction.

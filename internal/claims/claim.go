@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round trip.
@@ -22,7 +22,7 @@ type Driver interface {
 	Existing(ctx context.Context, rows []Row) error
 	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were used.
 	// It must see everything that was committed before Insert returned.
-	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]storekit.WindowUse, err error)
+	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error)
 	// Forget deletes rows that Insert has inserted.
 	Forget(ctx context.Context, keys []dedup.KeyHash) error
 	// Flush makes the transaction's COMMIT as durable as the commits that its duplicates report.
@@ -171,7 +171,7 @@ func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, e
 	}
 	horizons := make(map[string]time.Time, len(consumers))
 	for _, name := range consumers {
-		horizons[name] = storekit.Horizon(forgotten, uses[name])
+		horizons[name] = driver.Horizon(forgotten, uses[name])
 	}
 	return horizons, nil
 }
@@ -195,7 +195,7 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 			return nil, nil, c.clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}
-		if !storekit.Provable(rec.Time, horizons[rec.Key.Consumer]) {
+		if !driver.Provable(rec.Time, horizons[rec.Key.Consumer]) {
 			found[i].Verdict = dedup.Unprovable
 			unprovable = append(unprovable, row.KeyHash)
 		}

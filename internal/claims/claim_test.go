@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -22,7 +22,7 @@ type table struct {
 	rows      map[dedup.KeyHash]claims.Stored
 	vanish    int // how often a sweep deletes the existing rows before the claim reads them
 	forgotten time.Time
-	uses      map[string][]storekit.WindowUse
+	uses      map[string][]driver.WindowUse
 
 	calls []string
 }
@@ -56,7 +56,7 @@ func (d *table) Existing(_ context.Context, rows []claims.Row) error {
 	return nil
 }
 
-func (d *table) Forgotten(_ context.Context, consumers []string) (time.Time, map[string][]storekit.WindowUse, error) {
+func (d *table) Forgotten(_ context.Context, consumers []string) (time.Time, map[string][]driver.WindowUse, error) {
 	d.calls = append(d.calls, "horizon of "+consumers[0])
 	return d.forgotten, d.uses, nil
 }
@@ -90,7 +90,7 @@ func TestMake(t *testing.T) {
 		return rows
 	}
 	horizon := now.Add(-100 * 24 * time.Hour)
-	used := []storekit.WindowUse{{Window: time.Second, FirstRun: now.AddDate(-1, 0, 0), UsedUntil: now.Add(time.Hour)}}
+	used := []driver.WindowUse{{Window: time.Second, FirstRun: now.AddDate(-1, 0, 0), UsedUntil: now.Add(time.Hour)}}
 	other := rec("another", "x").Key
 	for _, test := range []struct {
 		name    string
@@ -125,7 +125,7 @@ func TestMake(t *testing.T) {
 			want: []dedup.Verdict{dedup.First}, calls: []string{"insert", "horizon of billing"},
 		},
 		{
-			name: "older than the horizon", table: table{forgotten: horizon, uses: map[string][]storekit.WindowUse{"billing": used}},
+			name: "older than the horizon", table: table{forgotten: horizon, uses: map[string][]driver.WindowUse{"billing": used}},
 			recs: []dedup.Record{at("a", 200*24*time.Hour), at("b", 0)},
 			want: []dedup.Verdict{dedup.Unprovable, dedup.First}, calls: []string{"insert", "horizon of billing", "forget"},
 		},

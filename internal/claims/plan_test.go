@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -143,8 +143,8 @@ func TestTimesAreRoundedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	expires := time.UnixMicro(plan.Rows[0].Record.Time.UnixMicro()).Add(r.Window)
-	horizon := storekit.Horizon(expires, []storekit.WindowUse{{Window: r.Window, FirstRun: at.Add(-time.Second), UsedUntil: at.Add(storekit.UseFor)}})
-	if storekit.Provable(r.Time, horizon) {
+	horizon := driver.Horizon(expires, []driver.WindowUse{{Window: r.Window, FirstRun: at.Add(-time.Second), UsedUntil: at.Add(driver.UseFor)}})
+	if driver.Provable(r.Time, horizon) {
 		t.Errorf("a message of %v is taken for new though its row was forgotten at %v", at, expires)
 	}
 	if got := claims.Ceil(time.UnixMicro(5)); !got.Equal(time.UnixMicro(5)) {

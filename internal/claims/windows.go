@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Window is a row of txonce_windows: Consumer claims with a window of Seconds.
@@ -46,7 +46,7 @@ func (l *Leases) Due(ws []Window, now time.Time) (due []Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range ws {
-		if lease, known := l.leases[w]; !known || now.Sub(lease.asked) >= storekit.UseFor/2 {
+		if lease, known := l.leases[w]; !known || now.Sub(lease.asked) >= driver.UseFor/2 {
 			due = append(due, w)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -32,7 +32,7 @@ func TestLeases(t *testing.T) {
 		other  = claims.Window{Consumer: "billing", Seconds: 7200}
 		here   = time.Unix(1_000_000, 0) // this machine's clock, days behind the database's
 		there  = time.Unix(2_000_000, 0)
-		until  = there.Add(storekit.UseFor)
+		until  = there.Add(driver.UseFor)
 	)
 	if due := leases.Due([]claims.Window{w, other}, here); len(due) != 2 {
 		t.Fatalf("an unknown window is not due: %v", due)
@@ -41,10 +41,10 @@ func TestLeases(t *testing.T) {
 		t.Error("a claim under a window that was never registered is covered")
 	}
 	leases.Registered(w, until, here)
-	if due := leases.Due([]claims.Window{w, other}, here.Add(storekit.UseFor/2-1)); !cmp.Equal(due, []claims.Window{other}) {
+	if due := leases.Due([]claims.Window{w, other}, here.Add(driver.UseFor/2-1)); !cmp.Equal(due, []claims.Window{other}) {
 		t.Errorf("due before half of the lease: %v", due)
 	}
-	if due := leases.Due([]claims.Window{w}, here.Add(storekit.UseFor/2)); len(due) != 1 {
+	if due := leases.Due([]claims.Window{w}, here.Add(driver.UseFor/2)); len(due) != 1 {
 		t.Error("not due after half of the lease")
 	}
 	if !leases.Cover([]claims.Window{w}, until) {

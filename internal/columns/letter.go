@@ -7,7 +7,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/observe"
 )
@@ -39,7 +39,7 @@ type Letter struct {
 // NewLetter converts letter to a row.
 func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 	rec, msg := letter.Record, letter.Message
-	headers, err := storekit.EncodeHeaders(msg.Headers)
+	headers, err := driver.EncodeHeaders(msg.Headers)
 	if err != nil {
 		return nil, fmt.Errorf("park: headers: %w", err)
 	}
@@ -78,7 +78,7 @@ func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	if l.Fingerprint != nil {
 		d.Record.Fingerprint = dedup.FingerprintFromInt64(*l.Fingerprint)
 	}
-	d.Message.Headers, err = storekit.DecodeHeaders([]byte(l.Headers))
+	d.Message.Headers, err = driver.DecodeHeaders([]byte(l.Headers))
 	return d, err
 }
 

@@ -2,30 +2,32 @@
 // table tells what follows from a class in each operation. docs/operations.md shows the latter; Table prints it.
 package faults
 
-import "github.com/txonce/txonce/dedup"
+import (
+	"github.com/txonce/txonce/dedup/driver"
+)
 
-// Class is a dedup.FaultClass.
-type Class = dedup.FaultClass
+// Class is a driver.FaultClass.
+type Class = driver.FaultClass
 
 // The classes, with short names for the tables of this package.
 const (
-	unknown     = dedup.FaultUnknown
-	connection  = dedup.FaultConnection
-	server      = dedup.FaultServer
-	access      = dedup.FaultAccess
-	permission  = dedup.FaultPermission
-	deployment  = dedup.FaultDeployment
-	contention  = dedup.FaultContention
-	timeLimit   = dedup.FaultTimeLimit
-	idleLimit   = dedup.FaultIdleLimit
-	limit       = dedup.FaultLimit
-	resources   = dedup.FaultResources
-	storage     = dedup.FaultStorage
-	internal    = dedup.FaultInternal
-	session     = dedup.FaultSession
-	transaction = dedup.FaultTransaction
-	data        = dedup.FaultData
-	aborted     = dedup.FaultAborted
+	unknown     = driver.FaultUnknown
+	connection  = driver.FaultConnection
+	server      = driver.FaultServer
+	access      = driver.FaultAccess
+	permission  = driver.FaultPermission
+	deployment  = driver.FaultDeployment
+	contention  = driver.FaultContention
+	timeLimit   = driver.FaultTimeLimit
+	idleLimit   = driver.FaultIdleLimit
+	limit       = driver.FaultLimit
+	resources   = driver.FaultResources
+	storage     = driver.FaultStorage
+	internal    = driver.FaultInternal
+	session     = driver.FaultSession
+	transaction = driver.FaultTransaction
+	data        = driver.FaultData
+	aborted     = driver.FaultAborted
 )
 
 // Database is a kind of database.
@@ -42,7 +44,7 @@ const (
 // Retryable is dedup.Store's, for an error of a handler's statement.
 func (d Database) Retryable(c Class) bool { return d.After(c, Handler).Do != Count }
 
-// Ambiguous is dedup.FaultClassifier's.
+// Ambiguous is driver.FaultClassifier's.
 func (d Database) Ambiguous(c Class) bool {
 	v := d.After(c, Handler)
 	return v.Do != Count && v.Beside == secondTime

@@ -1,6 +1,8 @@
 package faults
 
-import "github.com/txonce/txonce/dedup"
+import (
+	"github.com/txonce/txonce/dedup/driver"
+)
 
 // postgresCodes are SQLSTATEs whose class differs from that of their first two characters.
 var postgresCodes = map[string]Class{
@@ -63,7 +65,7 @@ func CollidedPostgres(code string) bool { return code == "40P01" || code == "400
 // unknown. severity may be in the server's language.
 func CommitRefusedPostgres(severity, code string) bool {
 	switch c := OfPostgres(code); {
-	case c == dedup.FaultIdleLimit: // the server has ended the idle transaction before COMMIT arrived
+	case c == driver.FaultIdleLimit: // the server has ended the idle transaction before COMMIT arrived
 		return true
 	case c == unknown, severity == "FATAL", severity == "PANIC":
 		return false

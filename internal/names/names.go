@@ -43,7 +43,7 @@ func (n *Names) Take(ctx context.Context, name string) error {
 	return nil
 }
 
-// NameFree implements dedup.NameChecker.
+// NameFree implements driver.NameChecker.
 func (n *Names) NameFree(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

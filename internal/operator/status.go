@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer/ops"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/sqlrows"
 )
@@ -189,9 +189,9 @@ func readLetters(ctx context.Context, q Queryer, st *dialect.Operator, c *ops.Co
 }
 
 func horizon(forgotten time.Time, windows []ops.Window) time.Time {
-	uses := make([]storekit.WindowUse, len(windows))
+	uses := make([]driver.WindowUse, len(windows))
 	for i, w := range windows {
-		uses[i] = storekit.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
+		uses[i] = driver.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
 	}
-	return storekit.Horizon(forgotten, uses)
+	return driver.Horizon(forgotten, uses)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -267,7 +267,7 @@ func (m *entry) compare(r *record) error {
 	if encoded == nil {
 		return nil
 	}
-	headers, err := storekit.DecodeHeaders(encoded)
+	headers, err := driver.DecodeHeaders(encoded)
 	if err != nil || !maps.Equal(headers, m.Headers) {
 		return fmt.Errorf("headers %q, want %q (%w)", headers, m.Headers, err)
 	}

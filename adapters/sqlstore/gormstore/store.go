@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Store is a sqlstore.Store whose transactions are a *gorm.DB. It shares consumer names and the outbox with the Store that it was
@@ -19,8 +20,8 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store[*gorm.DB]      = (*Store)(nil)
-	_ dedup.TxVerifier[*gorm.DB] = (*Store)(nil)
+	_ dedup.Store[*gorm.DB]       = (*Store)(nil)
+	_ driver.TxVerifier[*gorm.DB] = (*Store)(nil)
 )
 
 // New returns a Store. db is the application's gorm.DB on the database of store; New registers a callback in it, and must not run at the
@@ -83,7 +84,7 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *gorm.
 	})
 }
 
-// VerifyTx implements dedup.TxVerifier: it also finds which handler of a batch ignored a failed statement.
+// VerifyTx implements driver.TxVerifier: it also finds which handler of a batch ignored a failed statement.
 func (s *Store) VerifyTx(ctx context.Context, tx *gorm.DB) error {
 	if err := failureIn(tx); err != nil {
 		return err

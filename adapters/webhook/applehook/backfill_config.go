@@ -139,9 +139,9 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 		}
 	}
 	if c.URL == "" && c.Verifier != nil {
-		c.URL = "https://api.storekit.apple.com"
+		c.URL = "https://api.driver.apple.com"
 		if c.Verifier.cfg.Environment == Sandbox {
-			c.URL = "https://api.storekit-sandbox.apple.com"
+			c.URL = "https://api.driver-sandbox.apple.com"
 		}
 	}
 	c.Interval = cmp.Or(c.Interval, defaultInterval)

@@ -30,16 +30,16 @@ type row struct {
 var rows = []row{
 	{"observe", nil},
 	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime", "internal/usercode"}},
-	{"dedup/storekit", []string{"dedup"}},
-	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/storekit", "observe", "internal/await"}},
+	{"dedup/driver", []string{"dedup", "observe"}},
+	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/driver", "observe", "internal/await"}},
 	{"outbox", []string{"internal/outgoing"}},
 	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
-	{"consumer", []string{"dedup", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
-	{"consumer/ops", []string{"consumer", "dedup", "dedup/storekit", "outbox", "observe"}},
+	{"consumer", []string{"dedup", "dedup/driver", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
+	{"consumer/ops", []string{"consumer", "dedup", "dedup/driver", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
-	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "outbox", "dedup/deduptest", "internal/await"}},
+	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
@@ -56,7 +56,7 @@ var rows = []row{
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
-	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/storekit", "outbox", "observe", "migrations", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
+	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
@@ -73,10 +73,10 @@ var rows = []row{
 	{"internal/outgoing", []string{"internal/idtime"}},
 	{"internal/tokens", nil},
 	{"internal/dialect", nil},
-	{"internal/faults", []string{"dedup"}},
-	{"internal/claims", []string{"dedup", "internal/names", "dedup/storekit", "outbox"}},
-	{"internal/columns", []string{"observe", "dedup", "dedup/storekit", "outbox", "consumer", "internal/claims", "internal/usercode"}},
-	{"internal/operator", []string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
+	{"internal/faults", []string{"dedup/driver"}},
+	{"internal/claims", []string{"dedup", "internal/names", "dedup/driver", "outbox"}},
+	{"internal/columns", []string{"observe", "dedup", "dedup/driver", "outbox", "consumer", "internal/claims", "internal/usercode"}},
+	{"internal/operator", []string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
 	{"internal/debounce", nil},
 	{"internal/pgrelay", []string{"outbox", "internal/columns", "internal/dialect", "internal/shares"}},
 	{"internal/shares", []string{"outbox"}},
@@ -97,12 +97,12 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/storekit", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
@@ -30,15 +30,15 @@ type walked struct {
 // notRaised are the classes that no statement can raise, and why.
 var notRaised = map[faults.Database]map[faults.Class]string{
 	faults.MySQL: {
-		dedup.FaultConnection: "a session that goes on after such an error got it from another server; the stores' suite has the real one, after KILL",
-		dedup.FaultAccess:     "a session that is open was let in: the error comes from another server",
+		driver.FaultConnection: "a session that goes on after such an error got it from another server; the stores' suite has the real one, after KILL",
+		driver.FaultAccess:     "a session that is open was let in: the error comes from another server",
 	},
 	faults.SQLite: {
-		dedup.FaultAccess:     "it is found when the file is opened; see the tests of Register",
-		dedup.FaultPermission: "only an authorizer of the driver raises it",
-		dedup.FaultContention: "the Store's transaction is the only one that writes; TestAHotRowParksNothing has claims that wait",
-		dedup.FaultStorage:    "it needs a broken disk",
-		dedup.FaultSession:    "it needs ctx to end, which is a shutdown, or a schema that changes again and again",
+		driver.FaultAccess:     "it is found when the file is opened; see the tests of Register",
+		driver.FaultPermission: "only an authorizer of the driver raises it",
+		driver.FaultContention: "the Store's transaction is the only one that writes; TestAHotRowParksNothing has claims that wait",
+		driver.FaultStorage:    "it needs a broken disk",
+		driver.FaultSession:    "it needs ctx to end, which is a shutdown, or a schema that changes again and again",
 	},
 }
 
@@ -48,12 +48,12 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 			return &walked{
 				database: open(t, testdb.Postgres18(t)), kind: faults.Postgres,
 				codes: map[faults.Class][]string{
-					dedup.FaultConnection: {"08006", "57P01", "40003"}, dedup.FaultServer: {"25006"}, dedup.FaultAccess: {"28000", "3D000"},
-					dedup.FaultPermission: {"42501"}, dedup.FaultDeployment: {"42P01", "42703", "42883", "3F000"},
-					dedup.FaultContention: {"40001", "40P01", "55P03"}, dedup.FaultTimeLimit: {"57014", "25P04"}, dedup.FaultIdleLimit: {"25P03"},
-					dedup.FaultLimit: {"53400"}, dedup.FaultResources: {"53100", "53200", "53300"}, dedup.FaultStorage: {"58030"},
-					dedup.FaultInternal: {"XX000", "58P01"}, dedup.FaultSession: {"26000"}, dedup.FaultTransaction: {"25001"},
-					dedup.FaultData: {"22001", "22P02", "23505", "P0001", "0A000"}, dedup.FaultAborted: {"25P02"},
+					driver.FaultConnection: {"08006", "57P01", "40003"}, driver.FaultServer: {"25006"}, driver.FaultAccess: {"28000", "3D000"},
+					driver.FaultPermission: {"42501"}, driver.FaultDeployment: {"42P01", "42703", "42883", "3F000"},
+					driver.FaultContention: {"40001", "40P01", "55P03"}, driver.FaultTimeLimit: {"57014", "25P04"}, driver.FaultIdleLimit: {"25P03"},
+					driver.FaultLimit: {"53400"}, driver.FaultResources: {"53100", "53200", "53300"}, driver.FaultStorage: {"58030"},
+					driver.FaultInternal: {"XX000", "58P01"}, driver.FaultSession: {"26000"}, driver.FaultTransaction: {"25001"},
+					driver.FaultData: {"22001", "22P02", "23505", "P0001", "0A000"}, driver.FaultAborted: {"25P02"},
 				},
 				refuse: func(table, event, code string) (create, drop []string) {
 					return []string{
@@ -77,10 +77,10 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 		return &walked{
 			database: mysqlOn(t), kind: faults.MySQL,
 			codes: map[faults.Class][]string{
-				dedup.FaultServer: {"1290", "1792"}, dedup.FaultPermission: {"1142"}, dedup.FaultDeployment: {"1146", "1054", "1305"},
-				dedup.FaultContention: {"1205", "1020", "3572"}, dedup.FaultTimeLimit: {"1969", "3024", "1317"}, dedup.FaultIdleLimit: {"4031"},
-				dedup.FaultResources: {"1114", "1021"}, dedup.FaultStorage: {"1030", "1180"}, dedup.FaultSession: {"1412", "1615"},
-				dedup.FaultData: {"1062", "1406", "1644"},
+				driver.FaultServer: {"1290", "1792"}, driver.FaultPermission: {"1142"}, driver.FaultDeployment: {"1146", "1054", "1305"},
+				driver.FaultContention: {"1205", "1020", "3572"}, driver.FaultTimeLimit: {"1969", "3024", "1317"}, driver.FaultIdleLimit: {"4031"},
+				driver.FaultResources: {"1114", "1021"}, driver.FaultStorage: {"1030", "1180"}, driver.FaultSession: {"1412", "1615"},
+				driver.FaultData: {"1062", "1406", "1644"},
 			},
 			refuse: func(table, event, code string) (create, drop []string) {
 				return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = %s`, event, table, code)},
@@ -102,7 +102,7 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 			return &walked{
 				database: sqlite(t), kind: faults.SQLite,
 				codes: map[faults.Class][]string{
-					dedup.FaultServer: {"read-only"}, dedup.FaultDeployment: {"missing table"}, dedup.FaultResources: {"full"}, dedup.FaultData: {"not null"},
+					driver.FaultServer: {"read-only"}, driver.FaultDeployment: {"missing table"}, driver.FaultResources: {"full"}, driver.FaultData: {"not null"},
 				},
 				refuse: func(table, event, _ string) (create, drop []string) {
 					return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s BEGIN SELECT raise(ABORT, 'refused'); END`, event, table)}, []string{`DROP TRIGGER refuse`}
@@ -139,9 +139,9 @@ func (d *walked) each(t *testing.T, f func(t *testing.T, c faults.Class, code st
 // noTrigger says why no trigger can raise class c in a statement of txonce's own.
 func (d *walked) noTrigger(c faults.Class) string {
 	switch {
-	case d.kind == faults.SQLite && c != dedup.FaultData:
+	case d.kind == faults.SQLite && c != driver.FaultData:
 		return "SQLite's triggers raise nothing else than a failed constraint"
-	case c == dedup.FaultAborted:
+	case c == driver.FaultAborted:
 		return "no statement of the transaction has failed before"
 	}
 	return ""
@@ -242,18 +242,18 @@ func TestWalkHandlers(t *testing.T) {
 							}
 							switch operation {
 							case faults.Commit:
-								if c == dedup.FaultTimeLimit {
+								if c == driver.FaultTimeLimit {
 									_ = pause(ctx, 100*time.Millisecond)
 								}
 								return run(`INSERT INTO effects (name) VALUES ('bad')`)
 							case faults.Enqueue:
-								if c == dedup.FaultTimeLimit {
+								if c == driver.FaultTimeLimit {
 									_ = pause(ctx, 100*time.Millisecond)
 								}
 								return enqueue(ctx, m.ID)
 							default: // the statement below fails
 							}
-							if c == dedup.FaultTimeLimit { // such an error comes when time has passed
+							if c == driver.FaultTimeLimit { // such an error comes when time has passed
 								if err := pause(ctx, 100*time.Millisecond); err != nil {
 									return err
 								}
@@ -272,11 +272,11 @@ func TestWalkHandlers(t *testing.T) {
 						what := fmt.Sprintf("%s %s %s, beside others: %v", operation, c, code, beside)
 						verdict := d.kind.After(c, operation)
 						if operation == faults.Enqueue && slices.Contains(undefined, code) {
-							verdict = d.kind.After(dedup.FaultConnection, operation)
+							verdict = d.kind.After(driver.FaultConnection, operation)
 						}
 						want := wantRuns(verdict, beside)
 						got := runs(t, d, w, what, beside)
-						if c == dedup.FaultTimeLimit && !beside && got > want { // a claim that the busy machine made slow proves nothing
+						if c == driver.FaultTimeLimit && !beside && got > want { // a claim that the busy machine made slow proves nothing
 							got = want
 						}
 						if got != want {
@@ -329,7 +329,7 @@ func TestWalkOwnStatements(t *testing.T) {
 				mustExec(t, d.admin, create...)
 				fails = true
 				want := faults.Pause
-				if c == dedup.FaultData {
+				if c == driver.FaultData {
 					want = faults.SetAside
 				}
 				if do := d.kind.After(c, faults.Park).Do; do != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
@@ -75,7 +76,7 @@ func TestWalkRelays(t *testing.T) {
 					}
 					what := fmt.Sprintf("%s, %s %s", u.operation, c, code)
 					want := faults.Pause
-					if c == dedup.FaultData && u.operation != faults.Lease {
+					if c == driver.FaultData && u.operation != faults.Lease {
 						want = faults.SetAside
 					}
 					if do := d.kind.After(c, u.operation).Do; do != want {

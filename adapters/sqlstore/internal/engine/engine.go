@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -70,7 +71,7 @@ type Transactions interface {
 	// Begin begins a transaction on conn that may write. ctx limits the wait; the driver uses end for the rest of the
 	// transaction.
 	Begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error)
-	// ShortenLockWaits keeps the statements of t from waiting long for locks, see dedup.WithoutLockWaits.
+	// ShortenLockWaits keeps the statements of t from waiting long for locks, see driver.WithoutLockWaits.
 	ShortenLockWaits(ctx context.Context, t *Transaction) error
 	// Commit commits tx before ctx ends. The caller may call Rollback after it in any case.
 	Commit(ctx context.Context, tx *sql.Tx) error
@@ -157,7 +158,7 @@ type Errors interface{ Fault(err error) Fault }
 
 // Fault classifies the error of a statement. The zero Fault means that the error is unknown.
 type Fault struct {
-	Class        dedup.FaultClass
+	Class        driver.FaultClass
 	InFlight     bool // another transaction holds the key that the statement needs
 	Aborted      bool // an earlier statement of the transaction failed
 	Elsewhere    bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it
@@ -168,7 +169,7 @@ type Fault struct {
 	Collided     bool // a deadlock, or a conflict above READ COMMITTED: the server rolled the transaction back
 	Busy         bool // another connection kept writing until the wait ended
 	Retryable    bool // see dedup.Store
-	Ambiguous    bool // see dedup.FaultClassifier
+	Ambiguous    bool // see driver.FaultClassifier
 	Full         bool // the disk is full, or a limit of the session says so
 	Refused      bool // a wrong user, database name, permission or file: an operator must change it
 	ReadOnly     bool // the session accepts no writes: after a failover it may be one to the former primary

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -15,7 +15,7 @@ func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	if len(headers) == 0 {
 		return nil, nil
 	}
-	encoded, err := storekit.EncodeHeaders(headers)
+	encoded, err := driver.EncodeHeaders(headers)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: enqueue: %w", err)
 	}
@@ -26,7 +26,7 @@ func DecodeHeaders(encoded string) (map[string]string, error) {
 	if encoded == "" {
 		return nil, nil
 	}
-	return storekit.DecodeHeaders([]byte(encoded))
+	return driver.DecodeHeaders([]byte(encoded))
 }
 
 // ClampTime returns a time that databases can store: t rounded up to microseconds, or a bound if t is out of range.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
 // UseWindow registers a window with a statement that returns what it wrote.
 func UseWindow(ctx context.Context, db Queryer, statement string, w claims.Window) (time.Time, error) {
 	var until Instant
-	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+	err := db.QueryRowContext(ctx, statement, w.Consumer, w.Seconds, driver.UseFor.Seconds()).Scan(&until)
 	return until.Time, err
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
@@ -43,7 +43,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 // counts whole seconds, and starts again for each lock.
 func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token, rows []claims.Row) (err error) {
 	prefix := server.claimPrefix
-	wait, short := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout)
+	wait, short := driver.ClaimWait(ctx, d.cfg.ClaimTimeout)
 	switch {
 	case server.mariaDB && short && wait < time.Second:
 		prefix = mariaDBNoWait
@@ -145,7 +145,7 @@ func (d *DB) Flush(ctx context.Context, c *engine.Claim) error {
 }
 
 func (d *DB) UseWindow(ctx context.Context, db engine.Queryer, w claims.Window) (until time.Time, err error) {
-	if _, err := db.ExecContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Microseconds()); err != nil {
+	if _, err := db.ExecContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, driver.UseFor.Microseconds()); err != nil {
 		return until, err
 	}
 	var t engine.Instant

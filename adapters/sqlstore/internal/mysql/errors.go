@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 )
 
@@ -27,10 +27,10 @@ func (d *DB) Fault(err error) engine.Fault {
 	n, lost := number(err), connectionLost(err)
 	class := faults.OfMySQL(n)
 	if lost {
-		class = dedup.FaultConnection
+		class = driver.FaultConnection
 	}
 	if packetTooLarge(err) {
-		class = dedup.FaultData
+		class = driver.FaultData
 	}
 	retryable := faults.MySQL.Retryable(class)
 	f := engine.Fault{
@@ -38,7 +38,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		InFlight: n == lockWaitTimeout || n == statementTimeout, Elsewhere: lost, MayEnd: retryable, Idle: n == idleTooLong,
 		Undefined: undefined(err), Collided: n == deadlock,
 		Retryable: retryable, Ambiguous: faults.MySQL.Ambiguous(class), Refused: faults.MySQL.Refused(class),
-		ReadOnly: class == dedup.FaultServer,
+		ReadOnly: class == driver.FaultServer,
 	}
 	switch n {
 	case deadlock, 1040, 1045, 1049, 1129, 1130, 1203, 1226, 1698: // all but the deadlock occur while connecting

@@ -6,7 +6,7 @@ import (
 	"reflect"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 )
 
@@ -23,7 +23,7 @@ func (d *DB) Fault(err error) engine.Fault {
 	state := sqlState(err)
 	class := faults.OfPostgres(state)
 	if stalePlan(err) {
-		class = dedup.FaultSession
+		class = driver.FaultSession
 	}
 	return engine.Fault{
 		Class:    class,
@@ -35,7 +35,7 @@ func (d *DB) Fault(err error) engine.Fault {
 		Retryable:    faults.Postgres.Retryable(class),
 		Ambiguous:    faults.Postgres.Ambiguous(class),
 		Refused:      faults.Postgres.Refused(class),
-		ReadOnly:     class == dedup.FaultServer,
+		ReadOnly:     class == driver.FaultServer,
 	}
 }
 

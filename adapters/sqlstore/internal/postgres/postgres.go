@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/debounce"
 	"github.com/txonce/txonce/internal/dialect"
@@ -121,7 +122,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 
 func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	wait := d.wait
-	if short, is := dedup.ClaimWait(ctx, d.cfg.ClaimTimeout); is {
+	if short, is := driver.ClaimWait(ctx, d.cfg.ClaimTimeout); is {
 		wait = fmt.Sprintf("%dms", max(short.Milliseconds(), 1))
 	}
 	if len(rows) == 1 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
@@ -101,7 +101,7 @@ func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		code, known := resultCode(err)
-		if !known || faults.OfSQLite(code, "") != dedup.FaultContention || time.Now().After(deadline) {
+		if !known || faults.OfSQLite(code, "") != driver.FaultContention || time.Now().After(deadline) {
 			return err
 		}
 		if err := await.Sleep(ctx, time.Millisecond/2+rand.N(time.Millisecond)); err != nil {
@@ -144,8 +144,8 @@ func (d *DB) UseWindowsIn(ctx context.Context, tx *sql.Tx, due []claims.Window) 
 		}
 		var until, clock engine.Instant
 		err := tx.QueryRowContext(ctx, d.sql.WindowUse, w.Consumer, w.Seconds).Scan(&until, &clock)
-		if errors.Is(err, sql.ErrNoRows) || err == nil && until.Sub(clock.Time) < storekit.UseFor/2 {
-			err = tx.QueryRowContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, storekit.UseFor.Seconds()).Scan(&until)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && until.Sub(clock.Time) < driver.UseFor/2 {
+			err = tx.QueryRowContext(ctx, d.sql.UseWindow, w.Consumer, w.Seconds, driver.UseFor.Seconds()).Scan(&until)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("register consumer %q: %w", w.Consumer, err)

@@ -1,4 +1,4 @@
-package storekit_test
+package driver_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // The model below has a database with a clock, rows and windows; several nodes whose windows change; sweeps; and messages with
@@ -17,7 +17,7 @@ const tick = 10 * time.Minute
 
 // rules are the rules that stores follow. A test may break each of them to show that it is needed.
 type rules struct {
-	horizon  func(forgotten time.Time, uses []storekit.WindowUse) time.Time
+	horizon  func(forgotten time.Time, uses []driver.WindowUse) time.Time
 	provable func(t, horizon time.Time) bool
 	expires  func(clock, t time.Time, window time.Duration) time.Time
 	floor    time.Duration // the horizon is not asked for messages younger than this
@@ -31,8 +31,8 @@ type rules struct {
 }
 
 var asBuilt = rules{
-	horizon:  storekit.Horizon,
-	provable: storekit.Provable,
+	horizon:  driver.Horizon,
+	provable: driver.Provable,
 	expires: func(clock, t time.Time, window time.Duration) time.Time {
 		if t.After(clock) {
 			return t.Add(window)
@@ -49,7 +49,7 @@ type world struct {
 	clock     time.Time
 	forgotten time.Time
 	rows      map[int]time.Time // message -> expires
-	uses      map[time.Duration]storekit.WindowUse
+	uses      map[time.Duration]driver.WindowUse
 	nodes     [3]modelNode
 	messages  []modelMessage
 	seen      map[dedup.Verdict]int
@@ -74,7 +74,7 @@ func newWorld(r rules, draw func(string, int) int) *world {
 	w := &world{
 		rules: r, draw: draw,
 		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		rows:  map[int]time.Time{}, uses: map[time.Duration]storekit.WindowUse{}, seen: map[dedup.Verdict]int{},
+		rows:  map[int]time.Time{}, uses: map[time.Duration]driver.WindowUse{}, seen: map[dedup.Verdict]int{},
 	}
 	for i := range w.nodes {
 		w.nodes[i] = modelNode{w.someWindow(), map[time.Duration]time.Time{}}
@@ -159,12 +159,12 @@ func (w *world) register(n *modelNode) {
 	}
 	u, ok := w.uses[n.window]
 	if !ok {
-		u = storekit.WindowUse{Window: n.window, FirstRun: w.clock}
+		u = driver.WindowUse{Window: n.window, FirstRun: w.clock}
 		if w.registersAfterClaim {
 			u.FirstRun = w.clock.Add(tick)
 		}
 	}
-	u.UsedUntil = w.clock.Add(storekit.UseFor)
+	u.UsedUntil = w.clock.Add(driver.UseFor)
 	if w.newestWindowOnly {
 		clear(w.uses)
 	}

@@ -1,4 +1,4 @@
-package storekit
+package driver
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // for readability
 	if err := enc.Encode(object); err != nil {
-		return nil, fmt.Errorf("storekit: encode headers: %w", err)
+		return nil, fmt.Errorf("dedup: encode headers: %w", err)
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
@@ -46,7 +46,7 @@ func EncodeHeaders(headers map[string]string) ([]byte, error) {
 func DecodeHeaders(encoded []byte) (map[string]string, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(encoded, &object); err != nil {
-		return nil, fmt.Errorf("storekit: decode headers: %w", err)
+		return nil, fmt.Errorf("dedup: decode headers: %w", err)
 	}
 	if len(object) == 0 {
 		return nil, nil
@@ -56,16 +56,16 @@ func DecodeHeaders(encoded []byte) (map[string]string, error) {
 		if encodedName, binary := strings.CutPrefix(name, binaryName); binary {
 			b, err := base64.StdEncoding.DecodeString(encodedName)
 			if err != nil {
-				return nil, fmt.Errorf("storekit: decode headers: name %q: %w", name, err)
+				return nil, fmt.Errorf("dedup: decode headers: name %q: %w", name, err)
 			}
 			name = string(b)
 		}
 		if _, twice := headers[name]; twice {
-			return nil, fmt.Errorf("storekit: decode headers: name %q is there twice", name)
+			return nil, fmt.Errorf("dedup: decode headers: name %q is there twice", name)
 		}
 		value, err := decodeHeader(raw)
 		if err != nil {
-			return nil, fmt.Errorf("storekit: decode headers: value of %q: %w", name, err)
+			return nil, fmt.Errorf("dedup: decode headers: value of %q: %w", name, err)
 		}
 		headers[name] = value
 	}

@@ -1,4 +1,4 @@
-package dedup
+package driver
 
 // FaultClass says what kind of failure an error of the database is. docs/operations.md has a table of what follows from each class.
 type FaultClass string

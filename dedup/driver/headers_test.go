@@ -1,4 +1,4 @@
-package storekit_test
+package driver_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // A \u0000 that is an escape: an odd number of backslashes before the u.
@@ -17,11 +17,11 @@ var escapedNUL = regexp.MustCompile(`(^|[^\\])(\\\\)*\\u0000`)
 
 func checkHeaders(t *testing.T, headers map[string]string) {
 	t.Helper()
-	encoded, err := storekit.EncodeHeaders(headers)
+	encoded, err := driver.EncodeHeaders(headers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, _ := storekit.EncodeHeaders(maps.Clone(headers))
+	again, _ := driver.EncodeHeaders(maps.Clone(headers))
 	switch {
 	case !bytes.Equal(encoded, again):
 		t.Errorf("encoded twice: %s and %s", encoded, again)
@@ -30,7 +30,7 @@ func checkHeaders(t *testing.T, headers map[string]string) {
 	case escapedNUL.Match(encoded):
 		t.Errorf("PostgreSQL refuses %s", encoded)
 	}
-	got, err := storekit.DecodeHeaders(encoded)
+	got, err := driver.DecodeHeaders(encoded)
 	if err != nil || !maps.Equal(got, headers) {
 		t.Errorf("DecodeHeaders(%s) = %q, %v; want %q", encoded, got, err, headers)
 	}
@@ -53,7 +53,7 @@ func TestHeadersKeepAnyBytes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			checkHeaders(t, tc.headers)
-			if got, _ := storekit.EncodeHeaders(tc.headers); string(got) != tc.want {
+			if got, _ := driver.EncodeHeaders(tc.headers); string(got) != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -62,7 +62,7 @@ func TestHeadersKeepAnyBytes(t *testing.T) {
 
 func TestHeadersThatAreNone(t *testing.T) {
 	for _, encoded := range []string{``, `[]`, `{"a":1}`, `{"a":null}`, `{"a":{}}`, `{"a":{"base64":"!"}}`, `{"base64:!":"a"}`, `{"a":"1","base64:YQ==":"2"}`} {
-		if got, err := storekit.DecodeHeaders([]byte(encoded)); err == nil {
+		if got, err := driver.DecodeHeaders([]byte(encoded)); err == nil {
 			t.Errorf("DecodeHeaders(%s) = %q, want an error", encoded, got)
 		}
 	}
@@ -81,7 +81,7 @@ func FuzzDecodeHeaders(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		headers, err := storekit.DecodeHeaders(encoded)
+		headers, err := driver.DecodeHeaders(encoded)
 		if err != nil {
 			return
 		}
@@ -90,9 +90,9 @@ func FuzzDecodeHeaders(f *testing.F) {
 }
 
 func ExampleEncodeHeaders() {
-	encoded, _ := storekit.EncodeHeaders(map[string]string{"trace": "abc", "signature": "\xff\x00"})
+	encoded, _ := driver.EncodeHeaders(map[string]string{"trace": "abc", "signature": "\xff\x00"})
 	fmt.Printf("%s\n", encoded)
-	headers, _ := storekit.DecodeHeaders(encoded)
+	headers, _ := driver.DecodeHeaders(encoded)
 	fmt.Printf("%q\n", headers["signature"])
 	// Output:
 	// {"signature":{"base64":"/wA="},"trace":"abc"}

@@ -1,4 +1,4 @@
-package storekit_test
+package driver_test
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/storekit"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 func TestHorizonModel(t *testing.T) {
@@ -55,9 +55,9 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 		change(&r)
 		return r
 	}
-	// horizonWith is storekit.Horizon with other conditions.
-	horizonWith := func(skip func(time.Time, storekit.WindowUse) bool, last func(storekit.WindowUse) time.Time) func(time.Time, []storekit.WindowUse) time.Time {
-		return func(forgotten time.Time, uses []storekit.WindowUse) (horizon time.Time) {
+	// horizonWith is driver.Horizon with other conditions.
+	horizonWith := func(skip func(time.Time, driver.WindowUse) bool, last func(driver.WindowUse) time.Time) func(time.Time, []driver.WindowUse) time.Time {
+		return func(forgotten time.Time, uses []driver.WindowUse) (horizon time.Time) {
 			for _, u := range uses {
 				if skip(forgotten, u) {
 					continue
@@ -73,10 +73,10 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 			return horizon
 		}
 	}
-	young := func(forgotten time.Time, u storekit.WindowUse) bool {
+	young := func(forgotten time.Time, u driver.WindowUse) bool {
 		return forgotten.Before(u.FirstRun.Add(u.Window))
 	}
-	last := func(u storekit.WindowUse) time.Time { return u.UsedUntil.Add(dedup.MaxAhead) }
+	last := func(u driver.WindowUse) time.Time { return u.UsedUntil.Add(dedup.MaxAhead) }
 
 	for _, test := range []struct {
 		name  string
@@ -84,7 +84,7 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 		finds string
 	}{
 		{"no allowance for clocks ahead", broken(func(r *rules) {
-			r.horizon = horizonWith(young, func(u storekit.WindowUse) time.Time { return u.UsedUntil })
+			r.horizon = horizonWith(young, func(u driver.WindowUse) time.Time { return u.UsedUntil })
 		}), "double"},
 		{"times further ahead than that accepted", broken(func(r *rules) { r.anyFuture = true }), "double"},
 		{"claims past UsedUntil", broken(func(r *rules) { r.registersOnce = true }), "double"},
@@ -94,7 +94,7 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 			r.provable = func(t, horizon time.Time) bool { return horizon.IsZero() || !t.Before(horizon) }
 		}), "double"},
 		{"a row that expires just as FirstRun says is left out", broken(func(r *rules) {
-			r.horizon = horizonWith(func(forgotten time.Time, u storekit.WindowUse) bool {
+			r.horizon = horizonWith(func(forgotten time.Time, u driver.WindowUse) bool {
 				return !forgotten.After(u.FirstRun.Add(u.Window))
 			}, last)
 		}), "double"},
@@ -105,15 +105,15 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 		{"the horizon is not asked for messages older than the floor", broken(func(r *rules) { r.floor = 2 * dedup.MinWindow }), "double"},
 		{"a sweep records nothing", broken(func(r *rules) { r.forgetsSilently = true }), "double"},
 		{"the horizon is that of the longest window", broken(func(r *rules) {
-			r.horizon = func(forgotten time.Time, uses []storekit.WindowUse) time.Time {
-				return storekit.Horizon(forgotten, []storekit.WindowUse{slices.MaxFunc(uses, func(a, b storekit.WindowUse) int { return int(a.Window - b.Window) })})
+			r.horizon = func(forgotten time.Time, uses []driver.WindowUse) time.Time {
+				return driver.Horizon(forgotten, []driver.WindowUse{slices.MaxFunc(uses, func(a, b driver.WindowUse) int { return int(a.Window - b.Window) })})
 			}
 		}), "double"},
 		{"a window out of use counts for ever", broken(func(r *rules) {
-			r.horizon = horizonWith(young, func(storekit.WindowUse) time.Time { return time.Unix(1<<40, 0) })
+			r.horizon = horizonWith(young, func(driver.WindowUse) time.Time { return time.Unix(1<<40, 0) })
 		}), "needless"},
 		{"a window counts from before its first run", broken(func(r *rules) {
-			r.horizon = horizonWith(func(time.Time, storekit.WindowUse) bool { return false }, last)
+			r.horizon = horizonWith(func(time.Time, driver.WindowUse) bool { return false }, last)
 		}), "needless"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -140,27 +140,27 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 
 func TestHorizon(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
-	use := func(window, first, until int) storekit.WindowUse {
-		return storekit.WindowUse{Window: time.Duration(window) * time.Hour, FirstRun: at(first), UsedUntil: at(until)}
+	use := func(window, first, until int) driver.WindowUse {
+		return driver.WindowUse{Window: time.Duration(window) * time.Hour, FirstRun: at(first), UsedUntil: at(until)}
 	}
 	for _, test := range []struct {
 		name      string
 		forgotten time.Time
-		uses      []storekit.WindowUse
+		uses      []driver.WindowUse
 		want      time.Time
 	}{
-		{"nothing was forgotten", time.Time{}, []storekit.WindowUse{use(10, 0, 100)}, time.Time{}},
+		{"nothing was forgotten", time.Time{}, []driver.WindowUse{use(10, 0, 100)}, time.Time{}},
 		{"no windows", at(50), nil, time.Time{}},
-		{"one window", at(50), []storekit.WindowUse{use(10, 0, 100)}, at(40)},
-		{"too young to have forgotten", at(50), []storekit.WindowUse{use(51, 0, 100)}, time.Time{}},
-		{"just old enough", at(50), []storekit.WindowUse{use(50, 0, 100)}, at(0)},
-		{"the shortest window decides", at(50), []storekit.WindowUse{use(30, 0, 100), use(10, 0, 100), use(20, 0, 100)}, at(40)},
-		{"unless it is out of use", at(50), []storekit.WindowUse{use(30, 0, 100), use(10, 0, 15)}, at(20)},
-		{"out of use, with clocks ahead", at(50), []storekit.WindowUse{use(10, 0, 15)}, at(16)},
-		{"unless it is new", at(50), []storekit.WindowUse{use(30, 0, 100), use(10, 41, 100)}, at(20)},
+		{"one window", at(50), []driver.WindowUse{use(10, 0, 100)}, at(40)},
+		{"too young to have forgotten", at(50), []driver.WindowUse{use(51, 0, 100)}, time.Time{}},
+		{"just old enough", at(50), []driver.WindowUse{use(50, 0, 100)}, at(0)},
+		{"the shortest window decides", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 0, 100), use(20, 0, 100)}, at(40)},
+		{"unless it is out of use", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 0, 15)}, at(20)},
+		{"out of use, with clocks ahead", at(50), []driver.WindowUse{use(10, 0, 15)}, at(16)},
+		{"unless it is new", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 41, 100)}, at(20)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := storekit.Horizon(test.forgotten, test.uses); !got.Equal(test.want) {
+			if got := driver.Horizon(test.forgotten, test.uses); !got.Equal(test.want) {
 				t.Errorf("Horizon = %v, want %v", got, test.want)
 			}
 		})
@@ -182,7 +182,7 @@ func TestProvable(t *testing.T) {
 		{"another zone", horizon.Add(1).In(time.FixedZone("", 3600)), horizon, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := storekit.Provable(test.t, test.horizon); got != test.want {
+			if got := driver.Provable(test.t, test.horizon); got != test.want {
 				t.Errorf("Provable(%v, %v) = %v, want %v", test.t, test.horizon, got, test.want)
 			}
 		})
