@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -165,26 +166,26 @@ func (f *followed) Publish(ctx context.Context, msgs []outbox.Message) []error {
 
 // followedQueue notes the times of the polls that find messages.
 type followedQueue struct {
-	outbox.Queue
+	driver.Queue
 	f *followed
 }
 
-func (q followedQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q followedQueue) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	return followedSession{s, s.(outbox.Waker), s.(outbox.Maintainer), q.f}, nil
+	return followedSession{s, s.(driver.Waker), s.(driver.Maintainer), q.f}, nil
 }
 
 type followedSession struct {
-	outbox.Session
-	outbox.Waker
-	outbox.Maintainer
+	driver.Session
+	driver.Waker
+	driver.Maintainer
 	f *followed
 }
 
-func (s followedSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s followedSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	began := time.Now()
 	msgs, err := s.Session.Lease(ctx, want)
 	if len(msgs) > 0 {

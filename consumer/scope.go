@@ -7,6 +7,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/outgoing"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Scope returns a ctx for enqueueing outbox messages on behalf of msg: those without an ID get one that is derived from msg,
@@ -19,7 +20,7 @@ func Scope(ctx context.Context, msg *Message) context.Context {
 		none, _ := outbox.WithScope(ctx, "")
 		return none
 	}
-	return outbox.JoinScope(ctx, s.of(msg))
+	return driver.JoinScope(ctx, s.of(msg))
 }
 
 type scopesKey struct{}

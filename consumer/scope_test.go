@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // enqueued is an outbox that records the enqueued messages, by the message of their scope.
@@ -22,7 +23,7 @@ func (e enqueued) enqueue(ctx context.Context, of *consumer.Message, topics ...s
 	for i, topic := range topics {
 		msgs[i].Topic = topic
 	}
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func TestOutboxIDsAreNeverGuessed(t *testing.T) {
 			return e.enqueue(ctx, msgs[0], "charged")
 		}}},
 		{"two goroutines at once", config{Handle: func(ctx context.Context, _ tx, m *consumer.Message) error {
-			_, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "charged"}})
+			_, done, err := driver.Prepare(ctx, []outbox.Message{{Topic: "charged"}})
 			if err != nil {
 				return fmt.Errorf("the first goroutine: %w", err)
 			}

@@ -20,7 +20,7 @@
 //
 // # How it works
 //
-// A store (adapters/pgxstore, adapters/sqlstore) is the Writer and the [Queue]. An adapter (adapters/kafka, …) is the [Publisher]. The
+// A store (adapters/pgxstore, adapters/sqlstore) is the [Writer], and the Queue of package outbox/driver. An adapter (adapters/kafka, …) is the [Publisher]. The
 // relay is between them.
 //
 // A key belongs to one of a fixed number of shards, and one relay at a time holds a shard, for a limited time by the database's

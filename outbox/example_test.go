@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // The scope of a handler gives its messages IDs that are the same when the handler runs again. A consumer opens it; code that calls a
@@ -13,7 +14,7 @@ func ExampleWithScope() {
 	for range 2 {
 		ctx, end := outbox.WithScope(context.Background(), "orders/17")
 		msgs := []outbox.Message{{Topic: "charged"}}
-		fmt.Println(outbox.AssignIDs(ctx, msgs), msgs[0].ID)
+		fmt.Println(driver.AssignIDs(ctx, msgs), msgs[0].ID)
 		end()
 	}
 	// Output:

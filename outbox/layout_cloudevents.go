@@ -38,7 +38,7 @@ func CloudEvents(source string) HeaderFormat {
 	if u, err := url.Parse(source); err != nil || source == "" || u.String() == "" {
 		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference, such as \"/billing\"", source))
 	}
-	return func(m Leased) map[string]string {
+	return func(m Stored) map[string]string {
 		headers := PlainHeaders(m)
 		headers[ceSpecVersion], headers[ceID] = "1.0", m.ID
 		unlessOwn(headers, ceSource, source)

@@ -8,7 +8,7 @@ const DebeziumID = "id"
 // columns into further headers (table.fields.additional.placement), such as eventType, use the message's own headers.
 //
 // docs/interop.md says how to configure a Debezium connector for the outbox table itself.
-func Debezium(m Leased) map[string]string {
+func Debezium(m Stored) map[string]string {
 	headers := PlainHeaders(m)
 	headers[DebeziumID] = m.ID
 	return headers

@@ -51,7 +51,7 @@ func TestOutboxLayouts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			own := maps.Clone(tt.own)
-			m := outbox.Leased{Message: outbox.Message{ID: "m1", Topic: "charges", OrderingKey: tt.key, Headers: own}, Seq: 42, Enqueued: enqueued}
+			m := outbox.Stored{Message: outbox.Message{ID: "m1", Topic: "charges", OrderingKey: tt.key, Headers: own}, Seq: 42, Enqueued: enqueued}
 			first, second := tt.layout(m), tt.layout(m)
 			if !maps.Equal(first, tt.want) {
 				t.Errorf("got  %q\nwant %q", first, tt.want)

@@ -22,6 +22,19 @@ type Message struct {
 	NotBefore time.Time
 }
 
+// Stored is a message in the outbox.
+type Stored struct {
+	Message
+	Seq      int64 // grows in the order of transactions that exclude each other; unique in the outbox
+	Shard    int
+	Attempts int       // publications that failed and were counted
+	Enqueued time.Time // by the database's clock
+
+	// Unreadable says why the stored row cannot be turned back into the message, for example when another program has written the
+	// row. The relay parks such a message and never publishes it. nil: the message is complete.
+	Unreadable error
+}
+
 // Limits of a message, in bytes, which every database can store in every state of the message. A server of MySQL or MariaDB
 // takes less where its max_allowed_packet is smaller: Enqueue then names that setting.
 const (
@@ -81,24 +94,7 @@ func plain(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "
 // The error is an [ErrBadMessage] for a message that cannot be enqueued, and an [ErrNoID] for one without ID outside of a handler. After an
 // error nothing is enqueued: roll tx back.
 //
-// Implementations begin with [Prepare], so that a call that is refused enqueues nothing. They keep no reference to msgs.
+// Implementations begin with driver.Prepare, so that a call that is refused enqueues nothing. They keep no reference to msgs.
 type Writer[TTx any] interface {
 	Enqueue(ctx context.Context, tx TTx, msgs ...Message) error
-}
-
-// Prepare validates msgs and returns a copy where each message has its ID. It is for implementations of Writer, which call done
-// when Enqueue returns: until then the handler's scope refuses other calls, see WithScope. After an error done is nil. The copies share Payload and
-// Headers with msgs: a Writer that keeps them after Enqueue must clone them.
-func Prepare(ctx context.Context, msgs []Message) (ready []Message, done func(), err error) {
-	ready = make([]Message, len(msgs))
-	copy(ready, msgs)
-	for i := range ready {
-		if err := ready[i].Validate(); err != nil {
-			return nil, nil, err
-		}
-	}
-	if done, err = assignIDs(ctx, ready); err != nil {
-		return nil, nil, err
-	}
-	return ready, done, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func TestOutboxMessageValidate(t *testing.T) {
@@ -52,7 +53,7 @@ func TestOutboxPrepare(t *testing.T) {
 	defer end()
 	msgs := []outbox.Message{{Topic: "t"}, {Topic: "t", ID: "mine"}}
 	before := append([]outbox.Message(nil), msgs...)
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,21 +64,21 @@ func TestOutboxPrepare(t *testing.T) {
 	if len(ready) != 2 || ready[0].ID == "" || ready[1].ID != "mine" {
 		t.Errorf("Prepare = %+v", ready)
 	}
-	if _, _, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}, {}}); !errors.Is(err, outbox.ErrBadMessage) {
+	if _, _, err := driver.Prepare(ctx, []outbox.Message{{Topic: "t"}, {}}); !errors.Is(err, outbox.ErrBadMessage) {
 		t.Errorf("Prepare with a bad message = %v", err)
 	}
 	// The refused call has taken no ordinal: its repetition without the bad message gets the next ID, as it would have.
-	next, _, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "t"}})
+	next, _, err := driver.Prepare(ctx, []outbox.Message{{Topic: "t"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, endAgain := outbox.WithScope(t.Context(), "seed")
 	defer endAgain()
-	both, _, err := outbox.Prepare(again, []outbox.Message{{Topic: "t"}, {Topic: "t"}})
+	both, _, err := driver.Prepare(again, []outbox.Message{{Topic: "t"}, {Topic: "t"}})
 	if err != nil || both[0].ID != ready[0].ID || both[1].ID != next[0].ID {
 		t.Errorf("%v, %v: want %s and %s", both, err, ready[0].ID, next[0].ID)
 	}
-	if _, _, err := outbox.Prepare(t.Context(), msgs); !errors.Is(err, outbox.ErrNoID) {
+	if _, _, err := driver.Prepare(t.Context(), msgs); !errors.Is(err, outbox.ErrNoID) {
 		t.Errorf("Prepare outside a scope = %v, want ErrNoID", err)
 	}
 }
@@ -97,13 +98,13 @@ func TestOutboxShard(t *testing.T) {
 		{outbox.Message{OrderingKey: "a", ID: "x"}, 1, 0},
 		{outbox.Message{OrderingKey: "customer-4711", ID: "x"}, 1024, 79},
 	} {
-		if got := outbox.Shard(&test.m, test.n); got != test.want {
+		if got := driver.Shard(&test.m, test.n); got != test.want {
 			t.Errorf("Shard(key %q, id %q; %d) = %d, want %d", test.m.OrderingKey, test.m.ID, test.n, got, test.want)
 		}
 	}
 	counts := make([]int, 64)
 	for i := range 64_000 {
-		counts[outbox.Shard(&outbox.Message{OrderingKey: fmt.Sprintf("customer-%d", i)}, 64)]++
+		counts[driver.Shard(&outbox.Message{OrderingKey: fmt.Sprintf("customer-%d", i)}, 64)]++
 	}
 	for shard, n := range counts {
 		if n < 500 || n > 1500 {
@@ -138,7 +139,7 @@ func TestOutboxUnavailableError(t *testing.T) {
 }
 
 func TestOutboxPlainLayout(t *testing.T) {
-	m := outbox.Leased{
+	m := outbox.Stored{
 		Message: outbox.Message{ID: "id", Headers: map[string]string{"tenant": "x"}}, Seq: 42,
 		Enqueued: time.Date(2026, 11, 21, 16, 15, 0, 120_000_000, time.FixedZone("", 3600)),
 	}
@@ -149,7 +150,7 @@ func TestOutboxPlainLayout(t *testing.T) {
 	if len(m.Headers) != 1 {
 		t.Errorf("PlainHeaders changed the message's headers: %v", m.Headers)
 	}
-	if got := outbox.PlainHeaders(outbox.Leased{}); len(got) != 3 {
+	if got := outbox.PlainHeaders(outbox.Stored{}); len(got) != 3 {
 		t.Errorf("without headers: %v", got)
 	}
 }

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
@@ -49,46 +48,6 @@ type TopicStats struct {
 	Error   string // of one of Failing; empty: none is failing
 }
 
-// Count adds n messages of topic that are in one state and have been due since due. failing of them failed, with an error whose text is text. It
-// is for implementations of Operations, which set Now before. It is not safe for concurrent use.
-func (s *Stats) Count(topic string, state State, n int64, due time.Time, failing int64, text string) {
-	if n <= 0 {
-		return
-	}
-	t := s.Topics[topic]
-	age := max(0, s.Now.Sub(due))
-	switch state {
-	case StatePending:
-		s.Pending, t.Pending, t.Failing = s.Pending+n, t.Pending+n, t.Failing+failing
-		s.PendingAge, t.PendingAge = max(s.PendingAge, age), max(t.PendingAge, age)
-		t.Error = cmp.Or(t.Error, text)
-	case StateDelayed:
-		s.Delayed, t.Delayed = s.Delayed+n, t.Delayed+n
-	case StateParked, StateWaiting:
-		if state == StateParked {
-			s.Parked, t.Parked = s.Parked+n, t.Parked+n
-		} else {
-			s.Waiting, t.Waiting = s.Waiting+n, t.Waiting+n
-		}
-		s.ParkedAge, t.ParkedAge = max(s.ParkedAge, age), max(t.ParkedAge, age)
-	}
-	if s.Topics == nil {
-		s.Topics = make(map[string]TopicStats)
-	}
-	s.Topics[topic] = t
-}
-
-// State is an argument of Stats.Count.
-type State int
-
-// States.
-const (
-	StatePending State = iota
-	StateDelayed
-	StateParked
-	StateWaiting
-)
-
 // RelayStats describe a living relay.
 type RelayStats struct {
 	Name   string
@@ -109,7 +68,7 @@ type ParkedFilter struct {
 
 // ParkedMessage is a parked message, or one that is behind a parked message of its key.
 type ParkedMessage struct {
-	Leased          // without Token
+	Stored
 	Error    string // the text of the error it was parked with
 	Behind   int64  // Seq of the message of its key that failed; 0: this one failed
 	Waiting  bool   // it becomes pending when Behind is unparked or discarded, see BlockKey

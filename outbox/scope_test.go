@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // ids assigns ids to messages of these topics, in one call each, and returns them.
@@ -18,7 +19,7 @@ func ids(t *testing.T, ctx context.Context, topics ...string) (got []string) {
 	t.Helper()
 	for _, topic := range topics {
 		msgs := []outbox.Message{{Topic: topic}}
-		if err := outbox.AssignIDs(ctx, msgs); err != nil {
+		if err := driver.AssignIDs(ctx, msgs); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, msgs[0].ID)
@@ -81,7 +82,7 @@ func TestOutboxScopeCountsPerTopic(t *testing.T) {
 func TestOutboxScopeIgnoresCallsAndStatedIDs(t *testing.T) {
 	want := ids(t, scoped(t, "s"), "a", "a", "b")
 	msgs := []outbox.Message{{Topic: "b", ID: "own"}, {Topic: "a"}, {Topic: "a", ID: "own"}, {Topic: "a"}, {Topic: "b"}}
-	if err := outbox.AssignIDs(scoped(t, "s"), msgs); err != nil {
+	if err := driver.AssignIDs(scoped(t, "s"), msgs); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -110,14 +111,14 @@ func TestOutboxScopeRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			msgs := []outbox.Message{{Topic: "stated", ID: "own"}, {Topic: "a"}}
-			err := outbox.AssignIDs(test.ctx, msgs)
+			err := driver.AssignIDs(test.ctx, msgs)
 			if !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), `topic "a"`) {
 				t.Errorf("AssignIDs = %v, want ErrNoID that says %q and names the topic", err, test.says)
 			}
 			if msgs[1].ID != "" {
 				t.Errorf("it assigned %s all the same", msgs[1].ID)
 			}
-			if err := outbox.AssignIDs(test.ctx, msgs[:1]); err != nil {
+			if err := driver.AssignIDs(test.ctx, msgs[:1]); err != nil {
 				t.Errorf("a stated ID is refused too: %v", err)
 			}
 		})
@@ -127,7 +128,7 @@ func TestOutboxScopeRefuses(t *testing.T) {
 // Two calls at once could take their ordinals in the other order the next time.
 func TestOutboxScopeRefusesOverlappingCalls(t *testing.T) {
 	ctx := scoped(t, "s")
-	ready, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "a"}})
+	ready, done, err := driver.Prepare(ctx, []outbox.Message{{Topic: "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestOutboxScopeRefusesOverlappingCalls(t *testing.T) {
 	}
 	onAnotherGoroutine := func(m outbox.Message) error {
 		answer := make(chan error)
-		go func() { answer <- outbox.AssignIDs(ctx, []outbox.Message{m}) }()
+		go func() { answer <- driver.AssignIDs(ctx, []outbox.Message{m}) }()
 		return <-answer
 	}
 	if err := onAnotherGoroutine(outbox.Message{Topic: "a", ID: "own"}); err != nil {
@@ -146,10 +147,10 @@ func TestOutboxScopeRefusesOverlappingCalls(t *testing.T) {
 		t.Errorf("a call beside another call = %v, want ErrNoID", err)
 	}
 	done()
-	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+	if err := driver.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
 		t.Errorf("a call after two that overlapped = %v, want ErrNoID: its ordinal depends on which of them came first", err)
 	}
-	if err := outbox.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}); err != nil {
+	if err := driver.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}); err != nil {
 		t.Errorf("a call with its own ID, after two that overlapped = %v", err)
 	}
 }
@@ -162,7 +163,7 @@ func TestOutboxScopeOfManyGoroutines(t *testing.T) {
 	var all sync.WaitGroup
 	for range goroutines {
 		all.Go(func() {
-			ready, done, err := outbox.Prepare(ctx, []outbox.Message{{Topic: "a"}})
+			ready, done, err := driver.Prepare(ctx, []outbox.Message{{Topic: "a"}})
 			switch {
 			case err == nil:
 				got <- ready[0].ID

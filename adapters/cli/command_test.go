@@ -104,7 +104,7 @@ func TestOutboxChangesWhatItCounted(t *testing.T) {
 				n++ // another one is parked before each look from the beginning
 			}
 			for seq := f.After + 1; seq <= int64(n) && len(found) < f.Limit; seq++ {
-				found = append(found, outbox.ParkedMessage{Leased: outbox.Leased{Seq: seq}})
+				found = append(found, outbox.ParkedMessage{Stored: outbox.Stored{Seq: seq}})
 			}
 			return found, nil
 		},
@@ -127,7 +127,7 @@ func TestOutboxIsNotAnswered(t *testing.T) {
 		s := &fakeStore{
 			parked: func(f outbox.ParkedFilter) (found []outbox.ParkedMessage, _ error) {
 				for seq := f.After + 1; seq <= 150 && len(found) < f.Limit; seq++ {
-					found = append(found, outbox.ParkedMessage{Leased: outbox.Leased{Seq: seq}})
+					found = append(found, outbox.ParkedMessage{Stored: outbox.Stored{Seq: seq}})
 				}
 				return found, nil
 			},

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/internal/test/dashboardtest"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // watch opens a live connection and returns its lines.
@@ -198,7 +198,7 @@ type failingTopic struct {
 func (f failingTopic) Status(ctx context.Context) (ops.Status, error) {
 	s, err := f.Store.Status(ctx)
 	s.Outbox.Now = s.Now
-	s.Outbox.Count("orders", outbox.StatePending, 1, s.Now, 1, f.error)
+	driver.Count(&s.Outbox, "orders", driver.StatePending, 1, s.Now, 1, f.error)
 	return s, err
 }
 

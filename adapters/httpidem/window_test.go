@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // purge forgets what has expired.
@@ -150,7 +151,7 @@ func TestOutboxIDs(t *testing.T) {
 	a := newAPI(t)
 	h := a.guard.Handle(func(ctx context.Context, _ *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
 		messages := []outbox.Message{{Topic: "orders"}}
-		if err := outbox.AssignIDs(ctx, messages); err != nil {
+		if err := driver.AssignIDs(ctx, messages); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusBadRequest) // not stored, so that the key is free again

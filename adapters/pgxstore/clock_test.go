@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -46,7 +47,7 @@ func TestClockSetBack(t *testing.T) {
 	running.Go(func() { _ = r.Run(ctx) })
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
-	dead, err := store.Open(t.Context(), outbox.SessionOptions{Name: "dead", TTL: 5 * time.Second})
+	dead, err := store.Open(t.Context(), driver.SessionOptions{Name: "dead", TTL: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

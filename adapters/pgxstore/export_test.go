@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/operator"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // EndLease makes s believe that its registration ended at until, although it was just registered by this machine's clock.
@@ -54,7 +54,7 @@ func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take 
 }
 
 // RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
-func RelayPool(o outbox.Session) *pgxpool.Pool {
+func RelayPool(o driver.Session) *pgxpool.Pool {
 	if conns := o.(*outboxSession).conns.Load(); conns != nil {
 		return conns.pool
 	}
@@ -62,7 +62,7 @@ func RelayPool(o outbox.Session) *pgxpool.Pool {
 }
 
 // MaintainedAgo makes the session believe that Maintain was last called d earlier than it was.
-func MaintainedAgo(o outbox.Session, d time.Duration) {
+func MaintainedAgo(o driver.Session, d time.Duration) {
 	s := o.(*outboxSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func MaintainedAgo(o outbox.Session, d time.Duration) {
 func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
 // LowWatermark returns the lowest watermark of the session's shards: no Lease reads messages with a smaller seq.
-func LowWatermark(o outbox.Session) int64 {
+func LowWatermark(o driver.Session) int64 {
 	s := o.(*outboxSession)
 	s.mu.Lock()
 	numbers := s.held.Numbers()
@@ -82,7 +82,7 @@ func LowWatermark(o outbox.Session) int64 {
 }
 
 // Skip returns the highest seq that a Lease begins at in one of the session's shards because the messages below wait.
-func Skip(o outbox.Session) int64 {
+func Skip(o driver.Session) int64 {
 	s := o.(*outboxSession)
 	s.mu.Lock()
 	numbers := s.held.Numbers()

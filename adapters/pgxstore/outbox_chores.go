@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Chores are work that polls depend on: moving delayed messages that are due, and moving the watermark. Maintain does them about once
@@ -25,7 +25,7 @@ type chores struct {
 }
 
 // choresBefore does what a Lease must do before it polls.
-func (s *outboxSession) choresBefore(ctx context.Context, want outbox.Want) error {
+func (s *outboxSession) choresBefore(ctx context.Context, want driver.Want) error {
 	s.mu.Lock()
 	all := !want.Notified && time.Since(s.choresAt) >= choresEvery && time.Since(s.maintained) >= maintainGone
 	s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 const relaySettings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('plan_cache_mode'),
@@ -52,7 +53,7 @@ func TestOutboxRelayHasConnectionsOfItsOwn(t *testing.T) {
 	}
 	before := settings(pool, relaySettings)
 	ignored := goleak.IgnoreCurrent()
-	s, err := store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+	s, err := store.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestOutboxRelayHasConnectionsOfItsOwn(t *testing.T) {
 		}
 	}
 	d.enqueue(t, "a")
-	settle(t, d, outbox.Parked, d.lease(t)...)
+	settle(t, d, driver.Parked, d.lease(t)...)
 	d.maintain(t)
 	if _, err := store.Outbox().Stats(t.Context()); err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestOutboxRelayHasConnectionsOfItsOwn(t *testing.T) {
 	if got := settings(own, `SELECT current_setting('txonce.made', true)`); got != "by the application" {
 		t.Error("the relay's connection was not made by AfterConnect of Config.Pool")
 	}
-	other, err := store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+	other, err := store.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

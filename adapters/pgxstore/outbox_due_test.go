@@ -6,7 +6,7 @@ import (
 
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Many delayed messages come due at the same time, more than one statement moves. Polls move the rest. Otherwise RunOnce would leave it
@@ -19,7 +19,7 @@ func TestOutboxLeaseMovesAllThatIsDue(t *testing.T) {
 	d.maintain(t)
 	found := 0
 	for {
-		msgs, err := d.Lease(t.Context(), outbox.Want{Limit: 2 * n})
+		msgs, err := d.Lease(t.Context(), driver.Want{Limit: 2 * n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,9 +27,9 @@ func TestOutboxLeaseMovesAllThatIsDue(t *testing.T) {
 			break
 		}
 		found += len(msgs)
-		outcomes := make([]outbox.Outcome, len(msgs))
+		outcomes := make([]driver.Outcome, len(msgs))
 		for i := range msgs {
-			outcomes[i] = outbox.Outcome{Leased: msgs[i], Verdict: outbox.Sent}
+			outcomes[i] = driver.Outcome{Leased: msgs[i], Verdict: driver.Sent}
 		}
 		d.settle(t, outcomes...)
 	}

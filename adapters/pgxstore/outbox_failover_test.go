@@ -13,13 +13,13 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // polling is a session of an outbox whose watermark is above its first messages.
 type polling struct {
 	*outboxDB
-	outbox.Session
+	driver.Session
 }
 
 // newPolling leases and settles n messages of one key, and returns when the session's watermark is above them.
@@ -27,7 +27,7 @@ func newPolling(t *testing.T, db *outboxDB, n int) *polling {
 	t.Helper()
 	l := &polling{outboxDB: db}
 	err := again(db.store, func() (err error) {
-		l.Session, err = db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+		l.Session, err = db.store.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: time.Hour})
 		return err
 	})
 	if err != nil {
@@ -85,10 +85,10 @@ func (l *polling) passes(t *testing.T, prefix string, n int) {
 	}
 }
 
-func (l *polling) lease(t *testing.T) (leased []outbox.Leased) {
+func (l *polling) lease(t *testing.T) (leased []driver.Leased) {
 	t.Helper()
 	err := again(l.store, func() (err error) {
-		leased, err = l.Lease(t.Context(), outbox.Want{Limit: 1000})
+		leased, err = l.Lease(t.Context(), driver.Want{Limit: 1000})
 		return err
 	})
 	if err != nil {
@@ -103,9 +103,9 @@ func (l *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	var got []string
 	for began := time.Now(); len(got) < len(ids); pause(5 * time.Millisecond) {
 		leased := l.lease(t)
-		var outcomes []outbox.Outcome
+		var outcomes []driver.Outcome
 		for _, m := range leased {
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: outbox.Sent})
+			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: driver.Sent})
 		}
 		if err := again(l.store, func() error { return l.Settle(t.Context(), outcomes) }); err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestOutboxTidyFindsWhatIsBelowTheWatermark(t *testing.T) {
 		l := newPolling(t, newOutboxDB(t, server, 6), 50)
 		l.exec(t, `SELECT setval('outbox_seq', 10)`)
 		l.finds(t, l.enqueue(t, "later", 60), func() {
-			if err := again(l.store, func() error { return l.Session.(outbox.Maintainer).Maintain(t.Context()) }); err != nil {
+			if err := again(l.store, func() error { return l.Session.(driver.Maintainer).Maintain(t.Context()) }); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -236,10 +236,10 @@ func TestOutboxSettlesNoOtherMessage(t *testing.T) {
 }
 
 // outcomesLike gives the messages the verdicts that their IDs name.
-func outcomesLike(leased []outbox.Leased) (all []outbox.Outcome) {
+func outcomesLike(leased []driver.Leased) (all []driver.Outcome) {
 	for _, m := range leased {
-		verdict := map[string]outbox.Verdict{"sent": outbox.Sent, "deferred": outbox.Deferred, "parked": outbox.Parked}[m.ID]
-		all = append(all, outbox.Outcome{Leased: m, Verdict: verdict, Err: errors.New("refused"), Delay: time.Hour})
+		verdict := map[string]driver.Verdict{"sent": driver.Sent, "deferred": driver.Deferred, "parked": driver.Parked}[m.ID]
+		all = append(all, driver.Outcome{Leased: m, Verdict: verdict, Err: errors.New("refused"), Delay: time.Hour})
 	}
 	return all
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 const (
@@ -15,13 +15,13 @@ const (
 	scanCooldown = 64 << 10 // a shard where a Lease scanned this many rows gets a cooldown
 )
 
-// Lease implements outbox.Session.
-func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+// Lease implements driver.Session.
+func (s *outboxSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if want.Limit <= 0 || want.Bytes < 0 {
 		return nil, fmt.Errorf("pgxstore: outbox: lease: Want.Limit %d, Bytes %d: want at least 1, 0", want.Limit, want.Bytes)
 	}
 	if s.ranOut() {
-		return nil, outbox.ErrLeaseLost
+		return nil, driver.ErrLeaseLost
 	}
 	if err := s.choresBefore(ctx, want); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 
 // search first asks each shard for an equal part of the batch, which spreads the batch over many keys. If too few shards have
 // messages, it asks each for the whole batch. If the first rows of all shards wait, it scans further.
-func (s *outboxSession) search(ctx context.Context, shards []int, want outbox.Want) (found, error) {
+func (s *outboxSession) search(ctx context.Context, shards []int, want driver.Want) (found, error) {
 	if f, done, err := s.pollFew(ctx, shards, want); done || err != nil {
 		return f, err
 	}

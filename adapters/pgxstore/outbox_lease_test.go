@@ -12,13 +12,13 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // holding is an outbox and a session that holds all its shards.
 type holding struct {
 	*outboxDB
-	outbox.Session
+	driver.Session
 }
 
 func newHolding(t *testing.T, server func(testing.TB) string) *holding {
@@ -29,7 +29,7 @@ func newHolding(t *testing.T, server func(testing.TB) string) *holding {
 func newHoldingOn(t *testing.T, db *outboxDB) *holding {
 	t.Helper()
 	db.store = newStore(t, pgxstore.Config{Pool: db.pool, AllowAsyncCommit: true})
-	s, err := db.store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+	s, err := db.store.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (d *holding) begin(tb testing.TB, ids ...string) pgx.Tx {
 
 func (d *holding) maintain(tb testing.TB) {
 	tb.Helper()
-	if err := again(d.store, func() error { return d.Session.(outbox.Maintainer).Maintain(tb.Context()) }); err != nil {
+	if err := again(d.store, func() error { return d.Session.(driver.Maintainer).Maintain(tb.Context()) }); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -86,11 +86,11 @@ func (d *holding) until(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-func (d *holding) lease(tb testing.TB) []outbox.Leased {
+func (d *holding) lease(tb testing.TB) []driver.Leased {
 	tb.Helper()
-	var leased []outbox.Leased
+	var leased []driver.Leased
 	err := again(d.store, func() (err error) {
-		leased, err = d.Lease(tb.Context(), outbox.Want{Limit: 1000})
+		leased, err = d.Lease(tb.Context(), driver.Want{Limit: 1000})
 		return err
 	})
 	if err != nil {
@@ -99,26 +99,26 @@ func (d *holding) lease(tb testing.TB) []outbox.Leased {
 	return leased
 }
 
-func settle(tb testing.TB, d *holding, v outbox.Verdict, leased ...outbox.Leased) {
+func settle(tb testing.TB, d *holding, v driver.Verdict, leased ...driver.Leased) {
 	tb.Helper()
-	outcomes := make([]outbox.Outcome, len(leased))
+	outcomes := make([]driver.Outcome, len(leased))
 	for i, l := range leased {
-		outcomes[i] = outbox.Outcome{Leased: l, Verdict: v}
-		if v != outbox.Returned { // a Delay would hold back its key
+		outcomes[i] = driver.Outcome{Leased: l, Verdict: v}
+		if v != driver.Returned { // a Delay would hold back its key
 			outcomes[i].Err, outcomes[i].Delay = errors.New("refused"), time.Hour
 		}
 	}
 	d.settle(tb, outcomes...)
 }
 
-func (d *holding) settle(tb testing.TB, outcomes ...outbox.Outcome) {
+func (d *holding) settle(tb testing.TB, outcomes ...driver.Outcome) {
 	tb.Helper()
 	if err := again(d.store, func() error { return d.Settle(tb.Context(), outcomes) }); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func leasedIDs(leased []outbox.Leased) (ids []string) {
+func leasedIDs(leased []driver.Leased) (ids []string) {
 	for _, l := range leased {
 		ids = append(ids, l.ID)
 	}
@@ -132,7 +132,7 @@ func TestOutboxLeaseFindsLateCommitsBehindWhatIsGone(t *testing.T) {
 		tx := d.begin(t, "late")
 		for i := range 8 {
 			d.enqueue(t, fmt.Sprint(i)) // in the same shard
-			settle(t, d, outbox.Sent, d.lease(t)...)
+			settle(t, d, driver.Sent, d.lease(t)...)
 			d.maintain(t) // moves the watermark
 		}
 		if err := tx.Commit(t.Context()); err != nil {
@@ -150,8 +150,8 @@ func TestOutboxLeaseFindsWhatComesBack(t *testing.T) {
 		d := newHolding(t, server)
 		d.enqueue(t, "head", "follower")
 		leased := d.lease(t)
-		d.settle(t, outbox.Outcome{Leased: leased[0], Verdict: outbox.Parked, Err: errors.New("refused")},
-			outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
+		d.settle(t, driver.Outcome{Leased: leased[0], Verdict: driver.Parked, Err: errors.New("refused")},
+			driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
 		for range 6 {
 			if got := d.lease(t); len(got) > 0 {
 				t.Fatalf("leased %v behind a parked message", leasedIDs(got))
@@ -190,7 +190,7 @@ func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 		for range 10 {
 			leased := d.lease(t)
 			began := time.Now()
-			settle(t, d, outbox.Sent, leased...)
+			settle(t, d, driver.Sent, leased...)
 			fastest = min(fastest, time.Since(began))
 		}
 		if fastest > time.Second {

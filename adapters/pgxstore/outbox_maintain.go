@@ -17,7 +17,7 @@ const (
 	strandedEach  = time.Minute
 )
 
-// Maintain implements outbox.Maintainer. It looks for work by one statement, and is done if there is none.
+// Maintain implements driver.Maintainer. It looks for work by one statement, and is done if there is none.
 func (s *outboxSession) Maintain(ctx context.Context) error {
 	if s.ranOut() {
 		return nil // another session maintains the outbox

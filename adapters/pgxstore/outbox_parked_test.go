@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // park parks the first message of a key with n more messages, and waits until those have followed it.
-func (d *holding) park(t *testing.T, n int) (head outbox.Leased, followers []string) {
+func (d *holding) park(t *testing.T, n int) (head driver.Leased, followers []string) {
 	t.Helper()
 	d.enqueue(t, "head")
 	head = d.lease(t)[0]
-	d.settle(t, outbox.Outcome{Leased: head, Verdict: outbox.Parked, Err: errors.New("refused")})
+	d.settle(t, driver.Outcome{Leased: head, Verdict: driver.Parked, Err: errors.New("refused")})
 	for i := range n {
 		followers = append(followers, fmt.Sprint(i))
 	}
@@ -47,7 +47,7 @@ func (d *holding) leaseAll(t *testing.T, n int) (ids []string) {
 			break
 		}
 		ids = append(ids, leasedIDs(leased)...)
-		settle(t, d, outbox.Sent, leased...)
+		settle(t, d, driver.Sent, leased...)
 	}
 	return ids
 }
@@ -109,7 +109,7 @@ func TestOutboxLeaseLooksBehindManyHeldMessages(t *testing.T) {
 		d.enqueue(t, "head")
 		head := d.lease(t)[0]
 		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT $1, i::text, 'events', 'k', '' FROM generate_series(1, 30000) AS i`, head.Shard)
-		settle(t, d, outbox.Deferred, head)
+		settle(t, d, driver.Deferred, head)
 		d.exec(t, `INSERT INTO outbox_messages (shard, id, topic, key, payload) VALUES ($1, 'other', 'events', 'other', '')`, head.Shard)
 		if got := leasedIDs(d.lease(t)); !slices.Equal(got, []string{"other"}) {
 			t.Errorf("leased %v, want the message of another key behind 30,000 that wait", got)

@@ -11,12 +11,12 @@ import (
 
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/watermark"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // found is the result of one poll of the shards.
 type found struct {
-	messages []outbox.Leased
+	messages []outboxdriver.Leased
 
 	cut         bool  // the limit of messages or bytes was reached, so there may be more messages
 	full        []int // shards that returned as many messages as they were asked for
@@ -46,7 +46,7 @@ func (s *outboxSession) columns(shards []int, most int) polled {
 }
 
 // poll reads the first due messages of shards, at most "most" from each.
-func (s *outboxSession) poll(ctx context.Context, shards []int, want outbox.Want, most int) (f found, err error) {
+func (s *outboxSession) poll(ctx context.Context, shards []int, want outboxdriver.Want, most int) (f found, err error) {
 	p := s.columns(shards, most)
 	mosts := make([]int64, len(p.numbers))
 	for i := range mosts {
@@ -95,7 +95,7 @@ const fewRows = 4
 
 // pollFew is a poll for a few messages, by a statement that takes half as long. It is used for a poll after a notification, unless the
 // last poll found many messages. done is false if it was not used, or if there is more than it can read.
-func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.Want) (f found, done bool, err error) {
+func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outboxdriver.Want) (f found, done bool, err error) {
 	limit := max(fewMessages/len(shards), fewRows)
 	s.mu.Lock()
 	many := s.lastFound >= fewMessages
@@ -129,12 +129,12 @@ func (s *outboxSession) pollFew(ctx context.Context, shards []int, want outbox.W
 		return found{}, false, err
 	}
 	s.marks.End(p.marks, true)
-	slices.SortFunc(f.messages, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(f.messages, func(a, b outboxdriver.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return f, true, nil
 }
 
 // note records whether there may be more messages than were returned.
-func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool) {
+func (f *found) note(shards []int, want outboxdriver.Want, most int, ends map[int]bool) {
 	per := map[int]int{}
 	bytes := 0
 	for i := range f.messages {
@@ -153,7 +153,7 @@ func (f *found) note(shards []int, want outbox.Want, most int, ends map[int]bool
 }
 
 // trim cuts the messages at the exact number of bytes. The server only estimates sizes.
-func (f *found) trim(want outbox.Want) {
+func (f *found) trim(want outboxdriver.Want) {
 	if want.Bytes == 0 {
 		return
 	}
@@ -178,7 +178,7 @@ type leasedRow struct {
 }
 
 // leased reads one row of LeaseFrom or LeaseFew.
-func leased(row pgx.Rows) (m outbox.Leased, r leasedRow, err error) {
+func leased(row pgx.Rows) (m outboxdriver.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
 	if err := row.Scan(&m.Shard, &m.Token, &r.mark.N, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts,

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // The watermark waits for a transaction that is prepared for two-phase commit, also after its session has ended.
@@ -24,7 +24,7 @@ func TestOutboxLeaseFindsWhatWasPrepared(t *testing.T) {
 	publish := func() { // in the same shard
 		published++
 		l.finds(t, l.enqueue(t, fmt.Sprint("other ", published), 1), func() {
-			if err := again(l.store, func() error { return l.Session.(outbox.Maintainer).Maintain(t.Context()) }); err != nil {
+			if err := again(l.store, func() error { return l.Session.(driver.Maintainer).Maintain(t.Context()) }); err != nil {
 				t.Fatal(err)
 			}
 		})

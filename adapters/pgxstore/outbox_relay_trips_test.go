@@ -12,15 +12,16 @@ import (
 
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // tracedSession returns a session that holds all shards and whose round trips are counted. Its connections have their settings, and
 // know their statements.
-func tracedSession(t *testing.T) (*outboxDB, outbox.Session, *roundTrips) {
+func tracedSession(t *testing.T) (*outboxDB, driver.Session, *roundTrips) {
 	t.Helper()
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)
-	s, err := store.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: time.Hour})
+	s, err := store.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func tracedSession(t *testing.T) (*outboxDB, outbox.Session, *roundTrips) {
 			t.Fatal(err)
 		}
 		d.enqueue(t, "warm")
-		settle(t, d, outbox.Sent, d.lease(t)...)
+		settle(t, d, driver.Sent, d.lease(t)...)
 		d.maintain(t)
 		d.maintain(t) // the first one moves the watermark
 		d.lease(t)
@@ -66,14 +67,14 @@ func TestOutboxRelayRoundTrips(t *testing.T) {
 	}
 	db.store.Wake(t.Context())
 	trips.take()
-	leased, err := s.Lease(t.Context(), outbox.Want{Limit: 1000, Bytes: 1 << 20, Notified: true})
+	leased, err := s.Lease(t.Context(), driver.Want{Limit: 1000, Bytes: 1 << 20, Notified: true})
 	if err != nil || len(leased) != 2 {
 		t.Fatalf("leased %d: %v", len(leased), err)
 	}
 	want("a poll after a notification", `select s.shard, s.token,`)
-	settle(t, d, outbox.Sent, leased...)
+	settle(t, d, driver.Sent, leased...)
 	want("Settle", `begin isolation level + with mine as + delete from outbox_messages + commit`)
-	if _, err := s.Lease(t.Context(), outbox.Want{Limit: 1000, Notified: true}); err != nil {
+	if _, err := s.Lease(t.Context(), driver.Want{Limit: 1000, Notified: true}); err != nil {
 		t.Fatal(err)
 	}
 	want("a poll without a notification about a held shard")
@@ -101,18 +102,18 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			msgs []outbox.Message
-			want outbox.Want
+			want driver.Want
 			n    int // how many the first Lease returns
 		}{
-			{"one", many("a", 1), outbox.Want{Limit: 1000}, 1},
-			{"as many as it reads at once", many("b", 63), outbox.Want{Limit: 1000}, 63},
-			{"more in one shard", many("c", 64), outbox.Want{Limit: 1000}, 64},
-			{"many", many("d", 300), outbox.Want{Limit: 1000}, 300},
-			{"over two shards", append(many("e", 40), many("f", 40)...), outbox.Want{Limit: 1000}, 80},
-			{"less than it finds", many("g", 30), outbox.Want{Limit: 10}, 10},
-			{"larger than all bytes", []outbox.Message{message("h", "h", 5000)}, outbox.Want{Limit: 1000, Bytes: 1000}, 1},
-			{"larger together", []outbox.Message{message("i", "i", 400), message("j", "i", 400), message("k", "i", 400)}, outbox.Want{Limit: 1000, Bytes: 1000}, 2},
-			{"an empty payload", []outbox.Message{message("l", "l", 0)}, outbox.Want{Limit: 1000, Bytes: 1000}, 1},
+			{"one", many("a", 1), driver.Want{Limit: 1000}, 1},
+			{"as many as it reads at once", many("b", 63), driver.Want{Limit: 1000}, 63},
+			{"more in one shard", many("c", 64), driver.Want{Limit: 1000}, 64},
+			{"many", many("d", 300), driver.Want{Limit: 1000}, 300},
+			{"over two shards", append(many("e", 40), many("f", 40)...), driver.Want{Limit: 1000}, 80},
+			{"less than it finds", many("g", 30), driver.Want{Limit: 10}, 10},
+			{"larger than all bytes", []outbox.Message{message("h", "h", 5000)}, driver.Want{Limit: 1000, Bytes: 1000}, 1},
+			{"larger together", []outbox.Message{message("i", "i", 400), message("j", "i", 400), message("k", "i", 400)}, driver.Want{Limit: 1000, Bytes: 1000}, 2},
+			{"an empty payload", []outbox.Message{message("l", "l", 0)}, driver.Want{Limit: 1000, Bytes: 1000}, 1},
 		} {
 			err := again(d.store, func() error { // its notification names the shards
 				return d.inTx(t.Context(), func(tx pgx.Tx) error { return d.store.Enqueue(t.Context(), tx, tt.msgs...) })
@@ -121,7 +122,7 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.want.Notified = true
-			var all []outbox.Leased
+			var all []driver.Leased
 			for range 100 {
 				leased, err := d.Lease(t.Context(), tt.want)
 				if err != nil {
@@ -131,7 +132,7 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 					t.Errorf("%s: leased %d at first, want %d", tt.name, len(leased), tt.n)
 				}
 				all = append(all, leased...)
-				settle(t, d, outbox.Sent, leased...)
+				settle(t, d, driver.Sent, leased...)
 				if len(leased) == 0 {
 					break
 				}

@@ -7,17 +7,17 @@ import (
 
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Renew implements outbox.Session.
-func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
+// Renew implements driver.Session.
+func (s *outboxSession) Renew(ctx context.Context) (driver.Hold, error) {
 	s.renewing.Lock()
 	defer s.renewing.Unlock()
 	asked := time.Now()
 	state, err := s.extend(ctx)
 	if err != nil {
-		return outbox.Hold{}, err
+		return driver.Hold{}, err
 	}
 	s.take(state, asked.Add(s.ttl))
 
@@ -28,11 +28,11 @@ func (s *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		err = s.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended, and the next Renew reads which shards it has
+		return driver.Hold{}, err // the hold is extended, and the next Renew reads which shards it has
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hold := outbox.Hold{
+	hold := driver.Hold{
 		Until: s.until, Shards: len(s.held), TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName,
 		Announced: s.store.listener.listens.Load(),
 	}
@@ -50,10 +50,10 @@ func (s *outboxSession) extend(ctx context.Context) (shares.State, error) {
 	begun, closed := s.begun, s.closed
 	s.mu.Unlock()
 	if closed {
-		return shares.State{}, outbox.ErrLeaseLost
+		return shares.State{}, driver.ErrLeaseLost
 	}
 	state, err := pgrelay.Renew(ctx, inBatch(s.holdTx), &s.store.outbox, s.owner, s.name, s.ttl, begun)
-	if errors.Is(err, outbox.ErrLeaseLost) {
+	if errors.Is(err, driver.ErrLeaseLost) {
 		s.lost()
 	}
 	return state, err

@@ -7,6 +7,7 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // outgoing is a message in the form that the statements take. It shares the payload with the outbox.Message.
@@ -108,7 +109,7 @@ func (s *Store) insertion(rows []outgoing, shards int) (sql string, args []any) 
 }
 
 func (r *outgoing) shard(shards int) int16 {
-	return int16(outbox.Shard(&outbox.Message{ID: r.id, OrderingKey: r.key}, shards))
+	return int16(outboxdriver.Shard(&outbox.Message{ID: r.id, OrderingKey: r.key}, shards))
 }
 
 func empty(n int) [][]byte {

@@ -15,15 +15,15 @@ import (
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/internal/watermark"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-var _ outbox.Queue = (*Store)(nil)
+var _ driver.Queue = (*Store)(nil)
 
-// Open implements outbox.Queue. It checks that the database does not lose commits and that the tables exist. The sessions of a Store use
+// Open implements driver.Queue. It checks that the database does not lose commits and that the tables exist. The sessions of a Store use
 // up to 5 connections besides those of Config.Pool, made with its configuration, and one for LISTEN. Hooks of the pool that run at each
 // acquire or release do not run for them: set a role or a search_path in AfterConnect. Through a pooler the sessions use Config.Pool.
-func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (s *Store) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("pgxstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
 	}
@@ -90,9 +90,9 @@ type outboxSession struct {
 }
 
 var (
-	_ outbox.Session    = (*outboxSession)(nil)
-	_ outbox.Waker      = (*outboxSession)(nil)
-	_ outbox.Maintainer = (*outboxSession)(nil)
+	_ driver.Session    = (*outboxSession)(nil)
+	_ driver.Waker      = (*outboxSession)(nil)
+	_ driver.Maintainer = (*outboxSession)(nil)
 )
 
 // newOwner returns a random number that identifies the session.
@@ -114,10 +114,10 @@ type shardScan struct {
 	cooldown time.Time // it ignores the shard until then, because the last poll scanned very many rows
 }
 
-// Wake implements outbox.Waker.
+// Wake implements driver.Waker.
 func (s *outboxSession) Wake() <-chan struct{} { return s.commits.wake }
 
-// Close implements outbox.Session. Connections that ctx leaves no time to close are closed in the background.
+// Close implements driver.Session. Connections that ctx leaves no time to close are closed in the background.
 func (s *outboxSession) Close(ctx context.Context) error {
 	s.stopWake(ctx)
 	s.renewing.Lock()
@@ -140,7 +140,7 @@ func (s *outboxSession) Close(ctx context.Context) error {
 
 // leasable marks as busy, and returns, the shards that the next Lease may poll: those of the current group that are not busy
 // and have no leased messages. done ends the marking.
-func (s *outboxSession) leasable(want outbox.Want) (shards []int, done func()) {
+func (s *outboxSession) leasable(want driver.Want) (shards []int, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commits.take(s.notified, s.held)

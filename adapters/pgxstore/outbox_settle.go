@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/internal/pgrelay"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Settle implements outbox.Session.
-func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+// Settle implements driver.Session.
+func (s *outboxSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (s *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) e
 	}
 	if len(mine) != len(settlement.Shards) {
 		s.dropShards(settlement, mine)
-		return fmt.Errorf("%w: %d of %d shards have gone to another relay", outbox.ErrLeaseLost, len(settlement.Shards)-len(mine), len(settlement.Shards))
+		return fmt.Errorf("%w: %d of %d shards have gone to another relay", driver.ErrLeaseLost, len(settlement.Shards)-len(mine), len(settlement.Shards))
 	}
 	s.mu.Lock()
 	s.held.Settle(outcomes)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table, but find other
@@ -21,8 +21,8 @@ func TestOutboxLeaseSkipsMessagesThatWait(t *testing.T) {
 		}
 		d.enqueue(t, ids...)
 		leased := d.lease(t)
-		settle(t, d, outbox.Deferred, leased[0])
-		settle(t, d, outbox.Returned, leased[1:]...)
+		settle(t, d, driver.Deferred, leased[0])
+		settle(t, d, driver.Returned, leased[1:]...)
 		leaseUntilSkip := func(seq int64, want ...string) {
 			t.Helper()
 			d.until(t, "polls skip messages that wait", func() bool {
@@ -30,7 +30,7 @@ func TestOutboxLeaseSkipsMessagesThatWait(t *testing.T) {
 				if !slices.Equal(leasedIDs(found), want) {
 					t.Fatalf("leased %v, want %v", leasedIDs(found), want)
 				}
-				settle(t, d, outbox.Returned, found...)
+				settle(t, d, driver.Returned, found...)
 				return pgxstore.Skip(d.Session) > leased[0].Seq
 			})
 			if got := pgxstore.Skip(d.Session); got != seq {
@@ -47,11 +47,11 @@ func TestOutboxLeaseSkipsMessagesThatWait(t *testing.T) {
 		d.exec(t, `UPDATE outbox_messages SET key = 'other' WHERE seq = $1`, last)
 		for _, notified := range []bool{false, true} {
 			d.store.Wake(t.Context())
-			found, err := d.Lease(t.Context(), outbox.Want{Limit: 1000, Notified: notified})
+			found, err := d.Lease(t.Context(), driver.Want{Limit: 1000, Notified: notified})
 			if err != nil || !slices.Equal(leasedIDs(found), ids[99:]) {
 				t.Errorf("leased %v, %v, want only the last message", leasedIDs(found), err)
 			}
-			settle(t, d, outbox.Returned, found...)
+			settle(t, d, driver.Returned, found...)
 		}
 		d.exec(t, `UPDATE txonce_shards SET returned = returned + 1`)
 		if found := d.lease(t); !slices.Equal(leasedIDs(found), ids) {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 const (
@@ -86,17 +87,17 @@ func (o operations) Stats(ctx context.Context) (outbox.Stats, error) {
 			if due, ok := first[t.topic]; ok && of == statsPending && due.Before(t.due) {
 				t.due = due
 			}
-			st.Count(t.topic, states[of][t.flag], t.n, t.due, t.failing, t.error)
+			driver.Count(&st, t.topic, states[of][t.flag], t.n, t.due, t.failing, t.error)
 		}
 	}
 	return st, nil
 }
 
 // states of messages by table and flag. The flag of a delayed message says that it is due, that of a parked one that it waits.
-var states = [...]map[bool]outbox.State{
-	statsPending: {false: outbox.StatePending},
-	statsDelayed: {false: outbox.StateDelayed, true: outbox.StatePending},
-	statsParked:  {false: outbox.StateParked, true: outbox.StateWaiting},
+var states = [...]map[bool]driver.State{
+	statsPending: {false: driver.StatePending},
+	statsDelayed: {false: driver.StateDelayed, true: driver.StatePending},
+	statsParked:  {false: driver.StateParked, true: driver.StateWaiting},
 }
 
 // topicRows sums up rows of one topic.

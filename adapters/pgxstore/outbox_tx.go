@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/pgrelay"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // inBatch returns a pgrelay.Run that sends the steps by tx, which is outboxSession.tx, outboxSession.holdTx or Store.outboxTx.
@@ -117,12 +117,12 @@ func (s *Store) outboxError(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, outbox.ErrLeaseLost):
+	case errors.Is(err, outboxdriver.ErrLeaseLost):
 		return err
 	case isUndefined(err):
 		return database.Errorf("%w: outbox: %s: %w; %s", dedup.ErrSchema, operation, err, howToMigrate)
 	case class(err) == driver.FaultData:
-		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
+		err = fmt.Errorf("%w: %w", outboxdriver.ErrRefused, err)
 	}
 	return database.Errorf("pgxstore: outbox: %s: %w", operation, err)
 }

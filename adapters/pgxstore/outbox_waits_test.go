@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // blocked is a session whose statements wait for a lock of a person, without a limit.
@@ -107,7 +107,7 @@ func TestOutboxRenewDoesNotWaitForSettle(t *testing.T) {
 	b := block(t, d, `LOCK TABLE outbox_messages IN EXCLUSIVE MODE`)
 	settled := make(chan error, len(leased))
 	for _, l := range leased {
-		go func() { settled <- d.Settle(t.Context(), []outbox.Outcome{{Leased: l, Verdict: outbox.Sent}}) }()
+		go func() { settled <- d.Settle(t.Context(), []driver.Outcome{{Leased: l, Verdict: driver.Sent}}) }()
 	}
 	b.wait(t, 4)
 	b.within(t, "Renew beside Settles that wait", func(ctx context.Context) error {
@@ -128,7 +128,7 @@ func TestOutboxCloseDoesNotOutlastItsContext(t *testing.T) {
 	b := block(t, d, `LOCK TABLE outbox_messages`)
 	leased := make(chan error, 1)
 	go func() {
-		_, err := d.Lease(t.Context(), outbox.Want{Limit: 10})
+		_, err := d.Lease(t.Context(), driver.Want{Limit: 10})
 		leased <- err
 	}()
 	b.wait(t, 1)
@@ -136,7 +136,7 @@ func TestOutboxCloseDoesNotOutlastItsContext(t *testing.T) {
 	defer cancel()
 	b.within(t, "Close", func(context.Context) error { return d.Close(ctx) })
 	b.within(t, "the next session", func(ctx context.Context) error {
-		s, err := d.store.Open(ctx, outbox.SessionOptions{Name: "next", TTL: time.Hour})
+		s, err := d.store.Open(ctx, driver.SessionOptions{Name: "next", TTL: time.Hour})
 		if err != nil {
 			return err
 		}
@@ -156,12 +156,12 @@ func TestOutboxLeaseDoesNotWaitForMaintain(t *testing.T) {
 	d := newHolding(t, testdb.Postgres)
 	b := block(t, d, `LOCK TABLE outbox_delayed`)
 	maintained := make(chan error, 1)
-	go func() { maintained <- d.Session.(outbox.Maintainer).Maintain(t.Context()) }()
+	go func() { maintained <- d.Session.(driver.Maintainer).Maintain(t.Context()) }()
 	b.wait(t, 1)
 	pgxstore.MaintainedAgo(d.Session, time.Minute)
 	d.enqueue(t, "a")
 	b.within(t, "Lease beside Maintain", func(ctx context.Context) error {
-		leased, err := d.Lease(ctx, outbox.Want{Limit: 10})
+		leased, err := d.Lease(ctx, driver.Want{Limit: 10})
 		if len(leased) != 1 {
 			t.Errorf("leased %v, want one message", leasedIDs(leased))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // A relay in another process learns which shards have new messages, so that it need not scan the others. Every shard is named.
@@ -42,7 +43,7 @@ func TestOutboxNotifiesOfShards(t *testing.T) {
 	var want []int
 	ids := []string{"a", "b", "c", "d", "e"}
 	for _, id := range ids {
-		if n := outbox.Shard(&outbox.Message{OrderingKey: id}, 64); !slices.Contains(want, n) {
+		if n := driver.Shard(&outbox.Message{OrderingKey: id}, 64); !slices.Contains(want, n) {
 			want = append(want, n)
 		}
 	}

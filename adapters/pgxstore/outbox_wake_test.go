@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func woken(wake <-chan struct{}) bool {
@@ -306,7 +306,7 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 
 	const writers, commits = 4, 100
 	first := message("a")
-	shard := strconv.Itoa(outbox.Shard(&first, 64))
+	shard := strconv.Itoa(driver.Shard(&first, 64))
 	start := time.Now()
 	var wg sync.WaitGroup
 	for range writers {

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // A Lease that begins at the low-water mark or behind messages that wait finds exactly the messages that a search of the whole table finds,
@@ -22,7 +23,7 @@ import (
 // set back.
 func TestOutboxWatermarkHidesNothing(t *testing.T) {
 	type relay struct {
-		outbox.Queue
+		driver.Queue
 		outbox.Operations
 		retryable func(error) bool
 	}
@@ -63,7 +64,7 @@ func TestOutboxWatermarkHidesNothing(t *testing.T) {
 // watermarkWorld is an outbox, its relays, and the transactions that are open.
 type watermarkWorld struct {
 	*outboxDB
-	queue      outbox.Queue
+	queue      driver.Queue
 	operations outbox.Operations
 	retryable  func(error) bool
 	rand       *rand.Rand
@@ -77,7 +78,7 @@ type watermarkWorld struct {
 }
 
 type namedSession struct {
-	outbox.Session
+	driver.Session
 	name string
 }
 
@@ -133,7 +134,7 @@ func (w *watermarkWorld) open(t *testing.T) {
 	w.opened++
 	s := namedSession{name: fmt.Sprint("relay-", w.opened)}
 	w.do(t, func() (err error) {
-		s.Session, err = w.queue.Open(t.Context(), outbox.SessionOptions{Name: s.name, TTL: time.Hour})
+		s.Session, err = w.queue.Open(t.Context(), driver.SessionOptions{Name: s.name, TTL: time.Hour})
 		return err
 	})
 	w.sessions = append(w.sessions, s)
@@ -222,13 +223,13 @@ ORDER BY c.seq`
 // lease compares the messages that s finds with those that were due before and those that are due after, and settles them.
 func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 	t.Helper()
-	want := outbox.Want{Limit: 1000}
+	want := driver.Want{Limit: 1000}
 	if store, ok := w.queue.(*pgxstore.Store); ok && w.rand.IntN(2) == 0 {
 		store.Wake(t.Context()) // for all shards
 		want.Notified = true
 	}
 	before := w.strings(t, due, s.name)
-	var leased []outbox.Leased
+	var leased []driver.Leased
 	w.do(t, func() (err error) {
 		leased, err = s.Lease(t.Context(), want)
 		return err
@@ -239,25 +240,25 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 	if len(missing) > 0 || !slices.Equal(got, inOrder) {
 		t.Fatalf("%s leased %v; were due before: %v, after: %v", s.name, got, before, after)
 	}
-	var outcomes []outbox.Outcome
+	var outcomes []driver.Outcome
 	failed := map[string]bool{}
 	for _, m := range leased {
-		o := outbox.Outcome{Leased: m, Verdict: outbox.Returned}
+		o := driver.Outcome{Leased: m, Verdict: driver.Returned}
 		switch n := w.rand.IntN(20); {
 		case failed[m.OrderingKey]: // and is returned
 		case n < 14 || w.ending:
-			o.Verdict = outbox.Sent
+			o.Verdict = driver.Sent
 		case n < 16:
-			o.Verdict, o.Err, o.Delay = outbox.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
+			o.Verdict, o.Err, o.Delay = driver.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
 		case n < 18:
-			o.Verdict, o.Err, o.ParkPolicy = outbox.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
+			o.Verdict, o.Err, o.ParkPolicy = driver.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
 		}
-		failed[m.OrderingKey] = failed[m.OrderingKey] || o.Verdict != outbox.Sent && m.OrderingKey != ""
+		failed[m.OrderingKey] = failed[m.OrderingKey] || o.Verdict != driver.Sent && m.OrderingKey != ""
 		outcomes = append(outcomes, o)
 	}
 	w.do(t, func() error { return s.Settle(t.Context(), outcomes) })
 	for _, o := range outcomes {
-		if o.Verdict == outbox.Sent {
+		if o.Verdict == driver.Sent {
 			w.done[o.ID] = true
 		}
 	}
@@ -267,7 +268,7 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 func (w *watermarkWorld) maintain(t *testing.T) {
 	t.Helper()
 	for _, s := range w.sessions {
-		w.do(t, func() error { return s.Session.(outbox.Maintainer).Maintain(t.Context()) })
+		w.do(t, func() error { return s.Session.(driver.Maintainer).Maintain(t.Context()) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
@@ -23,7 +24,7 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if len(msgs) == 0 {
 		return nil
 	}
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // outboxDB is a schema with an outbox, and a Store on it.
@@ -182,7 +183,7 @@ func (db *outboxDB) wantMessages(t *testing.T, sql string, want ...outbox.Messag
 		if notBefore != nil {
 			m.NotBefore = *notBefore
 		}
-		if want := outbox.Shard(&m, 64); shard != want {
+		if want := outboxdriver.Shard(&m, 64); shard != want {
 			return m, fmt.Errorf("%s: shard %d, want %d", m.ID, shard, want)
 		}
 		return m, err

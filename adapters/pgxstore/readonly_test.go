@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // After a failover a pool may keep connections to the former primary, which accepts no writes. Whatever meets one closes it.
@@ -23,7 +23,7 @@ func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
 	makeTables(t, pool, ``)
 	ctx := t.Context()
 	s := newStore(t, pgxstore.Config{Pool: pool})
-	session, err := s.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Hour})
+	session, err := s.Open(ctx, driver.SessionOptions{Name: "relay", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an outbox.Queue. It is safe for concurrent use.
+// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg          Config
 	plain        dialect.Postgres // only for statements without a table; these need no resolve

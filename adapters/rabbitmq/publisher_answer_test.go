@@ -166,7 +166,7 @@ func TestPublisherAccessRefused(t *testing.T) {
 func TestPublisherProperties(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		enqueued := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-		headers := outbox.PlainHeaders(outbox.Leased{
+		headers := outbox.PlainHeaders(outbox.Stored{
 			Message: outbox.Message{ID: "id", Headers: map[string]string{"content-type": "application/json", "bytes": "\xff"}}, Seq: 7, Enqueued: enqueued,
 		})
 		f.want(f.send(outbox.Message{ID: "id", Topic: "a", OrderingKey: "k", Payload: []byte("{}"), Headers: headers}), "")

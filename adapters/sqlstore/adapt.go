@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // Adapted is a Store whose transactions have type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the transaction
@@ -35,7 +36,7 @@ var (
 	_ dedup.KeyReader                 = (*Adapted[*sql.Conn])(nil)
 	_ consumer.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]        = (*Adapted[*sql.Conn])(nil)
-	_ outbox.Queue                    = (*Adapted[*sql.Conn])(nil)
+	_ outboxdriver.Queue              = (*Adapted[*sql.Conn])(nil)
 )
 
 // Adapt returns a store whose transactions have type TTx.

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/watermark"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // RunOut makes s assume that the window of rec is registered until the given time.
@@ -62,12 +62,12 @@ func (s *Store) Pretend(pairs ...string) {
 }
 
 // LowWatermark returns the seq where the next poll of each shard of the session begins, at least.
-func LowWatermark(session outbox.Session) int64 { return slices.Min(beginPoll(session).Lows) }
+func LowWatermark(session driver.Session) int64 { return slices.Min(beginPoll(session).Lows) }
 
 // Skip returns the highest seq that a poll of a shard of the session begins at because the messages below wait.
-func Skip(session outbox.Session) int64 { return slices.Max(beginPoll(session).Skips) }
+func Skip(session driver.Session) int64 { return slices.Max(beginPoll(session).Skips) }
 
-func beginPoll(session outbox.Session) *watermark.Poll {
+func beginPoll(session driver.Session) *watermark.Poll {
 	o := session.(*outboxSession)
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // alone returns a node with one connection, so that each handler gets the session of the previous one.
@@ -165,7 +166,7 @@ func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
 				return err
 			},
 			"relay": func() error {
-				session, err := s.Open(t.Context(), outbox.SessionOptions{Name: "relay", TTL: time.Minute})
+				session, err := s.Open(t.Context(), driver.SessionOptions{Name: "relay", TTL: time.Minute})
 				if err == nil {
 					_, err = session.Renew(t.Context())
 				}
@@ -322,7 +323,7 @@ func TestTheFirstUsesMayComeAtOnce(t *testing.T) {
 				func(ctx context.Context) error { return s.RegisterSources(ctx, "billing", []string{"sqs queue a"}) },
 				func(ctx context.Context) error { return s.Register(ctx, "billing", time.Hour) },
 				func(ctx context.Context) error {
-					_, err := s.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Second})
+					_, err := s.Open(ctx, driver.SessionOptions{Name: "relay", TTL: time.Second})
 					return err
 				},
 				func(ctx context.Context) error { _, err := s.Outbox().Stats(ctx); return err },

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -127,10 +128,10 @@ func BenchmarkOutboxLease(b *testing.B) {
 						b.Fatalf("%d messages", len(msgs))
 					}
 					b.StopTimer()
-					settle(b, s, outcomes(outbox.Returned, msgs...))
+					settle(b, s, outcomes(driver.Returned, msgs...))
 					b.StartTimer()
 				}
-				settle(b, s, outcomes(outbox.Sent, lease(b, s)...))
+				settle(b, s, outcomes(driver.Sent, lease(b, s)...))
 				if err := s.Close(b.Context()); err != nil {
 					b.Fatal(err)
 				}

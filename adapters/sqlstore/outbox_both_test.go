@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // outboxes runs a test on each database.
@@ -34,7 +35,7 @@ func outboxes(t *testing.T, test func(t *testing.T, n *node)) {
 
 func woken(s session, within time.Duration) bool {
 	select {
-	case <-s.Session.(outbox.Waker).Wake():
+	case <-s.Session.(driver.Waker).Wake():
 		return true
 	case <-time.After(within):
 		return false
@@ -126,10 +127,10 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 			age = `UPDATE txonce_relays SET until = until - 3600000000 - 1000`
 		}
 		exec(t, n.db, age)
-		if _, err := s.tryLease(t.Context(), outbox.Want{Limit: 1}); !errors.Is(err, outbox.ErrLeaseLost) {
+		if _, err := s.tryLease(t.Context(), driver.Want{Limit: 1}); !errors.Is(err, driver.ErrLeaseLost) {
 			t.Errorf("Lease after the hold expired: %v", err)
 		}
-		if _, err := s.tryRenew(t.Context()); !errors.Is(err, outbox.ErrLeaseLost) {
+		if _, err := s.tryRenew(t.Context()); !errors.Is(err, driver.ErrLeaseLost) {
 			t.Errorf("Renew after the hold expired: %v", err)
 		}
 		other := open(t, n, time.Hour)
@@ -139,8 +140,8 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 		if again := lease(t, other); len(again) != 10 || again[0].Token <= msgs[0].Token {
 			t.Errorf("%d leased by the successor", len(again))
 		}
-		for _, v := range []outbox.Verdict{outbox.Returned, outbox.Sent} {
-			if err := s.trySettle(t.Context(), outcomes(v, msgs...)); !errors.Is(err, outbox.ErrLeaseLost) {
+		for _, v := range []driver.Verdict{driver.Returned, driver.Sent} {
+			if err := s.trySettle(t.Context(), outcomes(v, msgs...)); !errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("a late Settle: %v", err)
 			}
 		}
@@ -166,10 +167,10 @@ func TestOutboxMissingTables(t *testing.T) {
 		check("Stats", err)
 		s := open(t, n, time.Minute) // the schema version says that all tables exist
 		renew(t, s)
-		_, err = s.Lease(t.Context(), outbox.Want{Limit: 1})
+		_, err = s.Lease(t.Context(), driver.Want{Limit: 1})
 		check("Lease", err)
 		exec(t, n.db, `DELETE FROM txonce_schema WHERE version >= 2`)
-		_, err = n.Open(t.Context(), outbox.SessionOptions{TTL: time.Minute})
+		_, err = n.Open(t.Context(), driver.SessionOptions{TTL: time.Minute})
 		check("Open", err)
 	})
 }
@@ -181,11 +182,11 @@ func TestOutboxBadConfig(t *testing.T) {
 		t.Errorf("KeepSent -1: %v", err)
 	}
 	n := d.outbox(t)
-	if _, err := n.Open(t.Context(), outbox.SessionOptions{}); err == nil || !strings.Contains(err.Error(), "TTL") {
+	if _, err := n.Open(t.Context(), driver.SessionOptions{}); err == nil || !strings.Contains(err.Error(), "TTL") {
 		t.Errorf("no TTL: %v", err)
 	}
 	s := open(t, n, time.Minute)
-	if _, err := s.Lease(t.Context(), outbox.Want{}); err == nil || !strings.Contains(err.Error(), "Limit") {
+	if _, err := s.Lease(t.Context(), driver.Want{}); err == nil || !strings.Contains(err.Error(), "Limit") {
 		t.Errorf("no Limit: %v", err)
 	}
 }
@@ -302,10 +303,10 @@ func wholeLife(t *testing.T, n *node) {
 		got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
 		t.Errorf("%+v arrived for %+v", got, odd)
 	}
-	all := outcomes(outbox.Parked, msgs[0])
-	all = append(all, outcomes(outbox.Returned, msgs[1])...)
-	all = append(all, outcomes(outbox.Deferred, msgs[2])...)
-	all = append(all, outcomes(outbox.Sent, msgs[3])...)
+	all := outcomes(driver.Parked, msgs[0])
+	all = append(all, outcomes(driver.Returned, msgs[1])...)
+	all = append(all, outcomes(driver.Deferred, msgs[2])...)
+	all = append(all, outcomes(driver.Sent, msgs[3])...)
 	settle(t, s, all)
 	if err := s.tryTidy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -320,7 +321,7 @@ func wholeLife(t *testing.T, n *node) {
 	if st, err := n.Outbox().Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	settle(t, s, outcomes(outbox.Sent, lease(t, s)...))
+	settle(t, s, outcomes(driver.Sent, lease(t, s)...))
 }
 
 // LockOrderingKey takes the same lock as adapters/pgxstore, so that handlers on both stores exclude each other.
@@ -351,7 +352,7 @@ func TestOutboxFollowerIsNotLeasedBeforeTidy(t *testing.T) {
 		s := open(t, n, time.Minute)
 		renew(t, s)
 		enqueue(t, n, messages("m", 1, 1)...)
-		settle(t, s, outcomes(outbox.Parked, lease(t, s)...))
+		settle(t, s, outcomes(driver.Parked, lease(t, s)...))
 		follower := messages("follower", 1, 1)
 		enqueue(t, n, follower...)
 		if msgs := lease(t, s); len(msgs) != 0 {

@@ -7,14 +7,14 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // moveAtOnce is how many delayed messages one transaction moves into the outbox.
 const moveAtOnce = 1000
 
-// Lease implements outbox.Session.
-func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+// Lease implements driver.Session.
+func (o *outboxSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if want.Limit <= 0 {
 		return nil, errors.New("sqlstore: lease: Want.Limit is required")
 	}
@@ -42,7 +42,7 @@ func (o *outboxSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 }
 
 // leaseOnce leases in one transaction. If delayed messages are due and were not moved, it leases nothing.
-func (o *outboxSession) leaseOnce(ctx context.Context, want outbox.Want, held map[int]int64, moved bool) (msgs []outbox.Leased, due bool, err error) {
+func (o *outboxSession) leaseOnce(ctx context.Context, want driver.Want, held map[int]int64, moved bool) (msgs []driver.Leased, due bool, err error) {
 	var shards shares.Held
 	defer func() { o.leased(shards, msgs) }()
 	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) error {
@@ -87,7 +87,7 @@ func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int
 }
 
 // leased records the messages that were read from shards, which choose or Borrow has returned, and ends their busy marks.
-func (o *outboxSession) leased(shards shares.Held, msgs []outbox.Leased) {
+func (o *outboxSession) leased(shards shares.Held, msgs []driver.Leased) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	shards.Free()

@@ -11,7 +11,7 @@ import (
 // rescueEvery is how often Maintain looks for repairs that other processes left unfinished.
 const rescueEvery = time.Minute
 
-// Maintain implements outbox.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
+// Maintain implements driver.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
 func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
 	held, tokens := o.shards.Numbers(), o.shards.Tokens()

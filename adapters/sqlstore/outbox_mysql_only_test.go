@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Whatever the settings of the driver and the session are, payloads keep their bytes and times come from the server's clock.
@@ -48,9 +49,9 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	enqueue(t, n, msgs...)
 	s := open(t, n, time.Minute)
 	renew(t, s)
-	var got []outbox.Leased
+	var got []driver.Leased
 	for len(got) < len(msgs) {
-		some, err := s.tryLease(t.Context(), outbox.Want{Limit: 100, Bytes: 64 << 10})
+		some, err := s.tryLease(t.Context(), driver.Want{Limit: 100, Bytes: 64 << 10})
 		if err != nil || len(some) == 0 {
 			t.Fatalf("%d of %d messages: %v", len(got), len(msgs), err)
 		}
@@ -61,7 +62,7 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 		if weight > 64<<10 && len(some) > 1 {
 			t.Errorf("%d messages of %d bytes at once", len(some), weight)
 		}
-		settle(t, s, outcomes(outbox.Sent, some...))
+		settle(t, s, outcomes(driver.Sent, some...))
 		got = append(got, some...)
 	}
 	for i, m := range got {
@@ -93,7 +94,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 					}
 					seen[m.ID], last[m.OrderingKey] = true, m.Seq
 				}
-				settle(t, s, outcomes(outbox.Sent, msgs...))
+				settle(t, s, outcomes(driver.Sent, msgs...))
 			}
 		})
 	}
@@ -104,7 +105,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 		s := open(t, q, time.Minute)
 		renew(t, s)
 		for _, limit := range []int{128, 1000} {
-			msgs, err := s.tryLease(t.Context(), outbox.Want{Limit: limit})
+			msgs, err := s.tryLease(t.Context(), driver.Want{Limit: limit})
 			if err != nil || len(msgs) != limit {
 				t.Fatalf("%d messages of %d, %v", len(msgs), limit, err)
 			}
@@ -115,7 +116,7 @@ func TestOutboxMySQLFewAndMany(t *testing.T) {
 			if len(shards) < 40 { // the keys are in about 50 shards
 				t.Errorf("%d messages of %d shards", limit, len(shards))
 			}
-			settle(t, s, outcomes(outbox.Returned, msgs...))
+			settle(t, s, outcomes(driver.Returned, msgs...))
 		}
 	})
 }
@@ -212,33 +213,33 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 	}
 	for range 3 {
 		wait.Go(func() {
-			s, err := n.Open(ctx, outbox.SessionOptions{Name: "relay", TTL: time.Minute})
+			s, err := n.Open(ctx, driver.SessionOptions{Name: "relay", TTL: time.Minute})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer s.Close(ctx)
 			for turn := 0; !done() && ctx.Err() == nil; turn++ {
-				var msgs []outbox.Leased
+				var msgs []driver.Leased
 				if err := again(n, func() error { _, err := s.Renew(ctx); return anyDeadlock(err) }); err != nil {
 					t.Error(err)
 				}
 				err := again(n, func() (err error) {
-					msgs, err = s.Lease(ctx, outbox.Want{Limit: 50})
+					msgs, err = s.Lease(ctx, driver.Want{Limit: 50})
 					return anyDeadlock(err)
 				})
 				if err != nil {
 					t.Error(err)
 				}
-				var out []outbox.Outcome
+				var out []driver.Outcome
 				for i, m := range msgs {
-					v := outbox.Sent
+					v := driver.Sent
 					if i == 0 && turn%3 == 0 {
-						v = outbox.Parked
-					} else if i > 0 && out[0].Verdict == outbox.Parked && m.OrderingKey == out[0].OrderingKey {
-						v = outbox.Returned
+						v = driver.Parked
+					} else if i > 0 && out[0].Verdict == driver.Parked && m.OrderingKey == out[0].OrderingKey {
+						v = driver.Returned
 					}
-					out = append(out, outbox.Outcome{Leased: m, Verdict: v})
+					out = append(out, driver.Outcome{Leased: m, Verdict: v})
 				}
 				if err := again(n, func() error { return anyDeadlock(s.Settle(ctx, out)) }); err != nil {
 					t.Error(err)
@@ -246,12 +247,12 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 				}
 				mu.Lock()
 				for _, o := range out {
-					if o.Verdict == outbox.Sent {
+					if o.Verdict == driver.Sent {
 						sent[o.ID]++
 					}
 				}
 				mu.Unlock()
-				if err := again(n, func() error { return anyDeadlock(s.(outbox.Maintainer).Maintain(ctx)) }); err != nil {
+				if err := again(n, func() error { return anyDeadlock(s.(driver.Maintainer).Maintain(ctx)) }); err != nil {
 					t.Error(err)
 				}
 			}
@@ -292,7 +293,7 @@ func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
 	s := holdsAll(t, n)
-	for _, verdict := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
+	for _, verdict := range []driver.Verdict{driver.Sent, driver.Deferred, driver.Parked} {
 		enqueue(t, n, outbox.Message{ID: "old", Topic: "t", OrderingKey: "k"})
 		leased := lease(t, s)
 		exec(t, d.db, `UPDATE outbox_messages SET id = 'new'`)
@@ -303,7 +304,7 @@ func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 		if len(again) != 1 || again[0].ID != "new" || again[0].Attempts != 0 {
 			t.Fatalf("after verdict %v of another message: leased %+v, want the new message", verdict, again)
 		}
-		settle(t, s, outcomes(outbox.Sent, again...))
+		settle(t, s, outcomes(driver.Sent, again...))
 	}
 }
 
@@ -329,7 +330,7 @@ func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 	if len(leased) != 1 || leased[0].ID != "now" {
 		t.Errorf("leased %+v while another session moves what is due, want what was not delayed", leased)
 	}
-	settle(t, s, outcomes(outbox.Sent, leased...))
+	settle(t, s, outcomes(driver.Sent, leased...))
 	if err := other.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +351,7 @@ func TestOutboxMySQLMovesNothingWithoutItsLock(t *testing.T) {
 	exec(t, d.db, `DELETE FROM outbox_locks WHERE slot = ?`, dialect.MoveTurn)
 	enqueue(t, n, outbox.Message{ID: "due", Topic: "t", NotBefore: time.Now().Add(time.Hour)})
 	exec(t, d.db, `UPDATE outbox_delayed SET not_before = not_before - 7200000000`)
-	if _, err := s.Lease(t.Context(), outbox.Want{Limit: 10}); !errors.Is(err, dedup.ErrSchema) {
+	if _, err := s.Lease(t.Context(), driver.Want{Limit: 10}); !errors.Is(err, dedup.ErrSchema) {
 		t.Errorf("Lease: %v, want ErrSchema", err)
 	}
 }
@@ -372,7 +373,7 @@ func TestOutboxMySQLLeaseBesideAnOpenTransaction(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for ids := []string{}; !slices.Equal(ids, []string{"due", "now"}); slices.Sort(ids) {
-		msgs, err := s.tryLease(ctx, outbox.Want{Limit: 10})
+		msgs, err := s.tryLease(ctx, driver.Want{Limit: 10})
 		if err != nil {
 			t.Fatalf("after %v: %v", ids, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // watched is a driver that calls before with each statement.
@@ -90,7 +91,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	}
 	in := func(shard int) (keys []string) { // two keys of the shard
 		for i := 0; len(keys) < 2; i++ {
-			if key := fmt.Sprint("key", i); outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
+			if key := fmt.Sprint("key", i); outboxdriver.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
 				keys = append(keys, key)
 			}
 		}
@@ -98,7 +99,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	}
 	ours, others := in(0), in(1)
 	send(ours[0], 0, 1)
-	settle(t, s, []outbox.Outcome{{Leased: lease(t, s)[0], Verdict: outbox.Deferred, Delay: time.Hour}})
+	settle(t, s, []outboxdriver.Outcome{{Leased: lease(t, s)[0], Verdict: outboxdriver.Deferred, Delay: time.Hour}})
 	send(ours[1], 0, 505) // more messages than half a lease, and more than one query reads
 	send(others[0], 0, 10)
 	send(ours[0], 1, 2)
@@ -112,7 +113,7 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 		}
 	}
 	before.Store(&release)
-	msgs, err := s.tryLease(t.Context(), outbox.Want{Limit: 1000})
+	msgs, err := s.tryLease(t.Context(), outboxdriver.Want{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Renew implements outbox.Session.
-func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
+// Renew implements driver.Session.
+func (o *outboxSession) Renew(ctx context.Context) (driver.Hold, error) {
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	var state shares.State
@@ -22,14 +22,14 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		return err
 	})
 	if err != nil {
-		return outbox.Hold{}, err
+		return driver.Hold{}, err
 	}
 	o.hold.Begun = true
 	o.mu.Lock()
 	o.shards.Set(state.Tokens)
 	o.mu.Unlock()
 	if state.Shards == 0 {
-		return outbox.Hold{}, engine.ErrNoShards
+		return driver.Hold{}, engine.ErrNoShards
 	}
 	switch change := state.Change(&o.ledger); {
 	case change > 0:
@@ -38,11 +38,11 @@ func (o *outboxSession) Renew(ctx context.Context) (outbox.Hold, error) {
 		err = o.giveBack(ctx, -change)
 	}
 	if err != nil {
-		return outbox.Hold{}, err // the hold is extended; the next Renew reads which shards it has
+		return driver.Hold{}, err // the hold is extended; the next Renew reads which shards it has
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return outbox.Hold{
+	return driver.Hold{
 		Until: asked.Add(o.hold.TTL), Shards: len(o.shards),
 		TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName, Announced: o.store.listens(),
 	}, nil

@@ -15,10 +15,10 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// outboxSession implements outbox.Session. It keeps the leased messages in memory only: no other session may lease messages of
+// outboxSession implements driver.Session. It keeps the leased messages in memory only: no other session may lease messages of
 // a shard that it holds.
 type outboxSession struct {
 	store *Store
@@ -35,8 +35,8 @@ type outboxSession struct {
 	rescueAt time.Time // when Maintain next calls Rescue
 }
 
-// Open implements outbox.Queue. It fails with dedup.ErrSchema if tables are missing.
-func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+// Open implements driver.Queue. It fails with dedup.ErrSchema if tables are missing.
+func (s *Store) Open(ctx context.Context, opts outboxdriver.SessionOptions) (outboxdriver.Session, error) {
 	if opts.TTL < time.Millisecond {
 		return nil, fmt.Errorf("sqlstore: SessionOptions.TTL %v is shorter than 1 ms", opts.TTL)
 	}
@@ -60,7 +60,7 @@ func (s *Store) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	return o, nil
 }
 
-// Wake implements outbox.Waker.
+// Wake implements driver.Waker.
 func (o *outboxSession) Wake() <-chan struct{} { return o.wake }
 
 // collisions limits how often a transaction is attempted that ends in deadlocks.
@@ -114,11 +114,11 @@ func (s *Store) outboxError(what string, err error) error {
 	switch {
 	case err == nil, engine.Database.Caused(err):
 		return err
-	case errors.Is(err, outbox.ErrLeaseLost):
+	case errors.Is(err, outboxdriver.ErrLeaseLost):
 		return fmt.Errorf("sqlstore: %s: %w", what, err)
 	}
 	if s.fault(err).Class == driver.FaultData {
-		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
+		err = fmt.Errorf("%w: %w", outboxdriver.ErrRefused, err)
 	}
 	return engine.Database.Wrap(s.statementError(fmt.Errorf("%s: %w", what, err)))
 }
@@ -130,7 +130,7 @@ func (o *outboxSession) held() []int {
 	return slices.Concat(shards[first:], shards[:first])
 }
 
-// Close implements outbox.Session. It gives back the shards before it waits for Config.Outbox.Listen.
+// Close implements driver.Session. It gives back the shards before it waits for Config.Outbox.Listen.
 func (o *outboxSession) Close(ctx context.Context) error {
 	listened := o.store.stopListening(o)
 	o.renewing.Lock()

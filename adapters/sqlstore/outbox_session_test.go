@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // session is a session of a node. Its helpers repeat what fails on a busy machine: MariaDB ends a relay's transaction that is
 // idle for 5 s.
 type session struct {
-	outbox.Session
+	driver.Session
 	n *node
 }
 
 func open(t testing.TB, n *node, ttl time.Duration) session {
 	t.Helper()
-	s, err := n.Open(t.Context(), outbox.SessionOptions{Name: t.Name(), TTL: ttl})
+	s, err := n.Open(t.Context(), driver.SessionOptions{Name: t.Name(), TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func open(t testing.TB, n *node, ttl time.Duration) session {
 	return session{s, n}
 }
 
-func (s session) tryRenew(ctx context.Context) (hold outbox.Hold, err error) {
+func (s session) tryRenew(ctx context.Context) (hold driver.Hold, err error) {
 	err = again(s.n, func() (err error) {
 		hold, err = s.Renew(ctx)
 		return err
@@ -34,7 +34,7 @@ func (s session) tryRenew(ctx context.Context) (hold outbox.Hold, err error) {
 	return hold, err
 }
 
-func renew(t testing.TB, s session) outbox.Hold {
+func renew(t testing.TB, s session) driver.Hold {
 	t.Helper()
 	hold, err := s.tryRenew(t.Context())
 	if err != nil {
@@ -43,7 +43,7 @@ func renew(t testing.TB, s session) outbox.Hold {
 	return hold
 }
 
-func (s session) tryLease(ctx context.Context, want outbox.Want) (msgs []outbox.Leased, err error) {
+func (s session) tryLease(ctx context.Context, want driver.Want) (msgs []driver.Leased, err error) {
 	err = again(s.n, func() (err error) {
 		msgs, err = s.Lease(ctx, want)
 		return err
@@ -51,20 +51,20 @@ func (s session) tryLease(ctx context.Context, want outbox.Want) (msgs []outbox.
 	return msgs, err
 }
 
-func lease(t testing.TB, s session) []outbox.Leased {
+func lease(t testing.TB, s session) []driver.Leased {
 	t.Helper()
-	msgs, err := s.tryLease(t.Context(), outbox.Want{Limit: 10_000})
+	msgs, err := s.tryLease(t.Context(), driver.Want{Limit: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return msgs
 }
 
-func (s session) trySettle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s session) trySettle(ctx context.Context, outcomes []driver.Outcome) error {
 	return again(s.n, func() error { return s.Settle(ctx, outcomes) })
 }
 
-func settle(t testing.TB, s session, outcomes []outbox.Outcome) {
+func settle(t testing.TB, s session, outcomes []driver.Outcome) {
 	t.Helper()
 	if err := s.trySettle(t.Context(), outcomes); err != nil {
 		t.Fatal(err)
@@ -72,12 +72,12 @@ func settle(t testing.TB, s session, outcomes []outbox.Outcome) {
 }
 
 func (s session) tryTidy(ctx context.Context) error {
-	return again(s.n, func() error { return s.Session.(outbox.Maintainer).Maintain(ctx) })
+	return again(s.n, func() error { return s.Session.(driver.Maintainer).Maintain(ctx) })
 }
 
-func outcomes(v outbox.Verdict, msgs ...outbox.Leased) (list []outbox.Outcome) {
+func outcomes(v driver.Verdict, msgs ...driver.Leased) (list []driver.Outcome) {
 	for _, m := range msgs {
-		list = append(list, outbox.Outcome{Leased: m, Verdict: v, Err: errors.New("refused")})
+		list = append(list, driver.Outcome{Leased: m, Verdict: v, Err: errors.New("refused")})
 	}
 	return list
 }

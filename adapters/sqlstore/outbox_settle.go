@@ -8,32 +8,32 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Settle implements outbox.Session.
-func (o *outboxSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+// Settle implements driver.Session.
+func (o *outboxSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
 	tokens := make(map[int]int64)
-	outcomes = slices.SortedFunc(slices.Values(outcomes), func(a, b outbox.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
+	outcomes = slices.SortedFunc(slices.Values(outcomes), func(a, b driver.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
 	var do engine.Outcomes
 	for _, out := range outcomes {
 		if token, seen := tokens[out.Shard]; seen && token != out.Token {
-			return o.store.outboxError("settle", outbox.ErrLeaseLost) // one of the tokens is stale
+			return o.store.outboxError("settle", driver.ErrLeaseLost) // one of the tokens is stale
 		}
 		tokens[out.Shard] = out.Token
 		switch out.Verdict {
-		case outbox.Returned:
+		case driver.Returned:
 			if out.Delay > 0 && out.OrderingKey != "" {
 				do.Paused = append(do.Paused, out)
 			}
-		case outbox.Sent:
+		case driver.Sent:
 			do.Sent = append(do.Sent, out)
-		case outbox.Deferred:
+		case driver.Deferred:
 			do.Deferred = append(do.Deferred, out)
-		case outbox.Parked:
+		case driver.Parked:
 			do.Parked = append(do.Parked, out)
 		default:
 			return fmt.Errorf("sqlstore: settle: message %d: unknown verdict %d", out.Seq, out.Verdict)

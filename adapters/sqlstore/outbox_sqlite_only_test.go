@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -43,7 +44,7 @@ func messages(prefix string, n, keys int) (msgs []outbox.Message) {
 }
 
 // relayTo runs a relay until the test ends.
-func relayTo(t *testing.T, q outbox.Queue, to outbox.Publisher, ttl time.Duration) {
+func relayTo(t *testing.T, q driver.Queue, to outbox.Publisher, ttl time.Duration) {
 	t.Helper()
 	r, err := relay.New(relay.Config{Queue: q, Publisher: to, LeaseTTL: ttl, Name: t.Name()})
 	if err != nil {
@@ -148,7 +149,7 @@ func TestOutboxSQLiteTwoStoresShare(t *testing.T) {
 		renew(t, two)
 	}
 	renew(t, one)
-	settle(t, one, outcomes(outbox.Returned, all...))
+	settle(t, one, outcomes(driver.Returned, all...))
 	if got := len(lease(t, one)); got == 0 || got == 300 {
 		t.Errorf("%d leased, though half of the shards were given back and the other half not", got)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func readStats(ctx context.Context, q engine.Queryer, from *engine.StatsStatements) (outbox.Stats, error) {
@@ -60,11 +61,11 @@ func (st *outboxStats) scanCount(rows engine.Row) error {
 		st.shards[shard] = append(st.shards[shard], c)
 		return nil
 	}
-	state := [...][2]outbox.State{1: {outbox.StateDelayed, outbox.StatePending}, 2: {outbox.StateParked, outbox.StateWaiting}}[kind]
+	state := [...][2]driver.State{1: {driver.StateDelayed, driver.StatePending}, 2: {driver.StateParked, driver.StateWaiting}}[kind]
 	if flag {
-		st.Count(c.topic, state[1], c.n, c.due, 0, "")
+		driver.Count(&st.Stats, c.topic, state[1], c.n, c.due, 0, "")
 	} else {
-		st.Count(c.topic, state[0], c.n, c.due, 0, "")
+		driver.Count(&st.Stats, c.topic, state[0], c.n, c.due, 0, "")
 	}
 	return nil
 }
@@ -81,7 +82,7 @@ func (st *outboxStats) estimate() {
 			more = float64(c.last-first+1) / float64(c.next-first)
 		}
 		for _, c := range topics {
-			st.Count(c.topic, outbox.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.error)
+			driver.Count(&st.Stats, c.topic, driver.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.error)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // One settlement holds back a topic among the first rows of a shard only: what stands far behind is left alone, however many rows there are.
@@ -16,7 +17,7 @@ func TestOneSettlementLooksAtSomeRowsOfAShard(t *testing.T) {
 		var keys []string // of one shard
 		for i := 0; len(keys) < 4; i++ {
 			key := fmt.Sprint("k", i)
-			if outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == 1 {
+			if driver.Shard(&outbox.Message{OrderingKey: key}, shards) == 1 {
 				keys = append(keys, key)
 			}
 		}
@@ -28,11 +29,11 @@ func TestOneSettlementLooksAtSomeRowsOfAShard(t *testing.T) {
 			msgs = append(msgs, outbox.Message{ID: fmt.Sprint("t-", i), Topic: "t", OrderingKey: keys[2], Payload: []byte("x")})
 		}
 		enqueue(t, n, append(msgs, away(keys[3]))...)
-		first, err := s.tryLease(t.Context(), outbox.Want{Limit: 1})
+		first, err := s.tryLease(t.Context(), driver.Want{Limit: 1})
 		if err != nil || len(first) != 1 || first[0].ID != "away-"+keys[0] {
 			t.Fatalf("leased %v, %v", first, err)
 		}
-		list := outcomes(outbox.Deferred, first...)
+		list := outcomes(driver.Deferred, first...)
 		list[0].Delay, list[0].WholeTopic, list[0].BrokerFault = time.Hour, true, true
 		settle(t, s, list)
 		var held int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // OutboxConfig configures the outbox.
@@ -48,9 +49,9 @@ type OutboxConfig struct {
 
 var (
 	_ outbox.Writer[*sql.Tx] = (*Store)(nil)
-	_ outbox.Queue           = (*Store)(nil)
-	_ outbox.Waker           = (*outboxSession)(nil)
-	_ outbox.Maintainer      = (*outboxSession)(nil)
+	_ driver.Queue           = (*Store)(nil)
+	_ driver.Waker           = (*outboxSession)(nil)
+	_ driver.Maintainer      = (*outboxSession)(nil)
 )
 
 // Enqueue implements outbox.Writer. It writes msgs at once and numbers them in the order of the calls. If two transactions with
@@ -63,7 +64,7 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	if len(msgs) == 0 {
 		return nil
 	}
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // polling is a session that holds all shards of an outbox on PostgreSQL.
@@ -52,7 +53,7 @@ func (p *polling) finds(t *testing.T, ids []string, meanwhile func()) {
 	var got []string
 	for began := time.Now(); len(got) < len(ids); meanwhile() {
 		msgs := lease(t, p.session)
-		settle(t, p.session, outcomes(outbox.Sent, msgs...))
+		settle(t, p.session, outcomes(driver.Sent, msgs...))
 		for _, m := range msgs {
 			got = append(got, m.ID)
 		}
@@ -101,7 +102,7 @@ func TestOutboxPostgresSkipsMessagesThatWait(t *testing.T) {
 	t.Parallel()
 	p := newPolling(t)
 	p.enqueue(t, 3000)
-	deferred := outcomes(outbox.Deferred, lease(t, p.session)...)
+	deferred := outcomes(driver.Deferred, lease(t, p.session)...)
 	last := int64(0)
 	for i := range deferred {
 		deferred[i].Delay, last = time.Hour, max(last, deferred[i].Seq)
@@ -122,7 +123,7 @@ func TestOutboxPostgresSkipsMessagesThatWait(t *testing.T) {
 	if len(msgs) > most+1 || msgs[len(msgs)-1].Seq <= last {
 		t.Errorf("%d messages leased, want the new one and at most the last one in each of %d shards", len(msgs), most)
 	}
-	settle(t, p.session, outcomes(outbox.Returned, msgs...))
+	settle(t, p.session, outcomes(driver.Returned, msgs...))
 	exec(t, p.n.db, `UPDATE txonce_shards SET returned = returned + 1`)
 	if msgs := lease(t, p.session); len(msgs) != 3001 {
 		t.Errorf("%d messages leased after messages have returned, want 3001", len(msgs))

@@ -265,7 +265,7 @@ func TestUUID(t *testing.T) {
 	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})
 	row := func(id string, seq int64) outbox.Message {
 		m := outbox.Message{ID: id, Topic: "t"}
-		m.Headers = outbox.PlainHeaders(outbox.Leased{Message: m, Seq: seq})
+		m.Headers = outbox.PlainHeaders(outbox.Stored{Message: m, Seq: seq})
 		return m
 	}
 	short, long := "order-1:charged", strings.Repeat("order-1:charged", 10)

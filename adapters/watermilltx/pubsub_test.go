@@ -22,6 +22,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -119,7 +120,7 @@ func (r *relayed) await(ctx context.Context, msgs []outbox.Message) error {
 }
 
 // relayTo runs a relay to inner until the test ends.
-func relayTo(t *testing.T, queue outbox.Queue, inner message.Publisher) *relayed {
+func relayTo(t *testing.T, queue driver.Queue, inner message.Publisher) *relayed {
 	t.Helper()
 	to := &relayed{Publisher: inner}
 	publisher := newPublisher(t, watermilltx.PublisherConfig{

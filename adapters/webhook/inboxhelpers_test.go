@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -29,7 +30,7 @@ func newPending(store *consumertest.Store) *pending {
 }
 
 func (p *pending) Enqueue(ctx context.Context, tx tx, msgs ...outbox.Message) error {
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}

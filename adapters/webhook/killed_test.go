@@ -31,6 +31,7 @@ import (
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -97,7 +98,7 @@ func mortalSQL(ctx context.Context, e engines.Engine, dialect sqlstore.Dialect, 
 func mortal[TTx any](ctx context.Context, store interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
-	outbox.Queue
+	driver.Queue
 }, mode string, n int, insert func(ctx context.Context, tx TTx, args ...any) error,
 ) (http.Handler, error) {
 	s, logger := newShop(), slog.New(slog.DiscardHandler)

@@ -12,12 +12,13 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 // sameDatabase is an outbox in the database of store: it is away when that is.
 type sameDatabase struct {
-	outbox.Queue
+	driver.Queue
 	store *consumertest.Store
 }
 
@@ -29,7 +30,7 @@ func (q sameDatabase) reachable(ctx context.Context) error {
 	return tx.Rollback()
 }
 
-func (q sameDatabase) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q sameDatabase) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	if err := q.reachable(ctx); err != nil {
 		return nil, err
 	}
@@ -38,25 +39,25 @@ func (q sameDatabase) Open(ctx context.Context, opts outbox.SessionOptions) (out
 }
 
 type sameDatabaseSession struct {
-	outbox.Session
+	driver.Session
 	in sameDatabase
 }
 
-func (s sameDatabaseSession) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s sameDatabaseSession) Renew(ctx context.Context) (driver.Hold, error) {
 	if err := s.in.reachable(ctx); err != nil {
-		return outbox.Hold{}, err
+		return driver.Hold{}, err
 	}
 	return s.Session.Renew(ctx)
 }
 
-func (s sameDatabaseSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s sameDatabaseSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if err := s.in.reachable(ctx); err != nil {
 		return nil, err
 	}
 	return s.Session.Lease(ctx, want)
 }
 
-func (s sameDatabaseSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s sameDatabaseSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if err := s.in.reachable(ctx); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // everywhere are faults that each database may have.
@@ -36,8 +36,8 @@ func everywhere() []fault {
 		{"the sweeper stopped", func(t *testing.T, p *planted) { p.exec(t, `UPDATE txonce_passes SET ended_at = `+p.ago(50*time.Hour)) }, "sweeper", "warning", "ago"},
 		{"no relay", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.args = []string{"--max-outbox-age", "1ns"} }, "relay", "error", "no relay is alive"},
 		{"no relay for a moment", func(t *testing.T, p *planted) { p.enqueue(t, "charged") }, "relay", "warning", "no relay is alive"},
-		{"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Deferred) }, "topic", "error", "the broker said no"},
-		{"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, outbox.Parked) }, "parked", "warning", "topic charged"},
+		{"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Deferred) }, "topic", "error", "the broker said no"},
+		{"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Parked) }, "parked", "warning", "topic charged"},
 		{"a replay that nobody runs", func(t *testing.T, p *planted) {
 			park1(t, p)
 			command(t, p, "dead-letters", "replay", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1")

@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // fault is something that check must find.
@@ -108,13 +109,13 @@ func (p *planted) enqueue(t *testing.T, topic string) *outbox.Message {
 }
 
 // settle leases the only message and ends its lease with verdict.
-func (p *planted) settle(t *testing.T, verdict outbox.Verdict) {
+func (p *planted) settle(t *testing.T, verdict driver.Verdict) {
 	t.Helper()
 	store, err := p.store()
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := store.Open(t.Context(), outbox.SessionOptions{Name: "test", TTL: time.Minute})
+	session, err := store.Open(t.Context(), driver.SessionOptions{Name: "test", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +123,14 @@ func (p *planted) settle(t *testing.T, verdict outbox.Verdict) {
 		if _, err := session.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		leased, err := session.Lease(t.Context(), outbox.Want{Limit: 10})
+		leased, err := session.Lease(t.Context(), driver.Want{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(leased) == 0 {
 			continue
 		}
-		if err := session.Settle(t.Context(), []outbox.Outcome{{Leased: leased[0], Verdict: verdict, Err: errors.New("the broker said no"), Delay: time.Hour}}); err != nil {
+		if err := session.Settle(t.Context(), []driver.Outcome{{Leased: leased[0], Verdict: verdict, Err: errors.New("the broker said no"), Delay: time.Hour}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := session.Close(t.Context()); err != nil {

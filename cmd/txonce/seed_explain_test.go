@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // mounted is a program of a user's own with the same commands. Its consumer billing fails for the message order-bad.
@@ -63,8 +64,8 @@ func enqueue(ts *testscript.TestScript, _ bool, args []string) {
 
 // settle PAYLOAD=VERDICT...: what a relay does with pending messages.
 func settle(ts *testscript.TestScript, _ bool, args []string) {
-	verdicts := map[string]outbox.Verdict{"sent": outbox.Sent, "parked": outbox.Parked, "returned": outbox.Returned}
-	want := map[string]outbox.Verdict{}
+	verdicts := map[string]driver.Verdict{"sent": driver.Sent, "parked": driver.Parked, "returned": driver.Returned}
+	want := map[string]driver.Verdict{}
 	for _, arg := range args {
 		payload, verdict, _ := strings.Cut(arg, "=")
 		want[payload] = verdicts[verdict]
@@ -73,16 +74,16 @@ func settle(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(seedsOf(ts).t.Context(), time.Minute)
 	defer cancel()
-	session, err := store.Open(ctx, outbox.SessionOptions{Name: "seed", TTL: time.Minute})
+	session, err := store.Open(ctx, driver.SessionOptions{Name: "seed", TTL: time.Minute})
 	ts.Check(err)
 	for len(want) > 0 {
 		_, err := session.Renew(ctx)
 		ts.Check(err)
-		leased, err := session.Lease(ctx, outbox.Want{Limit: 100})
+		leased, err := session.Lease(ctx, driver.Want{Limit: 100})
 		ts.Check(err)
-		outcomes := []outbox.Outcome{}
+		outcomes := []driver.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: want[string(m.Payload)], Err: errors.New("message too large")})
+			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: want[string(m.Payload)], Err: errors.New("message too large")})
 			delete(want, string(m.Payload))
 		}
 		ts.Check(session.Settle(ctx, outcomes))

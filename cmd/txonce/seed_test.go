@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // seeds fills the database of a script.
@@ -131,17 +132,17 @@ func parkOutbox(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(store.Enqueue(ctx, tx, outbox.Message{ID: id, Topic: args[0], OrderingKey: fmt.Sprintf("%s-key-%d", args[0], i), Payload: []byte(`{"id":"` + id + `"}`)}))
 		ts.Check(tx.Commit())
 	}
-	session, err := store.Open(ctx, outbox.SessionOptions{Name: "seed", TTL: time.Minute})
+	session, err := store.Open(ctx, driver.SessionOptions{Name: "seed", TTL: time.Minute})
 	ts.Check(err)
 	left := n
 	for left > 0 {
 		_, err := session.Renew(ctx)
 		ts.Check(err)
-		leased, err := session.Lease(ctx, outbox.Want{Limit: 100})
+		leased, err := session.Lease(ctx, driver.Want{Limit: 100})
 		ts.Check(err)
-		outcomes := []outbox.Outcome{}
+		outcomes := []driver.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: outbox.Parked, Err: errors.New("message too large")})
+			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: driver.Parked, Err: errors.New("message too large")})
 		}
 		ts.Check(session.Settle(ctx, outcomes))
 		left -= len(leased)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // billingKey is the key of an order's claim.
@@ -17,7 +18,7 @@ func eventID(topic string) func(order string) string {
 		ctx, end := outbox.WithScope(context.Background(), string(seed[:])+"/"+order)
 		defer end()
 		event := []outbox.Message{{Topic: topic}}
-		if err := outbox.AssignIDs(ctx, event); err != nil {
+		if err := driver.AssignIDs(ctx, event); err != nil {
 			panic(err) // cannot fail: the scope is open and only this goroutine uses it
 		}
 		return event[0].ID

@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Order is the message on the topic of orders, as JSON.
@@ -40,7 +41,7 @@ type Charged struct {
 type store[TTx any] interface {
 	dedup.Store[TTx]
 	outbox.Writer[TTx]
-	outbox.Queue
+	driver.Queue
 	Activity() ops.ActivityKeeper
 }
 

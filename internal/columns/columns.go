@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/internal/usercode"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // maxText is the longest text that is stored, in bytes.
@@ -27,13 +27,13 @@ func Text(s string) string {
 var errNoError = errors.New("no error was stated")
 
 // Error returns the text that the table stores about a failure.
-func Error(o *outbox.Outcome) string {
+func Error(o *driver.Outcome) string {
 	return Text(usercode.Error(cmp.Or(o.Err, errNoError)).Error())
 }
 
 // Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that
 // settling twice counts once.
-func Attempts(o *outbox.Outcome) int {
+func Attempts(o *driver.Outcome) int {
 	if o.BrokerFault {
 		return o.Attempts
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/columns"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func TestText(t *testing.T) {
@@ -27,7 +27,7 @@ func TestText(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	failed := outbox.Outcome{Err: errors.New("no route\x00")}
+	failed := driver.Outcome{Err: errors.New("no route\x00")}
 	failed.Attempts = 2
 	if got := columns.Attempts(&failed); got != 3 {
 		t.Errorf("%d attempts after a third failure", got)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Step is one statement.
@@ -28,7 +28,7 @@ type Step struct {
 type Run func(ctx context.Context, operation string, steps ...Step) error
 
 // Renew begins or extends the hold of the session owner, and reads the state of all shards and sessions. It fails with
-// outbox.ErrLeaseLost if the hold has expired.
+// driver.ErrLeaseLost if the hold has expired.
 func Renew(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any, name string, ttl time.Duration, begun bool) (state shares.State, err error) {
 	state = shares.NewState()
 	alive := false
@@ -43,7 +43,7 @@ func Renew(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any,
 		Step{SQL: sql.Shards, Args: []any{owner}, Row: state.ScanReturned},
 	)
 	if err == nil && !alive {
-		err = fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
+		err = fmt.Errorf("%w: the hold has expired", driver.ErrLeaseLost)
 	}
 	return state, err
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Settlement has outcomes as columns, for the statements that settle them.
@@ -29,31 +29,31 @@ type rows struct {
 	policies []int16
 }
 
-// NewSettlement fails with outbox.ErrLeaseLost if outcomes have two tokens of one shard: one of them is out of date.
-func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
+// NewSettlement fails with driver.ErrLeaseLost if outcomes have two tokens of one shard: one of them is out of date.
+func NewSettlement(outcomes []driver.Outcome) (*Settlement, error) {
 	s := &Settlement{}
 	tokens := map[int]int64{}
 	for i := range outcomes {
 		o := &outcomes[i]
 		if token, seen := tokens[o.Shard]; seen && token != o.Token {
-			return nil, fmt.Errorf("%w: two tokens of shard %d", outbox.ErrLeaseLost, o.Shard)
+			return nil, fmt.Errorf("%w: two tokens of shard %d", driver.ErrLeaseLost, o.Shard)
 		} else if !seen {
 			tokens[o.Shard] = o.Token
 			s.Shards, s.Tokens = append(s.Shards, int16(o.Shard)), append(s.Tokens, o.Token)
 		}
 		switch o.Verdict {
-		case outbox.Returned:
+		case driver.Returned:
 			if o.Delay > 0 && o.OrderingKey != "" {
 				s.paused.add(o)
 			}
-		case outbox.Sent:
+		case driver.Sent:
 			s.sent.add(o)
-		case outbox.Deferred:
+		case driver.Deferred:
 			s.deferred.add(o)
 			if o.WholeTopic {
 				s.topics.add(o)
 			}
-		case outbox.Parked:
+		case driver.Parked:
 			s.parked.add(o)
 		default:
 			return nil, fmt.Errorf("outbox: settle: message %d: no verdict %d", o.Seq, o.Verdict)
@@ -62,9 +62,9 @@ func NewSettlement(outcomes []outbox.Outcome) (*Settlement, error) {
 	return s, nil
 }
 
-func (r *rows) add(o *outbox.Outcome) {
+func (r *rows) add(o *driver.Outcome) {
 	r.shards, r.seqs, r.ids = append(r.shards, int16(o.Shard)), append(r.seqs, o.Seq), append(r.ids, o.ID)
-	if o.Verdict == outbox.Sent {
+	if o.Verdict == driver.Sent {
 		return
 	}
 	r.attempts = append(r.attempts, int32(columns.Attempts(o)))
@@ -91,7 +91,7 @@ type topicOfShard struct {
 // topicRows is how many rows of a shard DeferTopic looks at.
 const topicRows = 1 << 10
 
-func (t *topics) add(o *outbox.Outcome) {
+func (t *topics) add(o *driver.Outcome) {
 	of := topicOfShard{o.Shard, o.Topic}
 	if i, seen := t.at[of]; seen {
 		t.lows[i] = min(t.lows[i], o.Seq)

@@ -13,7 +13,7 @@ func TestOnce(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	row := func(seq int64, at time.Time) string {
 		m := outbox.Message{ID: "order-1", Payload: []byte("x")}
-		m.Headers = outbox.PlainHeaders(outbox.Leased{Message: m, Seq: seq, Enqueued: at})
+		m.Headers = outbox.PlainHeaders(outbox.Stored{Message: m, Seq: seq, Enqueued: at})
 		return publishing.Once(&m)
 	}
 	if row(7, at) != row(7, at.In(time.FixedZone("", 3600))) {

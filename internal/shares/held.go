@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Shard is a shard that a session holds, as far as the session knows.
@@ -101,7 +102,7 @@ func (h Held) remove(n int, which func(*Shard) bool) (removed []int) {
 }
 
 // Lease records that messages are leased. A shard that was lost meanwhile is left out; Settle reports that.
-func (h Held) Lease(messages []outbox.Leased) {
+func (h Held) Lease(messages []driver.Leased) {
 	for i := range messages {
 		if s := h[messages[i].Shard]; s != nil {
 			s.Leased[messages[i].Seq] = true
@@ -110,7 +111,7 @@ func (h Held) Lease(messages []outbox.Leased) {
 }
 
 // Settle records that messages are not leased any more.
-func (h Held) Settle(outcomes []outbox.Outcome) {
+func (h Held) Settle(outcomes []driver.Outcome) {
 	for i := range outcomes {
 		if s := h[outcomes[i].Shard]; s != nil && s.Token == outcomes[i].Token {
 			delete(s.Leased, outcomes[i].Seq)
@@ -120,7 +121,7 @@ func (h Held) Settle(outcomes []outbox.Outcome) {
 
 // Followed returns the shards where messages behind parked ones must be parked with outcomes: those where outcomes park a message whose
 // key must keep its order, and where no message stays leased. A message must not be moved while it is being published.
-func (h Held) Followed(outcomes []outbox.Outcome) (shards []int) {
+func (h Held) Followed(outcomes []driver.Outcome) (shards []int) {
 	left, parks := map[int]int{}, map[int]bool{}
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -134,7 +135,7 @@ func (h Held) Followed(outcomes []outbox.Outcome) (shards []int) {
 		if s.Leased[o.Seq] {
 			left[o.Shard]--
 		}
-		if o.Verdict == outbox.Parked && o.OrderingKey != "" && o.ParkPolicy != outbox.SkipMessage {
+		if o.Verdict == driver.Parked && o.OrderingKey != "" && o.ParkPolicy != outbox.SkipMessage {
 			parks[o.Shard] = true
 		}
 	}

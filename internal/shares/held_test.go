@@ -6,10 +6,11 @@ import (
 
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-func leased(shard int, token, seq int64) outbox.Leased {
-	l := outbox.Leased{Shard: shard, Token: token}
+func leased(shard int, token, seq int64) driver.Leased {
+	l := driver.Leased{Stored: outbox.Stored{Shard: shard}, Token: token}
 	l.Seq = seq
 	return l
 }
@@ -43,7 +44,7 @@ func TestHeldShardThatIsTakenAgain(t *testing.T) {
 func TestHeldGivesBackIdleShardsFirst(t *testing.T) {
 	h := shares.Held{}
 	h.Add(map[int]int64{1: 1, 2: 1, 3: 1})
-	h.Lease([]outbox.Leased{leased(1, 1, 5), leased(2, 1, 6)})
+	h.Lease([]driver.Leased{leased(1, 1, 5), leased(2, 1, 6)})
 	if idle := h.GiveBack(2); !slices.Equal(idle, []int{3}) {
 		t.Errorf("gives back %v at once, want shard 3, which has no leased messages", idle)
 	}
@@ -56,11 +57,11 @@ func TestHeldGivesBackIdleShardsFirst(t *testing.T) {
 	}
 	n := leaving[0]
 	seq := map[int]int64{1: 5, 2: 6}[n]
-	h.Settle([]outbox.Outcome{{Leased: leased(n, 2, seq)}}) // of another token
+	h.Settle([]driver.Outcome{{Leased: leased(n, 2, seq)}}) // of another token
 	if idle := h.RemoveLeaving(); len(idle) > 0 {
 		t.Errorf("a settlement with another token counts")
 	}
-	h.Settle([]outbox.Outcome{{Leased: leased(n, 1, seq)}})
+	h.Settle([]driver.Outcome{{Leased: leased(n, 1, seq)}})
 	if idle := h.RemoveLeaving(); !slices.Equal(idle, leaving) {
 		t.Errorf("gives back %v after its messages are settled, want %v", idle, leaving)
 	}
@@ -69,13 +70,13 @@ func TestHeldGivesBackIdleShardsFirst(t *testing.T) {
 func TestHeldFollowed(t *testing.T) {
 	h := shares.Held{}
 	h.Add(map[int]int64{1: 1, 2: 1, 3: 1})
-	h.Lease([]outbox.Leased{leased(1, 1, 5), leased(2, 1, 6), leased(2, 1, 7), leased(3, 1, 8)})
-	parked := func(shard int, seq int64, policy outbox.ParkPolicy) outbox.Outcome {
-		o := outbox.Outcome{Leased: leased(shard, 1, seq), Verdict: outbox.Parked, ParkPolicy: policy}
+	h.Lease([]driver.Leased{leased(1, 1, 5), leased(2, 1, 6), leased(2, 1, 7), leased(3, 1, 8)})
+	parked := func(shard int, seq int64, policy outbox.ParkPolicy) driver.Outcome {
+		o := driver.Outcome{Leased: leased(shard, 1, seq), Verdict: driver.Parked, ParkPolicy: policy}
 		o.OrderingKey = "k"
 		return o
 	}
-	got := h.Followed([]outbox.Outcome{
+	got := h.Followed([]driver.Outcome{
 		parked(1, 5, outbox.BlockKey),
 		parked(2, 6, outbox.BlockKey),    // a message of the shard stays leased
 		parked(3, 8, outbox.SkipMessage), // nothing waits behind it

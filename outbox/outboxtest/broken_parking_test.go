@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // keeps parks under another ParkPolicy.
 func keeps(in, out outbox.ParkPolicy) func(*Memory, *Outbox[*Tx]) {
-	return settles(func(_ *session, o *outbox.Outcome) {
-		if o.Verdict == outbox.Parked && o.ParkPolicy == in {
+	return settles(func(_ *session, o *driver.Outcome) {
+		if o.Verdict == driver.Parked && o.ParkPolicy == in {
 			o.ParkPolicy = out
 		}
 	})
@@ -75,9 +76,9 @@ func brokenParkings() []brokenStore {
 	return []brokenStore{
 		{
 			name: "drops what is parked", found: []string{waitUnpark, waitDiscard, park, pass, "parking and unparking keep every field", "an error that has no text parks its message"},
-			breaks: settles(func(_ *session, o *outbox.Outcome) {
-				if o.Verdict == outbox.Parked {
-					o.Verdict = outbox.Sent
+			breaks: settles(func(_ *session, o *driver.Outcome) {
+				if o.Verdict == driver.Parked {
+					o.Verdict = driver.Sent
 				}
 			}),
 		},
@@ -90,10 +91,10 @@ func brokenParkings() []brokenStore {
 		{name: "lets followers wait that were to pass", found: []string{pass}, breaks: keeps(outbox.SkipMessage, outbox.BlockKey)},
 		{
 			name: "holds back what has no key", found: []string{"a parked message without key holds back nothing"},
-			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for _, o := range all {
-					if o.Verdict == outbox.Parked && o.OrderingKey == "" && err == nil {
+					if o.Verdict == driver.Parked && o.OrderingKey == "" && err == nil {
 						for i := range s.memory.shards {
 							for _, r := range s.memory.shards[i].rows {
 								if r.OrderingKey == "" {
@@ -127,11 +128,11 @@ func brokenParkings() []brokenStore {
 		}},
 		{
 			name: "two that are parked are one and its follower", found: []string{"two parked messages of one key"},
-			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				for i := range all {
 					for j := range all {
-						if all[j].Verdict == outbox.Parked && all[i].Verdict == outbox.Parked && all[j].OrderingKey == all[i].OrderingKey && all[j].Seq < all[i].Seq {
-							all[i].Verdict = outbox.Returned
+						if all[j].Verdict == driver.Parked && all[i].Verdict == driver.Parked && all[j].OrderingKey == all[i].OrderingKey && all[j].Seq < all[i].Seq {
+							all[i].Verdict = driver.Returned
 						}
 					}
 				}
@@ -140,10 +141,10 @@ func brokenParkings() []brokenStore {
 		},
 		{
 			name: "parks what was confirmed", found: []string{"a confirmed message is not parked behind another one"},
-			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				for _, o := range all {
-					if o.Verdict == outbox.Parked {
-						if err := s.Settle(ctx, []outbox.Outcome{o}); err != nil {
+					if o.Verdict == driver.Parked {
+						if err := s.Settle(ctx, []driver.Outcome{o}); err != nil {
 							return err
 						}
 					}
@@ -153,7 +154,7 @@ func brokenParkings() []brokenStore {
 		},
 		{
 			name: "one hold for each key, the longest", found: []string{"a deferred message is not held for ever by a parked one behind it"},
-			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for i := range s.memory.shards {
 					for _, holds := range s.memory.shards[i].holds {
@@ -169,7 +170,7 @@ func brokenParkings() []brokenStore {
 		},
 		{
 			name: "one hold for each key, that of the parked message", found: []string{"a message between a deferred one and a parked one of its key waits"},
-			breaks: settling(func(s *session, ctx context.Context, all []outbox.Outcome) error {
+			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for i := range s.memory.shards {
 					sh := &s.memory.shards[i]

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // renews breaks Renew.
-func renews(renew func(s *session, ctx context.Context) (outbox.Hold, error)) func(*Memory, *Outbox[*Tx]) {
+func renews(renew func(s *session, ctx context.Context) (driver.Hold, error)) func(*Memory, *Outbox[*Tx]) {
 	return func(m *Memory, o *Outbox[*Tx]) { o.Queue = &hooks{Memory: m, renew: renew} }
 }
 
 // told changes the result of Renew.
-func told(change func(h *outbox.Hold)) func(*Memory, *Outbox[*Tx]) {
-	return renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+func told(change func(h *driver.Hold)) func(*Memory, *Outbox[*Tx]) {
+	return renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 		hold, err := s.Renew(ctx)
 		change(&hold)
 		return hold, err
@@ -31,7 +31,7 @@ func brokenSessions() []brokenStore {
 		}, breaks: stealing},
 		{name: "never gives back", found: []string{
 			"sessions share the shards, and never hold one together", "a session above its share gives back what has nothing leased, and only that",
-		}, breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+		}, breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 			hold, err := s.Renew(ctx)
 			if err == nil {
 				s.memory.mu.Lock()
@@ -49,7 +49,7 @@ func brokenSessions() []brokenStore {
 		})},
 		{
 			name: "gives back what is leased", found: []string{"a session above its share gives back what has nothing leased, and only that"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				s.memory.mu.Lock()
 				clear(s.leased)
 				s.memory.mu.Unlock()
@@ -58,7 +58,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "gives up shards for whoever asks once", found: []string{"nobody gives up a shard for a session that has asked once"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
@@ -68,7 +68,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "goes on leasing what others wait for", found: []string{"a session that joins a busy one has its share after three Renews"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
@@ -78,7 +78,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "leaves free what others do not take", found: []string{"what stays free is taken"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				s.memory.mu.Lock()
 				kept := s.memory.shards[0].owner == s
 				s.memory.mu.Unlock()
@@ -96,7 +96,7 @@ func brokenSessions() []brokenStore {
 		}},
 		{
 			name: "the first Renew is the only one that counts", found: []string{"a session that renews keeps what it holds"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				until := s.memory.relays[s]
 				hold, err := s.Renew(ctx)
 				if _, alive := s.memory.relays[s]; alive && !until.IsZero() {
@@ -111,7 +111,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "a takeover keeps the token", found: []string{"when a hold has run out its messages are handed over"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				hold, err := s.Renew(ctx)
 				for i := range s.memory.shards {
 					s.memory.shards[i].token = 1
@@ -121,7 +121,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "takes over nothing", found: []string{"when a hold has run out its messages are handed over"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				for i := range s.memory.shards {
 					if sh := &s.memory.shards[i]; sh.owner != nil && sh.owner != s && s.memory.relays[sh.owner].Before(time.Now()) {
 						sh.owner.opts.TTL = time.Hour
@@ -165,7 +165,7 @@ func brokenSessions() []brokenStore {
 		},
 		{
 			name: "revives a hold that nobody took", found: []string{"Renew after the end of the hold is ErrLeaseLost"},
-			breaks: renews(func(s *session, ctx context.Context) (outbox.Hold, error) {
+			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				if _, there := s.memory.relays[s]; there {
 					s.memory.relays[s] = time.Now().Add(s.opts.TTL)
 				}
@@ -173,24 +173,24 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{name: "renews what was taken over", found: []string{"a Renew that races a takeover: one of them wins", "Renew after the end of the hold is ErrLeaseLost"}, breaks: greedy},
-		{name: "Until is half of it", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) {
+		{name: "Until is half of it", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) {
 			h.Until = time.Now().Add(time.Until(h.Until) / 2)
 		})},
-		{name: "Until is too late", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) {
+		{name: "Until is too late", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) {
 			h.Until = h.Until.Add(time.Second)
 		})},
-		{name: "does not count relays", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.Relays = 1 })},
-		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *outbox.Hold) { h.SameName++ })},
+		{name: "does not count relays", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) { h.Relays = 1 })},
+		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) { h.SameName++ })},
 	}
 }
 
 // stealing takes the shards of others, each time all.
 func stealing(m *Memory, o *Outbox[*Tx]) {
-	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (outbox.Hold, error) {
+	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (driver.Hold, error) {
 		hold, err := s.Renew(ctx)
 		hold.Shards = hold.TotalShards
 		return hold, err
-	}, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	}, lease: func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 		m.mu.Lock()
 		for i := range m.shards {
 			if s.renewals > 0 && m.shards[i].owner != s {
@@ -204,9 +204,9 @@ func stealing(m *Memory, o *Outbox[*Tx]) {
 
 // greedy has a Renew that never fails and takes everything.
 func greedy(m *Memory, o *Outbox[*Tx]) {
-	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (outbox.Hold, error) {
+	o.Queue = &hooks{Memory: m, renew: func(s *session, ctx context.Context) (driver.Hold, error) {
 		hold, err := s.Renew(ctx)
-		if !errors.Is(err, outbox.ErrLeaseLost) {
+		if !errors.Is(err, driver.ErrLeaseLost) {
 			return hold, err
 		}
 		m.mu.Lock()
@@ -217,14 +217,14 @@ func greedy(m *Memory, o *Outbox[*Tx]) {
 			m.shards[i].owner = s
 		}
 		n := len(m.shards)
-		return outbox.Hold{Until: m.relays[s], Shards: n, TotalShards: n, Relays: 1}, nil
+		return driver.Hold{Until: m.relays[s], Shards: n, TotalShards: n, Relays: 1}, nil
 	}}
 }
 
 // lasting opens sessions for an hour.
 type lasting struct{ *hooks }
 
-func (l lasting) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (l lasting) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	opts.TTL += time.Hour
 	return l.hooks.Open(ctx, opts)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // recorder is a testing.TB that records failures and does not fail the test.
@@ -65,9 +65,9 @@ type brokenStore struct {
 // hooks replace methods of a Memory's sessions. Each may call the session's own method.
 type hooks struct {
 	*Memory
-	renew  func(s *session, ctx context.Context) (outbox.Hold, error)
-	lease  func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error)
-	settle func(s *session, ctx context.Context, all []outbox.Outcome) error
+	renew  func(s *session, ctx context.Context) (driver.Hold, error)
+	lease  func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error)
+	settle func(s *session, ctx context.Context, all []driver.Outcome) error
 	close  func(s *session, ctx context.Context) error
 	tidy   func(s *session, ctx context.Context) error
 	wake   <-chan struct{}
@@ -78,7 +78,7 @@ type hooked struct {
 	h *hooks
 }
 
-func (h *hooks) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (h *hooks) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := h.Memory.Open(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -86,21 +86,21 @@ func (h *hooks) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Se
 	return &hooked{s.(*session), h}, nil
 }
 
-func (s *hooked) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s *hooked) Renew(ctx context.Context) (driver.Hold, error) {
 	if s.h.renew != nil {
 		return s.h.renew(s.session, ctx)
 	}
 	return s.session.Renew(ctx)
 }
 
-func (s *hooked) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *hooked) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if s.h.lease != nil {
 		return s.h.lease(s.session, ctx, want)
 	}
 	return s.session.Lease(ctx, want)
 }
 
-func (s *hooked) Settle(ctx context.Context, all []outbox.Outcome) error {
+func (s *hooked) Settle(ctx context.Context, all []driver.Outcome) error {
 	if s.h.settle != nil {
 		return s.h.settle(s.session, ctx, slices.Clone(all))
 	}

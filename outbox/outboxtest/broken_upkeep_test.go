@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // says breaks Stats.
@@ -38,12 +39,12 @@ func brokenUpkeep() []brokenStore {
 			breaks: altered(func(m *outbox.Message) { m.NotBefore = time.Time{} }),
 		},
 		{name: "comes later in its old place", early: true, found: []string{"not-before times of one key come in their order"}, breaks: oldPlace},
-		{name: "what comes later holds back its key", found: []string{later}, breaks: leases(func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+		{name: "what comes later holds back its key", found: []string{later}, breaks: leases(func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 			leased, err := s.Lease(ctx, want)
-			return slices.DeleteFunc(leased, func(l outbox.Leased) bool {
+			return slices.DeleteFunc(leased, func(l driver.Leased) bool {
 				held := slices.ContainsFunc(s.memory.delayed, func(r *row) bool { return r.OrderingKey == l.OrderingKey })
 				if held {
-					_ = s.Settle(ctx, []outbox.Outcome{{Leased: l}})
+					_ = s.Settle(ctx, []driver.Outcome{{Leased: l}})
 				}
 				return held
 			}), err
@@ -142,7 +143,7 @@ func brokenUpkeep() []brokenStore {
 			o.Queue = &hooks{Memory: m, wake: make(chan struct{})}
 		}},
 		{name: "forgets the wake-ups about leased shards", found: []string{"a poll after a notification misses no message"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
-			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 				defer func() {
 					if want.Notified {
 						m.mu.Lock()
@@ -165,7 +166,7 @@ func lists(change func(f *outbox.ParkedFilter)) func(*Memory, *Outbox[*Tx]) {
 // oldPlace gives a message that becomes due the sequence number that it had when it was enqueued.
 func oldPlace(m *Memory, o *Outbox[*Tx]) {
 	old := map[string]int64{}
-	o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+	o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 		m.mu.Lock()
 		for _, r := range m.delayed {
 			old[r.ID] = r.Seq

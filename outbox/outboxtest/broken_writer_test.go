@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // writerFunc is a Writer.
@@ -92,7 +93,7 @@ func brokenWriters() []brokenStore {
 		}},
 		{name: "never ends its calls", found: []string{"a re-execution enqueues the same IDs, whatever the bounds of its calls"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
-				ready, _, err := outbox.Prepare(ctx, msgs)
+				ready, _, err := driver.Prepare(ctx, msgs)
 				if err != nil {
 					return err
 				}
@@ -139,7 +140,7 @@ func brokenWriters() []brokenStore {
 				defer open.Add(-1)
 				return m.InTx(ctx, fn)
 			}
-			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+			o.Queue = &hooks{Memory: m, lease: func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 				if open.Load() > 0 {
 					return nil, nil
 				}
@@ -153,7 +154,7 @@ func brokenWriters() []brokenStore {
 func late(m *Memory, o *Outbox[*Tx]) {
 	var kept [][]outbox.Message
 	o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
-		_, done, err := outbox.Prepare(ctx, msgs)
+		_, done, err := driver.Prepare(ctx, msgs)
 		if err == nil {
 			done()
 		}

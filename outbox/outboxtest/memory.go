@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // DefaultShards is how many shards a Memory has. The tables of the migrations have as many.
@@ -52,7 +53,7 @@ type Memory struct {
 
 var (
 	_ outbox.Writer[*Tx] = (*Memory)(nil)
-	_ outbox.Queue       = (*Memory)(nil)
+	_ driver.Queue       = (*Memory)(nil)
 	_ outbox.Operations  = (*Memory)(nil)
 )
 
@@ -77,7 +78,7 @@ type hold struct {
 
 // row is one message.
 type row struct {
-	outbox.Leased
+	driver.Leased
 	retryAt  time.Time // of a message without key
 	failedAt time.Time // with retryAt
 	error    string
@@ -140,7 +141,7 @@ func (m *Memory) Enqueue(ctx context.Context, tx *Tx, msgs ...outbox.Message) er
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	ready, done, err := outbox.Prepare(ctx, msgs)
+	ready, done, err := driver.Prepare(ctx, msgs)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (m *Memory) Enqueue(ctx context.Context, tx *Tx, msgs ...outbox.Message) er
 	m.open()
 	for _, msg := range ready {
 		msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
-		r := &row{Leased: outbox.Leased{Message: msg, Shard: outbox.Shard(&msg, len(m.shards)), Enqueued: time.Now().Round(0)}}
+		r := &row{Leased: driver.Leased{Stored: outbox.Stored{Message: msg, Shard: driver.Shard(&msg, len(m.shards)), Enqueued: time.Now().Round(0)}}}
 		if m.EarlySequence {
 			r.Seq = m.next()
 		}

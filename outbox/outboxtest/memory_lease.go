@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Lease implements outbox.Session.
-func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+// Lease implements driver.Session.
+func (s *session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	defer m.mu.Unlock()
 	now := time.Now()
 	if s.over {
-		return nil, outbox.ErrLeaseLost
+		return nil, driver.ErrLeaseLost
 	}
 	m.due(now)
 	var found []turn
@@ -41,7 +41,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 	}
 	slices.SortFunc(found, func(a, b turn) int { return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.Seq, b.Seq)) })
 
-	var leased []outbox.Leased
+	var leased []driver.Leased
 	room := want.Bytes
 	for _, r := range found {
 		room -= size(r.row)
@@ -57,7 +57,7 @@ func (s *session) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased,
 		}
 		s.leased[r.Shard][r.Seq] = true
 	}
-	slices.SortFunc(leased, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(leased, func(a, b driver.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return leased, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Stats implements outbox.Operations.
@@ -27,7 +28,7 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 		m.follow(i, now)
 		sh := &m.shards[i]
 		for _, r := range sh.rows {
-			st.Count(r.Topic, outbox.StatePending, 1, r.due(), int64(min(1, len(r.error))), r.error)
+			driver.Count(&st, r.Topic, driver.StatePending, 1, r.due(), int64(min(1, len(r.error))), r.error)
 		}
 		for _, holds := range sh.holds {
 			if slices.ContainsFunc(holds, func(h hold) bool { return h.waits(now) }) {
@@ -36,13 +37,13 @@ func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
 		}
 	}
 	for _, r := range m.delayed {
-		st.Count(r.Topic, outbox.StateDelayed, 1, r.due(), 0, "")
+		driver.Count(&st, r.Topic, driver.StateDelayed, 1, r.due(), 0, "")
 	}
 	for _, r := range m.parked {
 		if r.waiting {
-			st.Count(r.Topic, outbox.StateWaiting, 1, r.due(), 0, "")
+			driver.Count(&st, r.Topic, driver.StateWaiting, 1, r.due(), 0, "")
 		} else {
-			st.Count(r.Topic, outbox.StateParked, 1, r.due(), 0, "")
+			driver.Count(&st, r.Topic, driver.StateParked, 1, r.due(), 0, "")
 		}
 	}
 	st.Relays = m.living(now)
@@ -94,7 +95,7 @@ func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outb
 		if len(page) == cmp.Or(filter.Limit, 100) {
 			break
 		}
-		p := outbox.ParkedMessage{Leased: r.Leased, Error: r.error, Behind: r.behind, Waiting: r.waiting, ParkedAt: r.parkedAt}
+		p := outbox.ParkedMessage{Stored: r.Stored, Error: r.error, Behind: r.behind, Waiting: r.waiting, ParkedAt: r.parkedAt}
 		p.Payload, p.Headers = bytes.Clone(r.Payload), maps.Clone(r.Headers)
 		page = append(page, p)
 	}

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // session is one relay's hold on some shards of a Memory. Its fields are guarded by the Memory's mu.
 type session struct {
 	memory   *Memory
-	opts     outbox.SessionOptions
+	opts     driver.SessionOptions
 	name     string // that no other session has
 	renewals int64
 	over     bool // it was closed, or its hold expired
@@ -27,13 +27,13 @@ type session struct {
 }
 
 var (
-	_ outbox.Session    = (*session)(nil)
-	_ outbox.Waker      = (*session)(nil)
-	_ outbox.Maintainer = (*session)(nil)
+	_ driver.Session    = (*session)(nil)
+	_ driver.Waker      = (*session)(nil)
+	_ driver.Maintainer = (*session)(nil)
 )
 
-// Open implements outbox.Queue.
-func (m *Memory) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+// Open implements driver.Queue.
+func (m *Memory) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	if opts.TTL <= 0 {
 		return nil, errors.New("outboxtest: SessionOptions.TTL must be positive")
 	}
@@ -52,10 +52,10 @@ func (m *Memory) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.S
 	return s, nil
 }
 
-// Renew implements outbox.Session.
-func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
+// Renew implements driver.Session.
+func (s *session) Renew(ctx context.Context) (driver.Hold, error) {
 	if err := context.Cause(ctx); err != nil {
-		return outbox.Hold{}, err
+		return driver.Hold{}, err
 	}
 	m := s.memory
 	m.mu.Lock()
@@ -64,7 +64,7 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	until, alive := m.relays[s]
 	if s.over || s.renewals > 0 && !(alive && until.After(now)) {
 		s.over = true
-		return outbox.Hold{}, outbox.ErrLeaseLost
+		return driver.Hold{}, driver.ErrLeaseLost
 	}
 	s.renewals++
 	m.relays[s] = now.Add(s.opts.TTL)
@@ -75,7 +75,7 @@ func (s *session) Renew(ctx context.Context) (outbox.Hold, error) {
 	}
 	m.bury(now)
 	held := s.share()
-	return outbox.Hold{
+	return driver.Hold{
 		Until: now.Add(s.opts.TTL), Shards: held, TotalShards: len(m.shards), Relays: len(m.relays), SameName: s.sameName(),
 	}, nil
 }
@@ -154,7 +154,7 @@ func (s *session) sameName() (n int) {
 	return n
 }
 
-// Close implements outbox.Session.
+// Close implements driver.Session.
 func (s *session) Close(context.Context) error {
 	m := s.memory
 	m.mu.Lock()
@@ -171,7 +171,7 @@ func (s *session) Close(context.Context) error {
 	return nil
 }
 
-// Wake implements outbox.Waker.
+// Wake implements driver.Waker.
 func (s *session) Wake() <-chan struct{} { return s.wake }
 
 // wake notifies the sessions of new rows; nil: there may be some in any shard.
@@ -190,7 +190,7 @@ func (m *Memory) wake(rows []*row) {
 	}
 }
 
-// Maintain implements outbox.Maintainer: it deletes sent messages after KeepSent, and dead sessions.
+// Maintain implements driver.Maintainer: it deletes sent messages after KeepSent, and dead sessions.
 func (s *session) Maintain(ctx context.Context) error {
 	m := s.memory
 	m.mu.Lock()

@@ -11,10 +11,11 @@ import (
 
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Settle implements outbox.Session.
-func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+// Settle implements driver.Session.
+func (s *session) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -22,14 +23,14 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range outcomes {
-		if o.Verdict < outbox.Returned || o.Verdict > outbox.Parked {
+		if o.Verdict < driver.Returned || o.Verdict > driver.Parked {
 			return fmt.Errorf("outboxtest: message %d: no verdict %d", o.Seq, o.Verdict)
 		}
 		if o.Shard < 0 || o.Shard >= len(m.shards) {
 			return fmt.Errorf("outboxtest: message %d: no shard %d", o.Seq, o.Shard)
 		}
 		if sh := &m.shards[o.Shard]; sh.owner != s || sh.token != o.Token {
-			return outbox.ErrLeaseLost
+			return driver.ErrLeaseLost
 		}
 	}
 	now := time.Now()
@@ -38,7 +39,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 		delete(s.leased[o.Shard], o.Seq)
 	}
 	for _, o := range outcomes { // only now, when all outcomes are written: some are about the key of another
-		if o.Verdict == outbox.Deferred && o.WholeTopic {
+		if o.Verdict == driver.Deferred && o.WholeTopic {
 			m.shards[o.Shard].deferTopic(o, now)
 		}
 		m.follow(o.Shard, now)
@@ -48,7 +49,7 @@ func (s *session) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
 }
 
 // settle ends one lease. A message that is not there was settled before.
-func (m *Memory) settle(o outbox.Outcome, now time.Time) {
+func (m *Memory) settle(o driver.Outcome, now time.Time) {
 	sh := &m.shards[o.Shard]
 	at, found := slices.BinarySearchFunc(sh.rows, o.Seq, bySeq)
 	if !found {
@@ -56,26 +57,26 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 	}
 	r := sh.rows[at]
 	switch o.Verdict {
-	case outbox.Sent:
+	case driver.Sent:
 		sh.rows = slices.Delete(sh.rows, at, at+1)
 		if m.KeepSent > 0 {
 			r.sentAt = now
 			m.sent = append(m.sent, r)
 		}
-	case outbox.Deferred:
+	case driver.Deferred:
 		r.fail(o)
 		if r.OrderingKey == "" {
 			r.retryAt, r.failedAt = now.Add(o.Delay), now
 		} else {
 			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
 		}
-	case outbox.Parked:
+	case driver.Parked:
 		sh.rows = slices.Delete(sh.rows, at, at+1)
 		r.fail(o)
 		r.keep, r.parkedAt, r.behind, r.waiting = o.ParkPolicy, now, 0, false
 		m.parked[r.Seq] = r
 		m.hold(r.Shard, r.OrderingKey)
-	case outbox.Returned:
+	case driver.Returned:
 		if o.Delay > 0 && r.OrderingKey != "" {
 			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, until: now.Add(o.Delay)})
 		}
@@ -83,7 +84,7 @@ func (m *Memory) settle(o outbox.Outcome, now time.Time) {
 }
 
 // deferTopic holds back the messages of o's topic that do not wait yet.
-func (sh *shard) deferTopic(o outbox.Outcome, now time.Time) {
+func (sh *shard) deferTopic(o driver.Outcome, now time.Time) {
 	for _, r := range sh.next(now, len(sh.rows)) {
 		switch {
 		case r.Topic != o.Topic:
@@ -96,7 +97,7 @@ func (sh *shard) deferTopic(o outbox.Outcome, now time.Time) {
 }
 
 // fail counts from the leased message, so that settling twice counts once.
-func (r *row) fail(o outbox.Outcome) {
+func (r *row) fail(o driver.Outcome) {
 	if !o.BrokerFault {
 		r.Attempts = o.Attempts + 1
 	}

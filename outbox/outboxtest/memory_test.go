@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
@@ -20,7 +21,7 @@ func TestOutboxMemoryFollowsTheClock(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		s, err := m.Open(ctx, outbox.SessionOptions{TTL: 2 * time.Hour})
+		s, err := m.Open(ctx, driver.SessionOptions{TTL: 2 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,12 +29,12 @@ func TestOutboxMemoryFollowsTheClock(t *testing.T) {
 			t.Fatalf("hold %+v, error %v", h, err)
 		}
 		for _, want := range []int{0, 1} {
-			if got, err := s.Lease(ctx, outbox.Want{Limit: 10}); err != nil || len(got) != want {
+			if got, err := s.Lease(ctx, driver.Want{Limit: 10}); err != nil || len(got) != want {
 				t.Fatalf("leased %v, error %v; want %d", got, err, want)
 			}
 			<-time.After(time.Hour)
 		}
-		if _, err := s.Renew(ctx); err != outbox.ErrLeaseLost {
+		if _, err := s.Renew(ctx); err != driver.ErrLeaseLost {
 			t.Fatalf("Renew at the end of the hold: %v", err)
 		}
 	})

@@ -161,7 +161,7 @@ func (e *publisherEnv) message(id, key string) outbox.Message {
 
 func (e *publisherEnv) laidOut(m outbox.Message) outbox.Message {
 	e.seq++
-	m.Headers = outbox.PlainHeaders(outbox.Leased{Message: m, Seq: e.seq, Enqueued: time.Now()})
+	m.Headers = outbox.PlainHeaders(outbox.Stored{Message: m, Seq: e.seq, Enqueued: time.Now()})
 	return m
 }
 

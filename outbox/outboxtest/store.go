@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Harness is how the suite drives one kind of store.
@@ -37,7 +38,7 @@ type Options struct {
 // need.
 type Outbox[TTx any] struct {
 	Writer     outbox.Writer[TTx]
-	Queue      outbox.Queue // may be opened many times; each session is another relay
+	Queue      driver.Queue // may be opened many times; each session is another relay
 	Operations outbox.Operations
 	// InTx runs fn in a transaction, and commits it when fn returns nil. Several may be open at once, unless
 	// Features.OneWriter. It is called again after an error that is Retryable.

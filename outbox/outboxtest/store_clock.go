@@ -3,7 +3,7 @@ package outboxtest
 import (
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // clockCases are about a database whose clock is set back.
@@ -31,7 +31,7 @@ func deadAhead[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	dead := e.open("dead", e.ttl)
 	dead.renew()
-	_, _ = dead.tryLease(outbox.Want{Limit: many})
+	_, _ = dead.tryLease(driver.Want{Limit: many})
 	e.setBack()
 	other := e.open("other", 2*limit)
 	other.renew()
@@ -65,7 +65,7 @@ func deferredAhead[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 2), message("free-1", ""))...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "free-1")
-	s.settle(deferred(l[0], time.Minute), outbox.Outcome{Leased: l[1]}, deferred(l[2], time.Minute))
+	s.settle(deferred(l[0], time.Minute), driver.Outcome{Leased: l[1]}, deferred(l[2], time.Minute))
 	s.close()
 	e.setBack()
 	if st := e.stats(); st.HeldKeys != 0 {
@@ -73,7 +73,7 @@ func deferredAhead[TTx any](e *env[TTx]) {
 	}
 	s = e.session()
 	l = s.await("k-1", "k-2", "free-1")
-	s.settle(deferred(l[0], time.Hour), outbox.Outcome{Leased: l[1]}, deferred(l[2], time.Hour))
+	s.settle(deferred(l[0], time.Hour), driver.Outcome{Leased: l[1]}, deferred(l[2], time.Hour))
 	s.quiet("it was deferred again, by the new clock")
 	if st := e.stats(); st.HeldKeys != 1 {
 		e.Errorf("%d keys are held, want 1", st.HeldKeys)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // commitCases are about the messages of committed and rolled back transactions.
@@ -96,7 +97,7 @@ func intact[TTx any](e *env[TTx]) {
 	seqs := map[int64]string{}
 	for i, l := range s.await(idsOf(msgs)...) {
 		e.wantSame(l.Message, msgs[i])
-		if want := outbox.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
+		if want := driver.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
 			e.Errorf("%q is of shard %d, want %d", l.ID, l.Shard, want)
 		}
 		if other, double := seqs[l.Seq]; double {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // deferCases are about messages that failed and are tried again.
@@ -27,7 +28,7 @@ func deferHolds[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 4), message("other-1", "other"), message("free-1", ""))...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "k-3", "k-4", "other-1", "free-1")
-	all := outcomes(outbox.Returned, l...)
+	all := outcomes(driver.Returned, l...)
 	all[1] = deferred(l[1], time.Hour)
 	s.settle(all...)
 	s.sent(s.await("k-1", "other-1", "free-1")...)
@@ -51,7 +52,7 @@ func deferEnds[TTx any](e *env[TTx]) {
 	s := e.session()
 	l := s.await("k-1", "k-2", "k-3")
 	began := time.Now()
-	s.settle(deferred(l[0], delay), outbox.Outcome{Leased: l[1]}, outbox.Outcome{Leased: l[2]})
+	s.settle(deferred(l[0], delay), driver.Outcome{Leased: l[1]}, driver.Outcome{Leased: l[2]})
 	l = s.await("k-1", "k-2", "k-3")
 	if took := time.Since(began); took < delay-5*time.Millisecond {
 		e.Errorf("leased again after %v, deferred for %v", took, delay)
@@ -62,7 +63,7 @@ func deferEnds[TTx any](e *env[TTx]) {
 	if l[0].Seq >= l[1].Seq || l[1].Seq >= l[2].Seq {
 		e.Errorf("sequence numbers %d, %d, %d", l[0].Seq, l[1].Seq, l[2].Seq)
 	}
-	s.settle(outcomes(outbox.Sent, l...)...)
+	s.settle(outcomes(driver.Sent, l...)...)
 	e.enqueue(message("k-4", "k")) // the hold is over
 	s.drain(1)
 	if st := e.stats(); st.HeldKeys != 0 {
@@ -78,7 +79,7 @@ func deferKeyless[TTx any](e *env[TTx]) {
 	e.enqueue(msgs...)
 	s := e.session()
 	l := s.await(idsOf(msgs)...)
-	all := outcomes(outbox.Returned, l...)
+	all := outcomes(driver.Returned, l...)
 	all[0], all[1] = deferred(l[0], time.Hour), deferred(l[1], 100*time.Millisecond)
 	s.settle(all...)
 	l = s.await("free-1", "free-2", "free-3", "free-4", "free-5")
@@ -95,8 +96,8 @@ func deferTwo[TTx any](e *env[TTx]) {
 	s := e.session()
 	l := s.await("a-1", "a-2", "a-3", "b-1", "b-2", "b-3")
 	s.settle(
-		deferred(l[0], time.Hour), deferred(l[1], 0), outbox.Outcome{Leased: l[2]},
-		deferred(l[4], 0), deferred(l[3], 300*time.Millisecond), outbox.Outcome{Leased: l[5]},
+		deferred(l[0], time.Hour), deferred(l[1], 0), driver.Outcome{Leased: l[2]},
+		deferred(l[4], 0), deferred(l[3], 300*time.Millisecond), driver.Outcome{Leased: l[5]},
 	)
 	for range 10 {
 		for _, again := range s.turn() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // delayCases are about messages with a NotBefore.
@@ -59,7 +60,7 @@ func notBefore[TTx any](e *env[TTx]) {
 	hour.NotBefore = st.Now.Add(time.Hour)
 	e.enqueue(hour)
 	s := e.session()
-	var got []outbox.Leased
+	var got []driver.Leased
 	for len(got) < 4 {
 		for _, l := range s.turn() {
 			if !l.NotBefore.IsZero() || l.ID == name(round, "late") || l.ID == name(round, "free") {
@@ -140,7 +141,7 @@ func notBeforeIntact[TTx any](e *env[TTx]) {
 	s := e.session()
 	for i, l := range s.await(idsOf(msgs)...) {
 		e.wantSame(l.Message, msgs[i])
-		if want := outbox.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
+		if want := driver.Shard(&msgs[i], s.hold.TotalShards); l.Shard != want {
 			e.Errorf("%.80q is of shard %d, want %d", l.ID, l.Shard, want)
 		}
 		if l.Enqueued.After(after) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // judge is a testing.TB whose failures say which hazard the broken rule stands for. Fatal and Fatalf belong into the
@@ -84,7 +85,7 @@ func keysInShards(n, shards int) (keys []string) {
 	taken := map[int]bool{}
 	for i := 0; len(keys) < min(n, shards); i++ {
 		key := fmt.Sprintf("key%d", i)
-		if s := outbox.Shard(&outbox.Message{OrderingKey: key}, shards); !taken[s] {
+		if s := driver.Shard(&outbox.Message{OrderingKey: key}, shards); !taken[s] {
 			taken[s] = true
 			keys = append(keys, key)
 		}
@@ -225,7 +226,7 @@ func (o *opened[TTx]) end(with error) error {
 }
 
 // ids of messages, for failures.
-func ids(leased []outbox.Leased) []string {
+func ids(leased []driver.Leased) []string {
 	list := make([]string, len(leased))
 	for i, l := range leased {
 		list[i] = l.ID

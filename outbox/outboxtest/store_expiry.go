@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // expiryCases are about holds that run out, by the database's own clock.
@@ -31,14 +31,14 @@ func renewKeeps[TTx any](e *env[TTx]) {
 			_ = b.tryClose()
 			continue
 		}
-		leased, err := a.tryLease(outbox.Want{Limit: many})
-		if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+		leased, err := a.tryLease(driver.Want{Limit: many})
+		if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("Lease: %v", err)
 		}
 		for end := time.Now().Add(3 * ttl); time.Now().Before(end); until(e, time.Now().Add(ttl/30)) {
 			began := time.Now()
 			_, err := a.Renew(e.ctx)
-			if errors.Is(err, outbox.ErrLeaseLost) {
+			if errors.Is(err, driver.ErrLeaseLost) {
 				if time.Since(last) < ttl {
 					e.Fatalf("Renew %v after the last one, with a TTL of %v: %v", time.Since(last), ttl, err)
 				}
@@ -53,7 +53,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 				}
 			}
 		}
-		err = a.trySettle(outcomes(outbox.Returned, leased...)...)
+		err = a.trySettle(outcomes(driver.Returned, leased...)...)
 		kept := time.Since(last) < ttl
 		_, _ = a.tryClose(), b.tryClose()
 		if err == nil && len(leased) == 3 {
@@ -69,7 +69,7 @@ func renewKeeps[TTx any](e *env[TTx]) {
 }
 
 // lapsed leases n messages with a session that is not renewed, and returns when its hold has run out.
-func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
+func (e *env[TTx]) lapsed(n int) (s *holder, leased []driver.Leased) {
 	e.Helper()
 	if e.Age == nil {
 		return e.waitedOut(n)
@@ -77,7 +77,7 @@ func (e *env[TTx]) lapsed(n int) (s *holder, leased []outbox.Leased) {
 	s = e.open("lapsed", 2*limit)
 	s.renew()
 	for len(leased) < n {
-		leased = append(leased, s.leaseSome(outbox.Want{Limit: many})...)
+		leased = append(leased, s.leaseSome(driver.Want{Limit: many})...)
 	}
 	if len(leased) > n {
 		e.Fatalf("leased %d messages, want %d: %s", len(leased), n, few(ids(leased)))
@@ -96,7 +96,7 @@ func (e *env[TTx]) age(name string, by time.Duration) {
 }
 
 // waitedOut is lapsed without Age: it waits for the end of the hold.
-func (e *env[TTx]) waitedOut(n int) (s *holder, leased []outbox.Leased) {
+func (e *env[TTx]) waitedOut(n int) (s *holder, leased []driver.Leased) {
 	e.Helper()
 	for ttl := e.ttl; e.ctx.Err() == nil; ttl = longer(ttl) {
 		s, leased = e.open("lapsed", ttl), nil
@@ -105,8 +105,8 @@ func (e *env[TTx]) waitedOut(n int) (s *holder, leased []outbox.Leased) {
 		}
 		end := time.Now().Add(ttl + ttl/10)
 		for time.Now().Before(end) && len(leased) < n {
-			more, err := s.tryLease(outbox.Want{Limit: many})
-			if err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			more, err := s.tryLease(driver.Want{Limit: many})
+			if err != nil && !errors.Is(err, driver.ErrLeaseLost) {
 				e.Fatalf("Lease: %v", err)
 			}
 			leased = append(leased, more...)
@@ -127,7 +127,7 @@ func (s *holder) begin(ttl time.Duration) bool {
 	s.Helper()
 	began := time.Now()
 	err := s.tryRenew()
-	if err != nil && (!errors.Is(err, outbox.ErrLeaseLost) || time.Since(began) < ttl) {
+	if err != nil && (!errors.Is(err, driver.ErrLeaseLost) || time.Since(began) < ttl) {
 		s.Fatalf("Renew: %v", err)
 	}
 	if err != nil {
@@ -171,16 +171,16 @@ func renewTooLate[TTx any](e *env[TTx]) {
 	e.enqueue(message("1", "k"))
 	a, _ := e.lapsed(1)
 	for range 2 {
-		if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
+		if err := a.tryRenew(); !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost", a.hold, err)
 		}
 	}
-	if err := a.tryClose(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := a.tryClose(); err != nil && !errors.Is(err, driver.ErrLeaseLost) {
 		e.Fatalf("Close: %v", err)
 	}
 	a, _ = e.lapsed(1)
 	b := e.session()
-	if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := a.tryRenew(); !errors.Is(err, driver.ErrLeaseLost) {
 		e.Fatalf("another session took over; Renew: %+v, error %v, want ErrLeaseLost", a.hold, err)
 	}
 	b.drain(1)
@@ -213,22 +213,22 @@ func renewRace[TTx any](e *env[TTx]) {
 		b.renew()
 		<-renewed
 		switch {
-		case err != nil && !errors.Is(err, outbox.ErrLeaseLost):
+		case err != nil && !errors.Is(err, driver.ErrLeaseLost):
 			e.Fatalf("Renew: %v", err)
 		case err == nil && a.hold.Shards+b.hold.Shards > a.hold.TotalShards && time.Since(again) < ttl:
 			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.TotalShards)
 		}
 		shards := map[int]bool{}
 		if err == nil {
-			leased, _ := a.tryLease(outbox.Want{Limit: many})
+			leased, _ := a.tryLease(driver.Want{Limit: many})
 			for _, l := range leased {
 				shards[l.Shard] = true
 			}
-			if a.trySettle(outcomes(outbox.Returned, leased...)...) != nil {
+			if a.trySettle(outcomes(driver.Returned, leased...)...) != nil {
 				clear(shards) // it was taken over since
 			}
 		}
-		for _, l := range b.lease(outbox.Want{Limit: many}) {
+		for _, l := range b.lease(driver.Want{Limit: many}) {
 			if shards[l.Shard] {
 				if err := a.tryRenew(); err == nil {
 					e.Fatalf("shard %d is leased by two sessions that are alive", l.Shard)

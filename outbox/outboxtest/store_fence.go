@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // fenceCases are about completions that come too late.
@@ -15,12 +16,12 @@ func fenceCases[TTx any]() []storeCase[TTx] {
 	var cases []storeCase[TTx]
 	for _, v := range []struct {
 		name    string
-		outcome func(outbox.Leased) outbox.Outcome
+		outcome func(driver.Leased) driver.Outcome
 	}{
-		{"Sent", func(l outbox.Leased) outbox.Outcome { return outbox.Outcome{Leased: l, Verdict: outbox.Sent} }},
-		{"Returned", func(l outbox.Leased) outbox.Outcome { return outbox.Outcome{Leased: l, Verdict: outbox.Returned} }},
-		{"Deferred", func(l outbox.Leased) outbox.Outcome { return deferred(l, time.Hour) }},
-		{"Parked", func(l outbox.Leased) outbox.Outcome { return parked(l, outbox.BlockKey) }},
+		{"Sent", func(l driver.Leased) driver.Outcome { return driver.Outcome{Leased: l, Verdict: driver.Sent} }},
+		{"Returned", func(l driver.Leased) driver.Outcome { return driver.Outcome{Leased: l, Verdict: driver.Returned} }},
+		{"Deferred", func(l driver.Leased) driver.Outcome { return deferred(l, time.Hour) }},
+		{"Parked", func(l driver.Leased) driver.Outcome { return parked(l, outbox.BlockKey) }},
 	} {
 		cases = append(cases, storeCase[TTx]{
 			name: "a late " + v.name + " changes nothing, and is ErrLeaseLost", hazard: hazard,
@@ -35,20 +36,20 @@ func fenceCases[TTx any]() []storeCase[TTx] {
 	}...)
 }
 
-func lateSettle[TTx any](e *env[TTx], outcome func(outbox.Leased) outbox.Outcome) {
+func lateSettle[TTx any](e *env[TTx], outcome func(driver.Leased) driver.Outcome) {
 	msgs := append(series("k", 3), message("other", "other"), message("free", ""))
 	e.enqueue(msgs...)
 	a, stale := e.lapsed(len(msgs))
 	late := func(when string) {
 		e.Helper()
-		var all []outbox.Outcome
+		var all []driver.Outcome
 		for _, l := range stale {
 			all = append(all, outcome(l))
 		}
-		if err := a.trySettle(all...); !errors.Is(err, outbox.ErrLeaseLost) {
+		if err := a.trySettle(all...); !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("late completion %s: error %v, want ErrLeaseLost", when, err)
 		}
-		if err := a.trySettle(all[0]); !errors.Is(err, outbox.ErrLeaseLost) {
+		if err := a.trySettle(all[0]); !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("late completion of one message %s: error %v, want ErrLeaseLost", when, err)
 		}
 	}
@@ -88,21 +89,21 @@ func oneStale[TTx any](e *env[TTx]) {
 	n := len(leased)
 	for _, at := range []int{0, 1, n / 2, n - 1} {
 		for _, by := range []int64{-1, +1} {
-			var all []outbox.Outcome
+			var all []driver.Outcome
 			for i, l := range leased {
 				switch i % 4 {
 				case 0:
-					all = append(all, outbox.Outcome{Leased: l, Verdict: outbox.Sent})
+					all = append(all, driver.Outcome{Leased: l, Verdict: driver.Sent})
 				case 1:
 					all = append(all, deferred(l, time.Hour))
 				case 2:
 					all = append(all, parked(l, outbox.ParkKey))
 				case 3:
-					all = append(all, outbox.Outcome{Leased: l, Verdict: outbox.Returned})
+					all = append(all, driver.Outcome{Leased: l, Verdict: driver.Returned})
 				}
 			}
 			all[at].Token += by
-			if err := s.trySettle(all...); !errors.Is(err, outbox.ErrLeaseLost) {
+			if err := s.trySettle(all...); !errors.Is(err, driver.ErrLeaseLost) {
 				e.Fatalf("token %d of %d is wrong by %d: error %v, want ErrLeaseLost", at, n, by, err)
 			}
 		}
@@ -133,8 +134,8 @@ func foreignSettle[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 2)...)
 	leased := a.await("k-1", "k-2")
 	b := e.session()
-	for _, v := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
-		if err := b.trySettle(outcomes(v, leased...)...); !errors.Is(err, outbox.ErrLeaseLost) {
+	for _, v := range []driver.Verdict{driver.Sent, driver.Deferred, driver.Parked} {
+		if err := b.trySettle(outcomes(v, leased...)...); !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("a session settles what another one holds: error %v, want ErrLeaseLost", err)
 		}
 	}
@@ -148,12 +149,12 @@ func closedSettle[TTx any](e *env[TTx]) {
 	a := e.session()
 	leased := a.await("k-1", "k-2")
 	a.close()
-	for _, v := range []outbox.Verdict{outbox.Sent, outbox.Deferred, outbox.Parked} {
-		if err := a.trySettle(outcomes(v, leased...)...); !errors.Is(err, outbox.ErrLeaseLost) {
+	for _, v := range []driver.Verdict{driver.Sent, driver.Deferred, driver.Parked} {
+		if err := a.trySettle(outcomes(v, leased...)...); !errors.Is(err, driver.ErrLeaseLost) {
 			e.Fatalf("Settle after Close: error %v, want ErrLeaseLost", err)
 		}
 	}
-	if err := a.tryRenew(); !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := a.tryRenew(); !errors.Is(err, driver.ErrLeaseLost) {
 		e.Fatalf("Renew after Close: error %v, want ErrLeaseLost", err)
 	}
 	e.session().drain(2)
@@ -169,7 +170,7 @@ func settleRace[TTx any](e *env[TTx]) {
 		e.enqueue(msgs...)
 		a, leased := e.lapsed(len(msgs))
 		settled := make(chan error, 1)
-		go func() { settled <- a.trySettle(outcomes(outbox.Sent, leased...)...) }()
+		go func() { settled <- a.trySettle(outcomes(driver.Sent, leased...)...) }()
 		b := e.session()
 		err := <-settled
 		var found []string
@@ -184,7 +185,7 @@ func settleRace[TTx any](e *env[TTx]) {
 		switch {
 		case err == nil && len(found) > 0:
 			e.Fatalf("a late Settle succeeded, and %d of %d messages were leased to the successor", len(found), len(msgs))
-		case err != nil && !errors.Is(err, outbox.ErrLeaseLost):
+		case err != nil && !errors.Is(err, driver.ErrLeaseLost):
 			e.Fatalf("Settle: %v", err)
 		case err != nil && len(slices.Compact(found)) != len(msgs):
 			e.Fatalf("a late Settle was refused, and only %d of %d messages are left", len(found), len(msgs))

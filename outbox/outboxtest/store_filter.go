@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func releaseByFilter[TTx any](e *env[TTx]) {
@@ -19,8 +20,8 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 		msgs = append(msgs, m)
 	}
 	e.enqueue(msgs...)
-	park := func(text string, l ...outbox.Leased) {
-		all := outcomes(outbox.Parked, l...)
+	park := func(text string, l ...driver.Leased) {
+		all := outcomes(driver.Parked, l...)
 		for i := range all {
 			all[i].Err = errors.New(text)
 		}

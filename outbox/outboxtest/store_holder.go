@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // holder is a session whose methods the case calls itself.
 type holder struct {
 	judge
-	outbox.Session
+	driver.Session
 	ctx  context.Context
-	hold outbox.Hold // after the last renew
+	hold driver.Hold // after the last renew
 
 	retryable func(error) bool
 }
@@ -30,7 +31,7 @@ func (e *env[TTx]) session() *holder {
 // open opens a session that holds nothing yet.
 func (e *env[TTx]) open(name string, ttl time.Duration) *holder {
 	e.Helper()
-	s, err := e.Queue.Open(e.ctx, outbox.SessionOptions{Name: name, TTL: ttl})
+	s, err := e.Queue.Open(e.ctx, driver.SessionOptions{Name: name, TTL: ttl})
 	if err != nil {
 		e.Fatalf("Open: %v", err)
 	}
@@ -49,7 +50,7 @@ func (s *holder) again(do func() error) error {
 	}
 }
 
-func (s *holder) renew() outbox.Hold {
+func (s *holder) renew() driver.Hold {
 	s.Helper()
 	if err := s.tryRenew(); err != nil {
 		s.Fatalf("Renew: %v", err)
@@ -67,7 +68,7 @@ func (s *holder) tryRenew() error {
 
 func (s *holder) maintain() {
 	s.Helper()
-	if t, ok := s.Session.(outbox.Maintainer); ok {
+	if t, ok := s.Session.(driver.Maintainer); ok {
 		if err := s.again(func() error { return t.Maintain(s.ctx) }); err != nil {
 			s.Fatalf("Maintain: %v", err)
 		}
@@ -75,7 +76,7 @@ func (s *holder) maintain() {
 }
 
 // leaseSome calls Lease until it finds something.
-func (s *holder) leaseSome(want outbox.Want) []outbox.Leased {
+func (s *holder) leaseSome(want driver.Want) []driver.Leased {
 	s.Helper()
 	for s.ctx.Err() == nil {
 		if leased := s.lease(want); len(leased) > 0 {
@@ -88,7 +89,7 @@ func (s *holder) leaseSome(want outbox.Want) []outbox.Leased {
 }
 
 // tryLease is one call of Lease.
-func (s *holder) tryLease(want outbox.Want) (leased []outbox.Leased, err error) {
+func (s *holder) tryLease(want driver.Want) (leased []driver.Leased, err error) {
 	err = s.again(func() (err error) {
 		leased, err = s.Session.Lease(s.ctx, want)
 		return err
@@ -96,7 +97,7 @@ func (s *holder) tryLease(want outbox.Want) (leased []outbox.Leased, err error) 
 	return leased, err
 }
 
-func (s *holder) lease(want outbox.Want) []outbox.Leased {
+func (s *holder) lease(want driver.Want) []driver.Leased {
 	s.Helper()
 	leased, err := s.tryLease(want)
 	if err != nil {
@@ -107,12 +108,12 @@ func (s *holder) lease(want outbox.Want) []outbox.Leased {
 }
 
 // sound checks the rules that all leased messages must meet, in every case.
-func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
+func (s *holder) sound(leased []driver.Leased, want driver.Want) {
 	s.Helper()
 	if len(leased) > want.Limit {
 		s.Fatalf("leased %d messages, more than Limit %d", len(leased), want.Limit)
 	}
-	last := map[string]outbox.Leased{}
+	last := map[string]driver.Leased{}
 	for _, l := range leased {
 		if l.Shard < 0 || l.Shard >= s.hold.TotalShards {
 			s.Fatalf("leased %q of shard %d, of %d shards", l.ID, l.Shard, s.hold.TotalShards)
@@ -125,17 +126,17 @@ func (s *holder) sound(leased []outbox.Leased, want outbox.Want) {
 }
 
 // turn does one round of a relay's calls: Renew, Maintain, Lease.
-func (s *holder) turn() []outbox.Leased {
+func (s *holder) turn() []driver.Leased {
 	s.Helper()
 	s.renew()
 	s.maintain()
-	return s.lease(outbox.Want{Limit: many})
+	return s.lease(driver.Want{Limit: many})
 }
 
 // await takes turns until exactly these are leased. It returns them in that order.
-func (s *holder) await(ids ...string) []outbox.Leased {
+func (s *holder) await(ids ...string) []driver.Leased {
 	s.Helper()
-	found := make([]outbox.Leased, len(ids))
+	found := make([]driver.Leased, len(ids))
 	for missing := len(ids); missing > 0; {
 		leased := s.turn()
 		for _, l := range leased {
@@ -170,7 +171,7 @@ func (s *holder) quiet(why string) {
 }
 
 // drain confirms n messages and returns them in the order of their leases. Nothing must be left then.
-func (s *holder) drain(n int) (all []outbox.Leased) {
+func (s *holder) drain(n int) (all []driver.Leased) {
 	s.Helper()
 	for len(all) < n {
 		leased := s.turn()
@@ -192,32 +193,32 @@ func (s *holder) drain(n int) (all []outbox.Leased) {
 }
 
 // trySettle is one call of Settle.
-func (s *holder) trySettle(outcomes ...outbox.Outcome) error {
+func (s *holder) trySettle(outcomes ...driver.Outcome) error {
 	return s.again(func() error { return s.Settle(s.ctx, outcomes) })
 }
 
-func (s *holder) settle(outcomes ...outbox.Outcome) {
+func (s *holder) settle(outcomes ...driver.Outcome) {
 	s.Helper()
 	if err := s.trySettle(outcomes...); err != nil {
 		s.Fatalf("Settle: %v", err)
 	}
 }
 
-func (s *holder) sent(leased ...outbox.Leased) {
+func (s *holder) sent(leased ...driver.Leased) {
 	s.Helper()
-	s.settle(outcomes(outbox.Sent, leased...)...)
+	s.settle(outcomes(driver.Sent, leased...)...)
 }
 
-func (s *holder) returned(leased ...outbox.Leased) {
+func (s *holder) returned(leased ...driver.Leased) {
 	s.Helper()
-	s.settle(outcomes(outbox.Returned, leased...)...)
+	s.settle(outcomes(driver.Returned, leased...)...)
 }
 
-func outcomes(v outbox.Verdict, leased ...outbox.Leased) []outbox.Outcome {
-	list := make([]outbox.Outcome, len(leased))
+func outcomes(v driver.Verdict, leased ...driver.Leased) []driver.Outcome {
+	list := make([]driver.Outcome, len(leased))
 	for i, l := range leased {
-		list[i] = outbox.Outcome{Leased: l, Verdict: v}
-		if v == outbox.Deferred || v == outbox.Parked {
+		list[i] = driver.Outcome{Leased: l, Verdict: v}
+		if v == driver.Deferred || v == driver.Parked {
 			list[i].Err = errRefused
 		}
 	}
@@ -226,10 +227,10 @@ func outcomes(v outbox.Verdict, leased ...outbox.Leased) []outbox.Outcome {
 
 var errRefused = errors.New("refused by the broker of the suite")
 
-func deferred(l outbox.Leased, delay time.Duration) outbox.Outcome {
-	return outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errRefused, Delay: delay}
+func deferred(l driver.Leased, delay time.Duration) driver.Outcome {
+	return driver.Outcome{Leased: l, Verdict: driver.Deferred, Err: errRefused, Delay: delay}
 }
 
-func parked(l outbox.Leased, keep outbox.ParkPolicy) outbox.Outcome {
-	return outbox.Outcome{Leased: l, Verdict: outbox.Parked, Err: errRefused, ParkPolicy: keep}
+func parked(l driver.Leased, keep outbox.ParkPolicy) driver.Outcome {
+	return driver.Outcome{Leased: l, Verdict: driver.Parked, Err: errRefused, ParkPolicy: keep}
 }

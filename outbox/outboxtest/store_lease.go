@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // leaseCases are about what Lease returns.
@@ -32,7 +33,7 @@ func limitBounds[TTx any](e *env[TTx]) {
 	s := e.session()
 	var got []string
 	for len(got) < 10 {
-		leased := s.leaseSome(outbox.Want{Limit: 3}) // at most 3, says sound
+		leased := s.leaseSome(driver.Want{Limit: 3}) // at most 3, says sound
 		got = append(got, ids(leased)...)
 		s.sent(leased...)
 	}
@@ -61,7 +62,7 @@ func bytesBound[TTx any](e *env[TTx]) {
 	s := e.session()
 	var got []string
 	for len(got) < len(msgs) {
-		leased := s.leaseSome(outbox.Want{Limit: many, Bytes: bound}) // a message that is larger than Bytes, too
+		leased := s.leaseSome(driver.Want{Limit: many, Bytes: bound}) // a message that is larger than Bytes, too
 		total := 0
 		for _, l := range leased {
 			total += size(&row{Leased: l})
@@ -77,7 +78,7 @@ func bytesBound[TTx any](e *env[TTx]) {
 	}
 
 	e.enqueue(series("k", 5)...)
-	if leased := s.leaseSome(outbox.Want{Limit: many}); len(leased) != 5 {
+	if leased := s.leaseSome(driver.Want{Limit: many}); len(leased) != 5 {
 		e.Fatalf("leased %d of 5 messages without a bound of bytes", len(leased))
 	}
 }
@@ -86,7 +87,7 @@ func leftAlone[TTx any](e *env[TTx]) {
 	s := e.session()
 	keys := keysInShards(2, s.hold.TotalShards)
 	e.enqueue(append(series(keys[0], 3), series(keys[1], 3)...)...)
-	one := s.leaseSome(outbox.Want{Limit: 1})
+	one := s.leaseSome(driver.Want{Limit: 1})
 	if len(one) != 1 {
 		e.Fatalf("leased %v with Limit 1", ids(one))
 	}
@@ -123,7 +124,7 @@ func parts[TTx any](e *env[TTx]) {
 	seen := map[int]bool{}
 	for turn := range part {
 		shards := map[int]bool{}
-		for _, l := range s.lease(outbox.Want{Limit: many, Groups: part}) {
+		for _, l := range s.lease(driver.Want{Limit: many, Groups: part}) {
 			if seen[l.Shard] {
 				e.Fatalf("turn %d looks at shard %d again, which has leased messages", turn, l.Shard)
 			}
@@ -152,7 +153,7 @@ func partsMissNothing[TTx any](e *env[TTx]) {
 			if i < n {
 				e.enqueue(message(fmt.Sprintf("%d-%d", part, i), fmt.Sprint("key", i)))
 			}
-			for _, l := range s.lease(outbox.Want{Limit: 5, Groups: part}) {
+			for _, l := range s.lease(driver.Want{Limit: 5, Groups: part}) {
 				if got[l.ID] {
 					e.Fatalf("leased %q twice", l.ID)
 				}
@@ -182,14 +183,14 @@ func returned[TTx any](e *env[TTx]) {
 		s.returned(leased...)
 	}
 	leased := s.await("k-1", "k-2", "k-3", "free")
-	s.settle(append(outcomes(outbox.Returned, leased[1:]...), outcomes(outbox.Sent, leased[0])...)...)
+	s.settle(append(outcomes(driver.Returned, leased[1:]...), outcomes(driver.Sent, leased[0])...)...)
 	s.await("k-2", "k-3", "free")
 }
 
 func beforeRenew[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	s := e.open("suite", limit)
-	if leased, err := s.tryLease(outbox.Want{Limit: many}); len(leased) > 0 {
+	if leased, err := s.tryLease(driver.Want{Limit: many}); len(leased) > 0 {
 		e.Fatalf("leased %v before the first Renew (error %v)", ids(leased), err)
 	}
 	s.drain(3)
@@ -212,13 +213,13 @@ func settleTwice[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("a", 2), append(series("b", 2), append(series("c", 2), message("free", ""))...)...)...)
 	s := e.session()
 	l := s.await("a-1", "a-2", "b-1", "b-2", "c-1", "c-2", "free")
-	all := []outbox.Outcome{
-		{Leased: l[0], Verdict: outbox.Sent},
-		{Leased: l[1], Verdict: outbox.Returned},
+	all := []driver.Outcome{
+		{Leased: l[0], Verdict: driver.Sent},
+		{Leased: l[1], Verdict: driver.Returned},
 		deferred(l[2], 0),
-		{Leased: l[3], Verdict: outbox.Returned},
+		{Leased: l[3], Verdict: driver.Returned},
 		parked(l[4], outbox.SkipMessage),
-		{Leased: l[5], Verdict: outbox.Returned},
+		{Leased: l[5], Verdict: driver.Returned},
 		deferred(l[6], 0),
 	}
 	for range 3 {

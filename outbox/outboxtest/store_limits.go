@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // limitCases are about the sizes of a message. Enqueue must refuse what the database could not store later, when the message fails.
@@ -34,9 +35,9 @@ func atLimits[TTx any](e *env[TTx]) {
 	e.enqueue(msgs...)
 	s := e.session()
 	leased := s.await(idsOf(msgs)...)
-	s.settle(deferred(leased[0], 0), outcomes(outbox.Sent, leased[2])[0], outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
+	s.settle(deferred(leased[0], 0), outcomes(driver.Sent, leased[2])[0], driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
 	leased = s.await(msgs[0].ID, "next")
-	s.settle(parked(leased[0], outbox.BlockKey), outbox.Outcome{Leased: leased[1], Verdict: outbox.Returned})
+	s.settle(parked(leased[0], outbox.BlockKey), driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
 	e.wantParked(s, map[string]string{msgs[0].ID: "", "next": msgs[0].ID}, true)
 	e.unpark(leased[0].Seq)
 	if all := s.drain(2); all[0].OrderingKey != msgs[0].OrderingKey || all[0].Topic != msgs[0].Topic {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // orderCases are about the order within a key, and about commits that come late.
@@ -58,7 +59,7 @@ func keyOrder[TTx any](e *env[TTx]) {
 }
 
 // wantOrder compares the IDs of each key, and their numbers.
-func (j judge) wantOrder(leased []outbox.Leased, want map[string][]string) {
+func (j judge) wantOrder(leased []driver.Leased, want map[string][]string) {
 	j.Helper()
 	got, last := map[string][]string{}, map[string]int64{}
 	for _, l := range leased {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // parkCases are about parked messages, and those behind them.
@@ -89,7 +90,7 @@ func (e *env[TTx]) head(keep outbox.ParkPolicy) (s *holder) {
 	e.enqueue(append(series("k", 4), message("other", "other"), message("free", ""))...)
 	s = e.session()
 	l := s.await("k-1", "k-2", "k-3", "k-4", "other", "free")
-	all := outcomes(outbox.Returned, l...)
+	all := outcomes(driver.Returned, l...)
 	all[1] = parked(l[1], keep)
 	s.settle(all...)
 	return s
@@ -173,7 +174,7 @@ func parkKeyless[TTx any](e *env[TTx]) {
 		e.enqueue(message("1", ""), message("2", ""), message("k-1", "k"))
 		s := e.session()
 		l := s.await("1", "2", "k-1")
-		s.settle(parked(l[0], keep), outbox.Outcome{Leased: l[1]}, outbox.Outcome{Leased: l[2]})
+		s.settle(parked(l[0], keep), driver.Outcome{Leased: l[1]}, driver.Outcome{Leased: l[2]})
 		e.enqueue(message("3", ""))
 		s.sent(s.await("2", "3", "k-1")...)
 		list := e.wantParked(s, map[string]string{"1": ""}, false)
@@ -194,7 +195,7 @@ func parkTwo[TTx any](e *env[TTx]) {
 	two := func(key string) (seqs []int64) {
 		e.enqueue(series(key, 3)...)
 		l := s.await(key+"-1", key+"-2", key+"-3")
-		s.settle(parked(l[1], outbox.BlockKey), parked(l[0], outbox.BlockKey), outbox.Outcome{Leased: l[2]})
+		s.settle(parked(l[1], outbox.BlockKey), parked(l[0], outbox.BlockKey), driver.Outcome{Leased: l[2]})
 		e.wantParked(s, map[string]string{key + "-1": "", key + "-2": "", key + "-3": key + "-1"}, true)
 		return []int64{l[0].Seq, l[1].Seq}
 	}
@@ -234,7 +235,7 @@ func parkBesideSent[TTx any](e *env[TTx]) {
 		e.enqueue(series("k", 3)...)
 		s := e.session()
 		l := s.await("k-1", "k-2", "k-3")
-		s.settle(parked(l[0], keep), outbox.Outcome{Leased: l[1], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[2]})
+		s.settle(parked(l[0], keep), driver.Outcome{Leased: l[1], Verdict: driver.Sent}, driver.Outcome{Leased: l[2]})
 		e.wantParked(s, map[string]string{"k-1": "", "k-3": "k-1"}, keep == outbox.BlockKey)
 		e.discard(l[0].Seq)
 		if keep == outbox.ParkKey {
@@ -257,9 +258,9 @@ func parkBehindDeferred[TTx any](e *env[TTx]) {
 		l := s.await(key+"-1", key+"-2", key+"-3")
 		one, two := deferred(l[0], 100*time.Millisecond), parked(l[1], outbox.BlockKey)
 		if key == "one way" {
-			s.settle(one, two, outbox.Outcome{Leased: l[2]})
+			s.settle(one, two, driver.Outcome{Leased: l[2]})
 		} else {
-			s.settle(outbox.Outcome{Leased: l[2]}, two, one)
+			s.settle(driver.Outcome{Leased: l[2]}, two, one)
 		}
 		again := s.await(key + "-1")
 		if again[0].Attempts != 1 {
@@ -276,7 +277,7 @@ func parkBehindNext[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "k-3")
-	s.settle(deferred(l[0], time.Hour), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.BlockKey))
+	s.settle(deferred(l[0], time.Hour), driver.Outcome{Leased: l[1]}, parked(l[2], outbox.BlockKey))
 	s.quiet("the first message of its key is deferred")
 	e.unpark(l[2].Seq)
 	s.quiet("the first message of its key is deferred, and none is parked")
@@ -308,7 +309,7 @@ func parkWithoutText[TTx any](e *env[TTx]) {
 	leased := s.await("nil", "panics", "good")
 	first, second := parked(leased[0], outbox.BlockKey), parked(leased[1], outbox.BlockKey)
 	first.Err, second.Err = (*outbox.TopicError)(nil), textless{}
-	s.settle(first, second, outbox.Outcome{Leased: leased[2], Verdict: outbox.Sent})
+	s.settle(first, second, driver.Outcome{Leased: leased[2], Verdict: driver.Sent})
 	list := e.parked()
 	for _, p := range list {
 		if want := map[string]string{"nil": "nil *outbox.TopicError", "panics": "no text"}[p.ID]; !strings.Contains(p.Error, want) {
@@ -325,7 +326,7 @@ func parkIntact[TTx any](e *env[TTx]) {
 	e.enqueue(msgs...)
 	s := e.session()
 	before := s.await(idsOf(msgs)...)
-	var all []outbox.Outcome
+	var all []driver.Outcome
 	for _, l := range before {
 		all = append(all, parked(l, outbox.SkipMessage))
 	}
@@ -391,7 +392,7 @@ func unparkUnknown[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 2), series("b", 2)...)...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "b-1", "b-2")
-	s.settle(parked(l[0], outbox.SkipMessage), outbox.Outcome{Leased: l[1]}, parked(l[2], outbox.SkipMessage), outbox.Outcome{Leased: l[3]})
+	s.settle(parked(l[0], outbox.SkipMessage), driver.Outcome{Leased: l[1]}, parked(l[2], outbox.SkipMessage), driver.Outcome{Leased: l[3]})
 	const unknown = 1 << 40
 	for name, of := range map[string]struct {
 		do   func(seqs ...int64) (int, error)

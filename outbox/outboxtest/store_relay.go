@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -267,17 +268,17 @@ func stress[TTx any](e *env[TTx]) {
 
 // faulty is a Queue whose sessions die and whose answers get lost.
 type faulty struct {
-	outbox.Queue
+	driver.Queue
 	calm       *atomic.Bool
 	died       func(name string) // ends the holds of dead sessions of that name; nil: their time does
 	lost       atomic.Int64
 	unanswered atomic.Int64
 
 	mu   sync.Mutex
-	dead []outbox.Session
+	dead []driver.Session
 }
 
-func (f *faulty) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (f *faulty) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := f.Queue.Open(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -297,7 +298,7 @@ func (f *faulty) bury(ctx context.Context) {
 
 // faultySession dies as a process does: it gives back no shards.
 type faultySession struct {
-	outbox.Session
+	driver.Session
 	queue *faulty
 	name  string
 	died  atomic.Bool
@@ -326,24 +327,24 @@ func (s *faultySession) dies(per1000 int) bool {
 	return true
 }
 
-func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s *faultySession) Renew(ctx context.Context) (driver.Hold, error) {
 	if s.dies(100) {
-		return outbox.Hold{}, outbox.ErrLeaseLost
+		return driver.Hold{}, driver.ErrLeaseLost
 	}
 	return s.Session.Renew(ctx)
 }
 
-func (s *faultySession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *faultySession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if s.dies(5) {
-		return nil, outbox.ErrLeaseLost
+		return nil, driver.ErrLeaseLost
 	}
 	return s.Session.Lease(ctx, want)
 }
 
-func (s *faultySession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s *faultySession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	switch {
 	case s.died.Load():
-		return outbox.ErrLeaseLost
+		return driver.ErrLeaseLost
 	case s.fails(30): // it never arrived
 		s.queue.unanswered.Add(1)
 		return errNoAnswer
@@ -364,17 +365,17 @@ func (s *faultySession) Close(ctx context.Context) error {
 	return nil
 }
 
-// Wake implements outbox.Waker.
+// Wake implements driver.Waker.
 func (s *faultySession) Wake() <-chan struct{} {
-	if w, ok := s.Session.(outbox.Waker); ok {
+	if w, ok := s.Session.(driver.Waker); ok {
 		return w.Wake()
 	}
 	return nil
 }
 
-// Maintain implements outbox.Maintainer.
+// Maintain implements driver.Maintainer.
 func (s *faultySession) Maintain(ctx context.Context) error {
-	if t, ok := s.Session.(outbox.Maintainer); ok && !s.died.Load() {
+	if t, ok := s.Session.(driver.Maintainer); ok && !s.died.Load() {
 		return t.Maintain(ctx)
 	}
 	return nil

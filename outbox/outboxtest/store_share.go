@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // shareCases are about sessions that share an outbox.
@@ -151,7 +152,7 @@ func joinsBusy[TTx any](e *env[TTx]) {
 		b.renew()
 		a.renew()
 		a.returned(leased...)
-		leased = a.lease(outbox.Want{Limit: many})
+		leased = a.lease(driver.Want{Limit: many})
 	}
 	if b.hold.Shards != of/2 || len(leased) < of/2 {
 		e.Fatalf("a session that has joined a busy one holds %d of %d shards after three Renews of each; the busy one has leased of %d", b.hold.Shards, of, len(leased))
@@ -256,7 +257,7 @@ func livingLeftAlone[TTx any](e *env[TTx]) {
 			e.Fatalf("took %d shards of a session that is alive", b.hold.Shards)
 		}
 	}
-	a.leaseSome(outbox.Want{Limit: many}) // it holds all shards
+	a.leaseSome(driver.Want{Limit: many}) // it holds all shards
 }
 
 // workAtOnce runs several relays' calls at once, without a broker.
@@ -308,15 +309,15 @@ func workAtOnce[TTx any](e *env[TTx]) {
 }
 
 // relayOnce may run in any goroutine.
-func (s *holder) relayOnce() (leased []outbox.Leased, err error) {
+func (s *holder) relayOnce() (leased []driver.Leased, err error) {
 	if err := s.again(func() error { _, err := s.Renew(s.ctx); return err }); err != nil {
 		return nil, fmt.Errorf("Renew: %w", err)
 	}
-	if leased, err = s.tryLease(outbox.Want{Limit: 7, Groups: 2}); err != nil {
+	if leased, err = s.tryLease(driver.Want{Limit: 7, Groups: 2}); err != nil {
 		return nil, fmt.Errorf("Lease: %w", err)
 	}
 	pause(s.ctx) // as long as publishing takes
-	if err := s.trySettle(outcomes(outbox.Sent, leased...)...); err != nil {
+	if err := s.trySettle(outcomes(driver.Sent, leased...)...); err != nil {
 		return nil, fmt.Errorf("Settle: %w", err)
 	}
 	return leased, nil

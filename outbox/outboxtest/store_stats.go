@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // statsAges: pending messages, whether tried or not, and parked messages each have an age of their own.
@@ -19,13 +20,13 @@ func statsAges[TTx any](e *env[TTx]) {
 	s := e.session()
 	until(e, time.Now().Add(20*time.Millisecond))
 	l := s.await("1", "2", "3", "other")
-	ages := func(what string, pending, parked *outbox.Leased) (st outbox.Stats) {
+	ages := func(what string, pending, parked *driver.Leased) (st outbox.Stats) {
 		e.Helper()
 		st = e.stats()
 		for _, of := range []struct {
 			name  string
 			got   time.Duration
-			first *outbox.Leased
+			first *driver.Leased
 		}{{"pending", st.PendingAge, pending}, {"parked", st.ParkedAge, parked}} {
 			var want time.Duration
 			if of.first != nil {
@@ -44,7 +45,7 @@ func statsAges[TTx any](e *env[TTx]) {
 	if got := st.Topics[topic].PendingAge; got != st.PendingAge {
 		e.Errorf("the topic's age is %v, want %v", got, st.PendingAge)
 	}
-	s.settle(parked(l[0], outbox.BlockKey), deferred(l[1], time.Hour), outbox.Outcome{Leased: l[2], Verdict: outbox.Sent}, outbox.Outcome{Leased: l[3], Verdict: outbox.Sent})
+	s.settle(parked(l[0], outbox.BlockKey), deferred(l[1], time.Hour), driver.Outcome{Leased: l[2], Verdict: driver.Sent}, driver.Outcome{Leased: l[3], Verdict: driver.Sent})
 	st = ages("one parked, one held back", &l[1], &l[0])
 	of := st.Topics[topic]
 	if of.PendingAge != st.PendingAge || of.ParkedAge != st.ParkedAge {
@@ -137,7 +138,7 @@ func statsWhileMoving[TTx any](e *env[TTx]) {
 	}()
 	for ctx.Err() == nil {
 		l := s.await("k-1", "k-2", "k-3", "k-4", "k-5")
-		all := outcomes(outbox.Returned, l...)
+		all := outcomes(driver.Returned, l...)
 		all[0] = parked(l[0], outbox.BlockKey)
 		s.settle(all...)
 		s.turn() // the message behind it follows

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -30,7 +31,7 @@ func strangerCases[TTx any]() []storeCase[TTx] {
 func keysOfShard(prefix string, n, shard, shards int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprint(prefix, i)
-		if outbox.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
+		if driver.Shard(&outbox.Message{OrderingKey: key}, shards) == shard {
 			keys = append(keys, key)
 		}
 	}
@@ -47,9 +48,9 @@ func away(id, key string) outbox.Message {
 var errAway = errors.New("outboxtest: there is no such topic")
 
 // wholeTopics defers leased messages, and with them their topic.
-func wholeTopics(delay time.Duration, leased ...outbox.Leased) (outcomes []outbox.Outcome) {
+func wholeTopics(delay time.Duration, leased ...driver.Leased) (outcomes []driver.Outcome) {
 	for _, l := range leased {
-		outcomes = append(outcomes, outbox.Outcome{Leased: l, Verdict: outbox.Deferred, Err: errAway, Delay: delay, BrokerFault: true, WholeTopic: true})
+		outcomes = append(outcomes, driver.Outcome{Leased: l, Verdict: driver.Deferred, Err: errAway, Delay: delay, BrokerFault: true, WholeTopic: true})
 	}
 	return outcomes
 }
@@ -58,7 +59,7 @@ func wholeTopics(delay time.Duration, leased ...outbox.Leased) (outcomes []outbo
 func (e *env[TTx]) crowd(s *holder) (first, others []string) {
 	e.Helper()
 	shards := s.hold.TotalShards
-	shard := outbox.Shard(&outbox.Message{OrderingKey: "crowd"}, shards)
+	shard := driver.Shard(&outbox.Message{OrderingKey: "crowd"}, shards)
 	first = keysOfShard("first", 4, shard, shards)
 	var msgs []outbox.Message
 	for _, key := range first {
@@ -82,12 +83,12 @@ func (e *env[TTx]) crowd(s *holder) (first, others []string) {
 func wholeTopic[TTx any](e *env[TTx]) {
 	s := e.session()
 	first, others := e.crowd(s)
-	l := s.leaseSome(outbox.Want{Limit: len(first)})
+	l := s.leaseSome(driver.Want{Limit: len(first)})
 	if len(l) < 2 || l[0].ID != first[0] {
 		e.Fatalf("leased %q, want the first of %q", ids(l), first)
 	}
-	outcomes := append(wholeTopics(time.Hour, l[1:]...), outbox.Outcome{
-		Leased: l[0], Verdict: outbox.Deferred, Err: errAway, Delay: 300 * time.Millisecond, BrokerFault: true,
+	outcomes := append(wholeTopics(time.Hour, l[1:]...), driver.Outcome{
+		Leased: l[0], Verdict: driver.Deferred, Err: errAway, Delay: 300 * time.Millisecond, BrokerFault: true,
 	})
 	s.settle(outcomes...)
 	want := append(others, first[0]) // which alone has a shorter delay
@@ -118,19 +119,19 @@ func wholeTopic[TTx any](e *env[TTx]) {
 func wholeTopicEnds[TTx any](e *env[TTx]) {
 	s := e.session()
 	first, _ := e.crowd(s)
-	s.settle(wholeTopics(300*time.Millisecond, s.leaseSome(outbox.Want{Limit: len(first)})...)...)
+	s.settle(wholeTopics(300*time.Millisecond, s.leaseSome(driver.Want{Limit: len(first)})...)...)
 	s.drain(4 + 30 + 3 + 2) // checks the order of keys
 }
 
 func shortWait[TTx any](e *env[TTx]) {
 	s := e.session()
 	first, others := e.crowd(s) // the first of others stands before a message of the topic, in the same key
-	s.settle(wholeTopics(time.Hour, s.leaseSome(outbox.Want{Limit: len(first)})...)...)
+	s.settle(wholeTopics(time.Hour, s.leaseSome(driver.Want{Limit: len(first)})...)...)
 	got := s.await(others...)
-	all := outcomes(outbox.Sent, got...)
-	all[0].Verdict, all[0].Err, all[0].Delay = outbox.Deferred, errRefused, 200*time.Millisecond
+	all := outcomes(driver.Sent, got...)
+	all[0].Verdict, all[0].Err, all[0].Delay = driver.Deferred, errRefused, 200*time.Millisecond
 	s.settle(all...)
-	var leased []outbox.Leased
+	var leased []driver.Leased
 	for ; len(leased) == 0 && e.ctx.Err() == nil; pause(e.ctx) {
 		leased = s.turn()
 	}
@@ -143,11 +144,11 @@ func shortWait[TTx any](e *env[TTx]) {
 func pausedKey[TTx any](e *env[TTx]) {
 	s := e.session()
 	shards := s.hold.TotalShards
-	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
+	other := keysOfShard("other", 1, driver.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
 	e.enqueue(append(series("hot", 60), message("other-1", other))...)
-	l := s.leaseSome(outbox.Want{Limit: 10})
-	all := outcomes(outbox.Returned, l...)
-	all[0].Verdict, all[1].Delay = outbox.Sent, time.Hour
+	l := s.leaseSome(driver.Want{Limit: 10})
+	all := outcomes(driver.Returned, l...)
+	all[0].Verdict, all[1].Delay = driver.Sent, time.Hour
 	s.settle(all...)
 	s.sent(s.await("other-1")...)
 	s.quiet("its key is paused")
@@ -159,12 +160,12 @@ func pausedKey[TTx any](e *env[TTx]) {
 
 // counting counts what relays lease.
 type counting struct {
-	outbox.Queue
+	driver.Queue
 	leased atomic.Int64
 }
 
-// Open implements outbox.Queue.
-func (c *counting) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+// Open implements driver.Queue.
+func (c *counting) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := c.Queue.Open(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -184,8 +185,8 @@ type countingSession struct {
 	count *counting
 }
 
-// Lease implements outbox.Session.
-func (s *countingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+// Lease implements driver.Session.
+func (s *countingSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	leased, err := s.faultySession.Lease(ctx, want)
 	s.count.leased.Add(int64(len(leased)))
 	return leased, err
@@ -235,7 +236,7 @@ func hotKey[TTx any](e *env[TTx]) {
 	if err := s.Close(e.ctx); err != nil {
 		e.Fatalf("Close: %v", err)
 	}
-	other := keysOfShard("other", 1, outbox.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
+	other := keysOfShard("other", 1, driver.Shard(&outbox.Message{OrderingKey: "hot"}, shards), shards)[0]
 	e.enqueue(append(series("hot", hot), message("stranger", other))...)
 	var before atomic.Int64 // messages of the hot key that were published first
 	published := make(chan struct{})

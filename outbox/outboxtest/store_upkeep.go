@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // upkeepCases are about the deletion of sent messages, Operations, and wake-ups.
@@ -42,10 +43,10 @@ func (e *env[TTx]) everything(s *holder) {
 	e.enqueue(append(append(append(series("pending", 2), series("wait", 3)...), series("park", 3)...),
 		message("free", ""), message("sent", "sent"), late)...)
 	l := s.await("pending-1", "pending-2", "wait-1", "wait-2", "wait-3", "park-1", "park-2", "park-3", "free", "sent")
-	all := outcomes(outbox.Returned, l...)
+	all := outcomes(driver.Returned, l...)
 	all[0], all[8] = deferred(l[0], time.Hour), deferred(l[8], time.Hour)
 	all[2], all[5] = parked(l[2], outbox.BlockKey), parked(l[5], outbox.ParkKey)
-	all[9].Verdict = outbox.Sent
+	all[9].Verdict = driver.Sent
 	s.settle(all...)
 	e.wantParked(s, map[string]string{
 		"wait-1": "", "wait-2": "wait-1", "wait-3": "wait-1", "park-1": "", "park-2": "park-1", "park-3": "park-1",
@@ -72,7 +73,7 @@ func numbers(t outbox.TopicStats) outbox.TopicStats {
 
 func maintainSpares[TTx any](e *env[TTx]) {
 	s := e.session()
-	_, ok := s.Session.(outbox.Maintainer)
+	_, ok := s.Session.(driver.Maintainer)
 	e.hook("Maintainer in its sessions", !ok)
 	e.everything(s)
 	want := outbox.TopicStats{Pending: 3, Delayed: 1, Parked: 4, Waiting: 2}
@@ -213,7 +214,7 @@ func parkedPages[TTx any](e *env[TTx]) {
 	}
 	e.enqueue(msgs...)
 	s := e.session()
-	var all []outbox.Outcome
+	var all []driver.Outcome
 	for _, l := range s.await(idsOf(msgs)...) {
 		all = append(all, parked(l, outbox.SkipMessage))
 	}
@@ -267,9 +268,9 @@ func parkedPages[TTx any](e *env[TTx]) {
 
 func pollsAfterNotification[TTx any](e *env[TTx]) {
 	s := e.session()
-	waker, ok := s.Session.(outbox.Waker)
+	waker, ok := s.Session.(driver.Waker)
 	e.hook("Waker in its sessions", !ok)
-	find := func(ids ...string) (found []outbox.Leased) {
+	find := func(ids ...string) (found []driver.Leased) {
 		e.Helper()
 		for len(found) < len(ids) {
 			select {
@@ -278,7 +279,7 @@ func pollsAfterNotification[TTx any](e *env[TTx]) {
 			case <-s.ctx.Done():
 				e.Fatalf("leased only %v of %v within %v", found, ids, limit)
 			}
-			for _, l := range s.lease(outbox.Want{Limit: many, Notified: true}) {
+			for _, l := range s.lease(driver.Want{Limit: many, Notified: true}) {
 				if !slices.Contains(ids, l.ID) {
 					e.Fatalf("leased %q, want %v", l.ID, ids)
 				}
@@ -303,7 +304,7 @@ func pollsAfterNotification[TTx any](e *env[TTx]) {
 
 func commitWakes[TTx any](e *env[TTx]) {
 	s := e.session()
-	waker, ok := s.Session.(outbox.Waker)
+	waker, ok := s.Session.(driver.Waker)
 	e.hook("Waker in its sessions", !ok)
 	wake := waker.Wake()
 	if again := waker.Wake(); again != wake {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // batch is the work of one worker: it publishes leased messages in waves, so that the next message of a key leaves after the one
@@ -20,7 +21,7 @@ type batch struct {
 	stop     context.Context // Run's: after its end no call of Publish starts
 	leasedAt time.Time
 
-	outcomes   []outbox.Outcome // in the order of the leased messages; Returned until there is an answer
+	outcomes   []driver.Outcome // in the order of the leased messages; Returned until there is an answer
 	errs       []error          // the publishers' answers, by position in outcomes; ErrNotTried until there is one, and never nil by default
 	queues     []*publisherQueue
 	underWay   map[*call]bool
@@ -84,13 +85,13 @@ func (p *pausedKeys) may(key string) bool {
 }
 
 // handle publishes and settles msgs. mayHaveMore says that further messages may be due in their shards.
-func (s *session) handle(stop context.Context, msgs []outbox.Leased, leasedAt time.Time, mayHaveMore bool) report {
+func (s *session) handle(stop context.Context, msgs []driver.Leased, leasedAt time.Time, mayHaveMore bool) report {
 	b := &batch{
-		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]outbox.Outcome, len(msgs)), errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),
+		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]driver.Outcome, len(msgs)), errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),
 		underWay: map[*call]bool{}, answered: make(chan *call), abandoned: make(chan struct{}),
 	}
 	for i := range msgs {
-		b.outcomes[i] = outbox.Outcome{Leased: msgs[i]}
+		b.outcomes[i] = driver.Outcome{Leased: msgs[i]}
 	}
 	for _, k := range b.byKey() {
 		b.enqueue(k)

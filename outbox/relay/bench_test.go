@@ -8,30 +8,31 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 // endless is a Queue that always has more messages and costs nothing: the benchmark measures only the relay's own work.
 type endless struct {
-	batch []outbox.Leased
+	batch []driver.Leased
 	left  atomic.Int64
 }
 
-func (q *endless) Open(context.Context, outbox.SessionOptions) (outbox.Session, error) { return q, nil }
+func (q *endless) Open(context.Context, driver.SessionOptions) (driver.Session, error) { return q, nil }
 
-func (q *endless) Renew(context.Context) (outbox.Hold, error) {
-	return outbox.Hold{Until: time.Now().Add(time.Minute), Shards: 64, TotalShards: 64, Relays: 1}, nil
+func (q *endless) Renew(context.Context) (driver.Hold, error) {
+	return driver.Hold{Until: time.Now().Add(time.Minute), Shards: 64, TotalShards: 64, Relays: 1}, nil
 }
 
-func (q *endless) Lease(context.Context, outbox.Want) ([]outbox.Leased, error) {
+func (q *endless) Lease(context.Context, driver.Want) ([]driver.Leased, error) {
 	n := min(q.left.Load(), int64(len(q.batch)))
 	q.left.Add(-n)
 	return q.batch[:n], nil
 }
 
-func (q *endless) Settle(_ context.Context, outcomes []outbox.Outcome) error {
+func (q *endless) Settle(_ context.Context, outcomes []driver.Outcome) error {
 	for i := range outcomes {
-		if outcomes[i].Verdict == outbox.Returned {
+		if outcomes[i].Verdict == driver.Returned {
 			q.left.Add(1)
 		}
 	}
@@ -45,12 +46,12 @@ func BenchmarkRelay(b *testing.B) {
 	confirm := publisherFunc(func(context.Context, []outbox.Message) []error { return nil })
 	for _, keys := range []int{1000, 100, 1} {
 		b.Run(fmt.Sprintf("%d keys in a batch of 1000", keys), func(b *testing.B) {
-			q := &endless{batch: make([]outbox.Leased, 1000)}
+			q := &endless{batch: make([]driver.Leased, 1000)}
 			q.left.Store(int64(b.N))
 			for i := range q.batch {
-				q.batch[i] = outbox.Leased{Message: outbox.Message{
+				q.batch[i] = driver.Leased{Stored: outbox.Stored{Message: outbox.Message{
 					ID: fmt.Sprint(i), Topic: "orders", OrderingKey: fmt.Sprint(i % keys), Payload: make([]byte, 300),
-				}, Seq: int64(i), Enqueued: time.Now()}
+				}, Seq: int64(i), Enqueued: time.Now()}}
 			}
 			r := newRelay(b, relay.Config{Queue: q, Publisher: confirm})
 			b.ReportAllocs()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // call is one call of Publish.
@@ -134,7 +135,7 @@ func (b *batch) composeAll(c *call, msgs []outbox.Message) (all bool) {
 		for ; n < len(msgs); n++ {
 			m := b.outcomes[c.positions[n]].Leased
 			msgs[n] = m.Message
-			msgs[n].Headers = b.relay.cfg.HeaderFormat(m)
+			msgs[n].Headers = b.relay.cfg.HeaderFormat(m.Stored)
 		}
 	}
 	for all = true; n < len(msgs); n++ {
@@ -176,9 +177,9 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 }
 
 // compose returns the message with the headers to publish.
-func (b *batch) compose(m outbox.Leased) (msg outbox.Message, err error) {
+func (b *batch) compose(m driver.Leased) (msg outbox.Message, err error) {
 	msg = m.Message
-	ended := usercode.Run(func() { msg.Headers = b.relay.cfg.HeaderFormat(m) })
+	ended := usercode.Run(func() { msg.Headers = b.relay.cfg.HeaderFormat(m.Stored) })
 	if ended != nil {
 		err = ended.Of("relay: Config.HeaderFormat")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/tokens"
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Defaults of Config.
@@ -36,7 +37,7 @@ const MinLeaseTTL = 100 * time.Millisecond
 // Config of a Relay.
 type Config struct {
 	// Queue is the outbox: one of this module's stores. Required.
-	Queue outbox.Queue
+	Queue driver.Queue
 
 	// Publisher gets the messages of each topic that is not in Publishers. Required, unless Publishers is set: then messages of
 	// other topics wait, with ErrNoPublisher, like those of a topic that the broker does not have.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // dispatcher leases batches for as long as its session lasts, and starts a worker for each. Only the goroutine of run reads and
@@ -54,7 +54,7 @@ type wakeUps struct {
 func newDispatcher(s *session, m mode) *dispatcher {
 	cfg := &s.relay.cfg
 	d := &dispatcher{session: s, relay: s.relay, mode: m, reports: make(chan report, cfg.Workers), pollDue: true, groups: 1, pollInterval: cfg.PollMin}
-	if w, ok := s.queue.(outbox.Waker); ok {
+	if w, ok := s.queue.(driver.Waker); ok {
 		d.notifications = w.Wake()
 	}
 	return d

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // A batch may end at the very moment when a poll is due, and the dispatcher may see the end first: then it polls at once, and not
 // after PollMax.
 func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Config{Queue: struct{ outbox.Queue }{}, Publisher: struct{ outbox.Publisher }{}})
+		r, err := New(Config{Queue: struct{ driver.Queue }{}, Publisher: struct{ outbox.Publisher }{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := newDispatcher(&session{relay: r, queue: struct{ outbox.Session }{}}, untilStopped)
+		d := newDispatcher(&session{relay: r, queue: struct{ driver.Session }{}}, untilStopped)
 		now := time.Now()
 		for _, test := range []struct {
 			name  string

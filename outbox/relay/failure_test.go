@@ -230,7 +230,7 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 		for _, atomic := range []bool{false, true} {
 			memory, broker := outboxtest.NewMemory(), &outboxtest.FakePublisher{AllOrNothing: atomic}
 			enqueueIDs(t, memory, "a1", "a2", "b1")
-			r := newRelay(t, relay.Config{Queue: memory, Publisher: broker, MaxAttempts: 1, HeaderFormat: func(m outbox.Leased) map[string]string {
+			r := newRelay(t, relay.Config{Queue: memory, Publisher: broker, MaxAttempts: 1, HeaderFormat: func(m outbox.Stored) map[string]string {
 				if m.ID == "a1" {
 					panic("boom")
 				}
@@ -254,7 +254,7 @@ func TestRelayHeaderFormatThatEndsItsGoroutine(t *testing.T) {
 		enqueueIDs(t, memory, "a1", "b1", "b2", "c1", "-1")
 		_, stop := start(t, relay.Config{
 			Queue: memory, Publisher: broker, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger(),
-			HeaderFormat: func(m outbox.Leased) map[string]string {
+			HeaderFormat: func(m outbox.Stored) map[string]string {
 				if m.ID == "b1" {
 					runtime.Goexit()
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -165,7 +166,7 @@ func (l *lines) String() string {
 
 // faulty is a Queue whose calls can be counted, and made to fail.
 type faulty struct {
-	outbox.Queue
+	driver.Queue
 
 	mu    sync.Mutex
 	fail  func(op string) error // nil: nothing fails
@@ -219,7 +220,7 @@ func (f *faulty) total() (n int) {
 	return n
 }
 
-func (f *faulty) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (f *faulty) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	if err := f.call("open"); err != nil {
 		return nil, err
 	}
@@ -231,27 +232,27 @@ func (f *faulty) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.S
 }
 
 type faultySession struct {
-	outbox.Session
+	driver.Session
 	f *faulty
 }
 
-func (s *faultySession) Wake() <-chan struct{} { return s.Session.(outbox.Waker).Wake() }
+func (s *faultySession) Wake() <-chan struct{} { return s.Session.(driver.Waker).Wake() }
 
 func (s *faultySession) Maintain(ctx context.Context) error {
 	if err := s.f.call("maintain"); err != nil {
 		return err
 	}
-	return s.Session.(outbox.Maintainer).Maintain(ctx)
+	return s.Session.(driver.Maintainer).Maintain(ctx)
 }
 
-func (s *faultySession) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s *faultySession) Renew(ctx context.Context) (driver.Hold, error) {
 	if err := s.f.call("renew"); err != nil {
-		return outbox.Hold{}, err
+		return driver.Hold{}, err
 	}
 	return s.Session.Renew(ctx)
 }
 
-func (s *faultySession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *faultySession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if err := s.f.call("lease"); err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ func (s *faultySession) Lease(ctx context.Context, want outbox.Want) ([]outbox.L
 }
 
 // Settle asks for a second fault, "settled", after it has succeeded: an error then is a lost answer.
-func (s *faultySession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s *faultySession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if err := s.f.call("settle"); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -19,7 +19,7 @@ type crowd struct {
 	announced bool
 }
 
-func (c *crowd) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (c *crowd) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := c.faulty.Open(ctx, opts)
 	return &crowdSession{s.(*faultySession), c}, err
 }
@@ -29,7 +29,7 @@ type crowdSession struct {
 	crowd *crowd
 }
 
-func (s *crowdSession) Renew(ctx context.Context) (outbox.Hold, error) {
+func (s *crowdSession) Renew(ctx context.Context) (driver.Hold, error) {
 	hold, err := s.faultySession.Renew(ctx)
 	hold.Relays, hold.Announced = s.crowd.relays, s.crowd.announced
 	hold.Shards, hold.TotalShards = 64/s.crowd.relays, 64

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -163,7 +164,7 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 		if diff := cmp.Diff([]string{"a1", "a1", "a2", "a3", "a4", "a2"}, arrived(broker)); diff != "" {
 			t.Errorf("after the pause, want what was on its way and nothing else: %s", diff)
 		}
-		if len(ends) != 1 || !errors.Is(ends[0], outbox.ErrLeaseLost) || log.with("lease lost") != 1 || queue.count("open") != 2 {
+		if len(ends) != 1 || !errors.Is(ends[0], driver.ErrLeaseLost) || log.with("lease lost") != 1 || queue.count("open") != 2 {
 			t.Errorf("leases lost: %v; %d sessions; log:\n%s", ends, queue.count("open"), log)
 		}
 		<-time.After(ttl)

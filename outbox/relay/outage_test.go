@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/observe"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -35,7 +35,7 @@ func TestRelayResumesWithANewSession(t *testing.T) {
 		q.set(func(op string) error {
 			switch op {
 			case "renew":
-				return outbox.ErrLeaseLost
+				return driver.ErrLeaseLost
 			case "settled": // otherwise a Settle before the end of the lease ends the outage
 				return lost
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // minPartCooldown is how long a key is held back at least when its topic, or its part of the broker, is at fault.
@@ -23,7 +24,7 @@ func (b *batch) takeAnswers(c *call) {
 		for _, i := range sent {
 			switch {
 			case b.errs[i] == nil:
-				b.outcomes[i].Verdict = outbox.Sent
+				b.outcomes[i].Verdict = driver.Sent
 			case !decided: // the first failure holds back the key; its later messages are Returned
 				confirmed, decided = false, b.decide(i, c)
 			}
@@ -74,7 +75,7 @@ func (b *batch) deferUnavailable(i int, cooldown time.Duration, why error) {
 
 func (b *batch) deferUncounted(i int, delay time.Duration, err error) {
 	o := &b.outcomes[i]
-	o.Verdict, o.Err, o.Delay, o.BrokerFault = outbox.Deferred, err, delay, true
+	o.Verdict, o.Err, o.Delay, o.BrokerFault = driver.Deferred, err, delay, true
 }
 
 // countFailure counts an attempt against the message: it is deferred, or parked after MaxAttempts.
@@ -84,7 +85,7 @@ func (b *batch) countFailure(i int, err error) {
 		b.parkOrDefer(i, fmt.Errorf("attempt %d: %w", o.Attempts+1, err))
 		return
 	}
-	o.Verdict, o.Err, o.Delay = outbox.Deferred, err, max(0, cfg.Backoff(o.Attempts+1))
+	o.Verdict, o.Err, o.Delay = driver.Deferred, err, max(0, cfg.Backoff(o.Attempts+1))
 }
 
 // parkOrDefer parks a message, or defers it when the park budget is spent.
@@ -99,5 +100,5 @@ func (b *batch) parkOrDefer(i int, err error) {
 		return
 	}
 	b.parkTokens++
-	o.Verdict, o.Err, o.ParkPolicy = outbox.Parked, err, cfg.ParkPolicy
+	o.Verdict, o.Err, o.ParkPolicy = driver.Parked, err, cfg.ParkPolicy
 }

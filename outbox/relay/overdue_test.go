@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -54,7 +55,7 @@ func TestRelayGivesUpForAPublisherThatDoesNotReturn(t *testing.T) {
 		if got := len(broker.Published()); got != n || stats(t, memory) != "0 pending, 0 parked, 0 waiting" {
 			t.Errorf("56 s after a publisher began to hang the healthy relay has published %d of %d messages; %s", got, n, stats(t, memory))
 		}
-		if len(lost) != 1 || !errors.Is(lost[0], outbox.ErrLeaseLost) || log.with("takes no shards until") != 1 {
+		if len(lost) != 1 || !errors.Is(lost[0], driver.ErrLeaseLost) || log.with("takes no shards until") != 1 {
 			t.Errorf("leases lost: %v; log:\n%s", lost, log)
 		}
 		<-time.After(time.Hour)
@@ -122,7 +123,7 @@ func TestRelayRunOnceThoughAPublisherDoesNotReturn(t *testing.T) {
 		enqueueIDs(t, memory, "a1")
 		began := time.Now()
 		n, err := newRelay(t, relay.Config{Queue: memory, Publisher: stuck}).RunOnce(t.Context())
-		if took, want := time.Since(began), outbox.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 || !errors.Is(err, outbox.ErrLeaseLost) || took != want {
+		if took, want := time.Since(began), outbox.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 || !errors.Is(err, driver.ErrLeaseLost) || took != want {
 			t.Errorf("RunOnce = %d, %v after %v, want ErrLeaseLost after %v", n, err, took, want)
 		}
 		close(stuck.release)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // report is the result of a batch.
@@ -53,7 +53,7 @@ func (d *dispatcher) poll(ctx context.Context) {
 		groups = crowdedGroups * cfg.Workers // the fewer shards a batch has, the fewer new messages wait for its end
 	}
 	leasing, cancel := context.WithDeadline(ctx, d.session.hold.Load().Until)
-	msgs, err := d.session.queue.Lease(leasing, outbox.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: groups, Notified: !all})
+	msgs, err := d.session.queue.Lease(leasing, driver.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: groups, Notified: !all})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)
@@ -91,7 +91,7 @@ func (d *dispatcher) poll(ctx context.Context) {
 
 // mayHaveMore reports whether further messages may be due. A session that found half a batch may not have read all shards. When
 // this is wrong, the next regular poll finds the messages.
-func (d *dispatcher) mayHaveMore(msgs []outbox.Leased) bool {
+func (d *dispatcher) mayHaveMore(msgs []driver.Leased) bool {
 	if len(msgs) >= (d.relay.cfg.BatchSize+1)/2 {
 		return true
 	}
@@ -110,7 +110,7 @@ func (d *dispatcher) leaseFailed(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil || d.session.work.Err() != nil:
 		return
-	case errors.Is(err, outbox.ErrLeaseLost):
+	case errors.Is(err, driver.ErrLeaseLost):
 		d.session.leaseLost(LeaseLost, err)
 		return
 	}

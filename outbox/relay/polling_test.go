@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -34,16 +35,16 @@ func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 }
 
 // halving is a Queue whose sessions lease half of Want.Limit.
-type halving struct{ outbox.Queue }
+type halving struct{ driver.Queue }
 
-func (q halving) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q halving) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	return halvingSession{s}, err
 }
 
-type halvingSession struct{ outbox.Session }
+type halvingSession struct{ driver.Session }
 
-func (s halvingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s halvingSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	want.Limit = (want.Limit + 1) / 2
 	return s.Session.Lease(ctx, want)
 }
@@ -63,7 +64,7 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 		queue := &midRound{Queue: memory, then: func() {
 			for i := range 100 {
 				m := outbox.Message{ID: strconv.Itoa(i), Topic: "orders"}
-				if outbox.Shard(&m, outboxtest.DefaultShards) != outbox.Shard(&first, outboxtest.DefaultShards) {
+				if driver.Shard(&m, outboxtest.DefaultShards) != driver.Shard(&first, outboxtest.DefaultShards) {
 					enqueue(t, memory, m)
 					n++
 				}
@@ -79,22 +80,22 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 
 // midRound calls then once, after a scan of one of several groups that has found nothing.
 type midRound struct {
-	outbox.Queue
+	driver.Queue
 	then func()
 }
 
-func (q *midRound) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q *midRound) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
-	return &midRoundSession{s, s.(outbox.Waker), q}, err
+	return &midRoundSession{s, s.(driver.Waker), q}, err
 }
 
 type midRoundSession struct {
-	outbox.Session
-	outbox.Waker
+	driver.Session
+	driver.Waker
 	q *midRound
 }
 
-func (s *midRoundSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *midRoundSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	want.Bytes = 0 // of Config it is small, so that a batch counts as full
 	msgs, err := s.Session.Lease(ctx, want)
 	if then := s.q.then; then != nil && want.Groups > 1 && len(msgs) == 0 {

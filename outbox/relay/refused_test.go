@@ -12,29 +12,30 @@ import (
 
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 // refusing is a Queue whose database refuses some outcomes.
 type refusingQueue struct {
-	outbox.Queue
-	refuses func(o outbox.Outcome) bool
+	driver.Queue
+	refuses func(o driver.Outcome) bool
 }
 
-func (q refusingQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q refusingQueue) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	return refusingSession{s, q.refuses}, err
 }
 
 type refusingSession struct {
-	outbox.Session
-	refuses func(o outbox.Outcome) bool
+	driver.Session
+	refuses func(o driver.Outcome) bool
 }
 
-func (s refusingSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s refusingSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if slices.ContainsFunc(outcomes, s.refuses) {
-		return fmt.Errorf("%w: value too long", outbox.ErrRefused)
+		return fmt.Errorf("%w: value too long", driver.ErrRefused)
 	}
 	return s.Session.Settle(ctx, outcomes)
 }
@@ -44,14 +45,14 @@ func (s refusingSession) Settle(ctx context.Context, outcomes []outbox.Outcome) 
 func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		refuses func(o outbox.Outcome) bool
+		refuses func(o driver.Outcome) bool
 		want    string
 	}{
-		{"to hold its key back", func(o outbox.Outcome) bool {
-			return o.ID == "b1" && (o.Verdict == outbox.Deferred || o.Verdict == outbox.Parked && o.ParkPolicy != outbox.SkipMessage)
+		{"to hold its key back", func(o driver.Outcome) bool {
+			return o.ID == "b1" && (o.Verdict == driver.Deferred || o.Verdict == driver.Parked && o.ParkPolicy != outbox.SkipMessage)
 		}, "0 pending, 1 parked, 0 waiting"},
-		{"to park it", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Parked }, "1 pending, 0 parked, 0 waiting"},
-		{"to record that it was published", func(o outbox.Outcome) bool { return o.ID == "b1" && o.Verdict == outbox.Sent }, "1 pending, 0 parked, 0 waiting"},
+		{"to park it", func(o driver.Outcome) bool { return o.ID == "b1" && o.Verdict == driver.Parked }, "1 pending, 0 parked, 0 waiting"},
+		{"to record that it was published", func(o driver.Outcome) bool { return o.ID == "b1" && o.Verdict == driver.Sent }, "1 pending, 0 parked, 0 waiting"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,33 +89,33 @@ func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 
 // lostHalf is a session that refuses a whole batch, settles its first half, and has lost its lease then.
 type lostHalf struct {
-	outbox.Queue
+	driver.Queue
 	lost *atomic.Bool
 }
 
-func (q lostHalf) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q lostHalf) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	return &lostHalfSession{Session: s, lost: q.lost}, err
 }
 
 type lostHalfSession struct {
-	outbox.Session
+	driver.Session
 	lost    *atomic.Bool
 	settles int
 }
 
-func (s *lostHalfSession) Settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (s *lostHalfSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
 	if s.lost.Load() {
 		return s.Session.Settle(ctx, outcomes)
 	}
 	switch s.settles++; s.settles {
 	case 1:
-		return fmt.Errorf("%w: value too long", outbox.ErrRefused)
+		return fmt.Errorf("%w: value too long", driver.ErrRefused)
 	case 2:
 		return s.Session.Settle(ctx, outcomes)
 	}
 	s.lost.Store(true)
-	return outbox.ErrLeaseLost
+	return driver.ErrLeaseLost
 }
 
 // What was settled before the lease was lost is reported: its log lines, its trace and its place in the park budget.

@@ -14,7 +14,7 @@ import (
 
 // Relay publishes what transactions have enqueued. New makes one, Run starts it.
 //
-// The path of a message: Run → [outbox.Session].Renew holds shards → Lease returns the due messages of these shards → Publish, in the
+// The path of a message: Run → [driver.Session].Renew holds shards → Lease returns the due messages of these shards → Publish, in the
 // order of each key → Settle.
 type Relay struct {
 	cfg        Config

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -50,7 +50,7 @@ func TestRelayBeginsAnewWhenTheLeaseIsLost(t *testing.T) {
 				var once atomic.Bool
 				queue.set(func(o string) error {
 					if o == op && once.CompareAndSwap(false, true) {
-						return fmt.Errorf("wrapped: %w", outbox.ErrLeaseLost)
+						return fmt.Errorf("wrapped: %w", driver.ErrLeaseLost)
 					}
 					return nil
 				})

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -113,17 +114,17 @@ func TestRelayGivesBackWhileTheDatabaseStalls(t *testing.T) {
 
 // stalling is a Queue whose sessions are slow to close.
 type stalling struct {
-	outbox.Queue
+	driver.Queue
 	stall time.Duration
 }
 
-func (q stalling) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q stalling) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	return stallingSession{s, q.stall}, err
 }
 
 type stallingSession struct {
-	outbox.Session
+	driver.Session
 	stall time.Duration
 }
 
@@ -137,22 +138,22 @@ func (s stallingSession) Close(ctx context.Context) error {
 }
 
 // plain is a Queue whose sessions have no optional methods.
-type plain struct{ outbox.Queue }
+type plain struct{ driver.Queue }
 
-func (q plain) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q plain) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
-	return struct{ outbox.Session }{s}, err
+	return struct{ driver.Session }{s}, err
 }
 
 func TestRelayWakesAtOnce(t *testing.T) {
 	const never = 24 * time.Hour
 	for _, test := range []struct {
 		name  string
-		queue func(m *outboxtest.Memory) outbox.Queue
+		queue func(m *outboxtest.Memory) driver.Queue
 		wake  func(r *relay.Relay)
 	}{
-		{"by its queue", func(m *outboxtest.Memory) outbox.Queue { return m }, func(*relay.Relay) {}},
-		{"by Wake", func(m *outboxtest.Memory) outbox.Queue { return plain{m} }, (*relay.Relay).Wake},
+		{"by its queue", func(m *outboxtest.Memory) driver.Queue { return m }, func(*relay.Relay) {}},
+		{"by Wake", func(m *outboxtest.Memory) driver.Queue { return plain{m} }, (*relay.Relay).Wake},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -290,7 +291,7 @@ func TestRelayRunOnceFails(t *testing.T) {
 		{"open", relay.Config{}, "open", errFault, 0, fault},
 		{"renew", relay.Config{}, "renew", errFault, 0, fault},
 		{"lease", relay.Config{}, "lease", errFault, 0, fault},
-		{"settle", relay.Config{}, "settle", outbox.ErrLeaseLost, 0, func(err error) bool { return errors.Is(err, outbox.ErrLeaseLost) }},
+		{"settle", relay.Config{}, "settle", driver.ErrLeaseLost, 0, func(err error) bool { return errors.Is(err, driver.ErrLeaseLost) }},
 		{"unavailable", relay.Config{Publisher: down}, "", nil, 0, unavailable},
 		{"one of two unavailable", relay.Config{Publishers: map[string]outbox.Publisher{"down": down}}, "", nil, 2, unavailable},
 	} {

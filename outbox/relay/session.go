@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/await"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
-// session is one outbox.Session, from its first Renew until its shards are given back or lost.
+// session is one driver.Session, from its first Renew until its shards are given back or lost.
 type session struct {
 	relay     *Relay
-	queue     outbox.Session
-	hold      atomic.Pointer[outbox.Hold] // written by open, then by keepRenewing
+	queue     driver.Session
+	hold      atomic.Pointer[driver.Hold] // written by open, then by keepRenewing
 	newShards chan struct{}               // has a value after Renew returned more shards than before
 	paused    pausedKeys
 
@@ -49,9 +49,9 @@ var errHoldExpired = errors.New("it was not renewed in time")
 func (r *Relay) open(ctx context.Context) (*session, error) {
 	opening, cancel := context.WithTimeout(ctx, max(r.cfg.LeaseTTL, openTimeout))
 	defer cancel()
-	queue, err := r.cfg.Queue.Open(opening, outbox.SessionOptions{Name: r.cfg.Name, TTL: r.cfg.LeaseTTL})
+	queue, err := r.cfg.Queue.Open(opening, driver.SessionOptions{Name: r.cfg.Name, TTL: r.cfg.LeaseTTL})
 	if err == nil {
-		var hold outbox.Hold
+		var hold driver.Hold
 		if hold, err = queue.Renew(opening); err == nil {
 			r.outages.reopened(ctx)
 			s := &session{relay: r, queue: queue, newShards: make(chan struct{}, 1)}
@@ -69,7 +69,7 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	upkeep, stop := context.WithCancel(s.work)
 	var running sync.WaitGroup
 	running.Go(func() { s.keepRenewing(upkeep) })
-	if maintainer, ok := s.queue.(outbox.Maintainer); ok {
+	if maintainer, ok := s.queue.(driver.Maintainer); ok {
 		running.Go(func() { s.keepTidying(upkeep, maintainer) })
 	}
 	dispatch()
@@ -79,7 +79,7 @@ func (s *session) serve(ctx context.Context, dispatch func()) {
 	if !lost {
 		within = max(within, min(s.relay.cfg.LeaseTTL/3, maxCloseTimeout, time.Until(s.drainDeadline)))
 	}
-	if err := closeSession(ctx, s.queue, within); err != nil && !lost && !errors.Is(err, outbox.ErrLeaseLost) {
+	if err := closeSession(ctx, s.queue, within); err != nil && !lost && !errors.Is(err, driver.ErrLeaseLost) {
 		s.relay.cfg.Logger.WarnContext(ctx, "relay: could not give back its shards; other relays take them when the lease has expired", "relay", s.relay.cfg.Name, "error", err)
 	}
 	s.endWork(nil)
@@ -104,7 +104,7 @@ func (s *session) keepRenewing(ctx context.Context) {
 				r.forgetFaults(ctx)
 				break
 			}
-			if errors.Is(err, outbox.ErrLeaseLost) {
+			if errors.Is(err, driver.ErrLeaseLost) {
 				s.leaseLost(LeaseLost, err)
 				return
 			}
@@ -148,7 +148,7 @@ func (s *session) renewIn() time.Duration {
 }
 
 // renewed handles the result of Renew.
-func (s *session) renewed(hold outbox.Hold) {
+func (s *session) renewed(hold driver.Hold) {
 	before := s.hold.Swap(&hold)
 	if before == nil || before.Shards < hold.Shards {
 		select {
@@ -171,8 +171,8 @@ func (s *session) renewed(hold outbox.Hold) {
 // leaseLost ends the session: calls of Publish are cut off, and nothing of the session is settled any more.
 func (s *session) leaseLost(kind LeaseKind, err error) {
 	s.loseOnce.Do(func() {
-		if !errors.Is(err, outbox.ErrLeaseLost) {
-			err = fmt.Errorf("%w: %w", outbox.ErrLeaseLost, err)
+		if !errors.Is(err, driver.ErrLeaseLost) {
+			err = fmt.Errorf("%w: %w", driver.ErrLeaseLost, err)
 		}
 		s.endWork(err)
 		s.relay.cfg.Logger.WarnContext(s.work, "relay: lease lost; what was in flight may be published twice", "relay", s.relay.cfg.Name, "error", err)
@@ -181,7 +181,7 @@ func (s *session) leaseLost(kind LeaseKind, err error) {
 }
 
 // keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
-func (s *session) keepTidying(ctx context.Context, maintainer outbox.Maintainer) {
+func (s *session) keepTidying(ctx context.Context, maintainer driver.Maintainer) {
 	for await.Sleep(ctx, s.tidyIn()) == nil {
 		maintaining, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
 		err := maintainer.Maintain(maintaining)
@@ -199,7 +199,7 @@ func (s *session) keepTidying(ctx context.Context, maintainer outbox.Maintainer)
 
 // closeSession gives back the shards of a session, also after ctx has ended. When it fails, other relays wait for the hold to
 // expire.
-func closeSession(ctx context.Context, queue outbox.Session, within time.Duration) error {
+func closeSession(ctx context.Context, queue driver.Session, within time.Duration) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return queue.Close(closing)

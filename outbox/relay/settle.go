@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // settleOutcomes writes the outcomes to the outbox, and returns how many of them, from the first on. It tries again for as long as the lease lasts.
@@ -26,18 +27,18 @@ func (b *batch) settle(from, to int) int {
 		case err == nil:
 			r.outages.recovered(s.work, opSettle)
 			return to
-		case errors.Is(err, outbox.ErrLeaseLost):
+		case errors.Is(err, driver.ErrLeaseLost):
 			s.leaseLost(LeaseStale, err)
 			return from
 		case s.work.Err() != nil:
 			return from
-		case errors.Is(err, outbox.ErrRefused) && to-from > 1:
+		case errors.Is(err, driver.ErrRefused) && to-from > 1:
 			middle := from + (to-from)/2
 			if end := b.settle(from, middle); end < middle {
 				return end
 			}
 			return b.settle(middle, to)
-		case errors.Is(err, outbox.ErrRefused) && refusals < 2:
+		case errors.Is(err, driver.ErrRefused) && refusals < 2:
 			b.setAside(from, refusals, err)
 			refusals++
 			continue
@@ -62,7 +63,7 @@ func (b *batch) setAside(i, refusals int, refused error) {
 	case refusals > 0:
 		b.deferUncounted(i, refusedDelay, refused)
 		return
-	case o.Verdict == outbox.Sent: // it is not dead; a repeat has the same ID
+	case o.Verdict == driver.Sent: // it is not dead; a repeat has the same ID
 		b.relay.cfg.Logger.ErrorContext(b.session.work, "relay: the database refuses to record that a message was published, so it is published again after a minute; "+
 			"see the error, which may be about outbox_sent (KeepSent)", "relay", b.relay.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", refused)
 		b.deferUncounted(i, refusedDelay, refused)
@@ -75,17 +76,17 @@ func (b *batch) setAside(i, refusals int, refused error) {
 }
 
 // report logs and traces what was settled, and returns it for the dispatcher.
-func (b *batch) report(settled []outbox.Outcome) (rep report) {
+func (b *batch) report(settled []driver.Outcome) (rep report) {
 	ctx, r := b.session.work, b.relay
 	rep.unavailableErr = b.unavailableErr
-	var firstCounted *outbox.Outcome
+	var firstCounted *driver.Outcome
 	counted, parked := 0, 0
 	for i := range settled {
 		o := &settled[i]
 		switch o.Verdict {
-		case outbox.Sent:
+		case driver.Sent:
 			rep.published++
-		case outbox.Deferred:
+		case driver.Deferred:
 			rep.failed++
 			if !o.BrokerFault { // the others are logged once, when their publisher or topic begins to cool down
 				if counted++; firstCounted == nil {
@@ -95,11 +96,11 @@ func (b *batch) report(settled []outbox.Outcome) (rep report) {
 			if rep.retryIn == 0 || o.Delay < rep.retryIn {
 				rep.retryIn = max(o.Delay, 1)
 			}
-		case outbox.Parked:
+		case driver.Parked:
 			rep.failed++
 			parked++
 			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Err)
-		case outbox.Returned:
+		case driver.Returned:
 			rep.returned++
 			if o.Delay > 0 && (rep.retryIn == 0 || o.Delay < rep.retryIn) {
 				rep.retryIn = o.Delay

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -51,7 +51,7 @@ func TestRelayBesideOnesThatDieAtTheirStart(t *testing.T) {
 		enqueued := map[string]time.Time{}
 		for i := range 7000 {
 			if i%1000 == 500 {
-				s, err := memory.Open(t.Context(), outbox.SessionOptions{Name: "dies", TTL: relay.DefaultLeaseTTL})
+				s, err := memory.Open(t.Context(), driver.SessionOptions{Name: "dies", TTL: relay.DefaultLeaseTTL})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Trace has hooks for metrics and spans. Nil hooks are not called. Hooks run on the relay's goroutines, several at a time and never under
@@ -63,7 +64,7 @@ type Publishing struct {
 // Settlement is what was settled for one message.
 type Settlement struct {
 	Relay   string          // Config.Name
-	Message *outbox.Leased  // must not be changed
+	Message *outbox.Stored  // must not be changed
 	Outcome observe.Outcome // Processed, Retried, Held or Parked
 	Cause   observe.Cause   // empty for Processed
 	Err     error           // nil for Processed, and for a message that was not tried
@@ -74,7 +75,7 @@ type Settlement struct {
 type LeaseEvent struct {
 	Relay string // Config.Name
 	Kind  LeaseKind
-	Hold  outbox.Hold // of LeaseTaken and LeaseRenewed
+	Hold  driver.Hold // of LeaseTaken and LeaseRenewed
 	Err   error       // of LeaseLost and LeaseStale: what was in flight may be published twice
 }
 
@@ -121,7 +122,7 @@ func (r *Relay) published(ctx context.Context, p *Publishing, errs []error) {
 }
 
 // settled calls the hook Settled.
-func (b *batch) settled(ctx context.Context, outcomes []outbox.Outcome) {
+func (b *batch) settled(ctx context.Context, outcomes []driver.Outcome) {
 	hook := b.relay.cfg.Trace.Settled
 	if hook == nil || len(outcomes) == 0 {
 		return
@@ -133,12 +134,12 @@ func (b *batch) settled(ctx context.Context, outcomes []outbox.Outcome) {
 	hooks.Call(ctx, &b.relay.panics, "Settled", hook, all)
 }
 
-func (b *batch) settlement(o *outbox.Outcome) Settlement {
-	s := Settlement{Relay: b.relay.cfg.Name, Message: &o.Leased, Err: o.Err, After: o.Delay}
+func (b *batch) settlement(o *driver.Outcome) Settlement {
+	s := Settlement{Relay: b.relay.cfg.Name, Message: &o.Stored, Err: o.Err, After: o.Delay}
 	switch o.Verdict {
-	case outbox.Sent:
+	case driver.Sent:
 		s.Outcome = observe.Processed
-	case outbox.Parked:
+	case driver.Parked:
 		s.Outcome, s.Cause = observe.Parked, observe.CauseExhausted
 		switch {
 		case o.Unreadable != nil:
@@ -146,12 +147,12 @@ func (b *batch) settlement(o *outbox.Outcome) Settlement {
 		case outbox.IsPermanent(o.Err):
 			s.Cause = observe.CausePermanent
 		}
-	case outbox.Deferred:
+	case driver.Deferred:
 		s.Outcome, s.Cause = observe.Retried, failureCause(o.Err)
 		if o.BrokerFault {
 			s.Outcome = observe.Held
 		}
-	case outbox.Returned:
+	case driver.Returned:
 		s.Outcome, s.Cause, s.Err = observe.Held, observe.CauseCancelled, b.unavailableErr
 		if s.Err != nil {
 			s.Cause = observe.CauseBroker

@@ -8,25 +8,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 // looks counts the Leases of an outbox's sessions, separately for those with Want.Notified and those without.
 type looks struct {
-	outbox.Queue
+	driver.Queue
 	wakes             <-chan struct{} // instead of the session's; nil: its own
 	told, everywhere  atomic.Int64
 	whenTold, foundBy atomic.Int64 // messages found by either
 }
 
 type lookingSession struct {
-	outbox.Session
+	driver.Session
 	looks *looks
 }
 
-func (l *looks) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (l *looks) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := l.Queue.Open(ctx, opts)
 	return &lookingSession{s, l}, err
 }
@@ -35,10 +35,10 @@ func (s *lookingSession) Wake() <-chan struct{} {
 	if s.looks.wakes != nil {
 		return s.looks.wakes
 	}
-	return s.Session.(outbox.Waker).Wake()
+	return s.Session.(driver.Waker).Wake()
 }
 
-func (s *lookingSession) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s *lookingSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	if want.Notified && s.looks.wakes != nil {
 		s.looks.told.Add(1)
 		return nil, nil // these wake-ups are about nothing

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -22,13 +23,13 @@ func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 			busy = append(busy, fmt.Sprint("hot", i))
 		}
 		enqueueIDs(t, memory, busy...)
-		shard := outbox.Shard(&outbox.Message{OrderingKey: "hot"}, outboxtest.DefaultShards)
+		shard := driver.Shard(&outbox.Message{OrderingKey: "hot"}, outboxtest.DefaultShards)
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: broker})
 		enqueued := map[string]time.Time{}
 		for i := range strangers {
 			<-time.After(5 * time.Millisecond)
 			m := outbox.Message{ID: fmt.Sprint("stranger", i), Topic: "orders", OrderingKey: fmt.Sprint("stranger", i%500)}
-			if outbox.Shard(&m, outboxtest.DefaultShards) != shard { // behind the hot key's messages in their shard
+			if driver.Shard(&m, outboxtest.DefaultShards) != shard { // behind the hot key's messages in their shard
 				enqueued[m.ID] = time.Now()
 				enqueue(t, memory, m)
 			}

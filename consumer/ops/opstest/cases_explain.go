@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func explainCases[TTx any]() []testCase[TTx] {
@@ -137,7 +138,7 @@ func testExplainDiscards[TTx any](t *testing.T, e *env[TTx]) {
 // Each message enqueues three messages to one topic, one of them in the middle of others with their own IDs, and a delayed one to another.
 func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	writer, queue := s.Store.(outbox.Writer[TTx]), s.Store.(outbox.Queue)
+	writer, queue := s.Store.(outbox.Writer[TTx]), s.Store.(driver.Queue)
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: name, Store: s.Store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
 		Handle: func(ctx context.Context, tx TTx, m *consumer.Message) error {
@@ -166,14 +167,14 @@ func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	want("order-1", ops.Outgoing{Pending: 3, Delayed: 1})
-	settle(t, queue, 8, func(payload string) outbox.Verdict {
+	settle(t, queue, 8, func(payload string) driver.Verdict {
 		switch {
 		case payload == "order-1/1":
-			return outbox.Parked
+			return driver.Parked
 		case payload == "order-1/2":
-			return outbox.Returned
+			return driver.Returned
 		}
-		return outbox.Sent
+		return driver.Sent
 	})
 	want("order-1", ops.Outgoing{Pending: 1, Delayed: 1, Parked: 1, Confirmed: 1})
 	want("order-2", ops.Outgoing{Delayed: 1})
@@ -193,10 +194,10 @@ func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 }
 
 // settle leases n messages and settles each once as verdict says.
-func settle(t *testing.T, queue outbox.Queue, n int, verdict func(payload string) outbox.Verdict) {
+func settle(t *testing.T, queue driver.Queue, n int, verdict func(payload string) driver.Verdict) {
 	t.Helper()
 	ctx := bounded(t)
-	session, err := queue.Open(ctx, outbox.SessionOptions{Name: "suite", TTL: time.Minute})
+	session, err := queue.Open(ctx, driver.SessionOptions{Name: "suite", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,14 +206,14 @@ func settle(t *testing.T, queue outbox.Queue, n int, verdict func(payload string
 		if _, err := session.Renew(ctx); err != nil {
 			t.Fatal(err)
 		}
-		leased, err := session.Lease(ctx, outbox.Want{Limit: 100})
+		leased, err := session.Lease(ctx, driver.Want{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var outcomes []outbox.Outcome
+		var outcomes []driver.Outcome
 		for _, m := range leased {
 			done[string(m.Payload)] = true
-			outcomes = append(outcomes, outbox.Outcome{Leased: m, Verdict: verdict(string(m.Payload)), Err: errBroken})
+			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: verdict(string(m.Payload)), Err: errBroken})
 		}
 		if err := session.Settle(ctx, outcomes); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func parkedCases[TTx any]() []testCase[TTx] {
@@ -42,7 +43,7 @@ func (e *env[TTx]) parkOut(t *testing.T, s store[TTx], ids ...string) {
 			t.Fatal(err)
 		}
 	}
-	settle(t, s.Store.(outbox.Queue), len(ids), func(string) outbox.Verdict { return outbox.Parked })
+	settle(t, s.Store.(driver.Queue), len(ids), func(string) driver.Verdict { return driver.Parked })
 }
 
 func parkedNow[TTx any](t *testing.T, s store[TTx]) []outbox.ParkedMessage {
@@ -96,7 +97,7 @@ func testParkedLater[TTx any](t *testing.T, e *env[TTx]) {
 			t.Fatal(err)
 		}
 		if kind == ops.Unpark {
-			settle(t, s.Store.(outbox.Queue), 3, func(string) outbox.Verdict { return outbox.Sent })
+			settle(t, s.Store.(driver.Queue), 3, func(string) driver.Verdict { return driver.Sent })
 		}
 	}
 }

@@ -30,7 +30,7 @@ type operator interface {
 }
 
 // TestStore runs the suite. The stores of h must be a consumer.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
-// outbox.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
+// driver.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
 		if h.Select != nil && !h.Select(c.name, "") {

@@ -33,12 +33,13 @@ var rows = []row{
 	{"dedup/driver", []string{"dedup", "observe"}},
 	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/driver", "observe", "internal/await"}},
 	{"outbox", []string{"internal/outgoing"}},
-	{"outbox/relay", []string{"outbox", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
-	{"outbox/outboxtest", []string{"outbox", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
-	{"consumer", []string{"dedup", "dedup/driver", "outbox", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
+	{"outbox/driver", []string{"outbox", "internal/outgoing"}},
+	{"outbox/relay", []string{"outbox", "outbox/driver", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
+	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
+	{"consumer", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
 	{"consumer/ops", []string{"consumer", "dedup", "dedup/driver", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
-	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "observe"}},
+	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
@@ -75,11 +76,11 @@ var rows = []row{
 	{"internal/dialect", nil},
 	{"internal/faults", []string{"dedup/driver"}},
 	{"internal/claims", []string{"dedup", "internal/names", "dedup/driver", "outbox"}},
-	{"internal/columns", []string{"observe", "dedup", "dedup/driver", "outbox", "consumer", "internal/claims", "internal/usercode"}},
+	{"internal/columns", []string{"observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "internal/claims", "internal/usercode"}},
 	{"internal/operator", []string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
 	{"internal/debounce", nil},
-	{"internal/pgrelay", []string{"outbox", "internal/columns", "internal/dialect", "internal/shares"}},
-	{"internal/shares", []string{"outbox"}},
+	{"internal/pgrelay", []string{"outbox", "outbox/driver", "internal/columns", "internal/dialect", "internal/shares"}},
+	{"internal/shares", []string{"outbox", "outbox/driver"}},
 	{"internal/sqlrows", nil},
 	{"internal/usercode", nil},
 	{"internal/watermark", nil},
@@ -102,7 +103,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -34,8 +35,8 @@ func (Status) Status(context.Context) (ops.Status, error) {
 		Sweep:  ops.SweepStatus{LastPass: now.Add(-time.Minute), Lag: time.Minute},
 		Outbox: outbox.Stats{Now: now},
 	}
-	s.Outbox.Count("charges", outbox.StatePending, 7, now.Add(-90*time.Second), 0, "")
-	s.Outbox.Count("charges", outbox.StateParked, 2, now.Add(-time.Hour), 0, "")
+	driver.Count(&s.Outbox, "charges", driver.StatePending, 7, now.Add(-90*time.Second), 0, "")
+	driver.Count(&s.Outbox, "charges", driver.StateParked, 2, now.Add(-time.Hour), 0, "")
 	return s, nil
 }
 
@@ -80,7 +81,7 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 		outgoing.Published(published, p, []error{err})
 	}
 	outgoing.Settled(ctx, []relay.Settlement{{
-		Message: &outbox.Leased{Message: outbox.Message{Topic: "charges"}, Enqueued: began}, Outcome: observe.Processed,
+		Message: &outbox.Stored{Message: outbox.Message{Topic: "charges"}, Enqueued: began}, Outcome: observe.Processed,
 	}})
 	for _, kind := range []relay.LeaseKind{relay.LeaseTaken, relay.LeaseRenewed, relay.LeaseLost, relay.LeaseStale} {
 		outgoing.Lease(ctx, relay.LeaseEvent{Relay: "billing", Kind: kind})

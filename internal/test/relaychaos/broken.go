@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // -broken selects one of four mistakes that hand-written code makes. They prove that the audit can fail.
@@ -51,7 +52,7 @@ func (l *losing) Publish(ctx context.Context, msgs []outbox.Message) []error {
 }
 
 // breakQueue returns q, or a faulty queue if way is about queues.
-func breakQueue(way string, q outbox.Queue) outbox.Queue {
+func breakQueue(way string, q driver.Queue) driver.Queue {
 	if way == "mark-first" || way == "disorder" {
 		return brokenQueue{q, way}
 	}
@@ -59,11 +60,11 @@ func breakQueue(way string, q outbox.Queue) outbox.Queue {
 }
 
 type brokenQueue struct {
-	outbox.Queue
+	driver.Queue
 	way string
 }
 
-func (q brokenQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outbox.Session, error) {
+func (q brokenQueue) Open(ctx context.Context, opts driver.SessionOptions) (driver.Session, error) {
 	s, err := q.Queue.Open(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -75,26 +76,26 @@ func (q brokenQueue) Open(ctx context.Context, opts outbox.SessionOptions) (outb
 }
 
 // marking settles messages as sent when it leases them.
-type marking struct{ outbox.Session }
+type marking struct{ driver.Session }
 
-func (m marking) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (m marking) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	leased, err := m.Session.Lease(ctx, want)
 	if err != nil || len(leased) == 0 {
 		return leased, err
 	}
-	sent := make([]outbox.Outcome, len(leased))
+	sent := make([]driver.Outcome, len(leased))
 	for i := range leased {
-		sent[i] = outbox.Outcome{Leased: leased[i], Verdict: outbox.Sent}
+		sent[i] = driver.Outcome{Leased: leased[i], Verdict: driver.Sent}
 	}
 	return leased, m.Session.Settle(ctx, sent)
 }
 
-func (m marking) Settle(context.Context, []outbox.Outcome) error { return nil }
+func (m marking) Settle(context.Context, []driver.Outcome) error { return nil }
 
 // shuffling leases messages in random order.
-type shuffling struct{ outbox.Session }
+type shuffling struct{ driver.Session }
 
-func (s shuffling) Lease(ctx context.Context, want outbox.Want) ([]outbox.Leased, error) {
+func (s shuffling) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 	leased, err := s.Session.Lease(ctx, want)
 	rand.Shuffle(len(leased), func(i, j int) { leased[i], leased[j] = leased[j], leased[i] })
 	return leased, err

@@ -20,6 +20,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // enqueuers is the number of concurrent handlers.
@@ -140,7 +141,7 @@ func (e *enqueuer) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message)
 	}
 	cmd := &e.plan.commands[i]
 	msgs := e.messages(cmd, e.runs.Add(1))
-	if err := outbox.AssignIDs(ctx, msgs); err != nil { // Enqueue would do it too, but the ledger needs the IDs
+	if err := driver.AssignIDs(ctx, msgs); err != nil { // Enqueue would do it too, but the ledger needs the IDs
 		return err
 	}
 	note := func() error { return enter(ctx, tx, cmd.key, msgs) }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -171,9 +172,9 @@ func (w *world) fill(ctx context.Context, n int, missing string) error {
 }
 
 func (w *world) inShardOf(key string, i int) string {
-	shard := outbox.Shard(&outbox.Message{OrderingKey: key}, 64)
+	shard := driver.Shard(&outbox.Message{OrderingKey: key}, 64)
 	for n := i * 1000; ; n++ {
-		if k := fmt.Sprint("s", n); outbox.Shard(&outbox.Message{OrderingKey: k}, 64) == shard {
+		if k := fmt.Sprint("s", n); driver.Shard(&outbox.Message{OrderingKey: k}, 64) == shard {
 			return k
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/faults"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -89,7 +90,7 @@ func TestWalkRelays(t *testing.T) {
 					mustExec(t, d.admin, create...)
 					p := &publisher{refuses: u.refuses, times: map[string]int{}}
 					r, err := relay.New(relay.Config{
-						Queue: store.(outbox.Queue), Publisher: p, LeaseTTL: time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+						Queue: store.(outboxdriver.Queue), Publisher: p, LeaseTTL: time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 					})
 					if err != nil {
 						t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Outbox is the part of an engine that serves the outbox. Each tx is a transaction that the Store began, at READ COMMITTED or
@@ -57,18 +58,18 @@ type Leases interface {
 	// Reading runs f, and repeats it while another connection is writing. f reads through q.
 	Reading(ctx context.Context, f func(ctx context.Context, q Queryer) error) error
 	// Leasable finds those of the session's shards that have messages. held has the token of each shard that the session knows to hold;
-	// other shards may be left out. It fails with outbox.ErrLeaseLost if the hold has expired.
+	// other shards may be left out. It fails with driver.ErrLeaseLost if the hold has expired.
 	Leasable(ctx context.Context, q Queryer, by *Hold, held map[int]int64) (Leasable, error)
 	// MoveDue moves up to limit delayed messages whose time has come into the outbox.
 	MoveDue(ctx context.Context, tx *sql.Tx, limit int) error
 	// Lease reads the due messages of shards, ordered by Seq, within want.Limit and want.Bytes. tokens has the token of each
 	// shard.
-	Lease(ctx context.Context, q Queryer, by *Hold, shards []int, tokens map[int]int64, want outbox.Want) ([]outbox.Leased, error)
+	Lease(ctx context.Context, q Queryer, by *Hold, shards []int, tokens map[int]int64, want driver.Want) ([]driver.Leased, error)
 }
 
 // Settler ends leases.
 type Settler interface {
-	// Own fails with outbox.ErrLeaseLost if the hold has lost one of the shards in tokens. It prevents others from taking them
+	// Own fails with driver.ErrLeaseLost if the hold has lost one of the shards in tokens. It prevents others from taking them
 	// until the transaction of q ends.
 	Own(ctx context.Context, q Queryer, by *Hold, tokens map[int]int64) error
 	// Settle begins with Own. It does not repeat what an earlier attempt has done.
@@ -77,8 +78,8 @@ type Settler interface {
 
 // Outcomes are the outcomes of leased messages. Each list is ordered by shard and sequence number.
 type Outcomes struct {
-	Sent, Deferred, Parked []outbox.Outcome
-	Paused                 []outbox.Outcome // returned ones whose keys are held back
+	Sent, Deferred, Parked []driver.Outcome
+	Paused                 []driver.Outcome // returned ones whose keys are held back
 	Follow                 []int            // shards without other leased messages, where messages behind parked ones must be parked too
 }
 
@@ -86,7 +87,7 @@ type Outcomes struct {
 const TopicRows = 1 << 10
 
 // WholeTopics returns the first outcome of each topic of a shard whose messages are held back.
-func (o *Outcomes) WholeTopics() (first []outbox.Outcome) {
+func (o *Outcomes) WholeTopics() (first []driver.Outcome) {
 	type topicOfShard struct {
 		shard int
 		topic string

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 type message struct{ seq int64 }
@@ -34,15 +34,15 @@ func TestLeaseFairlyReadsAShardFromItsBeginning(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		want  outbox.Want
+		want  driver.Want
 		reads int
 		first int64 // of shard 0
 		n     int   // in all
 	}{
-		{"everything fits", outbox.Want{Limit: 40}, 2, 1, 32},
-		{"the limit is reached", outbox.Want{Limit: 6}, 2, 1, 6},
-		{"the bytes are spent at the first read", outbox.Want{Limit: 40, Bytes: 55}, 1, 2, 5},
-		{"all shards are read whole at once", outbox.Want{Limit: 1000}, 1, 2, 30},
+		{"everything fits", driver.Want{Limit: 40}, 2, 1, 32},
+		{"the limit is reached", driver.Want{Limit: 6}, 2, 1, 6},
+		{"the bytes are spent at the first read", driver.Want{Limit: 40, Bytes: 55}, 1, 2, 5},
+		{"all shards are read whole at once", driver.Want{Limit: 1000}, 1, 2, 30},
 	} {
 		reads = 0
 		chosen, err := engine.LeaseFairly([]int{0, 1}, tt.want, read)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // ReadTokens reads shards and their tokens.
@@ -33,7 +34,7 @@ func ReadLeasable(r Rows) (Leasable, error) {
 		return nil
 	})
 	if err == nil && !alive {
-		err = outbox.ErrLeaseLost
+		err = driver.ErrLeaseLost
 	}
 	return found, err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup/driver"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // EncodeHeaders returns nil, which is stored as NULL, if there are no headers.
@@ -40,7 +40,7 @@ func ClampTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).Truncate(time.Microsecond) // never earlier than t
 }
 
-// Room is the rest of the limits in an outbox.Want.
+// Room is the rest of the limits in an driver.Want.
 type Room struct {
 	Full bool
 
@@ -49,7 +49,7 @@ type Room struct {
 }
 
 // NewRoom returns a Room with the limits of want.
-func NewRoom(want outbox.Want) Room { return Room{limit: want.Limit, bytes: want.Bytes} }
+func NewRoom(want outboxdriver.Want) Room { return Room{limit: want.Limit, bytes: want.Bytes} }
 
 // Take reports whether a message of this size fits, and subtracts it. The first message always fits.
 func (r *Room) Take(size int) bool {

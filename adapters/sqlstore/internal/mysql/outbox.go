@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Limits of one INSERT. A single larger message gets an INSERT of its own.
@@ -87,7 +88,7 @@ func (d *DB) row(m *outbox.Message, shards int) (args []any, size int, err error
 	if payload == nil {
 		payload = []byte{}
 	}
-	return []any{outbox.Shard(m, shards), m.ID, m.Topic, key, hash, payload, encoded, size}, size, nil
+	return []any{driver.Shard(m, shards), m.ID, m.Topic, key, hash, payload, encoded, size}, size, nil
 }
 
 // inserts collects the rows of the next INSERT.

@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shares.State, err error) {
@@ -41,12 +41,12 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shar
 	return share, err
 }
 
-// alive fails with outbox.ErrLeaseLost if the hold has expired.
+// alive fails with driver.ErrLeaseLost if the hold has expired.
 func (d *DB) alive(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
 	var alive bool
 	err := tx.QueryRowContext(ctx, d.box.Alive, by.Hex()).Scan(&alive)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !alive {
-		return fmt.Errorf("%w: the hold has expired", outbox.ErrLeaseLost)
+		return fmt.Errorf("%w: the hold has expired", driver.ErrLeaseLost)
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
@@ -46,8 +46,8 @@ func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
 const fewMessages = 500
 
 func (d *DB) Lease(
-	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
-) (msgs []outbox.Leased, err error) {
+	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want driver.Want,
+) (msgs []driver.Leased, err error) {
 	chosen, all, err := d.leaseFew(ctx, q, shards, want)
 	if err == nil && !all {
 		chosen, err = engine.LeaseFairly(shards, want, func(shards []int, part int) (map[int][]*candidate, error) {
@@ -66,13 +66,13 @@ func (d *DB) Lease(
 			msgs = append(msgs, m.Leased)
 		}
 	}
-	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(msgs, func(a, b driver.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return msgs, nil
 }
 
 // leaseFew reads all due messages of shards, and reports all as false if there are too many. leaseRound, which queries each
 // shard, costs the server several times as much.
-func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want outbox.Want) (chosen []*candidate, all bool, err error) {
+func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want driver.Want) (chosen []*candidate, all bool, err error) {
 	most := min(want.Limit, fewMessages)
 	read, err := d.readLight(ctx, q, d.box.LeaseFew, shardList(shards), most)
 	if err != nil {
@@ -92,7 +92,7 @@ func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want 
 
 // candidate is a due message that may be leased.
 type candidate struct {
-	outbox.Leased
+	driver.Leased
 	size     int
 	light    bool // the message was read with its payload
 	vanished bool

@@ -14,14 +14,14 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/columns"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Own locks the shards against other relays until the transaction ends, and fails if the hold has lost one of them.
 func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens map[int]int64) error {
 	mine, err := engine.Column[int](engine.Query(ctx, q, d.box.Own, tokenList(tokens), by.Hex()))
 	if err == nil && len(mine) != len(tokens) {
-		return outbox.ErrLeaseLost
+		return driver.ErrLeaseLost
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	return d.followIn(ctx, tx, do.Follow)
 }
 
-func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcome) error {
+func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []driver.Outcome) error {
 	for i := range topics {
 		o := &topics[i]
 		text, delay := hex.EncodeToString([]byte(columns.Error(o))), engine.CeilMicros(o.Delay)
@@ -110,11 +110,11 @@ func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []outbox.Outcom
 }
 
 // failure returns the first columns of a row for a message that was not published.
-func failure(o *outbox.Outcome) []any {
+func failure(o *driver.Outcome) []any {
 	return []any{o.Shard, o.Seq, columns.Attempts(o), hex.EncodeToString([]byte(columns.Error(o)))}
 }
 
-func hexID(o *outbox.Outcome) string { return hex.EncodeToString([]byte(o.ID)) }
+func hexID(o *driver.Outcome) string { return hex.EncodeToString([]byte(o.ID)) }
 
 // followIn moves messages behind parked ones to outbox_parked. The transaction has locked shards.
 func (d *DB) followIn(ctx context.Context, tx *sql.Tx, shards []int) error {

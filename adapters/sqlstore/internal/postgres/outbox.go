@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // outboxStatements are the statements for the outbox.
@@ -85,10 +86,10 @@ func (d *DB) insertion(msgs []outbox.Message, shards int) (query string, args []
 			if payload == nil {
 				payload = []byte{}
 			}
-			return d.box.write.EnqueueOne, []any{outbox.Shard(m, shards), m.ID, m.Topic, []byte(m.OrderingKey), payload, string(headers)}, nil
+			return d.box.write.EnqueueOne, []any{driver.Shard(m, shards), m.ID, m.Topic, []byte(m.OrderingKey), payload, string(headers)}, nil
 		}
 		for c, v := range [...]any{
-			int64(outbox.Shard(m, shards)), m.ID, m.Topic, []byte(m.OrderingKey), m.Payload, string(headers), notBefore(m.NotBefore),
+			int64(driver.Shard(m, shards)), m.ID, m.Topic, []byte(m.OrderingKey), m.Payload, string(headers), notBefore(m.NotBefore),
 		} {
 			columns[c].add(v)
 		}

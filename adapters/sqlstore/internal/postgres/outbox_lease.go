@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/watermark"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // beginning has the parameters that say where a statement begins to read the messages of shards.
@@ -91,7 +91,7 @@ func (d *DB) look(ctx context.Context, q engine.Queryer, by *engine.Hold, held m
 	switch {
 	case err != nil:
 	case !alive:
-		err = outbox.ErrLeaseLost
+		err = driver.ErrLeaseLost
 	default:
 		by.Marks.End(from.poll, false)
 	}
@@ -106,8 +106,8 @@ const (
 
 // Lease scans the first rows of each shard, and further rows if all of those wait.
 func (d *DB) Lease(
-	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
-) (msgs []outbox.Leased, err error) {
+	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, want driver.Want,
+) (msgs []driver.Leased, err error) {
 	part := (want.Limit + len(shards) - 1) / len(shards)
 	for scan := max(scanAtFirst, part+1); len(shards) > 0 && scan <= scanAtMost; scan *= 8 {
 		found, full, deeper, err := d.leaseFirst(ctx, q, by, shards, tokens, scan, part, want)
@@ -133,8 +133,8 @@ func (d *DB) Lease(
 // leaseFirst returns the due messages among the first scan rows of shards. full are the shards that returned part messages, and
 // deeper are the shards that have more rows to scan.
 func (d *DB) leaseFirst(
-	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, scan, part int, want outbox.Want,
-) (msgs []outbox.Leased, full, deeper []int, err error) {
+	ctx context.Context, q engine.Queryer, by *engine.Hold, shards []int, tokens map[int]int64, scan, part int, want driver.Want,
+) (msgs []driver.Leased, full, deeper []int, err error) {
 	var scans, parts array
 	for range shards {
 		scans.add(int64(scan))
@@ -151,7 +151,7 @@ func (d *DB) leaseFirst(
 		ctx, q, d.box.relay.LeaseFrom, uuid(by.Owner), from.shards, from.tokens, scans.String(), want.Limit, bytes, parts.String(), from.lows, from.returned,
 		from.skips, from.untils,
 	).Each(func(rows engine.Row) error {
-		var m outbox.Leased
+		var m driver.Leased
 		var mark watermark.Row
 		var held bool
 		var key []byte

@@ -8,7 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/pgrelay"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Own locks the shards against other relays until the transaction of q ends, and fails if the hold has lost one of them.
@@ -21,7 +21,7 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	var guard string
 	err := q.QueryRowContext(ctx, d.box.relay.Check, uuid(by.Owner), arrayOf(numbers), arrayOf(with)).Scan(&mine, &guard)
 	if err == nil && guard != "on" {
-		return outbox.ErrLeaseLost
+		return driver.ErrLeaseLost
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Enqueue writes msgs with consecutive numbers. It waits for other writers like a claim does. It does not wait if the
@@ -58,7 +59,7 @@ func (r *rowList) add(m *outbox.Message, seq int64, shards int) error {
 	if err != nil {
 		return err
 	}
-	row := []any{seq, outbox.Shard(m, shards), m.ID, m.Topic}
+	row := []any{seq, driver.Shard(m, shards), m.ID, m.Topic}
 	for _, part := range [...][]byte{[]byte(m.OrderingKey), m.Payload, headers} {
 		row = append(row, r.put(part), len(part))
 	}
@@ -105,7 +106,7 @@ func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (share shar
 	var until int64
 	err = tx.QueryRowContext(ctx, query, by.Owner[:], by.Name, engine.CeilMicros(by.TTL)).Scan(&until)
 	if errors.Is(err, sql.ErrNoRows) {
-		return share, outbox.ErrLeaseLost
+		return share, driver.ErrLeaseLost
 	}
 	if err != nil {
 		return share, err

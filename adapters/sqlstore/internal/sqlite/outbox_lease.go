@@ -7,13 +7,13 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Lease first chooses messages by size, and then reads their contents.
 func (d *DB) Lease(
-	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want outbox.Want,
-) (msgs []outbox.Leased, err error) {
+	ctx context.Context, q engine.Queryer, _ *engine.Hold, shards []int, tokens map[int]int64, want driver.Want,
+) (msgs []driver.Leased, err error) {
 	chosen, err := engine.LeaseFairly(shards, want, func(shards []int, part int) (map[int][]candidate, error) {
 		return d.leaseRound(ctx, q, shards, part)
 	})
@@ -25,7 +25,7 @@ func (d *DB) Lease(
 		list[i] = [2]int64{m.shard, m.seq}
 	}
 	err = engine.Query(ctx, q, d.box.Read, engine.JSON(list)).Each(func(rows engine.Row) error {
-		var m outbox.Leased
+		var m driver.Leased
 		var at engine.Instant
 		var headers sql.NullString
 		var key []byte
@@ -37,7 +37,7 @@ func (d *DB) Lease(
 		msgs = append(msgs, m)
 		return nil
 	})
-	slices.SortFunc(msgs, func(a, b outbox.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(msgs, func(a, b driver.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return msgs, err
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/columns"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Own locks nothing: while a transaction writes, no other session can take shards.
@@ -21,7 +21,7 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	var n int
 	err := q.QueryRowContext(ctx, d.box.Own, by.Owner[:], engine.JSON(list)).Scan(&n)
 	if err == nil && n != len(list) {
-		return outbox.ErrLeaseLost
+		return driver.ErrLeaseLost
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 }
 
 // failures returns the list that Defer and Hold take.
-func failures(outcomes []outbox.Outcome) string {
+func failures(outcomes []driver.Outcome) string {
 	list := make([][]any, len(outcomes))
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -66,7 +66,7 @@ func failures(outcomes []outbox.Outcome) string {
 	return engine.JSON(list)
 }
 
-func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []outbox.Outcome) error {
+func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []driver.Outcome) error {
 	if len(sent) == 0 {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (d *DB) settleSent(ctx context.Context, tx *sql.Tx, sent []outbox.Outcome) 
 	return engine.Exec(ctx, tx, statements, engine.JSON(pairs))
 }
 
-func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []outbox.Outcome) error {
+func (d *DB) settleParked(ctx context.Context, tx *sql.Tx, parked []driver.Outcome) error {
 	for i := range parked {
 		o := &parked[i]
 		for _, do := range [...]struct {

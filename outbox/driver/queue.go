@@ -1,19 +1,15 @@
-package outbox
+package driver
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/txonce/txonce/outbox"
 )
 
-// Errors of a Queue and its Sessions.
+// Errors of Sessions.
 var (
-	// ErrSchema says that the outbox's tables are missing, or have a version that this program does not support. Queues wrap it.
-	ErrSchema = errors.New("outbox: the database's schema does not fit")
-
-	// ErrSettings says that a setting of the database, the role or the DSN breaks the relay's statements. The error names it. Queues wrap it.
-	ErrSettings = errors.New("outbox: settings of the database, the role or the DSN")
-
 	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. The relay that
 	// holds the shard now publishes its pending messages, so a message that this session has published may be published twice.
 	ErrLeaseLost = errors.New("outbox: lease lost")
@@ -26,7 +22,7 @@ var (
 // Queue is the relay's side of an outbox. It is safe for concurrent use.
 type Queue interface {
 	// Open opens a session under a fresh random owner, so that nothing of an earlier session applies to it. The session holds
-	// nothing until the first Renew. ctx limits Open alone. When the tables are missing, Open or Renew fails with ErrSchema. Open fails with ErrSettings when settings break its statements.
+	// nothing until the first Renew. ctx limits Open alone. When the tables are missing, Open or Renew fails with outbox.ErrSchema. Open fails with outbox.ErrSettings when settings break its statements.
 	Open(ctx context.Context, opts SessionOptions) (Session, error)
 }
 
@@ -99,16 +95,8 @@ type Want struct {
 
 // Leased is a message that one session holds until it settles it.
 type Leased struct {
-	Message
-	Seq      int64 // grows in the order of transactions that exclude each other; unique in the outbox
-	Shard    int
-	Token    int64     // fencing token of the shard, which grows when another relay takes the shard
-	Attempts int       // publications that failed and were counted
-	Enqueued time.Time // by the database's clock
-
-	// Unreadable says why the stored row cannot be turned back into the message, for example when another program has written the
-	// row. The relay parks such a message and never publishes it. nil: the message is complete.
-	Unreadable error
+	outbox.Stored
+	Token int64 // fencing token of the shard, which grows when another relay takes the shard
 }
 
 // Verdict is the result of a leased message.
@@ -119,26 +107,16 @@ const (
 	Returned Verdict = iota // not tried, or unknown: due again at once, or after Delay
 	Sent                    // confirmed by the broker
 	Deferred                // failed; it and the later messages of its key are held back for Delay
-	Parked                  // not tried again until Operations.Unpark
+	Parked                  // not tried again until outbox.Operations.Unpark
 )
 
 // Outcome ends the lease of one message.
 type Outcome struct {
 	Leased
 	Verdict     Verdict
-	Err         error         // of Deferred and Parked
-	Delay       time.Duration // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
-	BrokerFault bool          // of Deferred: the attempt is not counted, because the broker or the topic was at fault
-	WholeTopic  bool          // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that
-	ParkPolicy  ParkPolicy    // of Parked
+	Err         error             // of Deferred and Parked
+	Delay       time.Duration     // of Deferred; of Returned with a Key: nothing is recorded, but the key is held back, so that Lease finds what is behind it
+	BrokerFault bool              // of Deferred: the attempt is not counted, because the broker or the topic was at fault
+	WholeTopic  bool              // of Deferred: the messages of its Topic in its Shard wait too, a thousand or so, without being leased for that
+	ParkPolicy  outbox.ParkPolicy // of Parked
 }
-
-// ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
-type ParkPolicy int
-
-// The zero value keeps the order of the key, and releases the later messages without further calls.
-const (
-	BlockKey    ParkPolicy = iota // they wait until it is unparked or discarded
-	ParkKey                       // they are parked as well, and each must be unparked or discarded
-	SkipMessage                   // they are published: the parked message loses its place in the order of the key
-)
