@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/internal/test/arrivals"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -44,7 +44,7 @@ func TestPublisherBehindRelay(t *testing.T) {
 		return
 	}
 	t.Run("elasticmq", func(t *testing.T) {
-		client, g := through(t, testdb.SQS(t))
+		client, g := through(t, testsqs.Server(t))
 		relayTo(t, client, func() {
 			for range 3 {
 				open := g.close()

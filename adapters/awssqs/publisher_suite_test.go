@@ -14,7 +14,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
@@ -161,7 +161,7 @@ func TestPublisher(t *testing.T) {
 			}
 			t.Run("elasticmq", func(t *testing.T) {
 				outboxtest.TestPublisher(t, publisherHarness(fifo, func(t *testing.T) (creator, outages) {
-					client, g := through(t, testdb.SQS(t))
+					client, g := through(t, testsqs.Server(t))
 					return client, outages{pause: g.hush, stop: g.close}
 				}))
 			})

@@ -17,7 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 )
 
 // limited is a Processor with this MaxAttempts.
@@ -290,11 +290,11 @@ func TestLongPollingDoesNotDelayTheEnd(t *testing.T) {
 
 func TestElasticMQIsCheckedAtTheStart(t *testing.T) {
 	t.Parallel()
-	client := testdb.SQS(t)
-	dead := testdb.SQSQueue(t, client, nil)
+	client := testsqs.Server(t)
+	dead := testsqs.Queue(t, client, nil)
 	for _, c := range []struct{ name, queue, want string }{
 		{"missing", "nowhere-" + fmt.Sprint(time.Now().UnixNano()), "does not exist"},
-		{"redrive", testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, dead, 3)), "3 times"},
+		{"redrive", testsqs.Queue(t, client, testsqs.Redrive(t, client, dead, 3)), "3 times"},
 	} {
 		sub, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{
 			Client: client, Queue: c.queue, Processor: process{}, Logger: slog.New(slog.DiscardHandler),

@@ -21,8 +21,8 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/internal/test/features"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
 )
@@ -52,7 +52,7 @@ func TestSubscriber(t *testing.T) {
 				if fifo {
 					name, can = "fifo", features.SQSFIFO.Features
 				}
-				if why := testdb.NoOwnElasticMQ(); server.real && why != "" {
+				if why := testsqs.NoOwn(); server.real && why != "" {
 					can.DoesNotApply = map[string]string{restartCase: why}
 				}
 				t.Run(name, func(t *testing.T) {
@@ -99,15 +99,15 @@ func fakeSite(*testing.T) site {
 // after the other.
 func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	var using sync.Mutex
-	own := sync.OnceValue(func() *testdb.OwnElasticMQ { return testdb.StartElasticMQ(t) })
+	own := sync.OnceValue(func() *testsqs.Own { return testsqs.Start(t) })
 	return func(t *testing.T) site {
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
-			return site{creator: testdb.SQS(t), visibility: lasting}
+			return site{creator: testsqs.Server(t), visibility: lasting}
 		}
 		using.Lock()
 		t.Cleanup(using.Unlock)
 		e := own()
-		return site{creator: testdb.SQSClient(e.Endpoint), visibility: 5 * time.Second, restart: func(ctx context.Context) error {
+		return site{creator: testsqs.Client(e.Endpoint), visibility: 5 * time.Second, restart: func(ctx context.Context) error {
 			if err := e.Stop(ctx); err != nil {
 				return err
 			}

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txonce/txonce/adapters/kafka"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/leaktest"
 	"github.com/txonce/txonce/internal/test/parallel"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -44,7 +44,7 @@ func eachCluster(t *testing.T, test func(t *testing.T, c cluster)) {
 	if !testing.Short() {
 		t.Run("kafka", func(t *testing.T) {
 			t.Parallel()
-			test(t, cluster{name: "kafka", brokers: testdb.Kafka(t)})
+			test(t, cluster{name: "kafka", brokers: testkafka.Brokers(t)})
 		})
 	}
 }
@@ -126,7 +126,7 @@ type group struct {
 func (c cluster) group(t *testing.T, partitions int32) *group {
 	t.Helper()
 	client := dial(t, c.brokers, testConfig(sarama.NewBalanceStrategyRange()))
-	return &group{c, "group-" + strings.ToLower(rand.Text()[:10]), testdb.Topic(t, c.brokers, partitions), client}
+	return &group{c, "group-" + strings.ToLower(rand.Text()[:10]), testkafka.Topic(t, c.brokers, partitions), client}
 }
 
 // produce sends msgs, in order, each to the Partition it names.

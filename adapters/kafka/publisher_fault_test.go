@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -109,7 +109,7 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 				}
 				return sarama.ErrNoError
 			})
-			topic := testdb.Topic(t, c.brokers, 1)
+			topic := testkafka.Topic(t, c.brokers, 1)
 			p := newPublisher(t, c.brokers, publisherConfig())
 			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "b"}) {
 				if tt.want == nobody { // the broker has it, and says so
@@ -156,7 +156,7 @@ func TestPublisherFenced(t *testing.T) {
 			}
 			return sarama.ErrNoError
 		})
-		topic := testdb.Topic(t, c.brokers, 1)
+		topic := testkafka.Topic(t, c.brokers, 1)
 		p := newPublisher(t, c.brokers, publisherConfig())
 		m := outbox.Message{Topic: topic, OrderingKey: "k"}
 		if err := publish(t, p, patience, m)[0]; !errors.Is(err, code) || !unavailable(err) {
@@ -185,7 +185,7 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 				}
 				return sarama.ErrNoError
 			})
-			topic := testdb.Topic(t, c.brokers, 1)
+			topic := testkafka.Topic(t, c.brokers, 1)
 			cfg := publisherConfig()
 			cfg.Producer.Flush.Messages, cfg.Producer.Flush.Frequency = 10, 500*time.Millisecond // all in one batch
 			p := newPublisher(t, c.brokers, cfg)
@@ -219,7 +219,7 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 func TestPublisherPartitionerPanics(t *testing.T) {
 	t.Parallel()
 	c := faulty(t, func(int, kmsg.RecordBatch) sarama.KError { return sarama.ErrNoError })
-	topic, other := testdb.Topic(t, c.brokers, 2), testdb.Topic(t, c.brokers, 1)
+	topic, other := testkafka.Topic(t, c.brokers, 2), testkafka.Topic(t, c.brokers, 1)
 	cfg := publisherConfig()
 	cfg.Producer.Partitioner = func(of string) sarama.Partitioner {
 		if of == other {
@@ -251,7 +251,7 @@ func TestPublisherPartitionerPanics(t *testing.T) {
 // A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent again.
 func TestPublisherLostAnswers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 1)
+		topic := testkafka.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
 		g := through(cfg)
 		p := newPublisher(t, c.brokers, cfg)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/internal/test/arrivals"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Messages of ended calls are not sent when the brokers are back, and take no memory until then, although sarama goes on trying.
 func TestPublisherKeepsNoBacklog(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 3)
+		topic := testkafka.Topic(t, c.brokers, 3)
 		cfg := publisherConfig()
 		cfg.Producer.Retry.Max = 1 << 20
 		g := through(cfg)
@@ -74,7 +74,7 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		const keys, each, most = 8, 100, 60 // messages of each key, and more as long as too few faults have met them
-		topic := testdb.Topic(t, c.brokers, 3)
+		topic := testkafka.Topic(t, c.brokers, 3)
 		cfg := publisherConfig()
 		cfg.Producer.Retry.Max = 1 // so that retries are exhausted, and epochs bumped
 		g := through(cfg)

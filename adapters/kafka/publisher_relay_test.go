@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/internal/test/arrivals"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -67,7 +67,7 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 // until the relay has noticed.
 func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed func())) {
 	const keys = 20
-	topic := testdb.Topic(t, brokers, 3)
+	topic := testkafka.Topic(t, brokers, 3)
 	cfg := publisherConfig()
 	g := through(cfg)
 	p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, brokers, cfg)})

@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
@@ -16,7 +16,7 @@ import (
 // limitedTopic makes a topic that refuses batches of more than so many bytes.
 func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string) string {
 	t.Helper()
-	topic := testdb.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made
+	topic := testkafka.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made
 	cfg := kafka.NewConfig()
 	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	client := dial(t, brokers, cfg)
@@ -55,7 +55,7 @@ func TestPublisher(t *testing.T) {
 		topic func(t *testing.T, brokers []string) string
 		large int
 	}{
-		{"refuses large messages", func(t *testing.T, brokers []string) string { return testdb.Topic(t, brokers, 3) }, 1 << 20},
+		{"refuses large messages", func(t *testing.T, brokers []string) string { return testkafka.Topic(t, brokers, 3) }, 1 << 20},
 		{"brokers refuse large messages", func(t *testing.T, brokers []string) string { return limitedTopic(t, brokers, 3, "20000") }, 30_000},
 	} {
 		t.Run(by.name, func(t *testing.T) {

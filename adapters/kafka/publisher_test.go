@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/txonce/txonce/adapters/kafka"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -107,7 +107,7 @@ func arrived(t *testing.T, brokers []string, topic string) (all []*sarama.Consum
 
 func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 3)
+		topic := testkafka.Topic(t, c.brokers, 3)
 		p := newPublisher(t, c.brokers, publisherConfig())
 		before := time.Now().Add(-time.Second)
 		mustPublish(t, p,
@@ -141,7 +141,7 @@ func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
 
 func TestPublisherAnswersForEachMessage(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 3)
+		topic := testkafka.Topic(t, c.brokers, 3)
 		missing := topic + "-missing"
 		p := newPublisher(t, c.brokers, publisherConfig())
 		large := make([]byte, 1<<20)
@@ -178,7 +178,7 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	topic := testdb.Topic(t, c.ListenAddrs(), 12)
+	topic := testkafka.Topic(t, c.ListenAddrs(), 12)
 	cfg := publisherConfig()
 	g := through(cfg)
 	client := dial(t, c.ListenAddrs(), cfg)
@@ -228,7 +228,7 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 // is back sooner.
 func TestPublisherGoesOnAtOnce(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 1)
+		topic := testkafka.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
 		g := through(cfg)
 		p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, cfg)})
@@ -251,7 +251,7 @@ func TestPublisherGoesOnAtOnce(t *testing.T) {
 
 func TestPublisherClose(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
-		topic := testdb.Topic(t, c.brokers, 1)
+		topic := testkafka.Topic(t, c.brokers, 1)
 		cfg := publisherConfig()
 		cfg.Net.ReadTimeout = time.Hour // no call may wait for an answer that the broker does not send
 		g := through(cfg)

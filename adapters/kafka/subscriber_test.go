@@ -16,9 +16,9 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/matrix"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -87,7 +87,7 @@ func sharedOrOwnKafka(t *testing.T) func(t *testing.T) cluster {
 	own := sync.OnceValue(func() *ownKafka { return startOwnKafka(t) })
 	return func(t *testing.T) cluster {
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
-			return cluster{name: "kafka", brokers: testdb.Kafka(t)}
+			return cluster{name: "kafka", brokers: testkafka.Brokers(t)}
 		}
 		using.Lock()
 		t.Cleanup(using.Unlock)

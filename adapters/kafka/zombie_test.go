@@ -9,10 +9,12 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -34,7 +36,7 @@ func TestZombie(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
-				g := cluster{name: "kafka", brokers: testdb.Kafka(t)}.group(t, 1)
+				g := cluster{name: "kafka", brokers: testkafka.Brokers(t)}.group(t, 1)
 				db := newDatabase(t)
 
 				first := &zombie{stopped: make(chan struct{}, 10), resume: make(chan struct{})}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -38,7 +38,7 @@ func (c *midway) Write(b []byte) (int, error) {
 // tries again.
 func TestHandshakeCut(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	var mu sync.Mutex
 	var sockets []net.Conn
 	cut := 0
@@ -62,7 +62,7 @@ func TestHandshakeCut(t *testing.T) {
 	}})
 	consuming := make(chan struct{}, 8)
 	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-		Dial: dial, Queue: testdb.Queue(t, url, nil), Processor: &answers{}, Logger: testlog.New(t).Logger(),
+		Dial: dial, Queue: testrabbitmq.Queue(t, url, nil), Processor: &answers{}, Logger: testlog.New(t).Logger(),
 		Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
 	})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestHandshakeCut(t *testing.T) {
 // TestHandshakeStalls: a server that does not answer has not refused the password.
 func TestHandshakeStalls(t *testing.T) {
 	t.Parallel()
-	dial := rabbitmq.Dial(testdb.RabbitMQ(t), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+	dial := rabbitmq.Dial(testrabbitmq.Server(t), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		socket, err := net.Dial(network, addr)
 		return &midway{Conn: socket, do: func(net.Conn) bool { return true }}, err
 	}})
@@ -109,7 +109,7 @@ func TestHandshakeStalls(t *testing.T) {
 // TestBlockedWriteEnds: a write to a server that has gone silent ends when its heartbeats are missing.
 func TestBlockedWriteEnds(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	p := newProxy(t, url)
 	conn, err := rabbitmq.Dial(p.url, amqp.Config{Heartbeat: time.Second})(t.Context())
 	if err != nil {

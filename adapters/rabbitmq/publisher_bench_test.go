@@ -7,19 +7,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/outbox"
 )
 
 // BenchmarkPublisher sends 1,000 messages of 200 bytes per call, as a Relay does.
 func BenchmarkPublisher(b *testing.B) {
-	url := testdb.RabbitMQ(b)
+	url := testrabbitmq.Server(b)
 	for _, kind := range []struct {
 		name string
 		args amqp.Table
 	}{{"classic", kinds["classic"]}, {"quorum", kinds["quorum"]}} {
 		b.Run(kind.name, func(b *testing.B) {
-			queue := testdb.Queue(b, url, kind.args)
+			queue := testrabbitmq.Queue(b, url, kind.args)
 			p, err := rabbitmq.NewPublisher(rabbitmq.PublisherConfig{Dial: dialer(url)})
 			if err != nil {
 				b.Fatal(err)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/internal/test/arrivals"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -78,11 +78,11 @@ func TestPublisherBehindRelay(t *testing.T) {
 	for kind, args := range kinds {
 		t.Run("real, "+kind, func(t *testing.T) {
 			t.Parallel()
-			url := testdb.RabbitMQ(t)
+			url := testrabbitmq.Server(t)
 			p := newProxy(t, url)
 			at := &site{
 				dial: dialer(p.url), own: dialer(url), dials: p.dialed,
-				queue: func(t *testing.T, _ amqp.Table) string { return testdb.Queue(t, url, args) },
+				queue: func(t *testing.T, _ amqp.Table) string { return testrabbitmq.Queue(t, url, args) },
 			}
 			relayThrough(t, at, args, func(ctx context.Context) {
 				for ctx.Err() == nil {
@@ -105,7 +105,7 @@ func TestPublisherBehindRelay(t *testing.T) {
 // TestPublisherServerKilled kills a real server again and again, and starts it.
 func TestPublisherServerKilled(t *testing.T) {
 	t.Parallel()
-	own := testdb.StartRabbitMQ(t)
+	own := testrabbitmq.Start(t)
 	var dials atomic.Int64
 	at := &site{
 		dial: func(ctx context.Context) (rabbitmq.Connection, error) {
@@ -113,7 +113,7 @@ func TestPublisherServerKilled(t *testing.T) {
 			return dialer(own.URL)(ctx)
 		},
 		own: dialer(own.URL), dials: func() int { return int(dials.Load()) },
-		queue: func(t *testing.T, args amqp.Table) string { return testdb.Queue(t, own.URL, args) },
+		queue: func(t *testing.T, args amqp.Table) string { return testrabbitmq.Queue(t, own.URL, args) },
 	}
 	relayThrough(t, at, kinds["quorum"], func(context.Context) {
 		lapse(500 * time.Millisecond)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/testlog"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -23,7 +23,7 @@ import (
 // TestServerFaults is about faults and settings of a real server that would disturb other tests on the shared one.
 func TestServerFaults(t *testing.T) {
 	t.Parallel()
-	own := testdb.StartRabbitMQ(t, "max_message_size = 2097152")
+	own := testrabbitmq.Start(t, "max_message_size = 2097152")
 	t.Run("large messages are refused", func(t *testing.T) { refusesLarge(t, own) })
 	t.Run("a queue does not confirm", func(t *testing.T) { queueDoesNotConfirm(t, own) })
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, own) })
@@ -32,16 +32,16 @@ func TestServerFaults(t *testing.T) {
 }
 
 // refusesLarge runs the suite with a server whose size limit is below the Publisher's: the server closes channels.
-func refusesLarge(t *testing.T, own *testdb.OwnRabbitMQ) {
+func refusesLarge(t *testing.T, own *testrabbitmq.Own) {
 	at := func(t *testing.T) *site { return realSite(t, own.URL) }
 	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
 }
 
 // queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another queue. Few
 // messages arrive twice.
-func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
+func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 	quorum := amqp.Table{"x-queue-type": "quorum"}
-	stuck, healthy := testdb.Queue(t, own.URL, quorum), testdb.Queue(t, own.URL, quorum)
+	stuck, healthy := testrabbitmq.Queue(t, own.URL, quorum), testrabbitmq.Queue(t, own.URL, quorum)
 	for _, queue := range []string{stuck, healthy} {
 		send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "first"})
 	}
@@ -147,9 +147,9 @@ func queueDoesNotConfirm(t *testing.T, own *testdb.OwnRabbitMQ) {
 
 // memoryAlarm: a server that is short of memory stops reading in the middle of a message. Run and Close return all the same, and
 // nothing is lost.
-func memoryAlarm(t *testing.T, own *testdb.OwnRabbitMQ) {
+func memoryAlarm(t *testing.T, own *testrabbitmq.Own) {
 	const grace, messages, size = 2 * time.Second, 40, 512 << 10 // in all more than sockets hold
-	queue := testdb.Queue(t, own.URL, nil)
+	queue := testrabbitmq.Queue(t, own.URL, nil)
 	t.Cleanup(func() { deleteRetryQueues(t, own.URL, queue) })
 	onChannel(t, dialer(own.URL), func(ch rabbitmq.Channel) error { return rabbitmq.DeclareRetryQueues(ch, queue, time.Second) })
 	var msgs []amqp.Publishing

@@ -13,8 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
@@ -60,7 +60,7 @@ func realSite(t *testing.T, url string) *site {
 	p := newProxy(t, url)
 	return &site{
 		dial: dialer(p.url), own: dialer(url),
-		queue: func(t *testing.T, args amqp.Table) string { return testdb.Queue(t, url, args) },
+		queue: func(t *testing.T, args amqp.Table) string { return testrabbitmq.Queue(t, url, args) },
 		hush:  p.hush, close: p.close, dials: p.dialed,
 	}
 }
@@ -228,7 +228,7 @@ func TestPublisherOnFake(t *testing.T) {
 
 func TestPublisher(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	at := func(t *testing.T) *site { return realSite(t, url) }
 	for kind, args := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestPublisher(t *testing.T) {
 
 // TestPublisherRefusesRecovery is about amqp091-go's own report that a connection recovers by itself.
 func TestPublisherRefusesRecovery(t *testing.T) {
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	dial := func(context.Context) (rabbitmq.Connection, error) {
 		c, err := amqp.DialConfig(url, amqp.Config{Recovery: &amqp.Recovery{ReconnectionConfig: &amqp.ReconnectionConfig{MaxRetryCount: 3}}})
 		return rawConnection{c}, err

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -59,11 +59,11 @@ func TestAckThatDoesNotArrive(t *testing.T) {
 				})
 			})
 			t.Run("rabbitmq", func(t *testing.T) {
-				url := testdb.RabbitMQ(t)
-				queue := testdb.Queue(t, url, nil)
+				url := testrabbitmq.Server(t)
+				queue := testrabbitmq.Queue(t, url, nil)
 				p := newProxy(t, url)
 				ackOnce(t, dialer(url), dialer(p.url), queue, p.cut, fault)
-				if n := testdb.Ready(t, url, queue); n != 0 {
+				if n := testrabbitmq.Ready(t, url, queue); n != 0 {
 					t.Errorf("%d messages are left", n)
 				}
 			})

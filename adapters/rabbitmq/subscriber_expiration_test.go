@@ -14,8 +14,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -101,13 +101,13 @@ func TestAStopDropsNoExpiration(t *testing.T) {
 			})
 			t.Run("rabbitmq", func(t *testing.T) {
 				t.Parallel()
-				url := testdb.RabbitMQ(t)
-				queue := testdb.Queue(t, url, args)
+				url := testrabbitmq.Server(t)
+				queue := testrabbitmq.Queue(t, url, args)
 				t.Cleanup(func() {
 					deleteRetryQueues(t, url, queue)
 					deleteQueue(t, url, queue+".probe")
 				})
-				stopped(t, dialer(url), queue, kind == "quorum", func(queue string) int { return testdb.Ready(t, url, queue) })
+				stopped(t, dialer(url), queue, kind == "quorum", func(queue string) int { return testrabbitmq.Ready(t, url, queue) })
 			})
 		})
 	}

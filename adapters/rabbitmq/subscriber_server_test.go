@@ -13,15 +13,15 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
 // subscriptionRefused: errors of Run name the reason.
-func subscriptionRefused(t *testing.T, own *testdb.OwnRabbitMQ) {
+func subscriptionRefused(t *testing.T, own *testrabbitmq.Own) {
 	own.Eval(t, `ok = rabbit_auth_backend_internal:add_user(<<"poor">>, <<"secret">>, <<"test">>)`)
 	own.Eval(t, `ok = rabbit_auth_backend_internal:set_permissions(<<"poor">>, <<"/">>, <<"^$">>, <<"^$">>, <<"^$">>, <<"test">>)`)
-	queue := testdb.Queue(t, own.URL, nil)
+	queue := testrabbitmq.Queue(t, own.URL, nil)
 	for name, test := range map[string]struct{ url, queue, want string }{
 		"permission": {strings.Replace(own.URL, "guest:guest", "poor:secret", 1), queue, "grant this user"},
 		"password":   {strings.Replace(own.URL, "guest:guest", "guest:wrong", 1), queue, "does not accept this user"},
@@ -36,13 +36,13 @@ func subscriptionRefused(t *testing.T, own *testdb.OwnRabbitMQ) {
 }
 
 // subscriptionEnds: a queue is deleted, and the server's consumer_timeout runs out.
-func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
+func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 	const timeout = 3 * time.Second
 	own.Eval(t, fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %d)", timeout.Milliseconds()))
 	own.Eval(t, "application:set_env(rabbit, channel_tick_interval, 500)") // it looks once a minute otherwise
 	for kind, args := range map[string]amqp.Table{"classic": nil, "quorum": {"x-queue-type": "quorum"}} {
 		t.Run("a "+kind+" queue is deleted", func(t *testing.T) {
-			queue := testdb.Queue(t, own.URL, args)
+			queue := testrabbitmq.Queue(t, own.URL, args)
 			consuming := make(chan struct{}, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
@@ -60,7 +60,7 @@ func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
 			}
 		})
 		t.Run("a slow message of a "+kind+" queue goes back alone", func(t *testing.T) {
-			queue := testdb.Queue(t, own.URL, args)
+			queue := testrabbitmq.Queue(t, own.URL, args)
 			send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "slow"})
 			for i := range 20 {
 				send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -102,12 +102,12 @@ func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
 			if err := <-result; err != nil {
 				t.Error(err)
 			}
-			if n := testdb.Ready(t, own.URL, queue); n != 0 {
+			if n := testrabbitmq.Ready(t, own.URL, queue); n != 0 {
 				t.Errorf("%d messages left, want 0", n)
 			}
 		})
 		t.Run("the "+kind+" consumer timeout", func(t *testing.T) {
-			queue := testdb.Queue(t, own.URL, args)
+			queue := testrabbitmq.Queue(t, own.URL, args)
 			send(t, dialer(own.URL), queue, amqp.Publishing{MessageId: "m"})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -147,7 +147,7 @@ func subscriptionEnds(t *testing.T, own *testdb.OwnRabbitMQ) {
 			if err := <-result; err != nil {
 				t.Error(err)
 			}
-			if n := testdb.Ready(t, own.URL, queue); n != 0 || len(p.all()) < 2 {
+			if n := testrabbitmq.Ready(t, own.URL, queue); n != 0 || len(p.all()) < 2 {
 				t.Errorf("%d messages left after %d deliveries, want 0 after 2 or more", n, len(p.all()))
 			}
 		})

@@ -13,8 +13,8 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // specCases are queues that differ from the zero Spec.
@@ -125,8 +125,8 @@ func TestSpecIsRead(t *testing.T) {
 			}
 			t.Run("rabbitmq", func(t *testing.T) {
 				t.Parallel()
-				url := testdb.RabbitMQ(t)
-				queue := testdb.QueueName(t, url)
+				url := testrabbitmq.Server(t)
+				queue := testrabbitmq.QueueName(t, url)
 				create(t, dialer(url), queue)
 				run(t, dialer(url), queue, test.cfg, strings.ReplaceAll(test.want, "queue q ", "queue "+queue+" "))
 			})

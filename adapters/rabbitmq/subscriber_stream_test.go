@@ -10,14 +10,14 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
 // TestStreamIsNotReceived: where the queue's arguments may not be read, the first delivery from a stream ends Run.
 func TestStreamIsNotReceived(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
-	queue := testdb.Queue(t, url, amqp.Table{"x-queue-type": "stream"})
+	url := testrabbitmq.Server(t)
+	queue := testrabbitmq.Queue(t, url, amqp.Table{"x-queue-type": "stream"})
 	p := &answers{}
 	subscribed := make(chan struct{}, 1)
 	s := ownSubscriber(t, rabbitmq.SubscriberConfig{

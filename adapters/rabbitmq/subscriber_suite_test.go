@@ -16,10 +16,10 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
@@ -27,10 +27,10 @@ import (
 func TestSubscriber(t *testing.T) {
 	t.Parallel()
 	missing := map[string]string{}
-	if why := testdb.NoOwnRabbitMQ(); why != "" {
+	if why := testrabbitmq.NoOwn(); why != "" {
 		missing[restartCase] = why
 	}
-	testSubscriber(t, sharedOrOwn(t, testdb.RabbitMQ(t)), missing, func(t *testing.T, c func(*testing.T)) {
+	testSubscriber(t, sharedOrOwn(t, testrabbitmq.Server(t)), missing, func(t *testing.T, c func(*testing.T)) {
 		t.Parallel()
 		c(t)
 	})
@@ -106,7 +106,7 @@ const restartCase = "the broker restarts"
 // sharedOrOwn gives each case the shared server, unless the case restarts it. Cases that do use a second server.
 func sharedOrOwn(t *testing.T, url string) func(t *testing.T) subscriberSite {
 	var using sync.Mutex
-	own := sync.OnceValue(func() *testdb.OwnRabbitMQ { return testdb.StartRabbitMQ(t) })
+	own := sync.OnceValue(func() *testrabbitmq.Own { return testrabbitmq.Start(t) })
 	return func(t *testing.T) subscriberSite {
 		if !strings.HasSuffix(t.Name(), strings.ReplaceAll(restartCase, " ", "_")) {
 			return realSubscriberSite(url)
@@ -133,7 +133,7 @@ func realSubscriberSite(url string) subscriberSite {
 	return subscriberSite{
 		dial: tally.dial(dialer(url)),
 		name: func(t *testing.T) string {
-			name := testdb.QueueName(t, url)
+			name := testrabbitmq.QueueName(t, url)
 			t.Cleanup(func() { deleteRetryQueues(t, url, name) })
 			return name
 		},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
 // A timestamp is read as the setting says, and a message without one has no time.
@@ -43,7 +43,7 @@ func TestTimestamps(t *testing.T) {
 // A number of milliseconds goes through RabbitMQ as it was written.
 func TestTimestampsOfAServer(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	at := time.Date(2026, 11, 28, 17, 0, 0, 0, time.UTC)
 	for setting, c := range map[rabbitmq.Timestamps]struct {
 		number int64
@@ -55,7 +55,7 @@ func TestTimestampsOfAServer(t *testing.T) {
 	} {
 		t.Run(string(setting), func(t *testing.T) {
 			t.Parallel()
-			queue, p := testdb.Queue(t, url, nil), &answers{}
+			queue, p := testrabbitmq.Queue(t, url, nil), &answers{}
 			t.Cleanup(func() { deleteRetryQueues(t, url, queue) })
 			send(t, dialer(url), queue, amqp.Publishing{MessageId: "m", Timestamp: time.Unix(c.number, 0)})
 			ctx, stop := context.WithCancel(t.Context())

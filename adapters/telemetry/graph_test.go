@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
@@ -33,8 +35,8 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
 		t.Fatal(err)
 	}
-	brokers := testdb.Kafka(t)
-	orders, charges := testdb.Topic(t, brokers, 1), testdb.Topic(t, brokers, 1)
+	brokers := testkafka.Brokers(t)
+	orders, charges := testkafka.Topic(t, brokers, 1), testkafka.Topic(t, brokers, 1)
 	client, err := sarama.NewClient(brokers, kafka.NewConfig())
 	if err != nil {
 		t.Fatal(err)

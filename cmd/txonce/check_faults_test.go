@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -122,30 +124,30 @@ func sqliteFaults() []fault {
 func brokerFaults() []fault {
 	return []fault{
 		{"a topic keeps messages for longer", func(t *testing.T, p *planted) {
-			brokers := testdb.Kafka(t)
-			topic := testdb.Topic(t, brokers, 1)
+			brokers := testkafka.Brokers(t)
+			topic := testkafka.Topic(t, brokers, 1)
 			p.receive(t, "kafka group billing, topic "+topic)
 			p.exec(t, `UPDATE txonce_windows SET window_seconds = 86400`)
 			p.args = []string{"--kafka", strings.Join(brokers, ",")}
 		}, "kafka", "error", "keeps messages for up to"},
 		{"a topic confirms messages that only one broker has", func(t *testing.T, p *planted) {
-			brokers := testdb.Kafka(t)
-			p.receive(t, "kafka group billing, topic "+testdb.Topic(t, brokers, 1))
+			brokers := testkafka.Brokers(t)
+			p.receive(t, "kafka group billing, topic "+testkafka.Topic(t, brokers, 1))
 			p.args = []string{"--kafka", strings.Join(brokers, ",")}
 		}, "kafka", "warning", "set min.insync.replicas to 2"},
 		{"a topic is missing", func(t *testing.T, p *planted) {
 			p.receive(t, "kafka group billing, topic nothing-of-this-name")
-			p.args = []string{"--kafka", strings.Join(testdb.Kafka(t), ",")}
+			p.args = []string{"--kafka", strings.Join(testkafka.Brokers(t), ",")}
 		}, "kafka", "error", "nothing-of-this-name"},
 		{"a queue moves messages away too early", func(t *testing.T, p *planted) {
-			client := testdb.SQS(t)
-			queue := testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, testdb.SQSQueue(t, client, nil), 2))
+			client := testsqs.Server(t)
+			queue := testsqs.Queue(t, client, testsqs.Redrive(t, client, testsqs.Queue(t, client, nil), 2))
 			p.receive(t, "sqs queue "+queue[strings.LastIndex(queue, "/")+1:])
 			p.args = []string{"--sqs", *client.Options().BaseEndpoint}
 		}, "sqs", "error", "redrive policy"},
 		{"a queue of RabbitMQ keeps messages for ever", func(t *testing.T, p *planted) {
-			at := testdb.RabbitMQ(t)
-			p.receive(t, "rabbitmq queue "+testdb.Queue(t, at, nil))
+			at := testrabbitmq.Server(t)
+			p.receive(t, "rabbitmq queue "+testrabbitmq.Queue(t, at, nil))
 			p.args = []string{"--amqp", at}
 		}, "amqp", "error", "for ever"},
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/adapters/cli"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
@@ -48,8 +49,8 @@ type scene struct {
 
 func newScene(t *testing.T, used *commands) *scene {
 	t.Helper()
-	s := &scene{t: t, used: used, dsn: testdb.Schema(t, testdb.Postgres(t)), brokers: testdb.Kafka(t)}
-	s.orders, s.charges = testdb.Topic(t, s.brokers, 1), testdb.Topic(t, s.brokers, 1)
+	s := &scene{t: t, used: used, dsn: testdb.Schema(t, testdb.Postgres(t)), brokers: testkafka.Brokers(t)}
+	s.orders, s.charges = testkafka.Topic(t, s.brokers, 1), testkafka.Topic(t, s.brokers, 1)
 	var err error
 	if s.pool, err = pgxpool.New(t.Context(), s.dsn); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/adapters/cli"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 )
@@ -58,8 +59,8 @@ func TestInterrupt(t *testing.T) {
 // A message that a consumer group has acknowledged, and that is neither claimed nor parked, is lost.
 func TestAuditKafka(t *testing.T) {
 	t.Parallel()
-	brokers := testdb.Kafka(t)
-	topic := testdb.Topic(t, brokers, 2)
+	brokers := testkafka.Brokers(t)
+	topic := testkafka.Topic(t, brokers, 2)
 	line := testdb.Schema(t, testdb.Postgres(t))
 	db, err := sql.Open("pgx", line)
 	if err != nil {

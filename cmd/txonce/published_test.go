@@ -20,6 +20,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
@@ -62,8 +63,8 @@ type charging struct {
 
 func newCharging(t *testing.T, keepSent time.Duration, drops, doubles string) *charging {
 	t.Helper()
-	c := &charging{line: testdb.Schema(t, testdb.Postgres(t)), brokers: testdb.Kafka(t)}
-	c.topic = testdb.Topic(t, c.brokers, 3)
+	c := &charging{line: testdb.Schema(t, testdb.Postgres(t)), brokers: testkafka.Brokers(t)}
+	c.topic = testkafka.Topic(t, c.brokers, 3)
 	var err error
 	if c.pool, err = pgxpool.New(t.Context(), c.line); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer/ops/audit"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 )
 
 // board is a topic of a real Kafka with messages of known times.
@@ -22,8 +22,8 @@ type board struct {
 
 func newBoard(t *testing.T, partitions int32) *board {
 	t.Helper()
-	b := &board{brokers: testdb.Kafka(t)}
-	b.topic = testdb.Topic(t, b.brokers, partitions)
+	b := &board{brokers: testkafka.Brokers(t)}
+	b.topic = testkafka.Topic(t, b.brokers, partitions)
 	cfg := sarama.NewConfig()
 	cfg.Version = sarama.V2_4_0_0
 	admin, err := sarama.NewClusterAdmin(b.brokers, cfg)

@@ -12,8 +12,10 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
@@ -36,8 +38,8 @@ func TestRelayIsShort(t *testing.T) {
 
 // An enqueued message is published, and SIGTERM ends the relay without an error.
 func TestRelay(t *testing.T) {
-	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), testdb.Kafka(t)
-	topic := testdb.Topic(t, brokers, 1)
+	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), testkafka.Brokers(t)
+	topic := testkafka.Topic(t, brokers, 1)
 	pool, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +113,7 @@ func header(m *sarama.ConsumerMessage, name string) string {
 
 // Without a database, a broker or tables the relay names what is missing and ends.
 func TestRelayNamesWhatIsMissing(t *testing.T) {
-	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), strings.Join(testdb.Kafka(t), ",")
+	dsn, brokers := testdb.Schema(t, testdb.Postgres(t)), strings.Join(testkafka.Brokers(t), ",")
 	for _, test := range []struct{ name, database, brokers, want string }{
 		{"a malformed DSN", "nonsense", brokers, "cannot parse"},
 		{"no broker", dsn, "127.0.0.1:1", "connection refused"},

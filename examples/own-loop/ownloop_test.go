@@ -13,10 +13,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
@@ -91,8 +94,8 @@ func until(t *testing.T, empty func() bool, loop func(ctx context.Context) error
 
 func TestSQS(t *testing.T) {
 	t.Parallel()
-	client := testdb.SQS(t)
-	queueURL := testdb.SQSQueue(t, client, nil)
+	client := testsqs.Server(t)
+	queueURL := testsqs.Queue(t, client, nil)
 	for _, body := range bodies {
 		if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &queueURL, MessageBody: &body}); err != nil {
 			t.Fatal(err)
@@ -115,8 +118,8 @@ func TestSQS(t *testing.T) {
 
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
-	url := testdb.RabbitMQ(t)
-	queue := testdb.Queue(t, url, nil)
+	url := testrabbitmq.Server(t)
+	queue := testrabbitmq.Queue(t, url, nil)
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)
@@ -132,13 +135,13 @@ func TestRabbitMQ(t *testing.T) {
 		}
 	}
 	orders, charged, parked := billing(t)
-	until(t, func() bool { return testdb.Ready(t, url, queue) == 0 }, func(ctx context.Context) error {
+	until(t, func() bool { return testrabbitmq.Ready(t, url, queue) == 0 }, func(ctx context.Context) error {
 		return receiveRabbitMQ(ctx, ch, queue, orders)
 	}, charged, parked)
 	if err := conn.Close(); err != nil { // gives back what was not acknowledged
 		t.Fatal(err)
 	}
-	if n := testdb.Ready(t, url, queue); n != 0 {
+	if n := testrabbitmq.Ready(t, url, queue); n != 0 {
 		t.Errorf("%d messages were not acknowledged", n)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
 // leftInASilentQueue: Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is silent for longer
 // than the time between Left's two counts.
-func leftInASilentQueue(t *testing.T, server *testdb.OwnRabbitMQ) {
+func leftInASilentQueue(t *testing.T, server *testrabbitmq.Own) {
 	b := newRabbitMQ(server.URL, "orders")
 	if err := b.Open(t.Context()); err != nil {
 		t.Fatal(err)

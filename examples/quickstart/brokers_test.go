@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -15,11 +18,11 @@ func addresses(t *testing.T, broker, store string) []string {
 	args := []string{"-broker", broker, "-store", store}
 	switch broker {
 	case "kafka":
-		args = append(args, "-kafka", testdb.Kafka(t)[0])
+		args = append(args, "-kafka", testkafka.Brokers(t)[0])
 	case "sqs":
-		args = append(args, "-sqs", *testdb.SQS(t).Options().BaseEndpoint)
+		args = append(args, "-sqs", *testsqs.Server(t).Options().BaseEndpoint)
 	case "rabbitmq":
-		args = append(args, "-rabbitmq", testdb.RabbitMQ(t))
+		args = append(args, "-rabbitmq", testrabbitmq.Server(t))
 	}
 	switch store {
 	case "pgx", "sql-postgres":
@@ -64,10 +67,10 @@ func TestDemoOnEveryPair(t *testing.T) {
 func TestDemoSurvivesItsBroker(t *testing.T) {
 	t.Run("rabbitmq", func(t *testing.T) {
 		t.Parallel() // it waits for the server to start
-		if why := testdb.NoOwnRabbitMQ(); why != "" {
+		if why := testrabbitmq.NoOwn(); why != "" {
 			t.Fatal(why)
 		}
-		server := testdb.StartRabbitMQ(t)
+		server := testrabbitmq.Start(t)
 		t.Run("left in a silent queue", func(t *testing.T) { leftInASilentQueue(t, server) })
 		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "800"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
@@ -82,10 +85,10 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 	}
 	t.Run("sqs", func(t *testing.T) {
 		t.Parallel() // it waits for timeouts
-		if why := testdb.NoOwnElasticMQ(); why != "" {
+		if why := testsqs.NoOwn(); why != "" {
 			t.Fatal(why)
 		}
-		server := testdb.StartElasticMQ(t)
+		server := testsqs.Start(t)
 		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "600"}, addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Stop(t.Context()); err != nil { // orderly: ElasticMQ confirms messages before it writes them to disk

@@ -19,6 +19,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
@@ -129,7 +130,7 @@ func TestDemo(t *testing.T) {
 // TestDemoOnServers covers each real server, store and rebalance strategy, and checks that nothing is left on the servers.
 func TestDemoOnServers(t *testing.T) {
 	t.Parallel()
-	brokers := testdb.Kafka(t)
+	brokers := testkafka.Brokers(t)
 	messages := 500
 	if matrix.All() {
 		messages = 2000

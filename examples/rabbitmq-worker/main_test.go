@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) { self.Main(m, main) }
 
 // place makes a schema and names queues for one test.
 func place(t *testing.T) (args []string, charges func() (all, distinct int), announced func(least int) int) {
-	dsn, url := testdb.Postgres(t), testdb.RabbitMQ(t)
+	dsn, url := testdb.Postgres(t), testrabbitmq.Server(t)
 	name := fmt.Sprintf("worker_%d_%d", os.Getpid(), time.Now().UnixNano())
 	t.Cleanup(func() {
 		conn, err := amqp.Dial(url)
@@ -60,7 +62,7 @@ func place(t *testing.T) (args []string, charges func() (all, distinct int), ann
 	}
 	announced = func(least int) (n int) { // RabbitMQ may report a busy quorum queue as empty
 		for end := time.Now().Add(2 * time.Minute); n < least && time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-			n = testdb.Ready(t, url, name+"-charged")
+			n = testrabbitmq.Ready(t, url, name+"-charged")
 		}
 		return n
 	}

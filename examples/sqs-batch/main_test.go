@@ -12,14 +12,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/internal/test/self"
-	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 func TestMain(m *testing.M) { self.Main(m, main) }
 
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, out *bytes.Buffer) {
-	return self.Recorded(t, append([]string{"-endpoint", *testdb.SQS(t).Options().BaseEndpoint}, args...)...)
+	return self.Recorded(t, append([]string{"-endpoint", *testsqs.Server(t).Options().BaseEndpoint}, args...)...)
 }
 
 // Every order is sent twice and charged once, and then the command ends.

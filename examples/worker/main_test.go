@@ -9,6 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/txonce/txonce/adapters/kafka"

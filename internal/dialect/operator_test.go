@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx", which testdb takes
 
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/test/testdb"

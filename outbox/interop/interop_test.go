@@ -15,6 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
@@ -52,8 +53,8 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	brokers := testdb.Kafka(t)
-	return &box{pool: pool, store: store, brokers: brokers, topic: testdb.Topic(t, brokers, 1)}
+	brokers := testkafka.Brokers(t)
+	return &box{pool: pool, store: store, brokers: brokers, topic: testkafka.Topic(t, brokers, 1)}
 }
 
 // enqueue commits msgs.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 )
 
 // client has the methods that the behaviours use. *sqs.Client and *awssqstest.Server implement it.
@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 		return
 	}
 	t.Run("elasticmq", func(t *testing.T) {
-		api := testdb.SQS(t)
+		api := testsqs.Server(t)
 		var running sync.WaitGroup
 		defer running.Wait()
 		for _, b := range behaviours() {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql" // registers "mysql", which testdb takes
 	_ "github.com/jackc/pgx/v5/stdlib" // Engine.SQL
 	_ "modernc.org/sqlite"             // Engine.SQL
 

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/rabbitmqtest"
-	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // behaviours are what the fake and the real server must both do.
@@ -51,11 +51,11 @@ var behaviours = []struct {
 
 // TestRabbitMQBehaves is the same against a real one, so that the fake is not a fantasy.
 func TestRabbitMQBehaves(t *testing.T) {
-	url := testdb.RabbitMQ(t)
+	url := testrabbitmq.Server(t)
 	for _, b := range behaviours {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{T: t, prefix: testdb.QueueName(t, url), real: true}
+			w := &world{T: t, prefix: testrabbitmq.QueueName(t, url), real: true}
 			w.dial = rabbitmq.Dial(url, amqp.Config{})
 			raw, err := amqp.Dial(url)
 			if err != nil {

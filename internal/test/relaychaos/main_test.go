@@ -15,6 +15,7 @@ import (
 	"github.com/IBM/sarama"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/self"
 	"github.com/txonce/txonce/internal/test/testdb"
 )
@@ -31,7 +32,7 @@ type result struct {
 // runChaos runs the command on real servers and checks that it leaves nothing behind.
 func runChaos(t *testing.T, args ...string) result {
 	t.Helper()
-	dsn, brokers := testdb.Postgres(t), testdb.Kafka(t)
+	dsn, brokers := testdb.Postgres(t), testkafka.Brokers(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := self.Command(ctx, append(args, "-json", "-postgres", dsn, "-kafka", strings.Join(brokers, ","))...)

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
+	"github.com/txonce/txonce/internal/test/dsn"
 	"github.com/txonce/txonce/internal/test/matrix"
 )
 
@@ -16,18 +15,18 @@ import (
 // driver's defaults. The database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
-	cfg := mysqlServer(t)
-	whole := cfg.FormatDSN()
-	cfg.DBName = randomName(t) // needs no quotes, see randomName
-	if err := executeMySQL(t, whole, "CREATE DATABASE "+cfg.DBName); err != nil {
+	at := mysqlServer(t)
+	whole := at.String()
+	at.Database = RandomName(t) // needs no quotes
+	if err := executeMySQL(t, whole, "CREATE DATABASE "+at.Database); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := executeMySQL(t, whole, "SET lock_wait_timeout = 60", "DROP DATABASE "+cfg.DBName); err != nil {
+		if err := executeMySQL(t, whole, "SET lock_wait_timeout = 60", "DROP DATABASE "+at.Database); err != nil {
 			t.Error(err)
 		}
 	})
-	return cfg.FormatDSN()
+	return at.String()
 }
 
 const (
@@ -51,41 +50,39 @@ func OnMySQL(t testing.TB) bool {
 	return os.Getenv("TXONCE_TEST_MYSQL") == "mysql"
 }
 
-// mysqlServer returns the server's configuration without a database.
-func mysqlServer(t testing.TB) *mysql.Config {
+// mysqlServer returns the server's address without a database.
+func mysqlServer(t testing.TB) dsn.MySQL {
 	t.Helper()
 	env, title := "TXONCE_MARIADB", "MariaDB"
 	if OnMySQL(t) {
 		env, title = "TXONCE_MYSQL", "MySQL"
 	}
-	address := server(t, env, title)
+	address := Server(t, env, title)
 	if address == absent && !matrix.All() {
 		t.Skip(notRun + ": MySQL cannot be had on this machine")
 	}
-	cfg, err := mysql.ParseDSN(address)
+	at, err := dsn.ParseMySQL(address)
 	if err != nil {
 		t.Fatalf("%s: %v", env, err)
 	}
-	answers(t, title, cfg.Net, cfg.Addr)
-	cfg.DBName = ""
-	return cfg
+	Answers(t, title, at.Network, at.Address)
+	at.Database = ""
+	return at
 }
 
-// WithMySQL returns dsn with additional parameters, such as parseTime=true.
-func WithMySQL(t testing.TB, dsn, params string) string {
+// WithMySQL returns a DSN with additional parameters, such as parseTime=true.
+func WithMySQL(t testing.TB, address, params string) string {
 	t.Helper()
-	for _, separator := range []string{"?", "&"} {
-		if cfg, err := mysql.ParseDSN(dsn + separator + params); err == nil && cfg.DBName != "" {
-			return dsn + separator + params
-		}
+	at, err := dsn.ParseMySQL(address)
+	if err != nil {
+		t.Fatalf("%s: %v", address, err)
 	}
-	t.Fatalf("%s: cannot add %s", dsn, params)
-	return ""
+	return at.With(params).String()
 }
 
 // executeMySQL runs statements on a new connection.
 func executeMySQL(t testing.TB, dsn string, statements ...string) error {
-	ctx, cancel := cleanUpContext(t)
+	ctx, cancel := CleanUpContext(t)
 	defer cancel()
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {

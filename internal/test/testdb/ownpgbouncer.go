@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// StartPgBouncer starts a PgBouncer for one test in front of the server of dsn. It is in transaction mode, unless settings, which
+// StartPgBouncer starts a PgBouncer for one test in front of the server of direct. It is in transaction mode, unless settings, which
 // are additional lines of its configuration, change that. It returns the DSN through it. end kills it; the end of the test does
 // too.
-func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string, end func()) {
+func StartPgBouncer(t testing.TB, direct string, settings ...string) (pooled string, end func()) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs PgBouncer; -short runs only what needs nothing but Go")
@@ -30,7 +30,7 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 			t.Fatal("the shared PgBouncer must not be reconfigured, and for one of the test's own it is not installed: apt-get install pgbouncer")
 		}
 	}
-	server, err := pgx.ParseConfig(dsn)
+	server, err := dsn.ParsePostgres(direct)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func StartPgBouncer(t testing.TB, dsn string, settings ...string) (pooled string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	port := freePort(t)
+	port := FreePort(t)
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	lines := []string{
-		"[databases]", fmt.Sprintf("* = host=%s port=%d user=%s", server.Host, server.Port, server.User),
+		"[databases]", fmt.Sprintf("* = host=%s port=%s user=%s", server.Host, server.Port, server.User),
 		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =", "auth_type = any",
 		"pool_mode = transaction", "server_login_retry = 1",
 	}

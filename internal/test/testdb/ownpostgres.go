@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // OwnPostgres is a PostgreSQL 15 for one test, which may kill and restart it.
@@ -38,7 +36,7 @@ type OwnPostgres struct {
 
 // postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run them.
 func postgresPrograms() (dir string, as *syscall.Credential, err error) {
-	if root, err := moduleRoot(); err == nil {
+	if root, err := Root(); err == nil {
 		var shared struct {
 			Args []string
 			User *syscall.Credential
@@ -185,9 +183,9 @@ func (p *OwnPostgres) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, setUpWithin)
 	defer cancel()
 	for {
-		conn, err := pgx.Connect(ctx, p.DSN)
+		conn, err := connect(ctx, p.DSN)
 		if err == nil {
-			return conn.Close(ctx)
+			return conn.Close()
 		}
 		select {
 		case <-ctx.Done():

@@ -14,7 +14,7 @@ import (
 func PgBouncer(t testing.TB) (pooled, direct string) {
 	t.Helper()
 	pooler, server := postgres(t, "TXONCE_PGBOUNCER", "PgBouncer"), Postgres(t)
-	name := randomName(t) // needs no quotes, see randomName
+	name := RandomName(t) // needs no quotes, see randomName
 	if err := execute(t, server, "CREATE SCHEMA "+name+"; CREATE ROLE "+name+" SUPERUSER LOGIN; ALTER ROLE "+name+" SET search_path = "+name); err != nil {
 		t.Fatal(err)
 	}

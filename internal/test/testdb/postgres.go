@@ -1,11 +1,9 @@
 package testdb
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/txonce/txonce/internal/test/dsn"
 )
 
 // Postgres returns the DSN of a PostgreSQL 15 superuser. A benchmark gets a fresh server with default durability, whose data is in the
@@ -27,14 +25,14 @@ func Postgres18(t testing.TB) (dsn string) {
 
 func postgres(t testing.TB, env, title string) string {
 	t.Helper()
-	dsn := server(t, env, title)
-	cfg, err := pgx.ParseConfig(dsn)
+	address := Server(t, env, title)
+	at, err := dsn.ParsePostgres(address)
 	if err != nil {
 		t.Fatalf("%s: %v", env, err)
 	}
-	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
-	answers(t, title, network, address)
-	return dsn
+	network, listens := at.Address()
+	Answers(t, title, network, listens)
+	return address
 }
 
 // Schema creates a schema on the server of dsn and returns a DSN whose search_path is that schema. The schema is dropped when the
@@ -45,28 +43,16 @@ func Schema(t testing.TB, dsn string) string {
 }
 
 // schema makes a schema with the statements that create returns for its name.
-func schema(t testing.TB, dsn string, create func(name string) string) string {
+func schema(t testing.TB, server string, create func(name string) string) string {
 	t.Helper()
-	name := randomName(t) // needs no quotes, see randomName
-	if err := execute(t, dsn, create(name)); err != nil {
+	name := RandomName(t) // needs no quotes, see randomName
+	if err := execute(t, server, create(name)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := execute(t, dsn, "SET lock_timeout = '1min'; DROP SCHEMA "+name+" CASCADE"); err != nil {
+		if err := execute(t, server, "SET lock_timeout = '1min'; DROP SCHEMA "+name+" CASCADE"); err != nil {
 			t.Error(err)
 		}
 	})
-	return withParameter(dsn, "search_path", name)
-}
-
-// withParameter adds a parameter to a DSN, which is a URL or a list of keywords.
-func withParameter(dsn, name, value string) string {
-	switch {
-	case !strings.Contains(dsn, "://"):
-		return dsn + " " + name + "=" + value
-	case strings.Contains(dsn, "?"):
-		return dsn + "&" + name + "=" + value
-	default:
-		return dsn + "?" + name + "=" + value
-	}
+	return dsn.WithPostgres(server, "search_path", name)
 }

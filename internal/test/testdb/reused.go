@@ -44,7 +44,7 @@ func reuse(t testing.TB, server, prefix, tables string, m maker) (name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := cleanUpContext(t)
+		ctx, cancel := CleanUpContext(t)
 		defer cancel()
 		emptied, same, err := m.empty(ctx, p)
 		if err == nil && !same {
@@ -62,7 +62,7 @@ func reuse(t testing.TB, server, prefix, tables string, m maker) (name string) {
 }
 
 func takePlace(t testing.TB, kind, server, prefix string, m maker) (place, error) {
-	ctx, cancel := cleanUpContext(t)
+	ctx, cancel := CleanUpContext(t)
 	defer cancel()
 	reused.mu.Lock()
 	if idle := reused.idle[kind]; len(idle) > 0 {

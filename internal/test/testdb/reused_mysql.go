@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // ReusedMySQL is MySQLTables in a database that an earlier test of this process has used, if there is one. The test may change its tables.
@@ -25,20 +23,14 @@ func ReusedMySQL(t testing.TB, more string) (dsn string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := mysqlServer(t)
-	m := newMySQLPlaces(cfg, tables+more)
-	cfg.DBName = reuse(t, m.dsn, "reused_", m.tables, m)
-	return cfg.FormatDSN()
+	at := mysqlServer(t)
+	m := mysqlPlaces{at.With("multiStatements=true").String(), tables + more}
+	at.Database = reuse(t, m.dsn, "reused_", m.tables, m)
+	return at.String()
 }
 
 // mysqlPlaces makes databases.
 type mysqlPlaces struct{ dsn, tables string }
-
-func newMySQLPlaces(server *mysql.Config, tables string) mysqlPlaces {
-	admin := server.Clone()
-	admin.MultiStatements = true
-	return mysqlPlaces{dsn: admin.FormatDSN(), tables: tables}
-}
 
 // mysqlAdmins are pools for set-up and clean-up, by DSN, each with a connection that holds the reservations of this process.
 var mysqlAdmins sync.Map

@@ -7,23 +7,23 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/txonce/txonce/internal/test/dsn"
 )
 
 // Reused is Tables in a schema that an earlier test of this process has used, if there is one. The test may change its tables. What it
 // finds differs from Tables in one way: sequences go on where the earlier test has left them. Use Tables where processes are killed: the
 // server may still execute what they have sent when the next test has begun.
-func Reused(t testing.TB, dsn, more string) string {
+func Reused(t testing.TB, server, more string) string {
 	t.Helper()
 	if _, ok := t.(*testing.B); ok {
-		return Tables(t, dsn, more)
+		return Tables(t, server, more)
 	}
 	tables, err := allMigrations("postgres")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := postgresPlaces{dsn: dsn, tables: tables + more}
-	return withParameter(dsn, "search_path", reuse(t, dsn, "reused_", m.tables, m))
+	m := postgresPlaces{dsn: server, tables: tables + more}
+	return dsn.WithPostgres(server, "search_path", reuse(t, server, "reused_", m.tables, m))
 }
 
 // ReusedPgBouncer is PgBouncer with txonce's tables and those that the statements in more create, in a schema like that of Reused. The
@@ -49,21 +49,21 @@ type postgresPlaces struct {
 // keepers are sessions that hold the reservations of this process, by DSN.
 var keepers = struct {
 	mu   sync.Mutex
-	conn map[string]*pgx.Conn
-}{conn: map[string]*pgx.Conn{}}
+	conn map[string]session
+}{conn: map[string]session{}}
 
 func (m postgresPlaces) reserve(ctx context.Context, name string) (ok bool, err error) {
 	keepers.mu.Lock()
 	defer keepers.mu.Unlock()
-	conn := keepers.conn[m.dsn]
-	if conn == nil {
-		if conn, err = pgx.Connect(ctx, m.dsn); err != nil {
+	conn, ok := keepers.conn[m.dsn]
+	if !ok {
+		if conn, err = connect(ctx, m.dsn); err != nil {
 			return false, err
 		}
 		keepers.conn[m.dsn] = conn
 	}
-	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended('txonce testdb ' || $1::text, 0))`, name).Scan(&ok)
-	return ok, err
+	locked, err := conn.value(ctx, `SELECT pg_try_advisory_lock(hashtextextended('txonce testdb `+name+`', 0))`) // name needs no quotes
+	return locked == "true", err
 }
 
 func (m postgresPlaces) create(ctx context.Context, name string) (place, error) {
@@ -73,10 +73,12 @@ func (m postgresPlaces) create(ctx context.Context, name string) (place, error) 
 		sql += "DO $$ BEGIN IF to_regrole('" + name + "') IS NULL THEN " +
 			"CREATE ROLE " + name + " SUPERUSER LOGIN; ALTER ROLE " + name + " SET search_path = " + name + "; END IF; END $$;"
 	}
-	sql += "CREATE SCHEMA " + name + "; SET LOCAL search_path = " + name + ";" + m.tables + ";" + tablesOf(name)
+	sql += "CREATE SCHEMA " + name + "; SET LOCAL search_path = " + name + ";" + m.tables
 	p := place{name: name}
-	err := transact(ctx, m.dsn, func(ask ask) (err error) {
-		p.made, err = ask(sql)
+	err := transact(ctx, m.dsn, func(s session) (err error) {
+		if err = s.exec(ctx, sql); err == nil {
+			p.made, err = s.value(ctx, tablesOf(name))
+		}
 		return err
 	})
 	return p, err
@@ -93,8 +95,11 @@ func (m postgresPlaces) empty(ctx context.Context, p place) (emptied place, same
 		"IF t::text = ANY ('{%[2]s}') AND pg_relation_size(t) <= 65536 THEN EXECUTE format('DELETE FROM %%s', t); " +
 		"ELSIF pg_relation_size(t) > 0 THEN EXECUTE format('TRUNCATE %%s', t); END IF; END LOOP; END $$;"
 	emptied = p
-	err = transact(ctx, m.dsn, func(ask ask) error {
-		made, err := ask(fmt.Sprintf(lock, p.name) + tablesOf(p.name))
+	err = transact(ctx, m.dsn, func(s session) error {
+		if err := s.exec(ctx, fmt.Sprintf(lock, p.name)); err != nil {
+			return err
+		}
+		made, err := s.value(ctx, tablesOf(p.name))
 		if same = made == p.made; err != nil || !same {
 			return err
 		}
@@ -103,7 +108,10 @@ func (m postgresPlaces) empty(ctx context.Context, p place) (emptied place, same
 		for _, i := range inserts(m.tables) {
 			tables, statements = append(tables, i.table), statements+i.statement
 		}
-		emptied.made, err = ask(fmt.Sprintf(empty, p.name, strings.Join(tables, ",")) + statements + tablesOf(p.name))
+		if err := s.exec(ctx, fmt.Sprintf(empty, p.name, strings.Join(tables, ","))+statements); err != nil {
+			return err
+		}
+		emptied.made, err = s.value(ctx, tablesOf(p.name))
 		return err
 	})
 	return emptied, same, err

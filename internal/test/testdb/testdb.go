@@ -1,15 +1,17 @@
-// Package testdb connects a test to the real server it needs, and makes a schema, topic or queue for it.
+// Package testdb connects a test to the real database it needs, and makes a schema for it.
 //
 //	dsn := testdb.Schema(t, testdb.Postgres(t))
-//	brokers := testdb.Kafka(t)
-//	topic := testdb.Topic(t, brokers, 3)
+//
+// It imports no driver, because the tests of an adapter decide what the adapter's users download. For databases it takes the driver that
+// the test's own package has registered with database/sql as "pgx" or "mysql". Brokers are in the module internal/test/brokers, with a
+// package for each.
 //
 // The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MARIADB, TXONCE_MYSQL) or from the
 // file .services/env at the top of the checkout, which `make services-up` writes. So `go test ./adapters/kafka` works in an
 // editor too. A test whose server is missing fails, because a suite that skips its tests proves nothing. With -short, which is
 // for tests that need only Go, this package skips the test.
 //
-// Schemas and topics have random names and are removed with the test. So packages can run concurrently, or repeatedly, on the
+// Schemas have random names and are removed with the test. So packages can run concurrently, or repeatedly, on the
 // same servers. Reused and its siblings return a schema that earlier tests of the process have used, emptied: tests with many cases
 // cost the server a fraction with it.
 package testdb
@@ -36,8 +38,8 @@ import (
 // setUpWithin limits each exchange with a server for setup and cleanup.
 const setUpWithin = 2 * time.Minute
 
-// server returns the address in the variable env. title names the server in messages.
-func server(t testing.TB, env, title string) string {
+// Server returns the address in the variable env. title names the server in messages.
+func Server(t testing.TB, env, title string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skipf("needs %s; -short runs only what needs nothing but Go", title)
@@ -57,7 +59,7 @@ func lookup(env string) (string, error) {
 	if address := os.Getenv(env); address != "" {
 		return address, nil
 	}
-	root, err := moduleRoot()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
@@ -86,9 +88,9 @@ func unquoted(value string) string {
 	return value
 }
 
-// moduleRoot walks up from the current folder, which is the test's package, to the folder with this module's go.mod. Nested
-// modules, such as migrations/interop, use the same servers.
-func moduleRoot() (string, error) {
+// Root walks up from the current folder, which is the test's package, to the top of the checkout, whose go.mod is the
+// root module's.
+func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -107,8 +109,8 @@ func moduleRoot() (string, error) {
 // answered has the addresses that have answered this process. PostgreSQL starts a process for each connection.
 var answered sync.Map
 
-// answers fails the test if nothing listens at the address, so that an outdated .services/env is recognized as such.
-func answers(t testing.TB, title, network, address string) {
+// Answers fails the test if nothing listens at the address, so that an outdated .services/env is recognized as such.
+func Answers(t testing.TB, title, network, address string) {
 	t.Helper()
 	if _, yes := answered.Load(address); yes {
 		return
@@ -121,8 +123,8 @@ func answers(t testing.TB, title, network, address string) {
 	answered.Store(address, nil)
 }
 
-// randomName returns a unique name that is valid for schemas and topics and contains the test's name.
-func randomName(t testing.TB) string {
+// RandomName returns a unique name that is valid for schemas and topics and contains the test's name.
+func RandomName(t testing.TB) string {
 	test := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return unicode.ToLower(r)
@@ -134,8 +136,8 @@ func randomName(t testing.TB) string {
 	return test[:min(len(test), 40)] + "_" + hex.EncodeToString(random[:])
 }
 
-// freePort returns a port that is not in use and that no other test on this machine gets before this one ends.
-func freePort(t testing.TB) int {
+// FreePort returns a port that is not in use and that no other test on this machine gets before this one ends.
+func FreePort(t testing.TB) int {
 	t.Helper()
 	port, release, err := reservePort()
 	if err != nil {
@@ -173,7 +175,7 @@ func takePort(port int) (release func()) {
 	return func() { held.Close() }
 }
 
-// cleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when cleanups run.
-func cleanUpContext(t testing.TB) (context.Context, context.CancelFunc) {
+// CleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when cleanups run.
+func CleanUpContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), setUpWithin)
 }

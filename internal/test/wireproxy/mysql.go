@@ -3,42 +3,39 @@ package wireproxy
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/dsn"
 )
 
 // MySQL is like Postgres for MySQL and MariaDB, with DSNs of go-sql-driver/mysql.
-func MySQL(t testing.TB, dsn string, f deduptest.Fault) string {
+func MySQL(t testing.TB, direct string, f deduptest.Fault) string {
 	t.Helper()
-	return throughMySQL(t, dsn, func(network, address string) *net.TCPAddr {
+	return throughMySQL(t, direct, func(network, address string) *net.TCPAddr {
 		return start(t, f, network, address, func() wire { return mysqlWire{} })
 	})
 }
 
 // MySQLEach is MySQL with a fault for each COMMIT that pick chooses. pick must be safe for concurrent use.
-func MySQLEach(t testing.TB, dsn string, pick func() (f deduptest.Fault, strike bool)) string {
+func MySQLEach(t testing.TB, direct string, pick func() (f deduptest.Fault, strike bool)) string {
 	t.Helper()
-	return throughMySQL(t, dsn, func(network, address string) *net.TCPAddr {
+	return throughMySQL(t, direct, func(network, address string) *net.TCPAddr {
 		return startEach(t, pick, network, address, func() wire { return mysqlWire{} })
 	})
 }
 
-func throughMySQL(t testing.TB, dsn string, start func(network, address string) *net.TCPAddr) string {
+func throughMySQL(t testing.TB, direct string, start func(network, address string) *net.TCPAddr) string {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(dsn)
+	at, err := dsn.ParseMySQL(direct)
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	addr := start(cfg.Net, cfg.Addr)
-	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(addr.IP.String(), fmt.Sprint(addr.Port))
-	return cfg.FormatDSN()
+	at.Network, at.Address = "tcp", start(at.Network, at.Address).String()
+	return at.String()
 }
 
 // mysqlWire is MySQL's wire protocol: packets with a three-byte length, a number and a body, in both directions. The first packet

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql" // registers "mysql", which testdb takes
+
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/internal/test/wireproxy"

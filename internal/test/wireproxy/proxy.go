@@ -10,32 +10,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// Postgres returns a DSN of the server of dsn through a proxy that applies f to the first COMMIT. The proxy ends with t, which
+// Postgres returns a DSN of the server of direct through a proxy that applies f to the first COMMIT. The proxy ends with t, which
 // fails if no COMMIT was sent.
-func Postgres(t testing.TB, dsn string, f deduptest.Fault) string {
+func Postgres(t testing.TB, direct string, f deduptest.Fault) string {
 	t.Helper()
-	cfg, err := pgconn.ParseConfig(dsn)
-	if err != nil {
-		t.Fatalf("wireproxy: %v", err)
-	}
-	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
-	return through(dsn, start(t, f, network, address, func() wire { return &postgresWire{} }))
+	network, address := postgresAddress(t, direct)
+	return through(direct, start(t, f, network, address, func() wire { return &postgresWire{} }))
 }
 
 // PostgresEach is Postgres with a fault for each COMMIT that pick chooses. pick must be safe for concurrent use.
-func PostgresEach(t testing.TB, dsn string, pick func() (f deduptest.Fault, strike bool)) string {
+func PostgresEach(t testing.TB, direct string, pick func() (f deduptest.Fault, strike bool)) string {
 	t.Helper()
-	cfg, err := pgconn.ParseConfig(dsn)
+	network, address := postgresAddress(t, direct)
+	return through(direct, startEach(t, pick, network, address, func() wire { return &postgresWire{} }))
+}
+
+func postgresAddress(t testing.TB, direct string) (network, address string) {
+	t.Helper()
+	at, err := dsn.ParsePostgres(direct)
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
-	return through(dsn, startEach(t, pick, network, address, func() wire { return &postgresWire{} }))
+	return at.Address()
 }
 
 // start starts a proxy that strikes once, and returns its address.

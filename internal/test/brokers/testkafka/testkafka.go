@@ -1,4 +1,5 @@
-package testdb
+// Package testkafka connects a test to a real Apache Kafka, and makes topics for it.
+package testkafka
 
 import (
 	"context"
@@ -9,13 +10,15 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Kafka returns the broker addresses of a real Apache Kafka.
-func Kafka(t testing.TB) (brokers []string) {
+// Brokers returns the addresses of a real Apache Kafka.
+func Brokers(t testing.TB) (brokers []string) {
 	t.Helper()
-	brokers = strings.Split(server(t, "TXONCE_KAFKA", "Apache Kafka"), ",")
-	answers(t, "Apache Kafka", "tcp", brokers[0])
+	brokers = strings.Split(testdb.Server(t, "TXONCE_KAFKA", "Apache Kafka"), ",")
+	testdb.Answers(t, "Apache Kafka", "tcp", brokers[0])
 	return brokers
 }
 
@@ -23,9 +26,9 @@ func Kafka(t testing.TB) (brokers []string) {
 // also works with kfake's brokers.
 func Topic(t testing.TB, brokers []string, partitions int32) string {
 	t.Helper()
-	name := randomName(t)
+	name := testdb.RandomName(t)
 	err := withAdmin(brokers, func(client sarama.Client, admin sarama.ClusterAdmin) error {
-		ctx, cancel := cleanUpContext(t)
+		ctx, cancel := testdb.CleanUpContext(t)
 		defer cancel()
 		if err := createTopic(ctx, admin, name, partitions); err != nil {
 			return err

@@ -1,22 +1,26 @@
-package testdb
+package testdb_test
 
 import (
-	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // "pgx" for database/sql
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // Whatever a test does in a schema that is used again, the next test finds it as if it were new.
 func TestReused(t *testing.T) {
 	const more = "CREATE TABLE mine (n int); INSERT INTO mine VALUES (7); "
 	byPgBouncer := func(t *testing.T) string {
-		pooled, _ := ReusedPgBouncer(t, more)
+		pooled, _ := testdb.ReusedPgBouncer(t, more)
 		return pooled + "&default_query_exec_mode=exec"
 	}
 	for name, place := range map[string]struct {
@@ -24,10 +28,10 @@ func TestReused(t *testing.T) {
 		open            func(t *testing.T) (dsn string)
 		changes         []string
 	}{
-		"PostgreSQL 15": {"pgx", "current_schema()", func(t *testing.T) string { return Reused(t, Postgres(t), more) }, postgresChanges},
-		"PostgreSQL 18": {"pgx", "current_schema()", func(t *testing.T) string { return Reused(t, Postgres18(t), more) }, postgresChanges[:4]},
+		"PostgreSQL 15": {"pgx", "current_schema()", func(t *testing.T) string { return testdb.Reused(t, testdb.Postgres(t), more) }, postgresChanges},
+		"PostgreSQL 18": {"pgx", "current_schema()", func(t *testing.T) string { return testdb.Reused(t, testdb.Postgres18(t), more) }, postgresChanges[:4]},
 		"PgBouncer":     {"pgx", "current_schema()", byPgBouncer, postgresChanges[:2]},
-		"MariaDB":       {"mysql", "database()", func(t *testing.T) string { return ReusedMySQL(t, more) }, mysqlChanges},
+		"MariaDB":       {"mysql", "database()", func(t *testing.T) string { return testdb.ReusedMySQL(t, more) }, mysqlChanges},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var schema string
@@ -150,53 +154,36 @@ func rows(t *testing.T, db *sql.DB, query string) (all []string) {
 
 // A schema is not given to another test while a transaction of the last one is open.
 func TestReusedWaitsForTransactions(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) (driver, dsn string, m maker, kept place){
-		"PostgreSQL": func(t *testing.T) (string, string, maker, place) {
-			m := postgresPlaces{dsn: Postgres(t), tables: "CREATE TABLE mine (n int)"}
-			kept, err := m.create(t.Context(), randomName(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = execute(t, m.dsn, "DROP SCHEMA "+kept.name+" CASCADE") })
-			return "pgx", withParameter(m.dsn, "search_path", kept.name), m, kept
-		},
-		"MariaDB": func(t *testing.T) (string, string, maker, place) {
-			cfg := mysqlServer(t)
-			m := newMySQLPlaces(cfg, "CREATE TABLE mine (n INT)")
-			kept, err := m.create(t.Context(), randomName(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.DBName = kept.name
-			t.Cleanup(func() { _ = executeMySQL(t, mysqlServer(t).FormatDSN(), "DROP DATABASE "+kept.name) })
-			return "mysql", cfg.FormatDSN(), m, kept
-		},
+	for name, place := range map[string]struct {
+		driver string
+		open   func(t *testing.T) (dsn string)
+	}{
+		"PostgreSQL": {"pgx", func(t *testing.T) string { return testdb.Reused(t, testdb.Postgres(t), "CREATE TABLE waits (n int);") }},
+		"MariaDB":    {"mysql", func(t *testing.T) string { return testdb.ReusedMySQL(t, "CREATE TABLE waits (n INT);") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			driver, dsn, m, kept := open(t)
-			db, err := sql.Open(driver, dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			tx, err := db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tx.Rollback()
-			if _, err := tx.Exec("INSERT INTO mine VALUES (1)"); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			if _, _, err := m.empty(ctx, kept); err == nil {
+			var tx *sql.Tx
+			var ended atomic.Bool // the transaction
+			t.Run("the last test", func(t *testing.T) {
+				db, err := sql.Open(place.driver, place.open(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tx, err = db.Begin(); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tx.Exec("INSERT INTO waits VALUES (1)"); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(300*time.Millisecond, func() { // meanwhile this test ends
+					ended.Store(true)
+					if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
+						panic(err)
+					}
+				})
+			})
+			if !ended.Load() {
 				t.Error("the schema was emptied while a transaction was open")
-			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
-			}
-			if _, same, err := m.empty(t.Context(), kept); !same || err != nil {
-				t.Errorf("empty = %v, %v after the transaction", same, err)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package testdb_test
+package testrabbitmq_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
 // Confirmed messages survive a crash, and Eval reaches the node.
 func TestOwnRabbitMQ(t *testing.T) {
-	own := testdb.StartRabbitMQ(t, "consumer_timeout = 12345000")
-	queue := testdb.Queue(t, own.URL, amqp.Table{"x-queue-type": "quorum"})
+	own := testrabbitmq.Start(t, "consumer_timeout = 12345000")
+	queue := testrabbitmq.Queue(t, own.URL, amqp.Table{"x-queue-type": "quorum"})
 	if err := publish(t.Context(), own.URL, queue); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestOwnRabbitMQ(t *testing.T) {
 	n, tick := 0, time.NewTicker(100*time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(2 * time.Minute); n != 1 && time.Now().Before(end); <-tick.C { // the queue shows no messages before it has elected a leader
-		n = testdb.Ready(t, own.URL, queue)
+		n = testrabbitmq.Ready(t, own.URL, queue)
 	}
 	if n != 1 {
 		t.Errorf("after a crash there are %d messages, want 1", n)

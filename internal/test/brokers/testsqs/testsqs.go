@@ -1,4 +1,5 @@
-package testdb
+// Package testsqs connects a test to ElasticMQ, a real server for Amazon SQS's protocol, and makes queues for it.
+package testsqs
 
 import (
 	"encoding/json"
@@ -12,22 +13,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// SQS returns a client of a real server for Amazon SQS's protocol.
-func SQS(t testing.TB) *sqs.Client {
+// Server returns a client of a real server for Amazon SQS's protocol.
+func Server(t testing.TB) *sqs.Client {
 	t.Helper()
-	endpoint := server(t, "TXONCE_SQS", "ElasticMQ")
+	endpoint := testdb.Server(t, "TXONCE_SQS", "ElasticMQ")
 	at, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatalf("TXONCE_SQS: %v", err)
 	}
-	answers(t, "ElasticMQ", "tcp", at.Host)
-	return SQSClient(endpoint)
+	testdb.Answers(t, "ElasticMQ", "tcp", at.Host)
+	return Client(endpoint)
 }
 
-// SQSClient returns a client of the server at this endpoint, http://host:port, with the SDK's default retries.
-func SQSClient(endpoint string) *sqs.Client {
+// Client returns a client of the server at this endpoint, http://host:port, with the SDK's default retries.
+func Client(endpoint string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(endpoint),
 		Region:       "elasticmq",
@@ -35,31 +38,31 @@ func SQSClient(endpoint string) *sqs.Client {
 	})
 }
 
-// SQSQueue creates a standard queue with these attributes and returns its URL. It is deleted when the test ends.
-func SQSQueue(t testing.TB, client *sqs.Client, attributes map[string]string) (queueURL string) {
+// Queue creates a standard queue with these attributes and returns its URL. It is deleted when the test ends.
+func Queue(t testing.TB, client *sqs.Client, attributes map[string]string) (queueURL string) {
 	t.Helper()
-	return sqsQueue(t, client, "", attributes)
+	return newQueue(t, client, "", attributes)
 }
 
-// SQSFIFOQueue creates a FIFO queue with these attributes and returns its URL. It is deleted when the test ends.
-func SQSFIFOQueue(t testing.TB, client *sqs.Client, attributes map[string]string) (queueURL string) {
+// FIFOQueue creates a FIFO queue with these attributes and returns its URL. It is deleted when the test ends.
+func FIFOQueue(t testing.TB, client *sqs.Client, attributes map[string]string) (queueURL string) {
 	t.Helper()
 	fifo := map[string]string{"FifoQueue": "true"}
 	maps.Copy(fifo, attributes)
-	return sqsQueue(t, client, ".fifo", fifo)
+	return newQueue(t, client, ".fifo", fifo)
 }
 
-func sqsQueue(t testing.TB, client *sqs.Client, suffix string, attributes map[string]string) string {
+func newQueue(t testing.TB, client *sqs.Client, suffix string, attributes map[string]string) string {
 	t.Helper()
-	ctx, cancel := cleanUpContext(t)
+	ctx, cancel := testdb.CleanUpContext(t)
 	defer cancel()
-	name := randomName(t) + suffix
+	name := testdb.RandomName(t) + suffix
 	out, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
 	if err != nil {
 		t.Fatalf("create queue %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := cleanUpContext(t)
+		ctx, cancel := testdb.CleanUpContext(t)
 		defer cancel()
 		if _, err := client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: out.QueueUrl}); err != nil && !isGone(err) {
 			t.Errorf("delete queue %s: %v", name, err)
@@ -70,10 +73,10 @@ func sqsQueue(t testing.TB, client *sqs.Client, suffix string, attributes map[st
 
 func isGone(err error) bool { return strings.Contains(err.Error(), "QueueDoesNotExist") }
 
-// SQSRedrive returns the attribute that moves messages to the queue dead after they were received maxReceives times:
+// Redrive returns the attribute that moves messages to the queue dead after they were received maxReceives times:
 //
-//	testdb.SQSQueue(t, client, testdb.SQSRedrive(t, client, dead, 3))
-func SQSRedrive(t testing.TB, client *sqs.Client, dead string, maxReceives int) map[string]string {
+//	testsqs.Queue(t, client, testsqs.Redrive(t, client, dead, 3))
+func Redrive(t testing.TB, client *sqs.Client, dead string, maxReceives int) map[string]string {
 	t.Helper()
 	out, err := client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
 		QueueUrl: &dead, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},

@@ -1,4 +1,4 @@
-package testdb_test
+package testsqs_test
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 )
 
 // Confirmed messages survive Stop and Start.
 func TestOwnElasticMQ(t *testing.T) {
-	own := testdb.StartElasticMQ(t)
-	client := testdb.SQSClient(own.Endpoint)
-	queue := testdb.SQSQueue(t, client, nil)
+	own := testsqs.Start(t)
+	client := testsqs.Client(own.Endpoint)
+	queue := testsqs.Queue(t, client, nil)
 	want := map[string]bool{}
 	for i := range 30 {
 		body := fmt.Sprint(i)

@@ -1,4 +1,5 @@
-package testdb
+// Package testrabbitmq connects a test to a real RabbitMQ, and makes queues for it.
+package testrabbitmq
 
 import (
 	"fmt"
@@ -6,17 +7,19 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// RabbitMQ returns the address of a real RabbitMQ, amqp://user:password@host:port/, whose user has all permissions.
-func RabbitMQ(t testing.TB) (url string) {
+// Server returns the address of a real RabbitMQ, amqp://user:password@host:port/, whose user has all permissions.
+func Server(t testing.TB) (url string) {
 	t.Helper()
-	url = server(t, "TXONCE_RABBITMQ", "RabbitMQ")
+	url = testdb.Server(t, "TXONCE_RABBITMQ", "RabbitMQ")
 	uri, err := amqp.ParseURI(url)
 	if err != nil {
 		t.Fatalf("TXONCE_RABBITMQ: %v", err)
 	}
-	answers(t, "RabbitMQ", "tcp", net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port)))
+	testdb.Answers(t, "RabbitMQ", "tcp", net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port)))
 	return url
 }
 
@@ -38,7 +41,7 @@ func Queue(t testing.TB, url string, args amqp.Table) string {
 // deleted when the test ends.
 func QueueName(t testing.TB, url string) string {
 	t.Helper()
-	name := randomName(t)
+	name := testdb.RandomName(t)
 	t.Cleanup(func() {
 		err := onChannel(url, func(ch *amqp.Channel) error {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil { // deleting a missing queue is no error

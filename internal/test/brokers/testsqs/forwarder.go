@@ -1,4 +1,4 @@
-package testdb
+package testsqs
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
 // forwarder forwards an address to a server, and can cut the clients off while the server restarts.
@@ -20,7 +22,7 @@ type forwarder struct {
 // newForwarder listens on a free port at once, until the test ends.
 func newForwarder(t testing.TB, to string) *forwarder {
 	t.Helper()
-	f := &forwarder{address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), to: to}
+	f := &forwarder{address: fmt.Sprintf("127.0.0.1:%d", testdb.FreePort(t)), to: to}
 	if err := f.open(); err != nil {
 		t.Fatal(err)
 	}

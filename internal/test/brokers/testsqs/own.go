@@ -1,4 +1,4 @@
-package testdb
+package testsqs
 
 import (
 	"bytes"
@@ -21,11 +21,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// OwnElasticMQ is an ElasticMQ for one test, which may stop and restart it. It runs from the same jars as the shared one of `make
+// Own is an ElasticMQ for one test, which may stop and restart it. It runs from the same jars as the shared one of `make
 // services-up`, with its own port, and with queues and messages on disk.
-type OwnElasticMQ struct {
+type Own struct {
 	Endpoint string
 
 	front  *forwarder
@@ -38,8 +40,8 @@ type OwnElasticMQ struct {
 	kept   map[string]int // number of messages in each queue when it was stopped
 }
 
-// NoOwnElasticMQ returns why StartElasticMQ would fail, or "". One that runs in a container cannot be started this way.
-func NoOwnElasticMQ() string {
+// NoOwn returns why Start would fail, or "". One that runs in a container cannot be started this way.
+func NoOwn() string {
 	if _, err := elasticMQProgram(); err != nil {
 		return "the shared ElasticMQ must not be restarted, and for one of the test's own the jars are missing that make tools fetches: " + err.Error()
 	}
@@ -48,7 +50,7 @@ func NoOwnElasticMQ() string {
 
 // elasticMQProgram returns the command of the shared one: java … -Dconfig.file=… and the main class.
 func elasticMQProgram() ([]string, error) {
-	root, err := moduleRoot()
+	root, err := testdb.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +71,8 @@ func elasticMQProgram() ([]string, error) {
 	return shared.Args, nil
 }
 
-// StartElasticMQ starts an ElasticMQ without queues. It ends with the test.
-func StartElasticMQ(t testing.TB) *OwnElasticMQ {
+// Start starts an ElasticMQ without queues. It ends with the test.
+func Start(t testing.TB) *Own {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs ElasticMQ; -short runs only what needs nothing but Go")
@@ -79,7 +81,7 @@ func StartElasticMQ(t testing.TB) *OwnElasticMQ {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), testdb.FreePort(t)
 	front := newForwarder(t, fmt.Sprintf("127.0.0.1:%d", port))
 	conf := filepath.Join(dir, "elasticmq.conf")
 	err = os.WriteFile(conf, fmt.Appendf(nil, `include classpath("application.conf")
@@ -92,8 +94,8 @@ messages-storage { enabled = true, uri = %q }
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &OwnElasticMQ{
-		Endpoint: "http://" + front.address, front: front, direct: SQSClient("http://" + front.to), dir: dir, log: filepath.Join(dir, "log"),
+	e := &Own{
+		Endpoint: "http://" + front.address, front: front, direct: Client("http://" + front.to), dir: dir, log: filepath.Join(dir, "log"),
 	}
 	for _, arg := range program {
 		if strings.HasPrefix(arg, "-Dconfig.file=") {
@@ -110,7 +112,7 @@ messages-storage { enabled = true, uri = %q }
 
 // Start starts it again after Stop, with its queues, messages and address, and returns when it answers. It answers before it has
 // read all stored messages, so clients are accepted only after that.
-func (e *OwnElasticMQ) Start(ctx context.Context) error {
+func (e *Own) Start(ctx context.Context) error {
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -150,7 +152,7 @@ func (e *OwnElasticMQ) Start(ctx context.Context) error {
 
 // Stop shuts it down. ElasticMQ confirms messages before it writes them to disk, and loses unwritten ones even in a clean
 // shutdown. So Stop first cuts the clients off and gives it time to write.
-func (e *OwnElasticMQ) Stop(ctx context.Context) error {
+func (e *Own) Stop(ctx context.Context) error {
 	e.front.cut()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -166,7 +168,7 @@ func (e *OwnElasticMQ) Stop(ctx context.Context) error {
 }
 
 // written sends a last message and waits until it is on disk. Everything that was confirmed earlier is written before it.
-func (e *OwnElasticMQ) written(ctx context.Context) error {
+func (e *Own) written(ctx context.Context) error {
 	last := "the last one: " + rand.Text()
 	queue, err := e.direct.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("written")})
 	if err != nil {
@@ -191,7 +193,7 @@ func (e *OwnElasticMQ) written(ctx context.Context) error {
 }
 
 // counts returns the number of messages in each queue.
-func (e *OwnElasticMQ) counts(ctx context.Context) (map[string]int, error) {
+func (e *Own) counts(ctx context.Context) (map[string]int, error) {
 	queues, err := e.direct.ListQueues(ctx, &sqs.ListQueuesInput{})
 	if err != nil {
 		return nil, err
@@ -217,9 +219,9 @@ func (e *OwnElasticMQ) counts(ctx context.Context) (map[string]int, error) {
 }
 
 // Kill ends it like a crash.
-func (e *OwnElasticMQ) Kill() { e.end("") }
+func (e *Own) Kill() { e.end("") }
 
-func (e *OwnElasticMQ) end(word string) {
+func (e *Own) end(word string) {
 	if e.alive == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package testdb
+package testrabbitmq
 
 import (
 	"bytes"
@@ -17,10 +17,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/internal/test/rabbitserver"
+
+	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// OwnRabbitMQ is a RabbitMQ for one test, which may kill, restart and reconfigure it.
-type OwnRabbitMQ struct {
+// Own is a RabbitMQ for one test, which may kill, restart and reconfigure it.
+type Own struct {
 	URL string
 
 	server rabbitserver.Server
@@ -29,30 +31,30 @@ type OwnRabbitMQ struct {
 	log    string
 }
 
-// NoOwnRabbitMQ returns why StartRabbitMQ would fail, or "". One that runs in a container cannot be started this way.
-func NoOwnRabbitMQ() string {
+// NoOwn returns why Start would fail, or "". One that runs in a container cannot be started this way.
+func NoOwn() string {
 	if rabbitserver.Programs() == "" {
 		return "the shared RabbitMQ must not be restarted, and for one of the test's own its programs are not installed: apt-get install rabbitmq-server"
 	}
 	return ""
 }
 
-// StartRabbitMQ starts a node with additional lines of rabbitmq.conf. It ends with the test.
-func StartRabbitMQ(t testing.TB, settings ...string) *OwnRabbitMQ {
+// Start starts a node with additional lines of rabbitmq.conf. It ends with the test.
+func Start(t testing.TB, settings ...string) *Own {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs RabbitMQ; -short runs only what needs nothing but Go")
 	}
-	if reason := NoOwnRabbitMQ(); reason != "" {
+	if reason := NoOwn(); reason != "" {
 		t.Fatal(reason)
 	}
 	dir := t.TempDir()
-	port := freePort(t)
-	r := &OwnRabbitMQ{
+	port := testdb.FreePort(t)
+	r := &Own{
 		URL: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", port),
 		log: filepath.Join(dir, "log"),
 		server: rabbitserver.Server{
-			Programs: rabbitserver.Programs(), Dir: dir, Port: port, Dist: freePort(t), Epmd: freePort(t), Settings: settings,
+			Programs: rabbitserver.Programs(), Dir: dir, Port: port, Dist: testdb.FreePort(t), Epmd: testdb.FreePort(t), Settings: settings,
 		},
 	}
 	t.Cleanup(func() {
@@ -68,7 +70,7 @@ func StartRabbitMQ(t testing.TB, settings ...string) *OwnRabbitMQ {
 }
 
 // Start starts it again after Kill, with its data and address, and returns when it answers.
-func (r *OwnRabbitMQ) Start(ctx context.Context) error {
+func (r *Own) Start(ctx context.Context) error {
 	args, err := r.server.Prepare()
 	if err != nil {
 		return err
@@ -105,7 +107,7 @@ func (r *OwnRabbitMQ) Start(ctx context.Context) error {
 }
 
 // errors returns the last error lines of the log.
-func (r *OwnRabbitMQ) errors() string {
+func (r *Own) errors() string {
 	text, _ := os.ReadFile(r.log)
 	var found []string
 	for line := range strings.Lines(string(text)) {
@@ -117,7 +119,7 @@ func (r *OwnRabbitMQ) errors() string {
 }
 
 // healthy declares a classic and a quorum queue, because the port opens a little before the node can do that.
-func (r *OwnRabbitMQ) healthy() error {
+func (r *Own) healthy() error {
 	return onChannel(r.URL, func(ch *amqp.Channel) error {
 		if _, err := ch.QueueDeclare("", false, true, true, false, nil); err != nil {
 			return err
@@ -132,7 +134,7 @@ func (r *OwnRabbitMQ) healthy() error {
 }
 
 // Kill ends it like a crash. Confirmed messages are on disk, except in queues that are only a few seconds old: see written.
-func (r *OwnRabbitMQ) Kill() {
+func (r *Own) Kill() {
 	if r.alive == nil {
 		return
 	}
@@ -142,7 +144,7 @@ func (r *OwnRabbitMQ) Kill() {
 }
 
 // Restart waits until all existing queues would survive a crash, and then calls Kill and Start.
-func (r *OwnRabbitMQ) Restart(ctx context.Context) error {
+func (r *Own) Restart(ctx context.Context) error {
 	if err := r.written(ctx); err != nil {
 		return fmt.Errorf("own RabbitMQ: %w", err)
 	}
@@ -153,7 +155,7 @@ func (r *OwnRabbitMQ) Restart(ctx context.Context) error {
 // written declares one more queue and waits until its name is on disk, because the names of earlier queues are on disk by then.
 // RabbitMQ 3.10 confirms a declaration, and messages in that queue, up to two seconds before the queue would survive a crash: the
 // declaration may be the last entry in the metadata log, or a quorum queue may be missing in names.dets.
-func (r *OwnRabbitMQ) written(ctx context.Context) error {
+func (r *Own) written(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	last := "written-" + rand.Text()
@@ -195,7 +197,7 @@ func inFiles(text string, patterns ...string) bool {
 }
 
 // Eval evaluates an expression of Erlang on the node, and returns its value.
-func (r *OwnRabbitMQ) Eval(t testing.TB, expression string) string {
+func (r *Own) Eval(t testing.TB, expression string) string {
 	t.Helper()
 	args, err := r.server.Eval()
 	if err != nil {
