@@ -13,7 +13,7 @@ import (
 // buildCache is the folder where go test caches what it builds for mutants. It is not the user's cache, to which a whole run would add 70 GB.
 type buildCache string
 
-// folder is where the cache is, below the module's root. It stays after a run, so that the next one begins sooner.
+// folder is where the cache is, below the root of the checkout. It stays after a run, so that the next one begins sooner.
 const folder = ".mutants"
 
 func openCache() (buildCache, error) {
@@ -22,16 +22,17 @@ func openCache() (buildCache, error) {
 }
 
 // build builds the tests of a package without a mutation, so that the cache has everything that its mutants share.
-func (c buildCache) build(ctx context.Context, pkg string) error {
-	if out, err := c.command(ctx, "list", "-export", "-deps", "-test", "./"+pkg).CombinedOutput(); err != nil {
+func (c buildCache) build(ctx context.Context, module, pkg string) error {
+	if out, err := c.command(ctx, module, "list", "-export", "-deps", "-test", pkg).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the tests of %s without a mutation: %w\n%s", pkg, err, out)
 	}
 	return nil
 }
 
-// command returns a go command that uses the cache.
-func (c buildCache) command(ctx context.Context, args ...string) *exec.Cmd {
+// command returns a go command that runs in the folder of a module and uses the cache.
+func (c buildCache) command(ctx context.Context, module string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOCACHE="+string(c))
 	return cmd
 }

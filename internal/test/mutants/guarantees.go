@@ -2,33 +2,52 @@ package main
 
 import (
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 )
+
+// group is a section of docs/guarantees.md.
+type group struct {
+	title, about string
+	rows         []row
+}
+
+func allRows() (rows []row) {
+	for _, g := range groups {
+		rows = append(rows, g.rows...)
+	}
+	return rows
+}
+
+// groups are in the order of the page. The rows cover one store (pgxstore on PostgreSQL 15), one broker (Kafka), the consumer between them,
+// and what other stores and brokers do by themselves.
+var groups = []group{
+	{"Claims and effects", "The effects of a message are committed once, together with its claim.", claimRows},
+	{"Handlers that fail or misbehave", "A message is committed, or parked in the table `dead_letters` with its cause, or delivered again.", handlerRows},
+	{"Databases", "What each database needs for the promises above, and what is refused.", databaseRows},
+	{"Brokers", "A message is acknowledged when its outcome is committed, and not before.", brokerRows},
+	{"Outbox", "A message that a handler enqueues is published at least once when its transaction commits, with the same ID each time.", outboxRows},
+	{"Webhooks", "Only a signed event is accepted. It is handled once, however often it is delivered.", webhookRows},
+	{"HTTP requests with an Idempotency-Key", "A request takes effect once. Its repeats get the stored response.", httpRows},
+	{"Operations", "Old keys, dead letters, audits, the command line, the dashboard, metrics and logs.", operationRows},
+}
 
 // guarantees returns docs/guarantees.md.
 func guarantees() string {
 	var b strings.Builder
 	b.WriteString(`# Guarantees and the tests that prove them
 
-Each row is a promise of the code and the test that fails when the promise is broken. ` + "`make mutants`" + ` breaks one promise after
-another in the code and runs the test named beside it. This page is generated: ` + "`go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
+Each row is a promise and a test that fails when the promise is broken. ` + "`make mutants`" + ` proves that: it breaks one promise after
+another in the code, in a copy that only the compiler sees, and expects the named test to fail. Many other tests exist; the suites
+[deduptest](../dedup/deduptest), [outboxtest](../outbox/outboxtest) and [consumertest](../consumer/consumertest) hold every store and broker to
+the same promises.
+
+This page is generated from ` + "`internal/test/mutants/rows_*.go`: `go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
 `)
-	byFolder := map[string][]mutation{}
-	for _, m := range mutations {
-		folder := path.Dir(m.file)
-		byFolder[folder] = append(byFolder[folder], m)
-	}
-	folders := make([]string, 0, len(byFolder))
-	for folder := range byFolder {
-		folders = append(folders, folder)
-	}
-	slices.Sort(folders)
-	for _, folder := range folders {
-		fmt.Fprintf(&b, "\n## %s\n\n| promise | test |\n|---|---|\n", folder)
-		for _, m := range byFolder[folder] {
-			fmt.Fprintf(&b, "| %s | `%s` in %s |\n", strings.ReplaceAll(m.name, "|", "\\|"), m.fails, m.pkg)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| promise | test |\n|---|---|\n", g.title, g.about)
+		for _, r := range g.rows {
+			test, folder := r.test()
+			fmt.Fprintf(&b, "| %s | `%s` in [%s](../%s) |\n", strings.ReplaceAll(r.promise, "|", "\\|"), test, strings.TrimPrefix(folder, "adapters/"), folder)
 		}
 	}
 	return b.String()

@@ -1,23 +1,23 @@
-// Command mutants breaks one guarantee at a time and checks that a test fails. Each mutation edits one file in a build
-// overlay, so the checkout is never changed.
+// Command mutants breaks one promise at a time and checks that a test fails. Each row of rows_*.go names a function or a statement of SQL,
+// says what is wrong with it, and names the test. The change is in a build overlay, so the checkout is never changed.
 //
 //	go run ./internal/test/mutants                         # all; needs make services-up
 //	go run ./internal/test/mutants -from 118               # continue an interrupted run
-//	go run ./internal/test/mutants -run claim              # the mutations whose names contain "claim"
-//	go run ./internal/test/mutants -package adapters/kafka # the mutations whose tests are in this package or below it
+//	go run ./internal/test/mutants -run claim              # the promises that contain "claim"
+//	go run ./internal/test/mutants -package adapters/kafka # the promises whose tests are in this folder or below it
 //	go run ./internal/test/mutants -list > docs/guarantees.md
 //
 // What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a package takes a minute longer, because
 // the package is built without a mutation first.
 //
-// It prints a line per mutation, numbered within the selection, and at the end the names of those that no test caught.
+// It prints a line per promise, numbered within the selection, and at the end those that no test noticed; with -json, a line of JSON per promise.
 //
-// It exits 1 if a mutated package passes its tests, if the named test is not among those that fail, or if the text that a
-// mutation replaces does not occur exactly once.
+// It exits 1 if a named test passes, or if a row names a function, a text or a test that does not exist.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -27,10 +27,11 @@ import (
 )
 
 func main() {
-	run := flag.String("run", "", "run only mutations whose name contains this `text`")
-	pkg := flag.String("package", "", "run only mutations whose test is in this `package` or below it, such as adapters/kafka")
-	from := flag.Int("from", 1, "continue at mutation `N` of those that -run and -package select")
+	run := flag.String("run", "", "run only promises that contain this `text`")
+	pkg := flag.String("package", "", "run only promises whose test is in this `folder` or below it, such as adapters/kafka")
+	from := flag.Int("from", 1, "continue at promise `N` of those that -run and -package select")
 	verbose := flag.Bool("v", false, "print the output of each test")
+	asJSON := flag.Bool("json", false, "print a line of JSON per promise")
 	list := flag.Bool("list", false, "print docs/guarantees.md and run nothing")
 	flag.Parse()
 	if *list {
@@ -39,23 +40,29 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(try(ctx, selected(*run, *pkg), *from, *verbose))
+	os.Exit(try(ctx, selected(*run, *pkg), *from, printer{*verbose, *asJSON}))
 }
 
-// selected returns the mutations whose name contains name and whose test is in the package pkg or below it. Empty means any.
-func selected(name, pkg string) (ms []mutation) {
-	for _, m := range mutations {
-		if strings.Contains(m.name, name) && (pkg == "" || strings.HasPrefix(m.pkg+"/", strings.TrimSuffix(pkg, "/")+"/")) {
-			ms = append(ms, m)
+// selected returns the rows whose promise contains text and whose test is in folder or below it. Empty means any.
+func selected(text, folder string) (rows []row) {
+	for _, r := range allRows() {
+		_, in := r.test()
+		if strings.Contains(r.promise, text) && (folder == "" || strings.HasPrefix(in+"/", strings.TrimSuffix(folder, "/")+"/")) {
+			rows = append(rows, r)
 		}
 	}
-	return ms
+	return rows
 }
 
-// try tries ms[from-1:] and returns the exit code.
-func try(ctx context.Context, ms []mutation, from int, verbose bool) int {
-	if from < 1 || from > len(ms) {
-		fmt.Fprintf(os.Stderr, "mutants: %d mutations are selected, and -from is %d\n", len(ms), from)
+// try tries rows[from-1:] and returns the exit code.
+func try(ctx context.Context, rows []row, from int, print printer) int {
+	if from < 1 || from > len(rows) {
+		fmt.Fprintf(os.Stderr, "mutants: %d promises are selected, and -from is %d\n", len(rows), from)
+		return 1
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
 		return 1
 	}
 	cache, err := openCache()
@@ -64,26 +71,57 @@ func try(ctx context.Context, ms []mutation, from int, verbose bool) int {
 		return 1
 	}
 	var missed []string
-	for i := from - 1; i < len(ms); i++ {
-		m, began := ms[i], time.Now()
-		result := m.try(ctx, cache)
+	for i := from - 1; i < len(rows); i++ {
+		began := time.Now()
+		res := rows[i].try(ctx, root, cache)
 		if ctx.Err() != nil {
 			fmt.Fprintf(os.Stderr, "interrupted; continue with -from %d\n", i+1)
 			return 1
 		}
-		if verbose {
-			fmt.Fprintln(os.Stderr, result.output)
+		if res.err != nil {
+			missed = append(missed, rows[i].promise)
 		}
-		verdict := "caught by " + m.fails
-		if result.err != nil {
-			verdict = "NOT CAUGHT: " + result.err.Error()
-			missed = append(missed, m.name)
-		}
-		fmt.Fprintf(os.Stdout, "%3d of %d  %-58s %5.1fs  %s\n", i+1, len(ms), m.name, time.Since(began).Seconds(), verdict)
+		print.row(i+1, len(rows), rows[i], res, time.Since(began))
 	}
-	for _, name := range missed {
-		fmt.Fprintln(os.Stdout, "not caught:", name)
-	}
-	fmt.Fprintf(os.Stdout, "%d passed, %d failed\n", len(ms)-from+1-len(missed), len(missed))
+	print.end(len(rows)-from+1, missed)
 	return min(len(missed), 1)
+}
+
+// printer prints results.
+type printer struct{ verbose, json bool }
+
+func (p printer) row(n, of int, r row, res result, took time.Duration) {
+	if p.verbose {
+		fmt.Fprintln(os.Stderr, res.output)
+	}
+	if p.json {
+		line := struct {
+			Promise string  `json:"promise"`
+			Broken  string  `json:"broken"`
+			Test    string  `json:"test"`
+			Caught  bool    `json:"caught"`
+			Seconds float64 `json:"seconds"`
+			Error   string  `json:"error,omitempty"`
+		}{Promise: r.promise, Broken: r.name(), Test: r.fails, Caught: res.err == nil, Seconds: took.Seconds()}
+		if res.err != nil {
+			line.Error = res.err.Error()
+		}
+		_ = json.NewEncoder(os.Stdout).Encode(line)
+		return
+	}
+	verdict := "noticed by " + r.fails
+	if res.err != nil {
+		verdict = "NOT NOTICED: " + res.err.Error()
+	}
+	fmt.Fprintf(os.Stdout, "%3d of %d  %5.1fs  %s\n                    %s\n", n, of, took.Seconds(), r.promise, verdict)
+}
+
+func (p printer) end(tried int, missed []string) {
+	if p.json {
+		return
+	}
+	for _, promise := range missed {
+		fmt.Fprintln(os.Stdout, "not noticed:", promise)
+	}
+	fmt.Fprintf(os.Stdout, "%d passed, %d failed\n", tried-len(missed), len(missed))
 }

@@ -1,0 +1,179 @@
+package main
+
+var claimRows = []row{
+	{
+		promise: "The handler runs for the first delivery of a key, and not for a later one.",
+		in:      "adapters/pgxstore.(*Store).InTx",
+		body: `return s.inTxOriginal(ctx, recs, func(tx pgx.Tx, answers []dedup.Claim) error {
+			for i := range answers {
+				if answers[i].Verdict == dedup.Duplicate {
+					answers[i].Verdict = dedup.First
+				}
+			}
+			return fn(tx, answers)
+		})`,
+		fails: "TestStore/postgres15/first_wins/read_committed in adapters/pgxstore",
+	},
+	{
+		promise: "When the handler returns an error, its effects and its claim are rolled back.",
+		in:      "adapters/pgxstore.(*Store).InTx",
+		body: `var failed error
+		err := s.inTxOriginal(ctx, recs, func(tx pgx.Tx, answers []dedup.Claim) error {
+			failed = fn(tx, answers)
+			return nil
+		})
+		if failed != nil {
+			return failed
+		}
+		return err`,
+		fails: "TestStore/postgres15/rollback_un-claims in adapters/pgxstore",
+	},
+	{
+		promise: "When the context ends before COMMIT, nothing is committed.",
+		in:      "adapters/pgxstore.(*Store).InTx",
+		body:    `return s.inTxOriginal(context.WithoutCancel(ctx), recs, fn)`,
+		fails:   "TestStore/postgres15/cancelled_ctx_rolls_back in adapters/pgxstore",
+	},
+	{
+		promise: "A COMMIT whose answer is lost is not taken for a failure of the message.",
+		in:      "adapters/pgxstore.unknownCommit",
+		body:    `return errors.New("pgxstore: commit failed")`,
+		fails:   "TestStore/postgres15/commit_outcome_unknown:_answer_lost in adapters/pgxstore",
+	},
+	{
+		promise: "A claim waits for another transaction with the same key, but no longer than ClaimTimeout.",
+		in:      "adapters/pgxstore.New",
+		body: `cfg.ClaimTimeout *= 50
+		return newOriginal(cfg)`,
+		fails: "TestStore/postgres15/bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed in adapters/pgxstore",
+	},
+	{
+		promise: "A process that freezes within a transaction loses its claim after IdleInTxTimeout.",
+		sql:     "internal/dialect.idleLimit",
+		cut:     "WHEN '0' THEN",
+		put:     "WHEN 'never' THEN",
+		fails:   "TestFrozenProcessLosesItsClaim in adapters/pgxstore",
+	},
+	{
+		promise: "A message with a known key and other content is a mismatch, not a duplicate.",
+		in:      "dedup.(Fingerprint).Matches",
+		body:    `return true`,
+		fails:   "TestStore/postgres15/mismatch_is_visible in adapters/pgxstore",
+	},
+	{
+		promise: "Consumer, tenant and ID are separate parts of a key: keys that only look alike when joined never meet.",
+		in:      "dedup.(Key).Hash",
+		body: `k.ID = k.Consumer + k.Tenant + k.ID
+		k.Consumer, k.Tenant = "", ""
+		return k.hashOriginal()`,
+		fails: "TestStore/postgres15/keys_that_concatenate_alike_never_meet in adapters/pgxstore",
+	},
+	{
+		promise: "The hash of a key never changes between releases.",
+		in:      "dedup.(Key).Hash",
+		body: `h := k.hashOriginal()
+		h[15] ^= 1
+		return h`,
+		fails: "TestKeyDerive in dedup",
+	},
+	{
+		promise: "Keys that contain a time, such as UUIDs of version 7, are stored in the order of their times.",
+		in:      "internal/idtime.Of",
+		body:    `return 0`,
+		fails:   "TestKeysAreInTheOrderOfTheirTimes in dedup",
+	},
+	{
+		promise: "A stored row with the same hash and another key is reported as a collision, not as a duplicate.",
+		in:      "internal/claims.Collision",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/a_derived_key_of_another_natural_key_is_a_collision in adapters/pgxstore",
+	},
+	{
+		promise: "A message that is older than the deleted keys is not taken for new.",
+		in:      "dedup/driver.Provable",
+		body:    `return true`,
+		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
+	},
+	{
+		promise: "A consumer's window is registered before the consumer claims keys, so that no sweep deletes them too early.",
+		sql:     "internal/dialect.NewPostgres.UseWindow",
+		cut:     "VALUES ($1::text, ",
+		put:     "VALUES ($1::text || ' mutant', ",
+		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
+	},
+	{
+		promise: "A claim that is made after the registration of its window has expired is rolled back.",
+		in:      "internal/claims.(*Claim).covered",
+		body:    `return true`,
+		fails:   "TestClaimPastItsRegistration in adapters/pgxstore",
+	},
+	{
+		promise: "While a consumer has several windows, the longest one decides which messages are too old.",
+		in:      "dedup/driver.Horizon",
+		body:    `return horizonOriginal(forgotten, uses[:min(1, len(uses))])`,
+		fails:   "TestHorizonModel in dedup/driver",
+	},
+	{
+		promise: "A message whose time is far from the database's clock is not handled, and the clocks are named, not the message.",
+		in:      "dedup.(Record).ValidateTime",
+		body:    `return nil`,
+		fails:   "TestStoreInMemory/clocks_that_disagree_are_not_the_message's_fault in dedup/deduptest",
+	},
+	{
+		promise: "A sweep keeps keys that have not expired.",
+		sql:     "internal/dialect.NewPostgres.SweepDelete",
+		cut:     " AND expires_at <= $4::timestamptz",
+		put:     " AND $4::timestamptz IS NOT NULL",
+		fails:   "TestStore/postgres15/purge_spares_young_rows in adapters/pgxstore",
+	},
+	{
+		promise: "A sweep deletes no more keys at once than its limit.",
+		sql:     "internal/dialect.NewPostgres.SweepDelete",
+		cut:     "LIMIT $3::bigint",
+		put:     "LIMIT $3::bigint + 1000000",
+		fails:   "TestStore/postgres15/purge_forgets_no_more_than_its_limit in adapters/pgxstore",
+	},
+	{
+		promise: "A sweep records up to when it has deleted keys.",
+		sql:     "internal/dialect.NewPostgres.SweepDone",
+		cut:     "greatest(forgotten_until, $2::timestamptz)",
+		put:     "least(forgotten_until, $2::timestamptz - interval '100 years')",
+		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
+	},
+	{
+		promise: "A sweep deletes nothing while the database's clock is ahead.",
+		in:      "dedup.(Sweep).ClockAhead",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/a_purge_under_a_clock_that_is_ahead_forgets_nothing in adapters/pgxstore",
+	},
+	{
+		promise: "Only one sweeper works at a time.",
+		sql:     "internal/dialect.NewPostgres.SweepLease",
+		cut:     "WHERE owner IS NULL OR ",
+		put:     "WHERE true OR ",
+		fails:   "TestStore/postgres15/one_sweeper_at_a_time in adapters/pgxstore",
+	},
+	{
+		promise: "A result that a handler saves with its claim is committed only if the claim still exists.",
+		sql:     "internal/dialect.NewPostgres.SaveClaimed",
+		cut:     "SELECT 1 / count(*)",
+		put:     "SELECT count(*)",
+		fails:   "TestSaveResultWithCommit in adapters/pgxstore",
+	},
+	{
+		promise: "Transactions that lock several keys with LockKeys lock them in the same order.",
+		in:      "internal/claims.Locks",
+		body: `locks, err := locksOriginal(keys)
+		if len(locks) > 1 && locks[0].Key != keys[0] {
+			slices.Reverse(locks)
+		}
+		return locks, err`,
+		fails: "TestLockExcludes/direct in adapters/pgxstore",
+	},
+	{
+		promise: "A key that a transaction locks with LockKeys keeps other transactions that lock it waiting.",
+		in:      "internal/claims.Locks",
+		body:    `return nil, nil`,
+		fails:   "TestLockExcludes/direct in adapters/pgxstore",
+	},
+}

@@ -1,0 +1,154 @@
+package main
+
+var databaseRows = []row{
+	{
+		promise: "A database that may forget commits in a crash is refused at the start.",
+		in:      "internal/claims.PostgresDurable",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/Register_refuses_a_database_that_forgets_commits in adapters/pgxstore",
+	},
+	{
+		promise: "Tables of a version that does not work with this program are refused, and the error names the version.",
+		in:      "internal/claims.(Schema).Check",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/Register_refuses_another_version_of_the_schema in adapters/pgxstore",
+	},
+	{
+		promise: "A newer version of the tables is accepted if it still works with this program.",
+		in:      "internal/claims.(Schema).Check",
+		body:    `return s.checkOriginal(version, max(version, worksWith))`,
+		fails:   "TestStore/postgres15/Register_accepts_a_newer_schema_that_works_with_this_program in adapters/pgxstore",
+	},
+	{
+		promise: "A sweeper deletes nothing from tables that need a newer program.",
+		in:      "internal/claims.(Schema).Check",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/a_purge_of_tables_that_need_a_newer_program_forgets_nothing in adapters/pgxstore",
+	},
+	{
+		promise: "One store serves only one consumer of each name.",
+		in:      "internal/names.(*Names).Take",
+		body:    `return nil`,
+		fails:   "TestStore/postgres15/Register_takes_a_name_once_per_node in adapters/pgxstore",
+	},
+	{
+		promise: "Two services that take messages from different sources under one consumer name are refused.",
+		in:      "internal/claims.NewSources",
+		body:    `return newSourcesOriginal(consumer, where, nil, sources)`,
+		fails:   "TestStore/postgres15/one_name_for_two_sources_is_refused in adapters/pgxstore",
+	},
+	{
+		promise: "An error of the schema or of permissions pauses the consumer, and counts as no message's failure.",
+		in:      "internal/faults.OfPostgres",
+		body: `if len(code) == 5 && code[:2] == "42" {
+			code = "22000"
+		}
+		return ofPostgresOriginal(code)`,
+		fails: "TestStore/postgres15/each_error_code_is_retryable_or_not in adapters/pgxstore",
+	},
+	{
+		promise: "A COMMIT that the server has refused is known to have failed.",
+		in:      "internal/faults.CommitRefusedPostgres",
+		body:    `return false`,
+		fails:   "TestStore/postgres15/each_error_code_of_COMMIT_tells_whether_the_outcome_is_known in adapters/pgxstore",
+	},
+	{
+		promise: "An error that leaves the outcome of COMMIT open is not taken for a failed COMMIT.",
+		in:      "internal/faults.CommitRefusedPostgres",
+		body:    `return true`,
+		fails:   "TestStore/postgres15/each_error_code_of_COMMIT_tells_whether_the_outcome_is_known in adapters/pgxstore",
+	},
+	{
+		promise: "A handler cannot make its own COMMIT less durable by a setting.",
+		sql:     "internal/dialect.NewPostgres.Sync",
+		cut:     "set_config('synchronous_commit'",
+		put:     "set_config('txonce.mutant'",
+		fails:   "TestCommitIsDurable in adapters/pgxstore",
+	},
+	{
+		promise: "A standby does not decide that a message is a duplicate.",
+		sql:     "internal/dialect.NewPostgres.ExistingOne",
+		cut:     " AND current_setting('transaction_read_only') = 'off'",
+		fails:   "TestRedeliveredOnAStandby in adapters/pgxstore",
+	},
+	{
+		promise: "A session that accepts no writes acknowledges no batch.",
+		sql:     "internal/dialect.NewPostgres.Existing",
+		cut:     "current_setting('transaction_read_only') = 'off'",
+		put:     "NOT pg_is_in_recovery()",
+		fails:   "TestNothingIsAcknowledgedReadOnly in adapters/pgxstore",
+	},
+	{
+		promise: "A duplicate is acknowledged only when its claim has reached the synchronous standbys.",
+		sql:     "internal/dialect.standbys",
+		cut:     "<> ''",
+		put:     "= 'mutant'",
+		fails:   "TestABatchOfDuplicatesWaitsForAStandby in adapters/pgxstore",
+	},
+	{
+		promise: "A frozen sweep's transaction ends, so that it keeps no other sweep waiting.",
+		sql:     "internal/dialect.NewPostgres.SweepSettings",
+		cut:     "set_config('idle_in_transaction_session_timeout', $1::text, true)",
+		put:     "'0'",
+		fails:   "TestIdleTransactionsEnd in adapters/pgxstore",
+	},
+	{
+		promise: "MySQL and MariaDB: only a row that the claim itself has inserted is new.",
+		in:      "adapters/sqlstore/internal/mysql.(*DB).readClaimed",
+		body: `if err := d.readClaimedOriginal(ctx, c, mine, rows); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			c.Inserted[row.KeyHash] = true
+		}
+		return nil`,
+		fails: "TestMySQLClaimsABatchOfManyStatements in adapters/sqlstore",
+	},
+	{
+		promise: "MySQL and MariaDB: a clock that other code has SET is not the clock of a claim.",
+		sql:     "adapters/sqlstore/internal/mysql.serversClock",
+		cut:     "< 5",
+		put:     "< 5000000000",
+		fails:   "TestAClaimNeedsTheServersClock in adapters/sqlstore",
+	},
+	{
+		promise: "SQLite: files that are not committed together are refused.",
+		in:      "adapters/sqlstore/internal/sqlite.checkAttached",
+		body:    `return nil`,
+		fails:   "TestSQLiteRefusesFilesThatAreNotCommittedTogether in adapters/sqlstore",
+	},
+	{
+		promise: "SQLite: settings under which a loss of power may undo a commit are refused.",
+		in:      "adapters/sqlstore/internal/sqlite.(*DB).Check",
+		body:    `return nil`,
+		fails:   "TestSQLiteRegisterRefusesSettings in adapters/sqlstore",
+	},
+	{
+		promise: "SQLite: COMMIT waits for readers.",
+		in:      "adapters/sqlstore/internal/sqlite.(*DB).RetryBusy",
+		body:    `return f()`,
+		fails:   "TestSQLiteCommitWaitsForReaders in adapters/sqlstore",
+	},
+	{
+		promise: "database/sql: a handler that ends its transaction commits no effect without its claim.",
+		in:      "adapters/sqlstore.(*Store).VerifyTx",
+		body:    `return nil`,
+		fails:   "TestVerifyTxTellsWhatAHandlerDid/sqlite in adapters/sqlstore",
+	},
+	{
+		promise: "database/sql: a setting that one handler leaves in a session does not reach the next one.",
+		in:      "adapters/sqlstore/internal/postgres.(*DB).Restore",
+		body:    `return`,
+		fails:   "TestASettingOfAHandlerIsNotTheNextOnes/postgres15 in adapters/sqlstore",
+	},
+	{
+		promise: "database/sql: a handler writes in the transaction of its claim, also through an adapted type.",
+		in:      "adapters/sqlstore.Adapt",
+		body: `var last *sql.Tx
+		return adaptOriginal(s, func(ctx context.Context, tx *sql.Tx) (TTx, error) {
+			last = tx
+			return wrap(ctx, tx)
+		}, func(TTx) *sql.Tx { return last })`,
+		fails: "TestAdaptRefusesAnotherTransaction in adapters/sqlstore",
+	},
+}

@@ -1,0 +1,236 @@
+package main
+
+var handlerRows = []row{
+	{
+		promise: "A handler that ends its transaction by a statement of SQL commits nothing without its claim.",
+		in:      "internal/dialect.Inspect",
+		body:    `return Control{}`,
+		fails:   "TestStore/postgres15/a_handler_that_ends_or_loses_its_transaction_leaves_no_effect_without_its_claim in adapters/pgxstore",
+	},
+	{
+		promise: "The next handler of a batch does not run in a transaction that an earlier handler has ended.",
+		in:      "adapters/pgxstore.(*Store).VerifyTx",
+		body:    `return nil`,
+		fails:   "TestVerifyTx in adapters/pgxstore",
+	},
+	{
+		promise: "A message whose transaction was ended by a handler is parked with an unknown outcome; no later claim makes it a duplicate.",
+		in:      "consumer.(*batch).findDoubts",
+		body:    `return`,
+		fails:   "TestBatches in consumer/consumertest",
+	},
+	{
+		promise: "Messages of unknown outcome are parked before another process can get them.",
+		in:      "consumer.(*batch).parkDoubts",
+		body:    `return`,
+		fails:   "TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem in consumer",
+	},
+	{
+		promise: "A message whose COMMIT succeeded without an answer is not parked.",
+		in:      "consumer.(*batch).park",
+		body: `var none item
+		none.msg = it.msg
+		return b.parkOriginal(ctx, &none, letter, failed)`,
+		fails: "TestParkingSettlesAnUnknownCommit in consumer",
+	},
+	{
+		promise: "A message is parked after MaxAttempts failures.",
+		in:      "consumer.New",
+		body: `cfg.MaxAttempts = 1000
+		return newOriginal(cfg)`,
+		fails: "TestAttempts in consumer",
+	},
+	{
+		promise: "A failure that the handler marks as Permanent is parked at once.",
+		in:      "consumer.IsPermanent",
+		body:    `return false`,
+		fails:   "TestWhatIsParkedAndWhy in consumer",
+	},
+	{
+		promise: "A retry comes no sooner than the handler asks for with RetryAfter.",
+		in:      "consumer.RetryAfter",
+		body:    `return retryAfterOriginal(err, 0)`,
+		fails:   "TestAttempts in consumer",
+	},
+	{
+		promise: "A message with the key of another content is parked as a mismatch.",
+		in:      "consumer.New",
+		body: `cfg.Fingerprint = NoFingerprint
+		return newOriginal(cfg)`,
+		fails: "TestWhatIsParkedAndWhy in consumer",
+	},
+	{
+		promise: "No message is parked because of a failure of the database: the consumer pauses.",
+		in:      "consumer.(*batch).faultCounts",
+		body:    `return true`,
+		fails:   "TestAttempts in consumer",
+	},
+	{
+		promise: "A database error that only one message meets counts as its failure in the end, and its batch goes on.",
+		in:      "consumer.(*batch).faultCounts",
+		body:    `return false`,
+		fails:   "TestCulpritsDoNotStopTheirBatch in consumer",
+	},
+	{
+		promise: "The log of a pause names its cause.",
+		in:      "consumer.explain",
+		body:    `return "the database fails"`,
+		fails:   "TestAPauseNamesItsCause in consumer",
+	},
+	{
+		promise: "A shutdown, a crash or a lost connection counts as no failure of a message.",
+		in:      "consumer.(*history).failed",
+		body:    `return 100 + h.failedOriginal(key)`,
+		fails:   "TestCrashesAreNoFailures in consumer",
+	},
+	{
+		promise: "A message that ends each process that handles it is parked.",
+		in:      "consumer.(*batch).beginTrial",
+		body: `times, err = b.beginTrialOriginal(ctx, it, id)
+		return min(times, 0), err`,
+		fails: "TestAMessageThatEndsEachProcessIsParked in consumer",
+	},
+	{
+		promise: "A handler that exceeds HandlerTimeout has failed.",
+		in:      "consumer.New",
+		body: `cfg.HandlerTimeout = 0
+		return newOriginal(cfg)`,
+		fails: "TestHandlerTimeout in consumer",
+	},
+	{
+		promise: "A handler's panic is an error with its stack, and does not end the process.",
+		in:      "consumer.onThisGoroutine",
+		body:    `return f()`,
+		fails:   "TestPanicsAreReportedWithTheirStack in consumer",
+	},
+	{
+		promise: "Later messages of an ordering key wait for a failed one.",
+		in:      "consumer.(*batch).fail",
+		body:    `b.errs[i] = err`,
+		fails:   "TestABatchHoldsBackOnlyItsOwnKey in consumer",
+	},
+	{
+		promise: "A failing message of a batch is found, and the others are committed.",
+		in:      "consumer.(*batch).named",
+		body:    `return nil`,
+		fails:   "TestABatchIsTakenApart in consumer",
+	},
+	{
+		promise: "When failures come one after the other, parking stops at a limit until somebody looks or the handler works again.",
+		in:      "consumer.New",
+		body: `cfg.ParkLimit = ParkLimit{Unlimited: true}
+		return newOriginal(cfg)`,
+		fails: "TestParkLimit in consumer",
+	},
+	{
+		promise: "While that limit is reached, no handler runs, except for probes.",
+		in:      "consumer.(*parkBudget).admit",
+		body:    `return false, 0, nil`,
+		fails:   "TestHandlersDoNotRunWhileTheParkingLimitIsSpent in consumer",
+	},
+	{
+		promise: "Copies of a message within one process wait for each other, and share one transaction.",
+		in:      "consumer.(*keyLock).lock",
+		body:    `return keyOutcome{}, nil`,
+		fails:   "TestAStormOfCopiesIsOneTransaction in consumer",
+	},
+	{
+		promise: "A dead letter keeps its ID when its message is parked again.",
+		in:      "consumer.letterID",
+		body: `id := letterIDOriginal(it)
+		id[0]++
+		return id`,
+		fails: "TestLetterIDIsFrozen in consumer",
+	},
+	{
+		promise: "A dead letter that the database refuses is stored shortened, and a replay then asks for the whole message.",
+		in:      "consumer.shortened",
+		body:    `return letter, false`,
+		fails:   "TestALetterThatTheDatabaseRefusesIsShortened in consumer",
+	},
+	{
+		promise: "A discarded message stays discarded: its key is claimed.",
+		in:      "consumer.(*Consumer).Discard",
+		body:    `return c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })`,
+		fails:   "TestDiscard in consumer",
+	},
+	{
+		promise: "A discarded message does not happen through another delivery of its content either.",
+		in:      "consumer.(DeadLetter).AliasRecords",
+		body:    `return nil`,
+		fails:   "TestDiscardClaimsAliases in consumer",
+	},
+	{
+		promise: "Replay does not run a message that may have happened already, unless an operator says AsNew.",
+		in:      "consumer.(*Consumer).Replay",
+		body: `opts.AsNew = true
+		return c.replayOriginal(ctx, letter, opts)`,
+		fails: "TestReplay in consumer",
+	},
+	{
+		promise: "A replay does not remove a dead letter that was parked again for another cause.",
+		in:      "consumer.(*Consumer).Replay",
+		body: `letter.Cause = observe.CauseUnknown
+		return c.replayOriginal(ctx, letter, opts)`,
+		fails: "TestALetterThatChangedAfterItWasRead in consumer",
+	},
+	{
+		promise: "A replay does not believe a reserved header that a message was delivered with.",
+		in:      "consumer.withReserved",
+		body: `kept := withReservedOriginal(headers, reserved)
+		for name := range reserved {
+			if value, ok := headers[name]; ok {
+				kept[name] = value
+			}
+		}
+		return kept`,
+		fails: "TestReplay in consumer",
+	},
+	{
+		promise: "A start waits until the database can be reached.",
+		in:      "consumer.(*Consumer).fatalAtStart",
+		body:    `return true`,
+		fails:   "TestStartWaitsOutAnOutage in consumer",
+	},
+	{
+		promise: "A configuration without a required field is refused at construction, by the field's name.",
+		in:      "consumer.New",
+		body: `if cfg.Key == nil {
+			cfg.Key = MessageID
+		}
+		return newOriginal(cfg)`,
+		fails: "TestNewNamesTheFieldItRefuses in consumer",
+	},
+	{
+		promise: "Hooks of a Trace that panic have no effect.",
+		in:      "internal/hooks.(*Panics).Call",
+		body:    `f()`,
+		fails:   "TestHooksThatPanic in consumer",
+	},
+	{
+		promise: "Pipeline: the statements of all handlers of a batch take one round trip.",
+		in:      "adapters/pgxstore.(*queue).add",
+		body: `q.addOriginal(msg, own)
+		_ = q.send(context.Background())`,
+		imports: "context",
+		fails:   "TestQueueTakesOneRoundTrip in adapters/pgxstore",
+	},
+	{
+		promise: "Pipeline: a statement that fails counts against its own message.",
+		in:      "adapters/pgxstore.(*queue).culprit",
+		body:    `return q.owners[0].msg`,
+		fails:   "TestQueueNamesTheMessageThatFails in adapters/pgxstore",
+	},
+	{
+		promise: "Interleave: messages with one ordering key are handled in order.",
+		in:      "adapters/pgxstore.(*Store).Fork",
+		body:    `return s.forkOriginal(ctx, tx, make([]string, len(keys)), handlers)`,
+		fails:   "TestForkKeepsTheOrder in adapters/pgxstore",
+	},
+	{
+		promise: "Interleave: after a failure the messages run one after the other, and nothing counts against a message that shared its transaction.",
+		in:      "consumer.(*plainly).now",
+		body:    `return false`,
+		fails:   "TestInterleaveStopsForAWhileAfterAFailure in consumer",
+	},
+}

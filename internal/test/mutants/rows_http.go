@@ -1,0 +1,86 @@
+package main
+
+var httpRows = []row{
+	{
+		promise: "A response with an error status rolls the handler's work back.",
+		in:      "adapters/httpidem.(*endpoint).undoes",
+		body:    `return false`,
+		fails:   "TestRecord in adapters/httpidem",
+	},
+	{
+		promise: "A response that asks the client to try again is not stored.",
+		in:      "adapters/httpidem.(*Config).records",
+		body:    `return true`,
+		fails:   "TestRecord in adapters/httpidem",
+	},
+	{
+		promise: "Another body under a known key is refused with 422.",
+		in:      "adapters/httpidem.matches",
+		body: `same, err := matchesOriginal(result, f)
+		return same || err == nil, err`,
+		fails: "TestReplay in adapters/httpidem",
+	},
+	{
+		promise: "Two principals, and two routes, share no key.",
+		in:      "adapters/httpidem.(identity).fields",
+		body:    `return []string{i.name, i.key}`,
+		fails:   "TestScope in adapters/httpidem",
+	},
+	{
+		promise: "A response whose result cannot be saved is not sent as a success, and nothing is committed.",
+		in:      "adapters/httpidem.(*call).save",
+		body: `_ = c.saveOriginal(ctx, tx, res)
+		return nil`,
+		fails: "TestCommitFails in adapters/httpidem",
+	},
+	{
+		promise: "A client that disconnects does not stop its handler.",
+		in:      "adapters/httpidem.(*lifetime).detach",
+		body:    `return l.detachOriginal(true)`,
+		fails:   "TestEnds in adapters/httpidem",
+	},
+	{
+		promise: "Work that may be committed is not reported as rolled back.",
+		in:      "adapters/httpidem.(*call).doubtOr",
+		body:    `return reason`,
+		fails:   "TestTimedOutInDoubt in adapters/httpidem",
+	},
+	{
+		promise: "A request that may have been committed is not run again, unless its key shows that it was not.",
+		in:      "adapters/httpidem.(*call).mayRepeat",
+		body:    `return true`,
+		fails:   "TestUnguarded in adapters/httpidem",
+	},
+	{
+		promise: "Repeats that arrive at once wait for the first one without a database connection.",
+		in:      "adapters/httpidem.(*gate).enter",
+		body:    `return func() {}, nil`,
+		fails:   "TestTwins in adapters/httpidem",
+	},
+	{
+		promise: "Cookies and other headers that belong to one response are not replayed.",
+		in:      "adapters/httpidem.(*response).stored",
+		body: `s := r.storedOriginal(names)
+		s.header = r.header
+		return s`,
+		fails: "TestResponses in adapters/httpidem",
+	},
+	{
+		promise: "A replayed response is not encoded in a way that the client does not accept.",
+		in:      "adapters/httpidem.accepts",
+		body:    `return true`,
+		fails:   "TestOuterLayers in adapters/httpidem",
+	},
+	{
+		promise: "A downstream key is the same when the handler runs again, and differs for each label.",
+		in:      "adapters/httpidem.DownstreamKey",
+		body:    `return downstreamKeyOriginal(ctx, label[:0])`,
+		fails:   "TestDownstreamKey in adapters/httpidem",
+	},
+	{
+		promise: "The transaction of a request cannot be used after its handler has returned.",
+		in:      "adapters/httpidem.(*execution).end",
+		body:    `return`,
+		fails:   "TestTimeoutHandlerInside in adapters/httpidem",
+	},
+}

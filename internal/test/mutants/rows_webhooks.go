@@ -1,0 +1,210 @@
+package main
+
+var webhookRows = []row{
+	{
+		promise: "A request that its verifier refuses is not handled.",
+		in:      "adapters/webhook.RefusalOf",
+		body:    "return \"\"",
+		fails:   "TestRequestsThatAreRefused in adapters/webhook",
+	},
+	{
+		promise: "An event is acknowledged only when it is committed or parked.",
+		in:      "adapters/webhook.(*Receiver).answer",
+		body:    `return r.answerOriginal(reply, make([]error, len(errs)))`,
+		fails:   "TestAnswers in adapters/webhook",
+	},
+	{
+		promise: "The response comes before the sender's deadline.",
+		in:      "adapters/webhook.(Source).answerWithin",
+		body:    `return 24 * time.Hour`,
+		fails:   "TestTheSendersDeadline in adapters/webhook",
+	},
+	{
+		promise: "Work that is claimed is finished although the sender hangs up.",
+		in:      "adapters/webhook.(*work).claimed",
+		body:    `return`,
+		fails:   "TestTheClientHangsUp in adapters/webhook",
+	},
+	{
+		promise: "A failing event is parked before its sender gives up, and an outage parks nothing while the sender goes on.",
+		in:      "adapters/webhook.(*Receiver).message",
+		body: `msg := r.messageOriginal(e)
+		msg.GiveUpAt = time.Time{}
+		return msg`,
+		fails: "TestOutageOfTenMinutes in adapters/webhook",
+	},
+	{
+		promise: "A window that is shorter than the sender's retries is refused.",
+		in:      "adapters/webhook.New",
+		body: `cfg.AcceptedRisks = append(cfg.AcceptedRisks, RiskShortWindow)
+		return newOriginal(cfg)`,
+		fails: "TestNewRefusesSettings in adapters/webhook",
+	},
+	{
+		promise: "A body is bounded before it is read.",
+		in:      "adapters/webhook.(Config).largest",
+		body:    `return 1 << 40`,
+		fails:   "TestRequestsThatAreRefused in adapters/webhook",
+	},
+	{
+		promise: "The bodies of all deliveries take a bounded amount of memory.",
+		in:      "adapters/webhook.(*budget).grant",
+		body:    `b.used += n; return true`,
+		fails:   "TestManyLargeDeliveries in adapters/webhook",
+	},
+	{
+		promise: "Shutdown waits for handlers that outlive their request.",
+		in:      "adapters/webhook.(*Receiver).Shutdown",
+		body:    `return nil`,
+		fails:   "TestShutdown in adapters/webhook",
+	},
+	{
+		promise: "Known content under a new, unsigned ID is parked for a person, and not handled.",
+		in:      "consumer.aliasRecords",
+		body:    `return nil, nil`,
+		fails:   "TestKnownContent in adapters/webhook",
+	},
+	{
+		promise: "An inbox forwards an event with all that its consumer needs to recognise it.",
+		in:      "adapters/webhook.restored",
+		body: `msg := restoredOriginal(m)
+		msg.Aliases, msg.Fingerprint = nil, nil
+		return msg`,
+		fails: "TestWhatIsForwarded in adapters/webhook",
+	},
+	{
+		promise: "An event leaves the inbox only when its effect is committed.",
+		in:      "adapters/webhook.(*Worker).Publish",
+		body: `go w.publishOriginal(context.WithoutCancel(ctx), msgs)
+		return make([]error, len(msgs))`,
+		fails: "TestWorkerAnswersAfterTheProcessor in adapters/webhook",
+	},
+	{
+		promise: "Two backfills do not overwrite each other's checkpoint.",
+		in:      "adapters/webhook.(*Checkpoint).Save",
+		body:    `return c.replace(ctx, state)`,
+		fails:   "TestACheckpointIsSavedAfterAnothers in adapters/webhook",
+	},
+	{
+		promise: "A truncated signature is not accepted.",
+		in:      "adapters/webhook/internal/strict.AnyEqual",
+		body: `if len(want) > 0 && len(got) > 0 {
+			got[0] = want[0]
+		}
+		return anyEqualOriginal(want, got)`,
+		fails: "TestAnyEqual in adapters/webhook/internal/strict",
+	},
+	{
+		promise: "A signed time that is too old, or in the future, is refused.",
+		in:      "adapters/webhook/internal/strict.Recent",
+		body:    `return nil`,
+		fails:   "TestTime in adapters/webhook/stripehook",
+	},
+	{
+		promise: "A JSON name that occurs twice is refused, because readers may choose different values.",
+		in:      "adapters/webhook/internal/strict.checkNames",
+		body:    `return nil`,
+		fails:   "TestVerifyID in adapters/webhook/applehook",
+	},
+	{
+		promise: "Stripe: an altered body is refused.",
+		in:      "adapters/webhook/stripehook.(signers).none",
+		body:    `return false`,
+		fails:   "TestBodyIsSigned in adapters/webhook/stripehook",
+	},
+	{
+		promise: "Stripe: a test event does not pass for a live one.",
+		in:      "adapters/webhook/stripehook.(signers).admit",
+		body:    "return \"\", nil",
+		fails:   "TestModes in adapters/webhook/stripehook",
+	},
+	{
+		promise: "Stripe: a thin event, its snapshot event and a backfill have one effect.",
+		in:      "adapters/webhook/stripehook.(Event).LogicalID",
+		body:    `return e.ID`,
+		fails:   "TestThinSnapshotAndBackfillHaveOneEffect in adapters/webhook/stripehook",
+	},
+	{
+		promise: "Stripe: a backfill's checkpoint does not pass an event that was not handled.",
+		in:      "adapters/webhook/stripehook.isRejected",
+		body:    `return false`,
+		fails:   "TestRejectedEventsHoldTheCheckpoint in adapters/webhook/stripehook",
+	},
+	{
+		promise: "App Store: the signature covers the notification.",
+		in:      "adapters/webhook/applehook.(*jws).signedBy",
+		body:    `return nil`,
+		fails:   "TestVerifyJWS in adapters/webhook/applehook",
+	},
+	{
+		promise: "App Store: a notification must lead to a configured root by certificates of Apple.",
+		in:      "adapters/webhook/applehook.(*Verifier).buildChain",
+		body:    `return []*x509.Certificate{leaf, intermediate, intermediate}, nil`,
+		fails:   "TestVerifyChain in adapters/webhook/applehook",
+	},
+	{
+		promise: "App Store: a notification for another app is refused.",
+		in:      "adapters/webhook/applehook.(*Verifier).checkIdentity",
+		body:    `return nil`,
+		fails:   "TestVerifyIdentity in adapters/webhook/applehook",
+	},
+	{
+		promise: "App Store: a backfill's checkpoint does not pass a notification that failed.",
+		in:      "adapters/webhook/applehook.(*Backfill).handle",
+		body: `_ = b.handleOriginal(ctx, p, passed)
+		return nil`,
+		fails: "TestBackfillCheckpoint in adapters/webhook/applehook",
+	},
+	{
+		promise: "GitHub and Shopify: a captured body with a new ID is a suspected replay, and another body under a known ID is not dropped.",
+		in:      "adapters/webhook/internal/bodymac.Message",
+		body: `msg := messageOriginal(source, endpoint, id, topic, payload, unsigned)
+		msg.Aliases, msg.Fingerprint = nil, nil
+		return msg`,
+		fails: "TestDeduplication in adapters/webhook/githubhook",
+	},
+	{
+		promise: "GitHub and Shopify: an unsigned body is refused.",
+		in:      "adapters/webhook/internal/bodymac.Authenticate",
+		body:    `return nil`,
+		fails:   "TestRefuses in adapters/webhook/githubhook",
+	},
+	{
+		promise: "Slack: the challenge is answered only if it is signed.",
+		in:      "adapters/webhook/internal/bodymac.Authenticate",
+		body:    `return nil`,
+		fails:   "TestURLVerification in adapters/webhook/slackhook",
+	},
+	{
+		promise: "SNS: messages of other topics are refused before anything is fetched.",
+		in:      "adapters/webhook/snshook.(*Verifier).checkClaims",
+		body:    `return nil`,
+		fails:   "TestVerifyRefuses in adapters/webhook/snshook",
+	},
+	{
+		promise: "SNS: a subscription is confirmed at SNS only.",
+		in:      "adapters/webhook/snshook.checkSubscribeURL",
+		body:    `return nil`,
+		fails:   "TestSubscribeURL in adapters/webhook/snshook",
+	},
+	{
+		promise: "Twilio: a JSON body has the hash that was signed.",
+		in:      "adapters/webhook/twiliohook.(*Verifier).verifyJSON",
+		body: `d = &webhook.Delivery{Body: d.Body, Header: d.Header, URL: d.URL, Time: d.Time}
+		d.Body = append([]byte(nil), d.Body...)
+		return v.verifyJSONOriginal(d, targets, signature)`,
+		fails: "TestJSON in adapters/webhook/twiliohook",
+	},
+	{
+		promise: "Standard Webhooks: an altered body, ID or time is refused.",
+		in:      "adapters/webhook/standardhook.(*Verifier).authentic",
+		body:    `return true`,
+		fails:   "TestAcceptsAndRefuses in adapters/webhook/standardhook",
+	},
+	{
+		promise: "HMAC: no bytes can be moved between the parts of a signed text.",
+		in:      "adapters/webhook/hmachook.(template).check",
+		body:    `return nil`,
+		fails:   "TestCase55Framing in adapters/webhook/hmachook",
+	},
+}
