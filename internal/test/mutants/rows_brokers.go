@@ -180,18 +180,6 @@ var brokerRows = []row{
 		fails:   "TestLossesCountForNoAttempt/quorum_true in adapters/rabbitmq",
 	},
 	{
-		promise: "RabbitMQ: a stop gives waiting messages back at once.",
-		in:      "adapters/rabbitmq.(*session).giveBack",
-		body:    `return`,
-		fails:   "TestStopGivesBackAtOnce in adapters/rabbitmq",
-	},
-	{
-		promise: "RabbitMQ: while the server blocks publishers, retries wait and nothing is sent.",
-		in:      "adapters/rabbitmq.(*alarm).refuses",
-		body:    `return nil`,
-		fails:   "TestRetriesWhileBlocked/stops_true in adapters/rabbitmq",
-	},
-	{
 		promise: "watermill: a handler that nacks its message commits nothing.",
 		in:      "adapters/watermilltx.isNacked",
 		body:    `return false`,

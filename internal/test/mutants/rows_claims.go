@@ -77,12 +77,6 @@ var claimRows = []row{
 		fails: "TestKeyDerive in dedup",
 	},
 	{
-		promise: "Keys that contain a time, such as UUIDs of version 7, are stored in the order of their times.",
-		in:      "internal/idtime.Of",
-		body:    `return 0`,
-		fails:   "TestKeysAreInTheOrderOfTheirTimes in dedup",
-	},
-	{
 		promise: "A stored row with the same hash and another key is reported as a collision, not as a duplicate.",
 		in:      "internal/claims.Collision",
 		body:    `return nil`,
@@ -92,13 +86,6 @@ var claimRows = []row{
 		promise: "A message that is older than the deleted keys is not taken for new.",
 		in:      "dedup/driver.Provable",
 		body:    `return true`,
-		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
-	},
-	{
-		promise: "A consumer's window is registered before the consumer claims keys, so that no sweep deletes them too early.",
-		sql:     "internal/dialect.NewPostgres.UseWindow",
-		cut:     "VALUES ($1::text, ",
-		put:     "VALUES ($1::text || ' mutant', ",
 		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
 	},
 	{
@@ -127,20 +114,6 @@ var claimRows = []row{
 		fails:   "TestStore/postgres15/purge_spares_young_rows in adapters/pgxstore",
 	},
 	{
-		promise: "A sweep deletes no more keys at once than its limit.",
-		sql:     "internal/dialect.NewPostgres.SweepDelete",
-		cut:     "LIMIT $3::bigint",
-		put:     "LIMIT $3::bigint + 1000000",
-		fails:   "TestStore/postgres15/purge_forgets_no_more_than_its_limit in adapters/pgxstore",
-	},
-	{
-		promise: "A sweep records up to when it has deleted keys.",
-		sql:     "internal/dialect.NewPostgres.SweepDone",
-		cut:     "greatest(forgotten_until, $2::timestamptz)",
-		put:     "least(forgotten_until, $2::timestamptz - interval '100 years')",
-		fails:   "TestStore/postgres15/an_old_message_without_a_row_is_unprovable,_and_nothing_is_claimed in adapters/pgxstore",
-	},
-	{
 		promise: "A sweep deletes nothing while the database's clock is ahead.",
 		in:      "dedup.(Sweep).ClockAhead",
 		body:    `return nil`,
@@ -159,16 +132,6 @@ var claimRows = []row{
 		cut:     "SELECT 1 / count(*)",
 		put:     "SELECT count(*)",
 		fails:   "TestSaveResultWithCommit in adapters/pgxstore",
-	},
-	{
-		promise: "Transactions that lock several keys with LockKeys lock them in the same order.",
-		in:      "internal/claims.Locks",
-		body: `locks, err := locksOriginal(keys)
-		if len(locks) > 1 && locks[0].Key != keys[0] {
-			slices.Reverse(locks)
-		}
-		return locks, err`,
-		fails: "TestLockExcludes/direct in adapters/pgxstore",
 	},
 	{
 		promise: "A key that a transaction locks with LockKeys keeps other transactions that lock it waiting.",

@@ -20,12 +20,6 @@ var databaseRows = []row{
 		fails:   "TestStore/postgres15/Register_accepts_a_newer_schema_that_works_with_this_program in adapters/pgxstore",
 	},
 	{
-		promise: "A sweeper deletes nothing from tables that need a newer program.",
-		in:      "internal/claims.(Schema).Check",
-		body:    `return nil`,
-		fails:   "TestStore/postgres15/a_purge_of_tables_that_need_a_newer_program_forgets_nothing in adapters/pgxstore",
-	},
-	{
 		promise: "One store serves only one consumer of each name.",
 		in:      "internal/names.(*Names).Take",
 		body:    `return nil`,
@@ -84,13 +78,6 @@ var databaseRows = []row{
 		cut:     "<> ''",
 		put:     "= 'mutant'",
 		fails:   "TestABatchOfDuplicatesWaitsForAStandby in adapters/pgxstore",
-	},
-	{
-		promise: "A frozen sweep's transaction ends, so that it keeps no other sweep waiting.",
-		sql:     "internal/dialect.NewPostgres.SweepSettings",
-		cut:     "set_config('idle_in_transaction_session_timeout', $1::text, true)",
-		put:     "'0'",
-		fails:   "TestIdleTransactionsEnd in adapters/pgxstore",
 	},
 	{
 		promise: "MySQL and MariaDB: only a row that the claim itself has inserted is new.",

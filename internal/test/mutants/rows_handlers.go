@@ -72,12 +72,6 @@ var handlerRows = []row{
 		fails:   "TestCulpritsDoNotStopTheirBatch in consumer",
 	},
 	{
-		promise: "The log of a pause names its cause.",
-		in:      "consumer.explain",
-		body:    `return "the database fails"`,
-		fails:   "TestAPauseNamesItsCause in consumer",
-	},
-	{
 		promise: "A shutdown, a crash or a lost connection counts as no failure of a message.",
 		in:      "consumer.(*history).failed",
 		body:    `return 100 + h.failedOriginal(key)`,
@@ -123,26 +117,6 @@ var handlerRows = []row{
 		fails: "TestParkLimit in consumer",
 	},
 	{
-		promise: "While that limit is reached, no handler runs, except for probes.",
-		in:      "consumer.(*parkBudget).admit",
-		body:    `return false, 0, nil`,
-		fails:   "TestHandlersDoNotRunWhileTheParkingLimitIsSpent in consumer",
-	},
-	{
-		promise: "Copies of a message within one process wait for each other, and share one transaction.",
-		in:      "consumer.(*keyLock).lock",
-		body:    `return keyOutcome{}, nil`,
-		fails:   "TestAStormOfCopiesIsOneTransaction in consumer",
-	},
-	{
-		promise: "A dead letter keeps its ID when its message is parked again.",
-		in:      "consumer.letterID",
-		body: `id := letterIDOriginal(it)
-		id[0]++
-		return id`,
-		fails: "TestLetterIDIsFrozen in consumer",
-	},
-	{
 		promise: "A dead letter that the database refuses is stored shortened, and a replay then asks for the whole message.",
 		in:      "consumer.shortened",
 		body:    `return letter, false`,
@@ -175,18 +149,6 @@ var handlerRows = []row{
 		fails: "TestALetterThatChangedAfterItWasRead in consumer",
 	},
 	{
-		promise: "A replay does not believe a reserved header that a message was delivered with.",
-		in:      "consumer.withReserved",
-		body: `kept := withReservedOriginal(headers, reserved)
-		for name := range reserved {
-			if value, ok := headers[name]; ok {
-				kept[name] = value
-			}
-		}
-		return kept`,
-		fails: "TestReplay in consumer",
-	},
-	{
 		promise: "A start waits until the database can be reached.",
 		in:      "consumer.(*Consumer).fatalAtStart",
 		body:    `return true`,
@@ -208,14 +170,6 @@ var handlerRows = []row{
 		fails:   "TestHooksThatPanic in consumer",
 	},
 	{
-		promise: "Pipeline: the statements of all handlers of a batch take one round trip.",
-		in:      "adapters/pgxstore.(*queue).add",
-		body: `q.addOriginal(msg, own)
-		_ = q.send(context.Background())`,
-		imports: "context",
-		fails:   "TestQueueTakesOneRoundTrip in adapters/pgxstore",
-	},
-	{
 		promise: "Pipeline: a statement that fails counts against its own message.",
 		in:      "adapters/pgxstore.(*queue).culprit",
 		body:    `return q.owners[0].msg`,
@@ -226,11 +180,5 @@ var handlerRows = []row{
 		in:      "adapters/pgxstore.(*Store).Fork",
 		body:    `return s.forkOriginal(ctx, tx, make([]string, len(keys)), handlers)`,
 		fails:   "TestForkKeepsTheOrder in adapters/pgxstore",
-	},
-	{
-		promise: "Interleave: after a failure the messages run one after the other, and nothing counts against a message that shared its transaction.",
-		in:      "consumer.(*plainly).now",
-		body:    `return false`,
-		fails:   "TestInterleaveStopsForAWhileAfterAFailure in consumer",
 	},
 }

@@ -34,12 +34,6 @@ var outboxRows = []row{
 		fails:   "TestOutboxIDsAreTheSameOnReExecution in consumer",
 	},
 	{
-		promise: "IDs of outgoing messages have the time of the handled message, so that claims of them are in order.",
-		in:      "internal/outgoing.Seed",
-		body:    `return string(hash[:])`,
-		fails:   "TestOutboxIDsHaveTheTimeOfTheMessage in consumer",
-	},
-	{
 		promise: "An ID is not guessed when two goroutines of a handler enqueue at once: Enqueue asks for Message.ID.",
 		in:      "internal/outgoing.(*Scope).Begin",
 		body:    `return nil`,
@@ -63,12 +57,6 @@ var outboxRows = []row{
 		in:      "internal/watermark.(*sequence).move",
 		body:    `s.moveOriginal(server, last, nil)`,
 		fails:   "TestSequenceWaitsForWriters in internal/watermark",
-	},
-	{
-		promise: "A settlement leaves another message with the number of a published one alone.",
-		sql:     "internal/dialect.at",
-		cut:     " AND m.id = r.id",
-		fails:   "TestOutboxSettlesNoOtherMessage in adapters/pgxstore",
 	},
 	{
 		promise: "Delayed messages become due in the order of their times, also when two relays move them.",
@@ -164,12 +152,6 @@ var outboxRows = []row{
 		fails: "TestPublishAnswersEachMessage in internal/publishing",
 	},
 	{
-		promise: "A message is not refused for good because of the batch that it was sent with.",
-		in:      "internal/publishing.(*Call).isolate",
-		body:    `return nil`,
-		fails:   "TestPublishIsolates in internal/publishing",
-	},
-	{
 		promise: "Kafka: a producer that may lose or reorder messages is refused.",
 		in:      "adapters/kafka.publisherRules",
 		body:    `return nil`,
@@ -180,13 +162,6 @@ var outboxRows = []row{
 		in:      "adapters/kafka.classify",
 		body:    `return err`,
 		fails:   "TestPublisherErrorsOfBrokers in adapters/kafka",
-	},
-	{
-		promise: "An operator finds parked messages by their error, and only those.",
-		sql:     "internal/dialect.newPostgresOutboxOperations",
-		cut:     "strpos(p.error, $5::text) > 0",
-		put:     "strpos(p.error, $5::text) >= 0",
-		fails:   "TestOutboxStore/postgres15/UnparkAll_and_DiscardAll_by_filter in adapters/pgxstore",
 	},
 	{
 		promise: "Unparked messages are published again, also those below what a relay has passed over.",
