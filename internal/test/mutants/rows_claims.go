@@ -43,7 +43,7 @@ var claimRows = []row{
 	{
 		promise: "A claim waits for another transaction with the same key, but no longer than ClaimTimeout.",
 		in:      "adapters/pgxstore.New",
-		body: `cfg.ClaimTimeout *= 50
+		body: `cfg.ClaimTimeout *= 5
 		return newOriginal(cfg)`,
 		fails: "TestStore/postgres15/bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed in adapters/pgxstore",
 	},
