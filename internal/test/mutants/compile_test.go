@@ -20,8 +20,9 @@ import (
 	"testing"
 )
 
-// Every body of a row passes the type checker. make mutants would notice too, but only after a long time. All rows of a package are checked at
-// once, each as a function of another name, and without the bodies of other functions. A cut needs no check: it replaces one string by another.
+// Every body of a row passes the type checker. make mutants would notice too, but only after a long time. All rows of a
+// package are checked at once, each as a function of another name, and without the bodies of other functions. A cut needs
+// no check: it replaces one string by another.
 func TestRowsCompile(t *testing.T) {
 	byFolder := map[string][]row{}
 	for _, r := range allRows() {
@@ -31,7 +32,8 @@ func TestRowsCompile(t *testing.T) {
 	}
 	exports := exported(t, slices.Collect(maps.Keys(byFolder)))
 	fset := token.NewFileSet()
-	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	compiled := importer.ForCompiler(fset, "gc", open)
 	for folder, rows := range byFolder {
 		c := check{fset: fset, folder: folder, texts: map[string]string{}}
 		for _, r := range rows {
@@ -54,7 +56,8 @@ func exported(t *testing.T, folders []string) map[string]string {
 	}
 	exports := map[string]string{}
 	for module, pkgs := range byModule {
-		cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, pkgs...)...)
+		list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
+		cmd := exec.CommandContext(t.Context(), "go", append(list, pkgs...)...)
 		cmd.Dir = module
 		cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("RACE")) // the flags of run.sh: nothing is compiled twice
 		cmd.Stderr = t.Output()
@@ -125,7 +128,8 @@ func (c *check) run(t *testing.T, compiled types.Importer) {
 			if _, err := fmt.Sscanf(fn.Name.Name, "mutant%d", &n); err == nil {
 				mutants[fn] = c.rows[n]
 			} else if fn.Body != nil {
-				fn.Body.List = []ast.Stmt{&ast.ExprStmt{X: &ast.CallExpr{Fun: ast.NewIdent("panic"), Args: []ast.Expr{ast.NewIdent("nil")}}}}
+				panics := &ast.CallExpr{Fun: ast.NewIdent("panic"), Args: []ast.Expr{ast.NewIdent("nil")}}
+				fn.Body.List = []ast.Stmt{&ast.ExprStmt{X: panics}}
 			}
 		}
 		files = append(files, file)

@@ -74,7 +74,8 @@ func isText(expr ast.Expr) bool {
 	return ok && lit.Kind == token.STRING
 }
 
-// replaceIn returns the source of an expression that joins the operands with put in the place of cut, or "" if cut does not occur.
+// replaceIn returns the source of an expression that joins the operands with put in the place of cut, or "" if cut does
+// not occur.
 func (f *found) replaceIn(operands []ast.Expr, cut, put string) (string, error) {
 	var text strings.Builder // of all operands
 	var whose []int          // the operand of each byte

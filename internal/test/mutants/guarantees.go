@@ -18,16 +18,19 @@ func allRows() (rows []row) {
 	return rows
 }
 
-// groups are in the order of the page. The rows cover one store (pgxstore on PostgreSQL 15), one broker (Kafka), the consumer between them,
-// and what other stores and brokers do by themselves.
+// groups are in the order of the page. The rows cover one store (pgxstore on PostgreSQL 15), one broker (Kafka), the
+// consumer between them, and what other stores and brokers do by themselves.
 var groups = []group{
 	{"Claims and effects", "The effects of a message are committed once, together with its claim.", claimRows},
-	{"Handlers that fail or misbehave", "A message is committed, or parked in the table `dead_letters` with its cause, or delivered again.", handlerRows},
+	{"Handlers that fail or misbehave", "" +
+		"A message is committed, or parked in the table `dead_letters` with its cause, or delivered again.", handlerRows},
 	{"Databases", "What each database needs for the promises above, and what is refused.", databaseRows},
 	{"Brokers", "A message is acknowledged when its outcome is committed, and not before.", brokerRows},
-	{"Outbox", "A message that a handler enqueues is published at least once when its transaction commits, with the same ID each time.", outboxRows},
+	{"Outbox", "" +
+		"A message that a handler enqueues is published at least once when its transaction commits, always with one ID.", outboxRows},
 	{"Webhooks", "Only a signed event is accepted. It is handled once, however often it is delivered.", webhookRows},
-	{"HTTP requests with an Idempotency-Key", "A request takes effect once. Its repeats get the stored response.", httpRows},
+	{"HTTP requests with an Idempotency-Key", "" +
+		"A request takes effect once. Its repeats get the stored response.", httpRows},
 	{"Operations", "Old keys, dead letters, audits, the command line, the dashboard, metrics and logs.", operationRows},
 }
 
@@ -47,7 +50,7 @@ This page is generated from ` + "`internal/test/mutants/rows_*.go`: `go run ./in
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| promise | test |\n|---|---|\n", g.title, g.about)
 		for _, r := range g.rows {
 			test, folder := r.test()
-			fmt.Fprintf(&b, "| %s | `%s` in [%s](../%s) |\n", strings.ReplaceAll(r.promise, "|", "\\|"), test, strings.TrimPrefix(folder, "adapters/"), folder)
+			fmt.Fprintf(&b, "| %s | `%s` in [%s](../%s) |\n", r.promise, test, strings.TrimPrefix(folder, "adapters/"), folder)
 		}
 	}
 	return b.String()

@@ -1,5 +1,6 @@
-// Command mutants breaks one promise at a time and checks that a test fails. Each row of rows_*.go names a function or a statement of SQL,
-// says what is wrong with it, and names the test. The change is in a build overlay, so the checkout is never changed.
+// Command mutants breaks one promise at a time and checks that a test fails. Each row of rows_*.go names a function or a
+// statement of SQL, says what is wrong with it, and names the test. The change is in a build overlay, so the checkout is
+// never changed.
 //
 //	go run ./internal/test/mutants                         # all; needs make services-up
 //	go run ./internal/test/mutants -from 118               # continue an interrupted run
@@ -7,10 +8,11 @@
 //	go run ./internal/test/mutants -package adapters/kafka # the promises whose tests are in this folder or below it
 //	go run ./internal/test/mutants -list > docs/guarantees.md
 //
-// What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a package takes a minute longer, because
-// the package is built without a mutation first.
+// What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a
+// package takes a minute longer, because the package is built without a mutation first.
 //
-// It prints a line per promise, numbered within the selection, and at the end those that no test noticed; with -json, a line of JSON per promise.
+// It prints each promise with a number within the selection, and at the end those that no test noticed; with -json, a line
+// of JSON per promise.
 //
 // It exits 1 if a named test passes, or if a row names a function, a text or a test that does not exist.
 package main
@@ -28,7 +30,7 @@ import (
 
 func main() {
 	run := flag.String("run", "", "run only promises that contain this `text`")
-	pkg := flag.String("package", "", "run only promises whose test is in this `folder` or below it, such as adapters/kafka")
+	pkg := flag.String("package", "", "run only promises whose test is in this `folder` or below it")
 	from := flag.Int("from", 1, "continue at promise `N` of those that -run and -package select")
 	verbose := flag.Bool("v", false, "print the output of each test")
 	asJSON := flag.Bool("json", false, "print a line of JSON per promise")
@@ -47,7 +49,8 @@ func main() {
 func selected(text, folder string) (rows []row) {
 	for _, r := range allRows() {
 		_, in := r.test()
-		if strings.Contains(r.promise, text) && (folder == "" || strings.HasPrefix(in+"/", strings.TrimSuffix(folder, "/")+"/")) {
+		below := folder == "" || strings.HasPrefix(in+"/", strings.TrimSuffix(folder, "/")+"/")
+		if below && strings.Contains(r.promise, text) {
 			rows = append(rows, r)
 		}
 	}

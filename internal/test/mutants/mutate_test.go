@@ -58,7 +58,10 @@ func TestMutations(t *testing.T) {
 		{
 			name: "a method is wrapped, whether or not the row writes a pointer",
 			row:  row{in: "pkg.(store).Get", body: "return s.getOriginal(i + 1)"},
-			want: []string{"func (s *store[T]) getOriginal(i int)", "func (s *store[T]) Get(i int) (T, error) {\nreturn s.getOriginal(i + 1)\n}"},
+			want: []string{
+				"func (s *store[T]) getOriginal(i int)",
+				"func (s *store[T]) Get(i int) (T, error) {\nreturn s.getOriginal(i + 1)\n}",
+			},
 		},
 		{
 			name: "an import that the file does not have is added",
@@ -100,10 +103,22 @@ func TestMutations(t *testing.T) {
 			row:  row{promise: "It lasts.", in: "pkg.(*store).Fetch", body: "return nil"},
 			want: []string{`the promise "It lasts.": pkg has no function (*store).Fetch`, "in and body", `-run "It lasts."`},
 		},
-		{name: "a folder that is gone", row: row{in: "other/pkg.Get", body: "return nil"}, want: []string{"the folder other/pkg has no Go files"}},
-		{name: "a field that is gone", row: row{sql: "pkg.statements.Max", cut: "SELECT"}, want: []string{"statements in pkg has nothing named Max", "sql, cut and put"}},
-		{name: "text that is gone", row: row{sql: "pkg.statements.Sum", cut: "c < "}, want: []string{`no string of pkg.statements.Sum contains "c < "`}},
-		{name: "a cut through an operand", row: row{sql: "pkg.statements.Find", cut: "c < {no"}, want: []string{"the cut ends within {now}"}},
+		{
+			name: "a folder that is gone", row: row{in: "other/pkg.Get", body: "return nil"},
+			want: []string{"the folder other/pkg has no Go files"},
+		},
+		{
+			name: "a field that is gone", row: row{sql: "pkg.statements.Max", cut: "SELECT"},
+			want: []string{"statements in pkg has nothing named Max", "sql, cut and put"},
+		},
+		{
+			name: "text that is gone", row: row{sql: "pkg.statements.Sum", cut: "c < "},
+			want: []string{`no string of pkg.statements.Sum contains "c < "`},
+		},
+		{
+			name: "a cut through an operand", row: row{sql: "pkg.statements.Find", cut: "c < {no"},
+			want: []string{"the cut ends within {now}"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text, err := mutate(t, tt.row)

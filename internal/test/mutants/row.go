@@ -12,15 +12,16 @@ import (
 	"strings"
 )
 
-// row is a promise, a way to break it, and the test that notices. It breaks either a function (in, body) or a statement of SQL (sql, cut, put).
+// row is a promise, a way to break it, and the test that notices. It breaks either a function (in, body) or a statement of
+// SQL (sql, cut, put).
 //
-// Functions are named by folder, receiver and name, whether or not the receiver is a pointer: "consumer.(*Consumer).Process", "dedup.FingerprintOf".
-// The function is renamed, Process to processOriginal, and one with the row's body takes its place. The body sees the original's parameters
-// and imports, and may call the original.
+// Functions are named by folder, receiver and name: "consumer.(*Consumer).Process", "dedup.FingerprintOf". Whether the
+// receiver is a pointer does not matter. The function is renamed, Process to processOriginal, and one with the row's body
+// takes its place. The body sees the original's parameters and imports, and may call the original.
 //
-// SQL is named likewise, optionally with the field, constant or variable that holds it: "internal/dialect.NewPostgres.Existing". The text
-// cut is replaced by put wherever it occurs in string literals of that function, field or variable. Literals that are joined by + count as
-// one text, in which other operands are written in braces: "SELECT {now}".
+// SQL is named likewise, optionally with the field, constant or variable that holds it: "internal/dialect.NewPostgres.Open".
+// The text cut is replaced by put wherever it occurs in string literals of that function, field or variable. Literals that
+// are joined by + count as one text, in which other operands are written in braces: "SELECT {now}".
 type row struct {
 	promise string // a sentence for docs/guarantees.md
 	in      string
@@ -41,7 +42,7 @@ func (r row) test() (name, folder string) {
 // name returns in or sql.
 func (r row) name() string { return r.in + r.sql }
 
-// target is what a row's name means: the folder, the receiver's type, the function or declaration, and what is within it.
+// target is what a row's name means: the folder, the receiver's type, the function or declaration, and what is in it.
 type target struct{ folder, receiver, decl, within string }
 
 func (r row) target() target {
@@ -82,7 +83,8 @@ func (r row) find(root string) (*found, error) {
 		if f.src, err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
-		if f.file, err = parser.ParseFile(f.fset, path, f.src, parser.SkipObjectResolution|parser.ParseComments); err != nil {
+		f.file, err = parser.ParseFile(f.fset, path, f.src, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
 			return nil, err
 		}
 		for _, decl := range f.file.Decls {
@@ -203,6 +205,7 @@ func (r row) broken(format string, args ...any) error {
 	if r.sql != "" {
 		field = "sql, cut and put"
 	}
-	return fmt.Errorf("the promise %q: %s.\n\tMend its row in internal/test/mutants/rows_*.go: say in %s what keeps the promise now, "+
-		"then see the test fail with\n\tgo run ./internal/test/mutants -run %q", r.promise, fmt.Sprintf(format, args...), field, r.promise)
+	return fmt.Errorf("the promise %q: %s.\n\tMend its row in internal/test/mutants/rows_*.go: "+
+		"say in %s what keeps the promise now, then see the test fail with\n\tgo run ./internal/test/mutants -run %q",
+		r.promise, fmt.Sprintf(format, args...), field, r.promise)
 }

@@ -41,24 +41,28 @@ var claimRows = []row{
 		fails:   "TestStore/postgres15/commit_outcome_unknown:_answer_lost in adapters/pgxstore",
 	},
 	{
-		promise: "A claim waits for another transaction with the same key, but no longer than ClaimTimeout.",
-		in:      "adapters/pgxstore.New",
-		body: `cfg.ClaimTimeout *= 5
-		return newOriginal(cfg)`,
-		fails: "TestStore/postgres15/bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed in adapters/pgxstore",
+		promise: "A claim of a key that another transaction holds ends with ErrInFlight after ClaimTimeout.",
+		in:      "adapters/pgxstore.(*Store).InTx",
+		body: `err := s.inTxOriginal(ctx, recs, fn)
+		if errors.Is(err, dedup.ErrInFlight) {
+			return context.DeadlineExceeded
+		}
+		return err`,
+		imports: "errors",
+		fails:   "TestStore/postgres15/bounded_wait_gives_ErrInFlight_and_frees_the_connection/read_committed in adapters/pgxstore",
 	},
 	{
 		promise: "A process that freezes within a transaction loses its claim after IdleInTxTimeout.",
 		sql:     "internal/dialect.idleLimit",
 		cut:     "WHEN '0' THEN",
 		put:     "WHEN 'never' THEN",
-		fails:   "TestFrozenProcessLosesItsClaim in adapters/pgxstore",
+		fails:   "TestTransactionOfADuplicate in adapters/pgxstore",
 	},
 	{
 		promise: "A message with a known key and other content is a mismatch, not a duplicate.",
 		in:      "dedup.(Fingerprint).Matches",
 		body:    `return true`,
-		fails:   "TestStore/postgres15/mismatch_is_visible in adapters/pgxstore",
+		fails:   "TestStore/postgres15/mismatch_is_visible,_with_the_stored_fingerprint in adapters/pgxstore",
 	},
 	{
 		promise: "Consumer, tenant and ID are separate parts of a key: keys that only look alike when joined never meet.",
@@ -95,13 +99,13 @@ var claimRows = []row{
 		fails:   "TestClaimPastItsRegistration in adapters/pgxstore",
 	},
 	{
-		promise: "While a consumer has several windows, the longest one decides which messages are too old.",
+		promise: "While a consumer uses several windows, the shortest one decides which messages are too old.",
 		in:      "dedup/driver.Horizon",
 		body:    `return horizonOriginal(forgotten, uses[:min(1, len(uses))])`,
 		fails:   "TestHorizonModel in dedup/driver",
 	},
 	{
-		promise: "A message whose time is far from the database's clock is not handled, and the clocks are named, not the message.",
+		promise: "When the clocks of machine and database disagree, that is not the message's fault.",
 		in:      "dedup.(Record).ValidateTime",
 		body:    `return nil`,
 		fails:   "TestStoreInMemory/clocks_that_disagree_are_not_the_message's_fault in dedup/deduptest",
@@ -124,7 +128,7 @@ var claimRows = []row{
 		sql:     "internal/dialect.NewPostgres.SweepLease",
 		cut:     "WHERE owner IS NULL OR ",
 		put:     "WHERE true OR ",
-		fails:   "TestStore/postgres15/one_sweeper_at_a_time in adapters/pgxstore",
+		fails:   "TestStore/postgres15/one_sweeper_at_a_time,_and_another_takes_over_when_its_lease_ran_out in adapters/pgxstore",
 	},
 	{
 		promise: "A result that a handler saves with its claim is committed only if the claim still exists.",

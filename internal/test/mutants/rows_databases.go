@@ -11,7 +11,7 @@ var databaseRows = []row{
 		promise: "Tables of a version that does not work with this program are refused, and the error names the version.",
 		in:      "internal/claims.(Schema).Check",
 		body:    `return nil`,
-		fails:   "TestStore/postgres15/Register_refuses_another_version_of_the_schema in adapters/pgxstore",
+		fails:   "TestStore/postgres15/Register_refuses_another_version_of_the_schema_and_names_the_fix in adapters/pgxstore",
 	},
 	{
 		promise: "A newer version of the tables is accepted if it still works with this program.",

@@ -57,6 +57,7 @@ func hasTest(root, folder, name string) bool {
 func TestGuaranteesAreListed(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/guarantees.md")
 	if err != nil || string(page) != guarantees() {
-		t.Errorf("docs/guarantees.md is not up to date (%v); run: go run ./internal/test/mutants -list > docs/guarantees.md", err)
+		t.Errorf("docs/guarantees.md is not up to date (%v); run\n"+
+			"\tgo run ./internal/test/mutants -list > docs/guarantees.md", err)
 	}
 }

@@ -26,7 +26,7 @@ var webhookRows = []row{
 		fails:   "TestTheClientHangsUp in adapters/webhook",
 	},
 	{
-		promise: "A failing event is parked before its sender gives up, and an outage parks nothing while the sender goes on.",
+		promise: "A failing event is parked before its sender gives up, but not for an outage while the sender goes on.",
 		in:      "adapters/webhook.(*Receiver).message",
 		body: `msg := r.messageOriginal(e)
 		msg.GiveUpAt = time.Time{}
@@ -116,7 +116,7 @@ var webhookRows = []row{
 		fails:   "TestVerifyChain in adapters/webhook/applehook",
 	},
 	{
-		promise: "GitHub and Shopify: a captured body with a new ID is a suspected replay, and another body under a known ID is not dropped.",
+		promise: "GitHub and Shopify: a captured body under a new, unsigned ID is recognised.",
 		in:      "adapters/webhook/internal/bodymac.Message",
 		body: `msg := messageOriginal(source, endpoint, id, topic, payload, unsigned)
 		msg.Aliases, msg.Fingerprint = nil, nil

@@ -80,20 +80,23 @@ func (r row) overlay(root, dir string) (path string, err error) {
 	return path, os.WriteFile(path, overlay, 0o600)
 }
 
-// run runs the test with the settings of internal/test/run.sh, but without the race detector, which no mutation needs. Temporary
-// files are in dir, because a test that panics does not remove its own.
+// run runs the test with the settings of internal/test/run.sh, but without the race detector, which no mutation needs.
+// Temporary files are in dir, because a test that panics does not remove its own.
 func (r row) run(ctx context.Context, cache buildCache, module, pkg, dir, overlay string) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	test, _ := r.test()
-	cmd := cache.command(ctx, module, "test", "-overlay", overlay, "-ldflags=-s", "-vet=off", "-count=1", "-parallel=4", "-timeout=9m",
-		"-run", exactly(test), pkg)
+	cmd := cache.command(ctx, module, "test", "-overlay", overlay, "-ldflags=-s", "-vet=off", "-count=1", "-parallel=4",
+		"-timeout=9m", "-run", exactly(test), pkg)
 	cmd.Env = append([]string{"GOGC=400"}, cmd.Env...)
-	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TXONCE_TEST_ALL=1") // the case may be dealt to another configuration than the row names
+	// Without TXONCE_TEST_ALL the case may be dealt to another configuration than the row names.
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TXONCE_TEST_ALL=1")
 	out, err := cmd.CombinedOutput()
 	res := result{output: string(out)}
 	var failed *exec.ExitError
 	switch {
+	case err == nil && strings.Contains(res.output, "[no tests to run]"):
+		res.err = errors.New("no test has this name")
 	case err == nil:
 		res.err = errors.New("the test passes although the promise is broken")
 	case !errors.As(err, &failed):
