@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// buildCache is the folder where go test caches what it builds for mutants. It is not the user's cache, to which a whole
-// run would add many GB.
+// buildCache is the folder where go test caches what it builds for mutants. It is not the user's cache, to which a
+// whole run would add many GB.
 type buildCache string
 
 // folder is where the cache is, below the root of the checkout. It stays after a run: the next one begins sooner.

@@ -39,12 +39,13 @@ func guarantees() string {
 	var b strings.Builder
 	b.WriteString(`# Guarantees and the tests that prove them
 
-Each row is a promise and a test that fails when the promise is broken. ` + "`make mutants`" + ` proves that: it breaks one promise after
-another in the code, in a copy that only the compiler sees, and expects the named test to fail. Many other tests exist; the suites
-[deduptest](../dedup/deduptest), [outboxtest](../outbox/outboxtest) and [consumertest](../consumer/consumertest) hold every store and broker to
-the same promises.
+Each row is a promise and a test that fails when the promise is broken. ` + "`make mutants`" + ` proves that: it breaks one
+promise after another in the code, in a copy that only the compiler sees, and expects the named test to fail. There are many
+more tests. The suites [deduptest](../dedup/deduptest), [outboxtest](../outbox/outboxtest) and
+[consumertest](../consumer/consumertest) hold each store and each broker to the same promises. The rows name the test on one
+of them: pgxstore on PostgreSQL 15, and Kafka.
 
-This page is generated from ` + "`internal/test/mutants/rows_*.go`: `go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
+This page is generated: ` + "`go run ./internal/test/mutants -list > docs/guarantees.md`" + `.
 `)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| promise | test |\n|---|---|\n", g.title, g.about)

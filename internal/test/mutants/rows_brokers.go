@@ -188,10 +188,10 @@ var brokerRows = []row{
 		fails:   "TestFailureLeavesNothing in adapters/watermilltx",
 	},
 	{
-		promise: "watermill: equal UUIDs in two topics are two messages.",
-		in:      "adapters/watermilltx.EnvelopeKey",
-		body: `e, err := ReadEnvelope(msg.Payload)
-		return e.UUID, err`,
-		fails: "TestForwarderTopicIsEmptied in adapters/watermilltx",
+		promise: "watermill: a publisher that may not wait for the broker's confirmation is refused.",
+		in:      "adapters/watermilltx.(PublisherConfig).withDefaults",
+		body: `cfg.Confirms = true
+		return cfg.withDefaultsOriginal()`,
+		fails: "TestPublisherConfigRefused in adapters/watermilltx",
 	},
 }
