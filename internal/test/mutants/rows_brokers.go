@@ -39,17 +39,17 @@ var brokerRows = []row{
 		fails:   "TestLoseCancelsTheHandler in internal/deliver",
 	},
 	{
+		promise: "A stop lets the handlers finish, and gives back what waits.",
+		in:      "internal/deliver.(*Deliverer).Drain",
+		body:    `return dr.drainOriginal(0, exit)`,
+		fails:   "TestDrainFinishesWhatIsInWorkAndGivesBackTheRest in internal/deliver",
+	},
+	{
 		promise: "Kafka: an offset is committed only when all messages before it are finished.",
 		in:      "adapters/kafka.(*offsetTracker).finish",
 		body: `t.finishOriginal(o)
 		return o.raw`,
 		fails: "TestOffsetTracker in adapters/kafka",
-	},
-	{
-		promise: "A stop lets the handlers finish, and gives back what waits.",
-		in:      "internal/deliver.(*Deliverer).Drain",
-		body:    `return dr.drainOriginal(0, exit)`,
-		fails:   "TestDrainFinishesWhatIsInWorkAndGivesBackTheRest in internal/deliver",
 	},
 	{
 		promise: "Kafka: a message that can neither be handled nor parked stops the subscriber, and the error names it.",

@@ -32,7 +32,7 @@ var databaseRows = []row{
 		fails:   "TestStore/postgres15/one_name_for_two_sources_is_refused in adapters/pgxstore",
 	},
 	{
-		promise: "An error of the schema or of permissions pauses the consumer, and counts as no message's failure.",
+		promise: "An error of the schema or of permissions pauses the consumer, and does not count as a message's failure.",
 		in:      "internal/faults.OfPostgres",
 		body: `if len(code) == 5 && code[:2] == "42" {
 			code = "22000"

@@ -55,7 +55,7 @@ var handlerRows = []row{
 		fails:   "TestAttempts in consumer",
 	},
 	{
-		promise: "A message with the key of another content is parked as a mismatch.",
+		promise: "A message whose key was used for other content is parked as a mismatch.",
 		in:      "consumer.New",
 		body: `cfg.Fingerprint = NoFingerprint
 		return newOriginal(cfg)`,
@@ -74,7 +74,7 @@ var handlerRows = []row{
 		fails:   "TestCulpritsDoNotStopTheirBatch in consumer",
 	},
 	{
-		promise: "A shutdown, a crash or a lost connection counts as no failure of a message.",
+		promise: "A shutdown, a crash or a lost connection does not count as a failure of a message.",
 		in:      "consumer.(*history).failed",
 		body:    `return 100 + h.failedOriginal(key)`,
 		fails:   "TestCrashesAreNoFailures in consumer",
@@ -131,7 +131,7 @@ var handlerRows = []row{
 		fails:   "TestDiscard in consumer",
 	},
 	{
-		promise: "A discarded message does not happen through another delivery of its content either.",
+		promise: "The content of a discarded message is not handled under another ID either.",
 		in:      "consumer.(DeadLetter).AliasRecords",
 		body:    `return nil`,
 		fails:   "TestDiscardClaimsAliases in consumer",
