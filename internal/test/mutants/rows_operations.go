@@ -76,7 +76,7 @@ var operationRows = []row{
 		fails:   "TestErrorsHideThePassword in cmd/txonce",
 	},
 	{
-		promise: "Hidden keys, payloads, headers, passwords and arguments of SQL appear in no output.",
+		promise: "Hidden keys appear in no page, metric, span, log or line of the command line.",
 		in:      "consumer/ops.(HideKeys).Key",
 		body:    `return key`,
 		fails:   "TestCanaries in internal/test/canaries",
