@@ -8,12 +8,6 @@ var brokerRows = []row{
 		fails:   "TestSubscriber/kfake/cooperative/an_error_redelivers in adapters/kafka",
 	},
 	{
-		promise: "Later messages of a key wait for a failed one.",
-		in:      "internal/deliver.(*outcome).behind",
-		body:    `return nil`,
-		fails:   "TestProperty in internal/deliver",
-	},
-	{
 		promise: "No two workers handle messages of one key at the same time.",
 		in:      "internal/deliver.(*Deliverer).Add",
 		body: `for _, d := range ds {
@@ -21,16 +15,6 @@ var brokerRows = []row{
 		}
 		dr.addOriginal(ds...)`,
 		fails: "TestProperty in internal/deliver",
-	},
-	{
-		promise: "A Processor that panics has handled nothing.",
-		in:      "internal/deliver.Call",
-		body: `usercode.Run(func() { errs = call(ctx, p, msgs) })
-		if errs == nil {
-			errs = make([]error, len(msgs))
-		}
-		return errs`,
-		fails: "TestCall in internal/deliver",
 	},
 	{
 		promise: "The handler of a message that the broker has taken away is cancelled.",
@@ -119,12 +103,6 @@ var brokerRows = []row{
 		body: `_, heartbeat = f.settleOriginal(m)
 		return true, heartbeat`,
 		fails: "TestALostMessageIsCancelledAndNotSettled in adapters/awssqs",
-	},
-	{
-		promise: "SQS: a retry is not sooner than its delay.",
-		in:      "adapters/awssqs.wholeSeconds",
-		body:    `return min(after, most).Truncate(time.Second)`,
-		fails:   "TestRetryAfterIsKeptBySQS in adapters/awssqs",
 	},
 	{
 		promise: "SQS: a deletion that fails is repeated.",

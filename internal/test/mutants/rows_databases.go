@@ -14,12 +14,6 @@ var databaseRows = []row{
 		fails:   "TestStore/postgres15/Register_refuses_another_version_of_the_schema_and_names_the_fix in adapters/pgxstore",
 	},
 	{
-		promise: "A newer version of the tables is accepted if it still works with this program.",
-		in:      "internal/claims.(Schema).Check",
-		body:    `return s.checkOriginal(version, max(version, worksWith))`,
-		fails:   "TestStore/postgres15/Register_accepts_a_newer_schema_that_works_with_this_program in adapters/pgxstore",
-	},
-	{
 		promise: "One store serves only one consumer of each name.",
 		in:      "internal/names.(*Names).Take",
 		body:    `return nil`,
@@ -111,12 +105,6 @@ var databaseRows = []row{
 		fails:   "TestSQLiteRegisterRefusesSettings in adapters/sqlstore",
 	},
 	{
-		promise: "SQLite: COMMIT waits for readers.",
-		in:      "adapters/sqlstore/internal/sqlite.(*DB).RetryBusy",
-		body:    `return f()`,
-		fails:   "TestSQLiteCommitWaitsForReaders in adapters/sqlstore",
-	},
-	{
 		promise: "database/sql: a handler that ends its transaction commits no effect without its claim.",
 		in:      "adapters/sqlstore.(*Store).VerifyTx",
 		body:    `return nil`,
@@ -127,15 +115,5 @@ var databaseRows = []row{
 		in:      "adapters/sqlstore/internal/postgres.(*DB).Restore",
 		body:    `return`,
 		fails:   "TestASettingOfAHandlerIsNotTheNextOnes/postgres15 in adapters/sqlstore",
-	},
-	{
-		promise: "database/sql: a handler writes in the transaction of its claim, also through an adapted type.",
-		in:      "adapters/sqlstore.Adapt",
-		body: `var last *sql.Tx
-		return adaptOriginal(s, func(ctx context.Context, tx *sql.Tx) (TTx, error) {
-			last = tx
-			return wrap(ctx, tx)
-		}, func(TTx) *sql.Tx { return last })`,
-		fails: "TestAdaptRefusesAnotherTransaction in adapters/sqlstore",
 	},
 }

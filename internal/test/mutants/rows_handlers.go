@@ -144,13 +144,6 @@ var handlerRows = []row{
 		fails: "TestReplay in consumer",
 	},
 	{
-		promise: "A replay does not remove a dead letter that was parked again for another cause.",
-		in:      "consumer.(*Consumer).Replay",
-		body: `letter.Cause = observe.CauseUnknown
-		return c.replayOriginal(ctx, letter, opts)`,
-		fails: "TestALetterThatChangedAfterItWasRead in consumer",
-	},
-	{
 		promise: "A start waits until the database can be reached.",
 		in:      "consumer.(*Consumer).fatalAtStart",
 		body:    `return true`,

@@ -61,23 +61,9 @@ var httpRows = []row{
 		fails:   "TestTwins in adapters/httpidem",
 	},
 	{
-		promise: "Cookies and other headers that belong to one response are not replayed.",
-		in:      "adapters/httpidem.(*response).stored",
-		body: `s := r.storedOriginal(names)
-		s.header = r.header
-		return s`,
-		fails: "TestResponses in adapters/httpidem",
-	},
-	{
 		promise: "A downstream key is the same when the handler runs again, and differs for each label.",
 		in:      "adapters/httpidem.DownstreamKey",
 		body:    `return downstreamKeyOriginal(ctx, label[:0])`,
 		fails:   "TestDownstreamKey in adapters/httpidem",
-	},
-	{
-		promise: "The transaction of a request cannot be used after its handler has returned.",
-		in:      "adapters/httpidem.(*execution).end",
-		body:    `return`,
-		fails:   "TestTimeoutHandlerInside in adapters/httpidem",
 	},
 }

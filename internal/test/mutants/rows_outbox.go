@@ -55,12 +55,6 @@ var outboxRows = []row{
 		fails:   "TestOutboxStore/postgres15/only_the_session_that_holds_a_shard_settles_its_messages in adapters/pgxstore",
 	},
 	{
-		promise: "A relay's hold that has expired cannot be renewed.",
-		sql:     "internal/dialect.NewPostgresOutbox.Renew",
-		cut:     " AND until > clock_timestamp()",
-		fails:   "TestOutboxStore/postgres15/Renew_after_the_end_of_the_hold_is_ErrLeaseLost in adapters/pgxstore",
-	},
-	{
 		promise: "A relay does not pass over a message of a transaction that commits late.",
 		in:      "internal/watermark.(*sequence).move",
 		body:    `s.moveOriginal(server, last, nil)`,
@@ -105,12 +99,6 @@ var outboxRows = []row{
 		fails: "TestRelayPublishesOnlyWithinItsLease in outbox/relay",
 	},
 	{
-		promise: "The end of a relay's lease counts against no message.",
-		in:      "outbox/relay.(*batch).isLeaseEnd",
-		body:    `return false`,
-		fails:   "TestRelayLeaseEndIsNotTheMessagesFault in outbox/relay",
-	},
-	{
 		promise: "A broker that is away counts against no message, and is asked less and less often.",
 		in:      "outbox/relay.(*batch).deferUnavailable",
 		body:    `b.countFailure(i, why)`,
@@ -128,12 +116,6 @@ var outboxRows = []row{
 		body: `cfg.MaxAttempts = 1
 		return newOriginal(cfg)`,
 		fails: "TestRelayParksAtMaxAttempts in outbox/relay",
-	},
-	{
-		promise: "A relay parks no more messages than its limit.",
-		in:      "outbox/relay.(*parkBudget).take",
-		body:    `return 0, false`,
-		fails:   "TestRelayParksNoMoreThanItsLimit in outbox/relay",
 	},
 	{
 		promise: "A relay that stops finishes its calls and gives its lease back at once.",
@@ -164,12 +146,6 @@ var outboxRows = []row{
 		in:      "adapters/kafka.publisherRules",
 		body:    `return nil`,
 		fails:   "TestPublisherRefusesSettings in adapters/kafka",
-	},
-	{
-		promise: "Kafka: the broker's errors reach the relay as those of a message, a topic or the broker.",
-		in:      "adapters/kafka.classify",
-		body:    `return err`,
-		fails:   "TestPublisherErrorsOfBrokers in adapters/kafka",
 	},
 	{
 		promise: "Unparked messages are published again, also those below what a relay has passed over.",
