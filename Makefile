@@ -7,15 +7,8 @@ GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 # Names of servers to start or stop, as in S="kafka postgres"; empty means all.
 S ?=
 
-# Modules within this one, which ./... does not reach: each keeps dependencies out of everybody's go.mod.
-NESTED := adapters/dashboard/browser adapters/httpidem/interop adapters/sqlstore/adapt adapters/sqlstore/gormstore adapters/watermilltx/interop bench migrations/interop outbox/interop
-
-# Modules whose tests make test and make test-changed run. outbox/interop builds and runs Debezium, in Java, for a minute: test-all runs it.
-# The tests of gormstore are in adapt, so that they do not decide what users of gormstore download.
-TESTED ?= . $(filter-out outbox/interop adapters/sqlstore/gormstore,$(NESTED))
-
-# Tests run with the versions that each module's own go.mod names, not with those of the workspace that editors use.
-export GOWORK := off
+# All packages of all modules: go.work joins them, and ./... names only those of one.
+ALL := github.com/txonce/txonce/...
 
 # The race detector does not watch SQLite's own C, which was translated to Go, because that takes five times as long, and the memory
 # is not Go's; nor the arithmetic of Go's cryptography, which shares nothing. What calls them is watched.
@@ -50,11 +43,11 @@ demo: ## Kill workers mid-payment and audit the ledger; needs nothing but Go
 
 .PHONY: test
 test: tools services-up ## Each test on each database and broker, with the race detector
-	@$(ENV); internal/test/run.sh $(TESTED)
+	@$(ENV); internal/test/run.sh
 
 .PHONY: test-all
 test-all: ## As test, with every combination of settings and Debezium; then bench-short, mutants, chaos-relay and soak
-	@TXONCE_TEST_ALL=1 $(MAKE) --no-print-directory test TESTED='. $(NESTED)'
+	@TXONCE_TEST_ALL=1 $(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory bench-short
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory chaos-relay
@@ -62,40 +55,41 @@ test-all: ## As test, with every combination of settings and Debezium; then benc
 
 .PHONY: tools
 tools: ## Install the programs that make test needs, or name all that are missing
-	@go run ./internal/test/services programs $(if $(filter outbox/interop,$(TESTED)),debezium) || { echo "(make test-short needs only Go)"; exit 1; }
+	@go run ./internal/test/system/services programs $(if $(TXONCE_TEST_ALL),debezium) || { echo "(make test-short needs only Go)"; exit 1; }
 
 # The commit that test-changed compares with.
 SINCE ?= main
 
 .PHONY: test-changed
 test-changed: tools services-up ## The packages that depend on what changed since SINCE (main), on real servers
-	@$(ENV); SINCE=$(SINCE) internal/test/run.sh $(TESTED)
+	@$(ENV); SINCE=$(SINCE) internal/test/run.sh
 
 # What flake runs: packages, a pattern for their tests, and how often.
-PKG ?= ./...
+PKG ?= $(ALL)
 RUN ?=
 N   ?= 20
 
 .PHONY: flake
 flake: services-up ## Run the tests of PKG that match RUN N (20) times on a busy machine, and count failures
-	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/system/services memory)"; go run ./internal/test/flake -n $(N) -run '$(RUN)' $$(go list $(PKG))
 
 .PHONY: test-short
 test-short: ## What needs nothing but Go
-	go test -short $(RACE_IF_CC) -skip '^Example.*_postgres$$' ./...
+	go test -short $(RACE_IF_CC) -skip '^Example.*_postgres$$' $(ALL)
 
 .PHONY: lint
-lint: ## Formatting, golangci-lint with go vet's checks, and whether go.mod and go.work.sum are complete
+lint: ## Formatting, golangci-lint with go vet's checks, and each module alone: go vet, and whether go.mod and go.work.sum are complete
 	@unformatted=$$($(GOFUMPT) -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted; run: $(GOFUMPT) -w" $$unformatted; exit 1; fi
-	@set -ex; for module in . $(NESTED); do \
-		(cd $$module && go mod tidy -diff && $(GOLANGCI_LINT) run ./...); done
-	@sums=$$(cksum <go.work.sum); GOWORK= go list -m all >/dev/null && GOWORK= go list -test -deps ./... >/dev/null && [ "$$sums" = "$$(cksum <go.work.sum)" ] || \
+	$(GOLANGCI_LINT) run $$(go work edit -json | sed -nE 's,.*"DiskPath": "([^"]*)".*,\1/...,p')
+	internal/test/alone.sh mod tidy -diff
+	internal/test/alone.sh vet ./...
+	@sums=$$(cksum <go.work.sum); go list -m all >/dev/null && go list -test -deps $(ALL) >/dev/null && [ "$$sums" = "$$(cksum <go.work.sum)" ] || \
 		{ echo "go.work.sum lacks sums that builds in the workspace write: commit it as it is now"; exit 1; }
 
 .PHONY: vulncheck
 vulncheck: ## Known vulnerabilities in what is called; asks the Go project's database
-	@set -ex; for module in . $(NESTED); do (cd $$module && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...); done
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 $(ALL)
 
 # Further flags for chaos-relay.
 CHAOS ?=
@@ -103,7 +97,7 @@ CHAOS ?=
 .PHONY: chaos-relay
 chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
-	@$(ENV); go run ./internal/test/relaychaos -json $(CHAOS)
+	@$(ENV); go run ./internal/test/system/relaychaos -json $(CHAOS)
 
 # Further flags for bench and bench-short, such as BENCH="-only singles,batches -json".
 BENCH ?=
@@ -138,7 +132,7 @@ SOAK          ?=
 .PHONY: soak
 soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MESSAGES (20000), and audit
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb mysql"
-	@$(ENV); go test $(RACE) -count=1 -v -timeout=90m -run TestSoak ./internal/test/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
+	@$(ENV); go test $(RACE) -count=1 -v -timeout=90m -run TestSoak ./internal/test/system/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
@@ -151,12 +145,12 @@ MUTANTS ?=
 
 .PHONY: mutants
 mutants: services-up ## Break each guarantee on purpose and name the test that notices
-	@$(ENV); export TMPDIR="$$(go run ./internal/test/services memory)"; go run ./internal/test/mutants $(MUTANTS)
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/system/services memory)"; go run ./internal/test/mutants $(MUTANTS)
 
 .PHONY: services-up
 services-up: ## Start every database and broker, or those in S="…"
-	@go run ./internal/test/services up $(S)
+	@go run ./internal/test/system/services up $(S)
 
 .PHONY: services-down
 services-down: ## Stop the servers this checkout started and remove their data
-	@go run ./internal/test/services down $(S)
+	@go run ./internal/test/system/services down $(S)

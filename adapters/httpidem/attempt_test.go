@@ -145,16 +145,3 @@ func TestFreshRequests(t *testing.T) {
 		t.Errorf("%d runs", runs)
 	}
 }
-
-// spyStore calls before ahead of the nth transaction.
-type spyStore struct {
-	*deduptest.Store
-	before func(n int, recs []dedup.Record)
-	n      int
-}
-
-func (s *spyStore) InTx(ctx context.Context, recs []dedup.Record, fn func(*deduptest.Tx, []dedup.Claim) error) error {
-	s.n++
-	s.before(s.n, recs)
-	return s.Store.InTx(ctx, recs, fn)
-}

@@ -11,10 +11,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
@@ -183,3 +185,29 @@ func (a *api) same(first, second *httptest.ResponseRecorder, unstored ...string)
 }
 
 var errHandler = errors.New("secret SQL of the handler")
+
+// slow is a handler that makes an effect after d.
+func (a *api) slow(d time.Duration) http.Handler {
+	return a.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		w.WriteHeader(http.StatusCreated)
+		return tx.Add("effect")
+	})
+}
+
+// spyStore calls before ahead of the nth transaction.
+type spyStore struct {
+	*deduptest.Store
+	before func(n int, recs []dedup.Record)
+	n      int
+}
+
+func (s *spyStore) InTx(ctx context.Context, recs []dedup.Record, fn func(*deduptest.Tx, []dedup.Claim) error) error {
+	s.n++
+	s.before(s.n, recs)
+	return s.Store.InTx(ctx, recs, fn)
+}

@@ -350,3 +350,14 @@ func sooner[T any](t *testing.T, ask func() (T, error)) (answer T) {
 
 // elapse lets real time pass: for events that must not happen, or that a test cannot observe.
 func elapse(d time.Duration) { <-time.After(d) }
+
+func keyed(partition int32, keysAndTexts ...string) (msgs []*sarama.ProducerMessage) {
+	for i := 0; i < len(keysAndTexts); i += 2 {
+		m := &sarama.ProducerMessage{Partition: partition, Value: sarama.StringEncoder(keysAndTexts[i+1])}
+		if keysAndTexts[i] != "" {
+			m.Key = sarama.StringEncoder(keysAndTexts[i])
+		}
+		msgs = append(msgs, m)
+	}
+	return msgs
+}

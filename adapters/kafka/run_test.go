@@ -56,17 +56,6 @@ func (b inBatches) ProcessBatch(ctx context.Context, msgs []*consumer.Message) (
 	return errs
 }
 
-func keyed(partition int32, keysAndTexts ...string) (msgs []*sarama.ProducerMessage) {
-	for i := 0; i < len(keysAndTexts); i += 2 {
-		m := &sarama.ProducerMessage{Partition: partition, Value: sarama.StringEncoder(keysAndTexts[i+1])}
-		if keysAndTexts[i] != "" {
-			m.Key = sarama.StringEncoder(keysAndTexts[i])
-		}
-		msgs = append(msgs, m)
-	}
-	return msgs
-}
-
 func TestAllInOrder(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		for _, way := range []string{"one by one", "in batches"} {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/outbox"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/outbox"
 )
 

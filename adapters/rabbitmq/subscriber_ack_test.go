@@ -12,11 +12,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 

@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // printer stands for a consumer.Consumer, which has a database.

@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // The server delivers a key's messages again on the next connection while a handler of the lost one still runs. Its failure must not hold

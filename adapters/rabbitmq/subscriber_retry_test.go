@@ -15,8 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed. The deferrals are not

@@ -17,8 +17,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
+	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/internal/test/rabbitmqtest"
 )
 
 // TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite"
-
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/migrations"

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/txonce/txonce/adapters/telemetry"
+	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
-	"github.com/txonce/txonce/internal/test/provoke"
 	"github.com/txonce/txonce/outbox"
 )
 

@@ -16,10 +16,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/txonce/txonce/adapters/telemetry"
+	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/internal/test/provoke"
 	"github.com/txonce/txonce/observe"
 )
 

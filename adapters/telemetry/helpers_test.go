@@ -118,3 +118,15 @@ func message(id string) *consumer.Message {
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// named returns the ended spans of that name.
+func (r *rig) named(name string) (found []sdktrace.ReadOnlySpan) {
+	for _, span := range r.spans.Ended() {
+		if span.Name() == name {
+			found = append(found, span)
+		}
+	}
+	return found
+}

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/txonce/txonce/adapters/telemetry"
-	"github.com/txonce/txonce/internal/test/provoke"
+	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 )
 
 var update = flag.Bool("telemetry.update", false, "write the golden files")

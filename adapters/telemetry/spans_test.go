@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel/codes"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txonce/txonce/adapters/telemetry"
@@ -18,22 +16,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
 func traced(id, parent string) *consumer.Message {
 	m := message(id)
 	m.Headers = map[string]string{"traceparent": parent}
 	return m
-}
-
-// named returns the ended spans of that name.
-func (r *rig) named(name string) (found []sdktrace.ReadOnlySpan) {
-	for _, span := range r.spans.Ended() {
-		if span.Name() == name {
-			found = append(found, span)
-		}
-	}
-	return found
 }
 
 func TestSpanOfAMessage(t *testing.T) {
@@ -113,7 +99,7 @@ func TestSpansOfFailures(t *testing.T) {
 	c := newConsumer(t, consumer.Config[tx]{
 		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
 		Handle: func(context.Context, tx, *consumer.Message) error {
-			return consumer.Permanent(&pgconn.PgError{Code: "23505", Message: "secret", Detail: "Key (email)=(secret) already exists."})
+			return consumer.Permanent(uniqueViolation{})
 		},
 	})
 	if err := c.Process(t.Context(), message("1")); err != nil {
@@ -243,3 +229,9 @@ func TestWriter(t *testing.T) {
 		t.Error("a nil Telemetry wraps the writer")
 	}
 }
+
+// uniqueViolation is an error like those of drivers for PostgreSQL.
+type uniqueViolation struct{}
+
+func (uniqueViolation) Error() string    { return "ERROR: secret (SQLSTATE 23505)" }
+func (uniqueViolation) SQLState() string { return "23505" }

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
-	_ "modernc.org/sqlite"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/adapters/watermilltx"

@@ -1,12 +1,10 @@
 package webhook_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -129,27 +127,6 @@ func TestDeliveries(t *testing.T) {
 		}()
 		webhook.ByTopic(map[string]consumer.Handler[tx]{"paid": nil})
 	})
-}
-
-// sender delivers each event until it is accepted, as senders do, with a growing interval.
-type sender struct {
-	shop *shop
-	to   http.Handler
-	most time.Duration // the longest interval; 0: an hour
-}
-
-// deliver returns how many deliveries it took; 0: the sender gave up.
-func (s sender) deliver(t testing.TB, e shopEvent, first time.Duration, most int) int {
-	t.Helper()
-	wait := first
-	for n := 1; n <= most; n++ {
-		if s.shop.status(t, s.to, e) == 200 {
-			return n
-		}
-		<-time.After(wait)
-		wait = min(2*wait, cmp.Or(s.most, time.Hour))
-	}
-	return 0
 }
 
 // A sender's retries come within seconds at first, and each restart of the database fails some of them. Only the age of an event says that

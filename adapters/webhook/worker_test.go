@@ -40,15 +40,6 @@ func TestNewWorkerRefusesSettings(t *testing.T) {
 	}
 }
 
-func newWorker(t testing.TB, cfg webhook.WorkerConfig) *webhook.Worker {
-	t.Helper()
-	w, err := webhook.NewWorker(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 // The relay decides by these answers whether to count an attempt, to wait, or to park.
 func TestAnswersOfAWorker(t *testing.T) {
 	fails := errors.New("not yet")

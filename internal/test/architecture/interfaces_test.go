@@ -58,7 +58,7 @@ type source struct {
 
 func sources(t *testing.T) (packages []source) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles", module+"...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// changed returns the packages of the module whose tests depend on a changed file.
-func changed(ctx context.Context, since, module string) ([]string, error) {
+// changed returns the packages of the workspace whose tests depend on a changed file.
+func changed(ctx context.Context, since string) ([]string, error) {
 	root, err := output(ctx, "", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, err
@@ -25,7 +25,8 @@ func changed(ctx context.Context, since, module string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := output(ctx, module, "go", "list", "-test", "-deps", "-json=ImportPath,Dir,ForTest,Deps,Standard,DepOnly", "./...")
+	list, err := output(ctx, root, "go", "list", "-test", "-deps",
+		"-json=ImportPath,Dir,ForTest,Deps,Standard,DepOnly", "github.com/txonce/txonce/...")
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +34,7 @@ func changed(ctx context.Context, since, module string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := filepath.Abs(module)
-	if err != nil {
-		return nil, err
-	}
-	return choose(packages, files, root, dir), nil
+	return choose(packages, files, root), nil
 }
 
 // changedFiles returns absolute paths of the files that differ between the merge base of since and HEAD and the working tree, and
@@ -81,25 +78,29 @@ func decode(list string) (packages []goPackage, err error) {
 	}
 }
 
-// choose returns the packages whose tests depend on one of files. root is the repository's folder, module the module's folder.
-func choose(packages []goPackage, files []string, root, module string) []string {
+// choose returns the packages whose tests depend on one of files. root is the repository's folder.
+func choose(packages []goPackage, files []string, root string) []string {
 	dirs := map[string]bool{}
 	for _, p := range packages {
 		dirs[p.Dir] = true
 	}
-	touched, all := map[string]bool{}, false
+	touched := map[string]bool{}
+	var modules []string // whose every package counts as changed
 	for _, file := range files {
 		dir, concerned := packageOf(file, root, dirs)
-		switch {
+		switch name := filepath.Base(file); {
+		case filepath.Dir(file) == dir && (strings.HasPrefix(name, "go.") || name == "Makefile"):
+			modules = append(modules, dir)
 		case concerned:
 			touched[dir] = true
-		case dir == root || dir == module:
-			all = all || filepath.Base(file) == "Makefile" || strings.HasPrefix(filepath.Base(file), "go.")
 		}
+	}
+	inModule := func(dir string) bool {
+		return slices.ContainsFunc(modules, func(m string) bool { return dir == m || strings.HasPrefix(dir, m+"/") })
 	}
 	isTouched := map[string]bool{} // by import path without the " [p.test]" of a package that is compiled for a test
 	for _, p := range packages {
-		if touched[p.Dir] && !p.Standard {
+		if (touched[p.Dir] || inModule(p.Dir)) && !p.Standard {
 			isTouched[plain(p.ImportPath)] = true
 		}
 	}
@@ -110,7 +111,7 @@ func choose(packages []goPackage, files []string, root, module string) []string 
 			continue
 		}
 		depends := func(dep string) bool { return isTouched[plain(dep)] }
-		if all || isTouched[tested] || slices.ContainsFunc(p.Deps, depends) {
+		if isTouched[tested] || slices.ContainsFunc(p.Deps, depends) {
 			chosen[tested] = true
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Only the tests of package b import a. c imports nothing. a embeds a file of its testdata.
+const module = "github.com/txonce/txonce"
+
+// Only the tests of package b import a. c and d import nothing. a embeds a file of its testdata. d is a module of its own.
 func TestChanged(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -33,12 +35,15 @@ func TestChanged(t *testing.T) {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	write("go.mod", "module example.com/m\n\ngo 1.26\n")
+	write("go.work", "go 1.26\n\nuse (\n\t.\n\t./d\n)\n")
+	write("go.mod", "module "+module+"\n\ngo 1.26\n")
+	write("d/go.mod", "module "+module+"/d\n\ngo 1.26\n")
+	write("d/d_test.go", "package d\n\nimport \"testing\"\n\nfunc TestD(t *testing.T) {}\n")
 	write("a/a.go", "package a\n\nconst A = 1\n")
 	write("a/a_test.go", "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n")
 	write("a/testdata/x.txt", "x")
 	write("b/b.go", "package b\n")
-	write("b/b_test.go", "package b_test\n\nimport (\n\t\"testing\"\n\n\t\"example.com/m/a\"\n)\n\nfunc TestB(t *testing.T) { _ = a.A }\n")
+	write("b/b_test.go", "package b_test\n\nimport (\n\t\"testing\"\n\n\t\"github.com/txonce/txonce/a\"\n)\n\nfunc TestB(t *testing.T) { _ = a.A }\n")
 	write("c/c_test.go", "package c\n\nimport \"testing\"\n\nfunc TestC(t *testing.T) {}\n")
 	write("README.md", "x")
 	git("init", "-q", "-b", "main")
@@ -54,7 +59,8 @@ func TestChanged(t *testing.T) {
 		{"b/b.go", []string{"b"}},
 		{"a/testdata/x.txt", []string{"a", "b"}},
 		{"a/a.go", []string{"a", "b"}},
-		{"go.mod", []string{"a", "b", "c"}},
+		{"go.mod", []string{"a", "b", "c", "d"}},
+		{"d/go.mod", []string{"d"}},
 	} {
 		text, _ := os.ReadFile(step.change)
 		switch {
@@ -63,12 +69,12 @@ func TestChanged(t *testing.T) {
 		default:
 			write(step.change, string(text)+"\n")
 		}
-		got, err := changed(t.Context(), "main", ".")
+		got, err := changed(t.Context(), "main")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range got {
-			got[i] = strings.TrimPrefix(got[i], "example.com/m/")
+			got[i] = strings.TrimPrefix(got[i], module+"/")
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" && len(step.want)+len(got) > 0 {
 			t.Errorf("%s changed (-want +got):\n%s", step.change, diff)

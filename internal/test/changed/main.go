@@ -1,10 +1,10 @@
-// Command changed prints the packages of a module whose tests depend on files that changed since another commit, including
+// Command changed prints the packages of all modules whose tests depend on files that changed since another commit, including
 // uncommitted files.
 //
-//	go test $(go run ./internal/test/changed)                    # since main
-//	go run ./internal/test/changed -since HEAD~3 -module bench   # a nested module
+//	go test $(go run ./internal/test/changed) # since main
+//	go run ./internal/test/changed -since HEAD~3
 //
-// A change of go.mod, go.sum, the Makefile, or a folder without a package counts for every package of its module.
+// A change of go.mod, go.sum or the Makefile counts for every package of its module and of modules within it.
 package main
 
 import (
@@ -16,9 +16,8 @@ import (
 
 func main() {
 	since := flag.String("since", "main", "the commit to compare with")
-	module := flag.String("module", ".", "the module's folder")
 	flag.Parse()
-	packages, err := changed(context.Background(), *since, *module)
+	packages, err := changed(context.Background(), *since)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "changed:", err)
 		os.Exit(1)

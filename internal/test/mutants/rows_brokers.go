@@ -50,7 +50,7 @@ var brokerRows = []row{
 			}
 			return fn(tx, answers)
 		})`,
-		fails: "TestZombie in adapters/kafka",
+		fails: "TestZombie in internal/test/system/kafka",
 	},
 	{
 		promise: "Kafka: settings of sarama that lose messages are refused.",
@@ -163,13 +163,13 @@ var brokerRows = []row{
 		promise: "watermill: a handler that nacks its message commits nothing.",
 		in:      "adapters/watermilltx.isNacked",
 		body:    `return false`,
-		fails:   "TestFailureLeavesNothing in adapters/watermilltx",
+		fails:   "TestFailureLeavesNothing in internal/test/system/watermilltx",
 	},
 	{
 		promise: "watermill: a publisher that may not wait for the broker's confirmation is refused.",
 		in:      "adapters/watermilltx.(PublisherConfig).withDefaults",
 		body: `cfg.Confirms = true
 		return cfg.withDefaultsOriginal()`,
-		fails: "TestPublisherConfigRefused in adapters/watermilltx",
+		fails: "TestPublisherConfigRefused in internal/test/system/watermilltx",
 	},
 }

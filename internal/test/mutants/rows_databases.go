@@ -83,37 +83,37 @@ var databaseRows = []row{
 			c.Inserted[row.KeyHash] = true
 		}
 		return nil`,
-		fails: "TestMySQLClaimsABatchOfManyStatements in adapters/sqlstore",
+		fails: "TestMySQLClaimsABatchOfManyStatements in adapters/sqlstore/test",
 	},
 	{
 		promise: "MySQL and MariaDB: a clock that other code has SET is not the clock of a claim.",
 		sql:     "adapters/sqlstore/internal/mysql.serversClock",
 		cut:     "< 5",
 		put:     "< 5000000000",
-		fails:   "TestAClaimNeedsTheServersClock in adapters/sqlstore",
+		fails:   "TestAClaimNeedsTheServersClock in adapters/sqlstore/test",
 	},
 	{
 		promise: "SQLite: files that are not committed together are refused.",
 		in:      "adapters/sqlstore/internal/sqlite.checkAttached",
 		body:    `return nil`,
-		fails:   "TestSQLiteRefusesFilesThatAreNotCommittedTogether in adapters/sqlstore",
+		fails:   "TestSQLiteRefusesFilesThatAreNotCommittedTogether in adapters/sqlstore/test",
 	},
 	{
 		promise: "SQLite: settings under which a loss of power may undo a commit are refused.",
 		in:      "adapters/sqlstore/internal/sqlite.(*DB).Check",
 		body:    `return nil`,
-		fails:   "TestSQLiteRegisterRefusesSettings in adapters/sqlstore",
+		fails:   "TestSQLiteRegisterRefusesSettings in adapters/sqlstore/test",
 	},
 	{
 		promise: "database/sql: a handler that ends its transaction commits no effect without its claim.",
 		in:      "adapters/sqlstore.(*Store).VerifyTx",
 		body:    `return nil`,
-		fails:   "TestVerifyTxTellsWhatAHandlerDid/sqlite in adapters/sqlstore",
+		fails:   "TestVerifyTxTellsWhatAHandlerDid/sqlite in adapters/sqlstore/test",
 	},
 	{
 		promise: "database/sql: a setting that one handler leaves in a session does not reach the next one.",
 		in:      "adapters/sqlstore/internal/postgres.(*DB).Restore",
 		body:    `return`,
-		fails:   "TestASettingOfAHandlerIsNotTheNextOnes/postgres15 in adapters/sqlstore",
+		fails:   "TestASettingOfAHandlerIsNotTheNextOnes/postgres15 in adapters/sqlstore/test",
 	},
 }

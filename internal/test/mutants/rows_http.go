@@ -58,7 +58,7 @@ var httpRows = []row{
 		promise: "Repeats that arrive at once wait for the first one without a database connection.",
 		in:      "adapters/httpidem.(*gate).enter",
 		body:    `return func() {}, nil`,
-		fails:   "TestTwins in adapters/httpidem",
+		fails:   "TestTwins in internal/test/system/httpidem",
 	},
 	{
 		promise: "A downstream key is the same when the handler runs again, and differs for each label.",

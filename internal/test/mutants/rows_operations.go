@@ -24,7 +24,7 @@ var operationRows = []row{
 		promise: "A sweep keeps dead letters of unknown outcome, although their keys are claimed.",
 		sql:     "internal/dialect.settled",
 		cut:     "d.cause <> 'outcome_unknown' AND ",
-		fails:   "TestBatches/SQLite/alone in adapters/sqlstore",
+		fails:   "TestBatches/SQLite/alone in adapters/sqlstore/test",
 	},
 	{
 		promise: "A repair changes exactly one dead letter, and is made with the new payload.",
@@ -43,13 +43,13 @@ var operationRows = []row{
 		promise: "An audit finds effects that are missing, that were made twice, or that have no claim.",
 		in:      "consumer/ops/audit.(*Report).add",
 		body:    `return`,
-		fails:   "TestPlantedFaults/sqlite in consumer/ops/audit",
+		fails:   "TestPlantedFaults/sqlite in internal/test/system/audit",
 	},
 	{
 		promise: "An audit does not call a message lost that is parked.",
 		in:      "consumer/ops/audit.(*Config).parked",
 		body:    `return nil, nil`,
-		fails:   "TestMessages/sqlite in consumer/ops/audit",
+		fails:   "TestMessages/sqlite in internal/test/system/audit",
 	},
 	{
 		promise: "The command line changes nothing without a confirmation.",
@@ -73,7 +73,7 @@ var operationRows = []row{
 		promise: "Hidden keys appear in no page, metric, span, log or line of the command line.",
 		in:      "consumer/ops.(HideKeys).Key",
 		body:    `return key`,
-		fails:   "TestCanaries in internal/test/canaries",
+		fails:   "TestCanaries in internal/test/system/canaries",
 	},
 	{
 		promise: "A process is ready only while its consumers work.",
@@ -85,13 +85,13 @@ var operationRows = []row{
 		promise: "Dashboard: who may not view gets no page.",
 		in:      "adapters/dashboard.(*Dashboard).viewersOnly",
 		body:    `return next`,
-		fails:   "TestWithoutView in adapters/dashboard",
+		fails:   "TestWithoutView in internal/test/system/dashboard",
 	},
 	{
 		promise: "Dashboard: payloads and header values are for those who may see payloads.",
 		in:      "adapters/dashboard.(*Dashboard).may",
 		body:    `return true`,
-		fails:   "TestPermissions in adapters/dashboard",
+		fails:   "TestPermissions in internal/test/system/dashboard",
 	},
 	{
 		promise: "Dashboard: an action takes the permission to act, and a name.",
@@ -103,24 +103,24 @@ var operationRows = []row{
 			return who + "?", err
 		}
 		return other.actOriginal(f)`,
-		fails: "TestRefusedActionsChangeNothing in adapters/dashboard",
+		fails: "TestRefusedActionsChangeNothing in internal/test/system/dashboard",
 	},
 	{
 		promise: "Dashboard: an action that would choose other letters than its dry run is refused.",
 		in:      "adapters/dashboard.expected",
 		body:    `return -1, nil`,
-		fails:   "TestExpect in adapters/dashboard",
+		fails:   "TestExpect in internal/test/system/dashboard",
 	},
 	{
 		promise: "Dashboard: Loopback grants nothing but View, and not to pages of other sites.",
 		in:      "adapters/dashboard.Loopback",
 		body:    "return \"\", nil",
-		fails:   "TestLoopback in adapters/dashboard",
+		fails:   "TestLoopback in internal/test/system/dashboard",
 	},
 	{
 		promise: "An order's spans are one graph through outbox, relay and Kafka.",
 		in:      "adapters/telemetry.creator",
 		body:    `return trace.SpanContext{}`,
-		fails:   "TestOneGraphThroughTheOutbox in adapters/telemetry",
+		fails:   "TestOneGraphThroughTheOutbox in internal/test/system/telemetry",
 	},
 }

@@ -1,5 +1,5 @@
 # Replaces this shell by the command "$@", a RabbitMQ node, and runs an epmd beside it that ends after the node has ended. The
-# epmd does not inherit descriptor 3, which internal/test/services locks for as long as the node runs.
+# epmd does not inherit descriptor 3, which internal/test/system/services locks for as long as the node runs.
 
 # Wait until the epmd of an earlier node has ended. If it were taken for the new one, it would soon leave the node without epmd,
 # and the node would start one that never ends.

@@ -30,7 +30,7 @@ func MySQL(t testing.TB) (dsn string) {
 }
 
 const (
-	absent = "absent"  // the address of a server that internal/test/services could not start
+	absent = "absent"  // the address of a server that internal/test/system/services could not start
 	notRun = "not run" // run.sh lists the tests that say so
 )
 

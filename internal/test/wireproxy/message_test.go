@@ -42,3 +42,14 @@ func FuzzReadMessage(f *testing.F) {
 		}
 	})
 }
+
+// The proxy forwards what it reads unchanged, and an announced length makes it allocate no more than it receives.
+func FuzzReadPacket(f *testing.F) {
+	f.Add([]byte("\x07\x00\x00\x00\x03commit"))
+	f.Add([]byte("\xff\xff\xff\x00x"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if out := wireproxy.PassOnPackets(in); !bytes.HasPrefix(in, out) {
+			t.Fatalf("passed on %q for %q", out, in)
+		}
+	})
+}

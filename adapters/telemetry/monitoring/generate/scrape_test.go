@@ -13,7 +13,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/txonce/txonce/adapters/telemetry"
-	"github.com/txonce/txonce/internal/test/provoke"
+	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 )
 
 // exporter returns a Telemetry and an endpoint that shows its metrics to Prometheus.

@@ -1,0 +1,1 @@
+../../../../adapters/webhook/applehook/chain_test.go

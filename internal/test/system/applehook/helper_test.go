@@ -1,0 +1,1 @@
+../../../../adapters/webhook/applehook/helper_test.go

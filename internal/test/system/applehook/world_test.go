@@ -1,0 +1,1 @@
+../../../../adapters/webhook/applehook/world_test.go

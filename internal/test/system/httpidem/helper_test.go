@@ -1,0 +1,1 @@
+../../../../adapters/httpidem/helper_test.go

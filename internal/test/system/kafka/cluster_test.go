@@ -1,0 +1,1 @@
+../../../../adapters/kafka/cluster_test.go

@@ -1,0 +1,1 @@
+../../../../adapters/kafka/freeze_test.go

@@ -1,0 +1,1 @@
+../../../../adapters/webhook/stripehook/fakestripe_test.go

@@ -1,0 +1,1 @@
+../../../../adapters/webhook/stripehook/helper_test.go

@@ -1,0 +1,1 @@
+../../../../adapters/webhook/stripehook/world_test.go

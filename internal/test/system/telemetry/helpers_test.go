@@ -1,0 +1,1 @@
+../../../../adapters/telemetry/helpers_test.go

@@ -1,0 +1,1 @@
+../../../../adapters/watermilltx/example_test.go

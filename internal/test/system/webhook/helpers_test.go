@@ -1,0 +1,1 @@
+../../../../adapters/webhook/helpers_test.go

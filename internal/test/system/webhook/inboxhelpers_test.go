@@ -1,0 +1,1 @@
+../../../../adapters/webhook/inboxhelpers_test.go
