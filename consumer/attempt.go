@@ -7,26 +7,33 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
-	"github.com/txonce/txonce/observe"
-	"github.com/txonce/txonce/outbox"
 )
 
-// attempt is the outcome of one transaction.
-type attempt struct {
+// attempt is one transaction of a batch. Places are those in todo, ascending.
+type attempt[TTx any] struct {
+	b      *batch[TTx]
+	todo   []int // places in b.items
+	before int   // how many culprits come after these messages, see named
+
 	err      error
-	claimed  bool  // the store has answered the claims
-	ran      int   // how many handlers were called
-	ended    bool  // a handler ended the transaction, which may be committed without the handlers' effects
-	culprits []int // places in todo, ascending, of the messages that caused err, as far as known
+	answers  []claimAnswer // as todo; nil: the claims could not be read
+	first    []int         // places of the messages that run
+	ran      []int         // places of those whose handlers were called
+	culprits []int         // places of the messages that caused err, as far as known
 
 	interleaved bool  // the handlers ran side by side
-	complete    []int // places in todo of those whose work was complete, and in the transaction, before the culprit ended it
+	complete    []int // places of those whose work was complete, and in the transaction, before the culprit ended it
+
+	began, claimed time.Time // claimed is zero if the store has not answered the claims
+	measured       transaction
 }
 
 // attempt handles items[todo...] in one transaction.
-func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
+func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int) *attempt[TTx] {
+	a := &attempt[TTx]{b: b, todo: todo, before: before}
 	for j, i := range todo {
 		if err := b.items[i].refused; err != nil { // refused without a transaction
 			a.err, a.culprits = err, append(a.culprits, j)
@@ -41,104 +48,69 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int) (a attempt) {
 		it.called = false
 		recs = append(append(recs, b.record(it)), it.aliases...)
 	}
-	measured := b.pass.transaction(len(todo))
 	ctx = b.alone(ctx, todo)
-	began, claimed := time.Now(), time.Time{}
-	verifier, verifies := b.c.cfg.Store.(driver.TxVerifier[TTx])
-	verifies = verifies && b.c.cfg.HandleBatch == nil // after each handler
-	var answers []claimAnswer
-	var ran []int // places in todo of the messages whose handler was called
-	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) (err error) {
-		a.claimed, claimed = true, time.Now()
-		measured.claimed()
-		answers, err = b.readClaims(ctx, tx, todo, claims)
-		var first []int // places in todo of the messages that run
-		for j, ans := range answers {
-			switch {
-			case ans.refused != nil:
-				a.culprits = append(a.culprits, j)
-				err = ans.refused
-			case ans.verdict == dedup.First:
-				first = append(first, j)
-			}
-		}
-		if err != nil || len(first) == 0 {
-			return err
-		}
-		msgs, keys := b.claimed(ctx, answers, first)
-		if b.c.cfg.HandleBatch != nil {
-			ran = first
-			err := onOwnGoroutine("the handler", func() error { return b.c.handle(ctx, tx, msgs, keys) })
-			a.culprits = b.named(err, answers, first)
-			return err
-		}
-		if b.interleaves(answers, first) {
-			ran, a.interleaved = first, true
-			failed, err := b.interleave(ctx, tx, msgs, keys)
-			if failed >= 0 {
-				a.culprits = first[failed : failed+1]
-				if errors.Is(err, dedup.ErrTxEnded) {
-					a.complete = first[:failed]
-				}
-			}
-			return err
-		}
-		// One goroutine for all handlers, because one for each would cost as much as a short handler.
-		err = onOwnGoroutine("the handler", func() error {
-			for k := range first {
-				ran = first[:k+1]
-				err := b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
-				if err == nil && verifies && k+1 < len(first) {
-					err = verifier.VerifyTx(ctx, tx)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			a.culprits = ran[len(ran)-1:]
-		}
-		return err
-	})
-	if len(todo) == 1 && a.claimed {
-		b.items[todo[0]].quick = claimed.Sub(began) < time.Since(claimed)/quickClaim
+	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
+	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
+	if len(todo) == 1 && !a.claimed.IsZero() {
+		b.items[todo[0]].quick = a.claimed.Sub(a.began) < time.Since(a.claimed)/quickClaim
 	}
-	a.ran = len(ran)
-	for _, j := range ran {
-		b.items[todo[j]].called = true
+	for _, j := range a.ran {
+		a.item(j).called = true
 	}
-	switch {
-	case a.err == nil:
-		for _, ans := range answers {
-			b.committed(ans)
-		}
-		if a.ran > 0 {
-			b.c.pause.recovered(ctx, ofHandlers)
-		} else {
-			b.c.pause.recovered(ctx, ofClaims)
-		}
-	case !a.claimed && errors.Is(a.err, dedup.ErrInFlight):
-		b.claimWait.waited()
-	case len(ran) > 0:
-		b.findDoubts(&a, answers, ran, verifies)
-		if a.ended && len(todo) == 1 && b.items[todo[0]].refused != nil {
-			a.err = b.items[todo[0]].refused
-		}
-	}
-	b.measured(ctx, &measured, todo, len(ran), a.err)
 	return a
 }
 
-// measured ends the measurement of a transaction with items[todo...].
-func (b *batch[TTx]) measured(ctx context.Context, t *transaction, todo []int, ran int, err error) {
-	if t.pass == nil {
-		return
+// item returns the item at a place.
+func (a *attempt[TTx]) item(j int) *item { return &a.b.items[a.todo[j]] }
+
+// tried says what the transaction had to do.
+func (a *attempt[TTx]) tried() decide.Tried {
+	_, probes := a.b.c.cfg.Store.(driver.KeyProber)
+	return decide.Tried{
+		Messages: len(a.todo), Claimed: !a.claimed.IsZero(), Ran: len(a.ran), Culprits: len(a.culprits), CanProbe: probes,
 	}
-	t.attempt.Retry = slices.ContainsFunc(todo, func(i int) bool { return b.items[i].msg.Attempt > 1 })
-	t.attempt.Ran = ran
-	t.end(ctx, b.c.result(err), b.c.causeIn(ctx, err), err)
+}
+
+// within does the work of the transaction, which has claimed the keys.
+func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim) error {
+	a.claimed = time.Now()
+	a.measured.claimed()
+	if err := a.read(ctx, tx, claims); err != nil || len(a.first) == 0 {
+		return err
+	}
+	msgs, keys := a.copies(ctx)
+	switch {
+	case a.b.c.cfg.HandleBatch != nil:
+		return a.together(ctx, tx, msgs, keys)
+	case a.interleaves():
+		return a.sideBySide(ctx, tx, msgs, keys)
+	}
+	return a.inTurn(ctx, tx, msgs, keys)
+}
+
+// copies returns copies of the messages that run, for the handler, and their keys. The copies have headers of their own: a goroutine that a
+// handler leaves behind may write to them while the message is parked or traced, and no recover contains a map that two goroutines use at once.
+func (a *attempt[TTx]) copies(ctx context.Context) ([]*Message, []dedup.Key) {
+	n := len(a.first)
+	msgs, given, keys := make([]*Message, n), make([]*Message, n), make([]dedup.Key, n)
+	copies := make([]Message, n) // at once, because handlers may be short
+	for k, j := range a.first {
+		it := a.item(j)
+		it.given = &copies[k]
+		copies[k] = *it.msg
+		copies[k].Headers = maps.Clone(it.msg.Headers)
+		msgs[k], given[k], keys[k] = it.msg, it.given, it.rec.Key
+	}
+	a.b.pass.claimed(ctx, msgs)
+	return given, keys
+}
+
+// together calls the BatchHandler.
+func (a *attempt[TTx]) together(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+	a.ran = a.first
+	err := onOwnGoroutine("the handler", func() error { return a.b.c.handle(ctx, tx, msgs, keys) })
+	a.culprits = a.named(err)
+	return err
 }
 
 // mostNamed limits how often a pass believes a MessageError about messages that come before the message of another MessageError.
@@ -146,178 +118,100 @@ func (b *batch[TTx]) measured(ctx context.Context, t *transaction, todo []int, r
 // last message would cost a transaction for each message.
 const mostNamed = 2
 
-// named returns the place of the message that err, an error of the BatchHandler, names. places are those of its messages. After a
-// timeout the message that ran last is named, which may have had too little time.
-func (b *batch[TTx]) named(err error, answers []claimAnswer, places []int) []int {
+// named returns the place of the message that err, an error of the BatchHandler, names. After a timeout the message that ran last is
+// named, which may have had too little time.
+func (a *attempt[TTx]) named(err error) []int {
 	named, ok := errors.AsType[*MessageError](err)
-	if !ok || b.before >= mostNamed || errors.Is(err, ErrHandlerTimeout) {
+	if !ok || a.before >= mostNamed || errors.Is(err, ErrHandlerTimeout) {
 		return nil
 	}
-	for _, j := range places {
-		if answers[j].item.given == named.Message {
+	for _, j := range a.first {
+		if a.item(j).given == named.Message {
 			return []int{j}
 		}
 	}
 	return nil
 }
 
-// findDoubts finds out whether a transaction that failed after the handlers of ran were called may be committed all the
-// same, without all of the handlers' effects. verifies says that the transaction was verified after each handler, so that only
-// the last one can have ended it. Of handlers that ran side by side, it is the one that Fork has named. Others may have done a part of
-// their work. Also if they had returned, Fork may still have had their outbox messages, unless they are a.complete.
-func (b *batch[TTx]) findDoubts(a *attempt, answers []claimAnswer, ran []int, verifies bool) {
-	suspects := ran
+// inTurn calls the Handler for one message after the other. They share a goroutine, because one for each would cost as much as a short
+// handler.
+func (a *attempt[TTx]) inTurn(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+	verifier, verifies := a.b.c.cfg.Store.(driver.TxVerifier[TTx])
+	err := onOwnGoroutine("the handler", func() error {
+		for k := range a.first {
+			a.ran = a.first[:k+1]
+			err := a.b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			if err == nil && verifies && k+1 < len(a.first) {
+				err = verifier.VerifyTx(ctx, tx)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.culprits = a.ran[len(a.ran)-1:]
+	}
+	return err
+}
+
+// verifies reports whether the transaction was verified after each handler, so that only the last one can have ended it.
+func (a *attempt[TTx]) verifies() bool {
+	_, verifies := a.b.c.cfg.Store.(driver.TxVerifier[TTx])
+	return verifies && a.b.c.cfg.HandleBatch == nil
+}
+
+// conclude records what the transaction shows, and returns what is known about its failure, if it has failed.
+func (a *attempt[TTx]) conclude(ctx context.Context) (f decide.Failure) {
+	b := a.b
 	switch {
-	case a.interleaved && len(a.culprits) > 0:
-		suspects, ran = a.culprits, slices.Concat(a.complete, a.culprits)
+	case a.err != nil:
+		f = b.c.classify.failure(ctx, a.err)
+		if a.began.IsZero() { // refused without a transaction
+			return f
+		}
+		if f.InFlight && a.claimed.IsZero() {
+			b.claimWait.waited()
+		}
+		f = a.findDoubts(f)
+	default:
+		for _, ans := range a.answers {
+			b.committed(ans)
+		}
+		if len(a.ran) == 0 { // duplicates prove nothing about handlers
+			b.c.pause.recovered(ctx, ofClaims)
+			break
+		}
+		b.database.Faults = 0
+		b.c.pause.recovered(ctx, ofHandlers)
+	}
+	a.limit(ctx, f)
+	a.measure(ctx)
+	return f
+}
+
+// limit records how many messages may share the next transactions.
+func (a *attempt[TTx]) limit(ctx context.Context, f decide.Failure) {
+	took := time.Since(a.began)
+	switch {
 	case a.interleaved:
-		verifies = false
-	case verifies:
-		suspects = ran[len(ran)-1:]
+		a.b.interleaved(ctx, a.err, took)
+	case a.err != nil && decide.Collided(f, a.tried()):
+		a.b.c.limit.failed(len(a.todo), took)
 	}
-	ended := errors.Is(a.err, dedup.ErrTxEnded)
-	if ended && verifies {
-		a.culprits = suspects
-	}
-	inDoubt, _ := errors.AsType[*dedup.InDoubtError](a.err)
-	switch {
-	case ended && !errors.Is(a.err, dedup.ErrRolledBack):
-		a.culprits = suspects
-		b.addDoubts(a, answers, ran, suspects, true)
-		a.err, a.ended = &unknownError{err: a.err, sure: true}, true
-	case inDoubt != nil: // probably the database's fault
-		b.addDoubts(a, answers, ran, suspects, false)
+	if a.err == nil && 2*len(a.ran) >= len(a.todo) {
+		a.b.c.limit.succeeded(len(a.todo))
 	}
 }
 
-// claimAnswer is what the claims of one message mean.
-type claimAnswer struct {
-	item    *item
-	at      int           // the item's place in items
-	own     dedup.Verdict // of its own key
-	verdict dedup.Verdict // First: run it; Duplicate: do nothing
-	refused error         // why it must not run
-}
-
-// readClaims reads the claims of items[todo...] before any handler runs: an error among them must not cost the work of a handler.
-func (b *batch[TTx]) readClaims(ctx context.Context, tx TTx, todo []int, claims []dedup.Claim) ([]claimAnswer, error) {
-	answers := make([]claimAnswer, len(todo))
-	for j, i := range todo {
-		it := &b.items[i]
-		n := 1 + len(it.aliases)
-		ans, err := b.readClaim(ctx, tx, it, claims[0], claims[1:n])
-		if err != nil {
-			return nil, err
-		}
-		ans.at = i
-		answers[j], claims = ans, claims[n:]
+// measure ends the measurement of the transaction.
+func (a *attempt[TTx]) measure(ctx context.Context) {
+	t := &a.measured
+	if t.pass == nil {
+		return
 	}
-	return answers, nil
-}
-
-func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, it *item, own dedup.Claim, aliases []dedup.Claim) (ans claimAnswer, err error) {
-	ans = claimAnswer{item: it, own: own.Verdict, verdict: own.Verdict}
-	it.claimed = own.Fingerprint
-	switch own.Verdict {
-	case dedup.First:
-		it.claimed = it.rec.Fingerprint
-		for _, alias := range aliases {
-			if alias.Verdict != dedup.First {
-				ans.refused = refuse(observe.CauseKnownContent, ErrKnownContent)
-			}
-		}
-	case dedup.Duplicate: // below
-	case dedup.Mismatch:
-		if b.c.cfg.OnMismatch == MismatchIsDuplicate {
-			ans.verdict = dedup.Duplicate
-		} else {
-			ans.refused = refuse(observe.CauseMismatch, dedup.ErrMismatch)
-		}
-	case dedup.Unprovable:
-		ans.refused = refuse(observe.CauseUnprovable, dedup.ErrUnprovable)
-	default:
-		return ans, errors.New("consumer: the store answers a claim without a verdict")
-	}
-	doubt, doubtful := b.c.doubts.of(it.hash)
-	if doubtful {
-		doubtful = own.Verdict != dedup.First // a new claim shows that the transaction in doubt is not committed
-		if doubtful {
-			if doubtful, err = doubt.mayBeCommitted(ctx, tx); err != nil {
-				return ans, err
-			}
-		}
-		if !doubtful {
-			b.c.doubts.forget(it.hash)
-		}
-	}
-	switch {
-	case ans.verdict != dedup.Duplicate:
-		return ans, nil
-	case doubtful:
-		ans.refused = refuse(observe.CauseUnknown, doubt.err)
-		return ans, nil
-	}
-	for k, alias := range aliases { // a duplicate must not claim anything
-		if alias.Verdict != dedup.First {
-			continue
-		}
-		if err := b.c.cfg.Store.Forget(ctx, tx, it.aliases[k].Key); err != nil {
-			return ans, err
-		}
-	}
-	return ans, nil
-}
-
-// claimed returns copies of the messages at places, for the handler, and their keys. The copies have headers of their own: a goroutine that a
-// handler leaves behind may write to them while the message is parked or traced, and no recover contains a map that two goroutines use at once.
-func (b *batch[TTx]) claimed(ctx context.Context, answers []claimAnswer, places []int) ([]*Message, []dedup.Key) {
-	msgs, given, keys := make([]*Message, len(places)), make([]*Message, len(places)), make([]dedup.Key, len(places))
-	copies := make([]Message, len(places)) // at once, because handlers may be short
-	for k, j := range places {
-		it := answers[j].item
-		it.given = &copies[k]
-		copies[k] = *it.msg
-		copies[k].Headers = maps.Clone(it.msg.Headers)
-		msgs[k], given[k], keys[k] = it.msg, it.given, it.rec.Key
-	}
-	b.pass.claimed(ctx, msgs)
-	return given, keys
-}
-
-// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
-// calls runtime.Goexit, handle does not return.
-func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
-	if c.cfg.HandleBatch != nil {
-		ctx, end := withScopes(ctx, msgs, keys)
-		defer end()
-		return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.HandleBatch(ctx, tx, msgs) })
-	}
-	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
-	defer end()
-	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
-}
-
-func (b *batch[TTx]) committed(ans claimAnswer) {
-	it, ran := ans.item, ans.verdict == dedup.First
-	it.done, it.committed = true, true
-	b.c.history.forget(it.hash, ran)
-	b.c.doubts.forget(it.hash)
-	if ran {
-		it.ran, b.worked = true, true
-	}
-	switch {
-	case ran:
-		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Processed, Key: it.rec.Key})
-	case ans.own == dedup.Mismatch:
-		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Duplicate, Cause: observe.CauseMismatch, Key: it.rec.Key})
-	default:
-		b.pass.outcome(ans.at, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
-	}
-}
-
-// record is the record that claims an item's own key.
-func (b *batch[TTx]) record(it *item) dedup.Record {
-	rec := b.c.claimRecord(it.rec)
-	rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.knows(it.hash) // if it has failed here, it is probably new
-	return rec
+	t.attempt.Retry = slices.ContainsFunc(a.todo, func(i int) bool { return a.b.items[i].msg.Attempt > 1 })
+	t.attempt.Ran = len(a.ran)
+	t.end(ctx, a.b.c.classify.result(a.err), a.b.c.classify.causeIn(ctx, a.err), a.err)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
@@ -20,16 +19,12 @@ type batch[TTx any] struct {
 	items   []item
 	errs    []error // errs[i] answers items[i]
 
-	arrived    time.Time             // when the pass began
-	blocked    map[string]blockedKey // by ordering key
-	claimWait  claimWait
-	before     int         // how many culprits come after the messages that are tried, see named
-	waits      int         // transactions with a single message that ended because it had waited for a lock, or may have
-	soloFaults int         // transactions with a single message that the database failed, in a row
-	worked     bool        // a handler's work was committed in this pass
-	down       bool        // the database is at fault: nothing more is tried
-	plain      bool        // no handlers run side by side in the rest of this pass, because that has failed
-	lastFault  *RetryError // the answer to the latest fault of the database
+	arrived   time.Time             // when the pass began
+	blocked   map[string]blockedKey // by ordering key
+	claimWait claimWait
+	database  decide.Streak
+	plain     bool        // no handlers run side by side in the rest of this pass, because that has failed
+	lastFault *RetryError // the answer to the latest fault of the database
 }
 
 // passOptions are the limits that differ between Process and ProcessBatch.
@@ -76,87 +71,45 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	return b.errs
 }
 
-// run handles items[todo...] in as few transactions as possible. While transactions fail in a row, each takes half as many
-// messages as the one before: otherwise each failing message would cost a claim of all messages that follow it. The limit of
-// the Consumer also holds, see batchLimit.
+// run handles items[todo...] in as few transactions as possible, and answers them. It is the only place that acts on decide.OfTransaction.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
-	most, failed := b.c.cfg.most(len(todo)), false
-	for len(todo) > 0 {
-		n := b.c.limit.of(min(most, len(todo)))
-		next, ok := b.try(ctx, todo[:n])
-		switch {
-		case ok:
-			most = b.c.cfg.most(2 * min(most, len(todo)))
-		case failed:
-			most = max(n/2, 1)
+	work := decide.NewWork(todo, b.c.cfg.MaxPerTransaction)
+	for part := work.Next(b.c.limit.now()); len(part) > 0; part = work.Next(b.c.limit.now()) {
+		ready := b.ready(ctx, part)
+		if len(ready) == 0 {
+			work.Committed()
+			continue
 		}
-		failed = !ok
-		todo = todo[next:]
-	}
-}
-
-// try handles items[part...] in one transaction. If it fails, try goes on without the failing messages, or in halves if it
-// is unknown which messages fail. next is how many of part are decided or left for another delivery.
-func (b *batch[TTx]) try(ctx context.Context, part []int) (next int, ok bool) {
-	todo := b.ready(ctx, part)
-	if len(todo) == 0 {
-		return len(part), true
-	}
-	epoch := b.c.pause.epoch()
-	began := time.Now()
-	a := b.attempt(ctx, todo)
-	switch {
-	case a.interleaved:
-		b.interleaved(ctx, a.err, time.Since(began))
-	case len(todo) > 1 && a.claimed && ctx.Err() == nil && b.collided(a.err):
-		b.c.limit.failed(len(todo), time.Since(began))
-	}
-	switch {
-	case a.err == nil:
-		if a.ran > 0 { // duplicates prove nothing about handlers
-			b.soloFaults = 0
+		epoch := b.c.pause.epoch()
+		a := b.attempt(ctx, ready, work.Before())
+		f := a.conclude(ctx)
+		if a.err == nil {
+			work.Committed()
+			continue
 		}
-		if 2*a.ran >= len(todo) {
-			b.c.limit.succeeded(len(todo))
+		switch decide.OfTransaction(f, a.tried()) {
+		case decide.HoldAll:
+			b.retry(ready, &RetryError{Err: a.err, Held: true}, observe.CauseCancelled)
+			work.Deferred()
+		case decide.PauseAll:
+			b.database.Down = true
+			b.fault(ctx, ready, epoch, ofClaims, a.err)
+			work.Deferred()
+		case decide.Judge:
+			b.judge(ctx, ready[0], epoch, f, a.err)
+			work.Deferred()
+		case decide.ProbeKeys:
+			if b.deferHeldKeys(ctx, ready, f, a.err) {
+				work.Again(ready) // without those that were just deferred
+			} else {
+				work.Halve(ready)
+			}
+		case decide.Around:
+			work.Around(ready, a.culprits)
+		case decide.Halves:
+			work.Halve(ready)
 		}
-		return len(part), true
-	case ctx.Err() != nil: // a shutdown counts against no message, whatever the error looks like
-		b.retry(todo, &RetryError{Err: a.err, Held: true}, observe.CauseCancelled)
-	case !a.claimed && b.c.cfg.Store.Retryable(a.err) && !errors.Is(a.err, dedup.ErrClocks): // the messages had no part in it yet
-		b.down = true
-		b.fault(ctx, todo, epoch, ofClaims, a.err)
-	case len(todo) == 1:
-		b.judge(ctx, todo[0], epoch, a.err)
-	case !a.claimed && len(a.culprits) == 0 && errors.Is(a.err, dedup.ErrInFlight) && b.deferHeldKeys(ctx, todo, epoch, a.err):
-	case len(a.culprits) == 1: // it is tried alone, in case another message broke the transaction
-		at := a.culprits[0]
-		b.before++
-		b.run(ctx, todo[:at])
-		b.before--
-		b.run(ctx, todo[at:at+1])
-		return slices.Index(part, todo[at]) + 1, false
-	case len(a.culprits) > 0:
-		from := 0
-		for _, at := range a.culprits {
-			b.run(ctx, todo[from:at])
-			b.run(ctx, todo[at:at+1])
-			from = at + 1
-		}
-		b.run(ctx, todo[from:])
-	default:
-		b.run(ctx, todo[:len(todo)/2])
-		b.run(ctx, todo[len(todo)/2:])
 	}
-	return len(part), false
-}
-
-// collided reports whether the database ended a transaction with err, such as a deadlock, which no single message causes.
-func (b *batch[TTx]) collided(err error) bool {
-	if err == nil || !b.c.cfg.Store.Retryable(err) {
-		return false
-	}
-	c, ok := b.c.cfg.Store.(driver.FaultClassifier)
-	return !ok || !c.Ambiguous(err)
 }
 
 // ready returns the items of todo that may be tried now. It defers those that must wait.
@@ -168,7 +121,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		case found && before.by < i:
 			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.OrderingKey, before.retry.Err.Error())
 			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Held: true}, before.cause)
-		case b.down:
+		case b.database.Down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)
 		case !b.c.inDoubt(it) && it.refused == nil && !b.admitted(ctx, i): // no other runs a handler
 		default:
@@ -191,6 +144,21 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 		b.retry([]int{i}, &RetryError{Err: err, After: wait, Held: true}, observe.CauseBudget)
 	}
 	return err == nil
+}
+
+// alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a transaction of its own
+// runs with short waits for locks the next time: if it exceeds the limit there, too, it is not because other transactions held it up.
+func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
+	noWaits := b.database.Waits >= mostWaits
+	if len(todo) == 1 {
+		it := &b.items[todo[0]]
+		noWaits = noWaits || it.culprit && b.c.history.past(it.hash).Timed
+		it.noWaits = noWaits
+	}
+	if noWaits {
+		return driver.WithoutLockWaits(ctx)
+	}
+	return ctx
 }
 
 // conclude ends the probes of the pass and forgets what is known of messages that are done.

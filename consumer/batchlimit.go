@@ -21,14 +21,11 @@ const (
 	holdMost   = time.Minute
 )
 
-// of returns how many of n messages may share the next transaction.
-func (l *batchLimit) of(n int) int {
+// now returns how many messages may share the next transaction; 0: no limit.
+func (l *batchLimit) now() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.most == 0 {
-		return n
-	}
-	return min(n, l.most)
+	return l.most
 }
 
 // failed records that the database ended a transaction with n messages, after took.

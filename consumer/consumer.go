@@ -19,6 +19,7 @@ import (
 // one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
 	cfg         Config[TTx]
+	classify    classifier
 	lot         ParkingLot[TTx] // nil: messages that are given up are rejected
 	keys        keyLock
 	panics      *hooks.Panics // of the hooks of Config.Trace
@@ -73,6 +74,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		"a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")
 	c := &Consumer[TTx]{
 		cfg:      cfg,
+		classify: newClassifier(cfg.Store),
 		panics:   panics,
 		pause:    pause{backoff: cfg.backoff, report: database},
 		retries:  retryLog{logger: cfg.Logger},

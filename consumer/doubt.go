@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/observe"
@@ -90,34 +91,75 @@ func (d *doubts) forget(key dedup.KeyHash) {
 	delete(d.all, key)
 }
 
-// addDoubts remembers the messages that a transaction claimed before it failed. ran and culprits are places in
-// answers. sure says that the handlers of culprits ended the transaction: those messages and their copies are refused from
-// now on.
+// findDoubts remembers the messages that are in doubt after the transaction failed with f: it may be committed all the same, without all of
+// the handlers' effects. It returns what is known then, and changes a.err accordingly.
 //
-// The messages in ran that are not culprits are not in doubt. The transaction was verified after their handlers, so their
+// The suspects are the messages whose handlers can have ended the transaction. If it was verified after each handler, that is only the
+// last one. Of handlers that ran side by side, it is the one that Fork has named; others may have done a part of their work. Also if
+// they had returned, Fork may still have had their outbox messages, unless they are a.complete.
+func (a *attempt[TTx]) findDoubts(f decide.Failure) decide.Failure {
+	suspects, finished := a.ran, a.ran
+	known := a.verifies()
+	switch {
+	case a.interleaved && len(a.culprits) > 0:
+		suspects, finished = a.culprits, slices.Concat(a.complete, a.culprits)
+	case a.interleaved:
+		known = false
+	case known && len(a.ran) > 0:
+		suspects = a.ran[len(a.ran)-1:]
+	}
+	add, sure := decide.Doubts(f, a.tried())
+	if f.Ended && len(a.ran) > 0 && (known || sure) {
+		a.culprits = suspects
+	}
+	if !add {
+		return f
+	}
+	a.addDoubts(suspects, finished, sure)
+	if !sure { // probably the database's fault
+		return f
+	}
+	a.err = &unknownError{err: a.err, sure: true}
+	refused := a.item(0).refused
+	if len(a.todo) == 1 && refused != nil {
+		a.err = refused
+		return f.OutcomeUnknown(true)
+	}
+	return f.OutcomeUnknown(false)
+}
+
+// addDoubts remembers the messages that the transaction claimed before it failed. sure says that the handlers of suspects ended the
+// transaction: those messages and their copies are refused from now on.
+//
+// The messages in finished that are not suspects are not in doubt. The transaction was verified after their handlers, so their
 // effects and their claims are committed together or not at all, and a new claim shows which.
-func (b *batch[TTx]) addDoubts(a *attempt, answers []claimAnswer, ran, culprits []int, sure bool) {
+func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 	var committed func(context.Context, any) (bool, error)
 	if inDoubt, ok := errors.AsType[*dedup.InDoubtError](a.err); ok {
 		committed = inDoubt.Committed
 	}
-	for j, ans := range answers {
-		guilty := slices.Contains(culprits, j)
-		if ans.verdict != dedup.First || slices.Contains(ran, j) && !guilty {
+	for j, ans := range a.answers {
+		guilty := slices.Contains(suspects, j)
+		if !ans.run || slices.Contains(finished, j) && !guilty {
 			continue
 		}
 		err := &unknownError{err: a.err, sure: sure}
-		if !guilty && len(culprits) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
-			err.by = answers[culprits[0]].item.rec.Key.ID
+		if !guilty && len(suspects) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
+			err.by = a.item(suspects[0]).rec.Key.ID
 		}
-		b.c.doubts.add(ans.item.hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
-		if !sure || !guilty {
-			continue
+		hash := a.item(j).hash
+		a.b.c.doubts.add(hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
+		if sure && guilty {
+			a.b.refuseInDoubt(hash)
 		}
-		for i := range b.items {
-			if it := &b.items[i]; it.hash == ans.item.hash && it.rec.Key.ID != "" {
-				it.refused = b.c.refusedByDoubt(it)
-			}
+	}
+}
+
+// refuseInDoubt refuses the messages with a key whose handler has ended its transaction.
+func (b *batch[TTx]) refuseInDoubt(hash dedup.KeyHash) {
+	for i := range b.items {
+		if it := &b.items[i]; it.hash == hash && it.rec.Key.ID != "" {
+			it.refused = b.c.refusedByDoubt(it)
 		}
 	}
 }
@@ -185,7 +227,7 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 			continue
 		}
 		b.errs[i] = nil
-		b.parkOrReject(b.claimWait.limited(ctx), i, observe.CauseUnknown, d.err)
+		b.settle(b.claimWait.limited(ctx), i, 0, ofLetters, decide.Verdict{Do: decide.Park, Cause: observe.CauseUnknown}, d.err)
 		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.claimWait.waited()
 		}

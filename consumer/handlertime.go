@@ -8,10 +8,24 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/usercode"
+	"github.com/txonce/txonce/outbox"
 )
 
 // slowHandler is how long a handler runs before it is logged.
 const slowHandler = time.Minute
+
+// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
+// calls runtime.Goexit, handle does not return.
+func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+	if c.cfg.HandleBatch != nil {
+		ctx, end := withScopes(ctx, msgs, keys)
+		defer end()
+		return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.HandleBatch(ctx, tx, msgs) })
+	}
+	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
+	defer end()
+	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
+}
 
 // timed calls handle, which does a handler's work on msgs, and applies Config.HandlerTimeout. A handler that exceeds it has
 // failed whatever it returns, because it is unknown which of its statements the end of ctx has stopped.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 )
@@ -26,7 +27,7 @@ type claimWait struct {
 
 // expectHeldKeys makes a batch wait for a short time only if one of its keys was held when it was tried last.
 func (b *batch[TTx]) expectHeldKeys() {
-	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.history.wasInFlight(it.hash) }) {
+	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.history.past(it.hash).InFlight > 0 }) {
 		b.claimWait = claimWait{short: true, left: shortWait}
 	}
 }
@@ -48,13 +49,10 @@ func (w *claimWait) waited() {
 	w.left -= w.left / 4
 }
 
-// deferHeldKeys goes on with items[todo...], whose claim failed with err, an ErrInFlight: it defers the messages whose keys
-// other transactions hold, and tries the others. It returns false if it cannot tell which those are.
-func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, err error) bool {
-	prober, ok := b.c.cfg.Store.(driver.KeyProber)
-	if !ok {
-		return false
-	}
+// deferHeldKeys defers those of items[todo...], whose claim failed with f and err, that need keys which other transactions hold. It
+// returns false if it cannot tell which those are.
+func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, f decide.Failure, err error) bool {
+	prober, _ := b.c.cfg.Store.(driver.KeyProber)
 	held, probeErr := b.heldKeys(ctx, prober, todo)
 	if probeErr != nil {
 		b.c.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves", "consumer", b.c.cfg.Name, "error", probeErr)
@@ -67,10 +65,9 @@ func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, e
 	}
 	for _, i := range todo {
 		if key, isHeld := held[i]; isHeld {
-			b.judge(ctx, i, epoch, fmt.Errorf("%w: %v", err, key))
+			b.judge(ctx, i, b.c.pause.epoch(), f, fmt.Errorf("%w: %v", err, key))
 		}
 	}
-	b.run(ctx, todo) // without those that were just deferred
 	return true
 }
 

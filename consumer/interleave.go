@@ -2,42 +2,47 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
 )
 
-// interleaves reports whether the handlers of the messages at places run side by side. Messages that have failed before do not,
-// because they probably fail again, and that would cost the work of all others.
-func (b *batch[TTx]) interleaves(answers []claimAnswer, places []int) bool {
-	if b.c.forker == nil || len(places) < 2 || b.plain || b.c.plainly.now() {
+// interleaves reports whether the handlers of the messages run side by side. Messages that have failed before do not, because they
+// probably fail again, and that would cost the work of all others.
+func (a *attempt[TTx]) interleaves() bool {
+	b := a.b
+	if b.c.forker == nil || len(a.first) < 2 || b.plain || b.c.plainly.now() {
 		return false
 	}
-	for _, j := range places {
-		if b.c.history.knows(answers[j].item.hash) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.history.past(a.item(j).hash).Known() })
 }
 
-// interleave runs the handlers of msgs side by side in tx. failed is the place in msgs of the message whose handler failed first, or -1.
-func (b *batch[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) (failed int, err error) {
+// sideBySide runs the handlers of msgs side by side in tx.
+func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+	a.ran, a.interleaved = a.first, true
 	order := make([]string, len(msgs))
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
 		order[k] = msg.OrderingKey
 		handlers[k] = func(ctx context.Context, tx TTx) error { // Fork recovers no panics; handle does
-			return b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			return a.b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}
 	}
-	failed = -1
-	err = onOwnGoroutine("the handler", func() (err error) {
-		failed, err = b.c.forker.Fork(ctx, tx, order, handlers)
+	failed := -1
+	err := onOwnGoroutine("the handler", func() (err error) {
+		failed, err = a.b.c.forker.Fork(ctx, tx, order, handlers)
 		return err
 	})
-	return failed, err
+	if failed >= 0 {
+		a.culprits = a.first[failed : failed+1]
+		if errors.Is(err, dedup.ErrTxEnded) {
+			a.complete = a.first[:failed]
+		}
+	}
+	return err
 }
 
 // interleaved records how a transaction whose handlers ran side by side has ended, after took.

@@ -3,83 +3,82 @@ package consumer
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/observe"
 )
 
-// judge decides what happens to items[i], which failed with err in a transaction of its own.
-func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, err error) {
+const (
+	// quickClaim is how many times longer than the claim a transaction took whose time limit says something about its handler: a database
+	// that is slow for everybody is slow for the claim, too.
+	quickClaim = 3
+
+	// mostWaits is how many messages of a batch may wait for locks until their waits end. The others of the batch wait for a short time only.
+	mostWaits = 2
+)
+
+// now are the circumstances of an item that fails.
+func (b *batch[TTx]) now(it *item) decide.Now {
+	return decide.Now{
+		Attempt: it.msg.Attempt, MaxAttempts: b.c.cfg.MaxAttempts, GiveUp: it.msg.givenUpBy(time.Now()),
+		Deferrals: b.options.deferrals, ShortWaits: it.noWaits, Quick: it.quick,
+	}
+}
+
+// judge decides what happens to items[i], which failed with f and err in a transaction of its own, and does it.
+func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, f decide.Failure, err error) {
 	it := &b.items[i]
-	attempt := max(it.msg.Attempt, 1)
-	late := errors.Is(err, ErrHandlerTimeout) // this counts, whatever other errors the end of ctx has caused
-	asked, asks := errors.AsType[*RetryError](err)
-	refused, isRefused := errors.AsType[*refusal](err)
-	switch {
-	case errors.Is(err, dedup.ErrInFlight) && !late:
-		times := b.c.history.foundInFlight(ctx, b.c.cfg.Logger, it, err)
-		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(max(b.options.deferrals+1, times)), Held: true}, observe.CauseInFlight)
-	case b.c.cfg.Store.Retryable(err) && !late && b.contended(ctx, i, epoch, err):
-	case b.c.cfg.Store.Retryable(err) && !late && !b.faultCounts(ctx, it, err): // even if the handler made it Permanent
-		b.soloFault(it, err)
-		b.fault(ctx, []int{i}, epoch, it.stage(), err)
-	case asks && asked.Held && !late && !isRefused && !IsPermanent(err) && !unretryable(err):
-		b.retry([]int{i}, &RetryError{Err: err, After: max(asked.After, 0), Held: true}, b.c.cause(err))
+	v := b.c.history.judge(it.hash, f, b.now(it))
+	b.warn(ctx, it, v, err)
+	if v.Fault {
+		b.database = b.database.After(f, it.noWaits, it.culprit)
+	}
+	if v.Do == decide.Park || v.Do == decide.Retry {
+		it.failed = !f.Refused || !decide.BeforeHandlers(v.Cause, it.refused != nil)
+	}
+	if v.Counted {
+		it.counted, it.countedErr = &v, err
+	}
+	b.settle(ctx, i, epoch, it.stage(), v, err)
+}
+
+// warn logs what a person should know about an item.
+func (b *batch[TTx]) warn(ctx context.Context, it *item, v decide.Verdict, err error) {
+	texts := map[decide.Warning]string{
+		decide.WarnInFlight:  "message is deferred again and again: another transaction holds its key; is a process frozen?",
+		decide.WarnContended: "message is deferred again and again: other transactions hold or change the rows that its handler uses, or the handler waits for itself because it uses another connection than its transaction",
+		decide.WarnBlamed:    "message meets database errors again and again, and other messages or its own claim show that the database works: from now on they count as attempts",
+	}
+	if text, ok := texts[v.Warn]; ok {
+		b.c.cfg.Logger.WarnContext(ctx, text, append(it.attrs(), "times", v.Times, "error", err)...)
+	}
+}
+
+// settle does what v says about items[i], which failed with err at stage of a transaction that began in epoch.
+func (b *batch[TTx]) settle(ctx context.Context, i, epoch int, at stage, v decide.Verdict, err error) {
+	for v.Do == decide.Park {
+		epoch, at = b.c.pause.epoch(), ofLetters
+		v, err = b.park(ctx, i, v, err)
+	}
+	it := &b.items[i]
+	retry := &RetryError{Err: err, After: v.After, Held: v.Do != decide.Retry}
+	if v.Backoff > 0 && v.Do != decide.Pause {
+		retry.After = b.c.cfg.backoff(v.Backoff)
+	}
+	switch v.Do {
+	case decide.Done:
+	case decide.Pause:
+		b.fault(ctx, []int{i}, epoch, at, err)
+	case decide.Retry:
+		b.c.retries.failed(ctx, it, err)
+		b.retry([]int{i}, retry, v.Cause)
 	default:
-		it.failed = !isRefused || !beforeHandlers(it, refused.cause)
-		if isRefused {
-			b.parkOrReject(ctx, i, refused.cause, err)
-			return
+		if v.Fault {
+			b.lastFault = retry
 		}
-		it.counted, it.spent = err, IsPermanent(err) || unretryable(err) || b.attemptsSpent(it, attempt)
-		b.parkOrRetry(ctx, i)
+		b.retry([]int{i}, retry, v.Cause)
 	}
-}
-
-// parkOrRetry does what follows from the counted failure of items[i]: it is parked if it has no attempts left.
-func (b *batch[TTx]) parkOrRetry(ctx context.Context, i int) {
-	it := &b.items[i]
-	if it.spent {
-		b.parkOrReject(ctx, i, givenUpFor(it.counted), it.counted)
-		return
-	}
-	retry := &RetryError{Err: it.counted}
-	if asked, asks := errors.AsType[*RetryError](it.counted); asks {
-		retry.After = max(asked.After, 0)
-	} else {
-		retry.After = b.c.cfg.backoff(max(it.msg.Attempt, 1))
-	}
-	b.c.retries.failed(ctx, it, retry.Err)
-	b.retry([]int{i}, retry, b.c.cause(it.counted))
-}
-
-// givenUpFor returns the cause for parking a message whose handler failed with err.
-func givenUpFor(err error) observe.Cause {
-	switch _, panicked := errors.AsType[*PanicError](err); {
-	case panicked:
-		return observe.CausePanic
-	case IsPermanent(err), unretryable(err):
-		return observe.CausePermanent
-	}
-	return observe.CauseExhausted
-}
-
-// unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each attempt
-// may leave effects behind.
-func unretryable(err error) bool {
-	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
-		func(e error) bool { return errors.Is(err, e) })
-}
-
-// attemptsSpent reports whether a message that failed once more is given up. The broker's count of attempts may include
-// crashes, stops and lost answers, so this process must also have seen two failures. The count alone decides when it is too
-// high for that, as when each attempt reaches another process. From Message.GiveUpAt on, the first failure decides.
-func (b *batch[TTx]) attemptsSpent(it *item, attempt int) bool {
-	seen := b.c.history.failed(it.hash)
-	most := b.c.cfg.MaxAttempts
-	return attempt >= most && seen >= min(2, most) || attempt >= max(100, 10*most) || it.msg.givenUpBy(time.Now())
 }
 
 // givenUpBy reports whether the source may have stopped delivering the message at the time now.
@@ -96,7 +95,7 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage,
 		if len(todo) == 1 {
 			it := &b.items[todo[0]]
 			about = it.attrs()[2:]
-			deferrals = max(deferrals, b.c.history.faults(it.hash)-1)
+			deferrals = max(deferrals, b.c.history.past(it.hash).Faults-1)
 		}
 		retry.After = b.c.pause.fault(ctx, err, at, epoch, deferrals, about...)
 	}

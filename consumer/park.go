@@ -9,76 +9,88 @@ import (
 	"maps"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/aliases"
 	"github.com/txonce/txonce/observe"
 )
 
-// parkOrReject parks items[i]. If the store keeps no dead letters, the item is rejected.
-func (b *batch[TTx]) parkOrReject(ctx context.Context, i int, cause observe.Cause, failed error) {
+// park parks items[i], which failed with err, for v.Cause. It returns what follows, and the error to answer with. If the store keeps no dead
+// letters, the item is rejected.
+func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed error) (decide.Verdict, error) {
 	it := &b.items[i]
-	if b.c.lot == nil {
-		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", cause, failed)
-		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: cause, Key: it.rec.Key, Err: failed})
-		b.fail(i, &rejectedError{failed}, cause)
-		return
+	n := b.now(it)
+	after := func(r decide.Parked) decide.Verdict {
+		return decide.AfterPark(r, v, it.counted, b.c.history.past(it.hash), n)
 	}
-	began, epoch := time.Now(), b.c.pause.epoch()
-	limited := cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
-	stands, _ := b.stands(ctx, it, cause)                                    // after an error, writing the letter shows whether the database works
-	if limited && stands {                                                   // one more copy of a message that is parked already says nothing new about the handlers
+	if b.c.lot == nil {
+		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", v.Cause, failed)
+		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: v.Cause, Key: it.rec.Key, Err: failed})
+		b.fail(i, &rejectedError{failed}, v.Cause)
+		return after(decide.NoLot), failed
+	}
+	began := time.Now()
+	limited := v.Cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
+	stands, _ := b.stands(ctx, it, v.Cause)                                    // after an error, writing the letter shows whether the database works
+	if limited && stands {                                                     // one more copy of a message that is parked already says nothing new about the handlers
 		limited, it.failed = false, false
 	}
 	take, giveBack := b.c.budget.take, b.c.budget.giveBack
-	if beforeHandlers(it, cause) {
+	if decide.BeforeHandlers(v.Cause, it.refused != nil) {
 		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
 	}
 	if limited {
-		if wait := take(ctx, failed, append(it.attrs()[2:], "cause", cause)...); wait > 0 {
-			err := fmt.Errorf("%w: %w", ErrParkLimit, failed)
-			b.retry([]int{i}, &RetryError{Err: err, After: wait, Held: true}, observe.CauseBudget)
-			return
+		if wait := take(ctx, failed, append(it.attrs()[2:], "cause", v.Cause)...); wait > 0 {
+			hold := after(decide.Limited)
+			hold.After = wait
+			return hold, fmt.Errorf("%w: %w", ErrParkLimit, failed)
 		}
 	}
-
-	letter := b.newLetter(ctx, it, cause, failed.Error())
-	result, err := b.park(ctx, it, &letter, failed)
-	if limited && (err != nil || result != parked) {
+	letter := b.newLetter(ctx, it, v.Cause, failed.Error())
+	result, err := b.write(ctx, it, &letter, failed)
+	if limited && result != decide.Written {
 		giveBack()
 	}
-	switch {
-	case errors.Is(err, dedup.ErrInFlight):
-		b.retry([]int{i}, &RetryError{Err: fmt.Errorf("park: %w", err), After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true}, observe.CauseInFlight)
-	case err != nil: // never a reject, because some brokers drop a rejected message
-		b.parkFailed(ctx, i, epoch, fmt.Errorf("park: %w", err))
-	case result == parked:
-		it.done = true
-		b.c.doubts.forget(it.hash)
-		if stands { // its ERROR is logged already, when the letter was written
-			attrs := append(it.attrs(), "cause", letter.Cause, "error", failed)
-			b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
-		} else {
-			b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
-		}
-		if b.c.history.past(it.hash).blamed { // the errors of the database were its own
-			b.c.pause.recovered(ctx, ofHandlers)
-		}
-		b.c.pause.recovered(ctx, ofLetters)
-		outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: failed, Letter: letter.ID}
-		b.pass.outcome(i, outcome)
-		if it.parked = parkedAs(it, began, outcome); it.parked != nil {
-			b.share(it.parked)
-		}
-	case result == wasCommitted:
+	switch result {
+	case decide.Written:
+		b.parked(ctx, i, letter, began, stands, failed)
+	case decide.Committed:
 		it.done = true
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
-	default:
+	case decide.Free:
 		b.c.doubts.forget(it.hash)
-		if cause == observe.CauseUnknown && it.counted != nil { // the transaction in doubt was rolled back, as that of any handler that fails
-			b.parkOrRetry(ctx, i)
-			return
+		if it.counted != nil && v.Cause == observe.CauseUnknown { // the transaction in doubt was rolled back, as that of any handler that fails
+			failed = it.countedErr
 		}
-		b.retry([]int{i}, &RetryError{Err: failed, After: b.c.cfg.backoff(1), Held: true}, cause)
+	case decide.Unstored:
+		b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
+			append(it.attrs(), "error", err)...)
+		failed = err
+	case decide.KeyHeld, decide.Failed, decide.Limited, decide.NoLot:
+		failed = err
+	}
+	return after(result), failed
+}
+
+// parked records that the letter of items[i] is committed. stands says that there was one before.
+func (b *batch[TTx]) parked(ctx context.Context, i int, letter DeadLetter, began time.Time, stands bool, failed error) {
+	it := &b.items[i]
+	it.done = true
+	b.c.doubts.forget(it.hash)
+	if stands { // its ERROR is logged already, when the letter was written
+		attrs := append(it.attrs(), "cause", letter.Cause, "error", failed)
+		b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
+	} else {
+		b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
+	}
+	if b.c.history.past(it.hash).Blamed { // the errors of the database were its own
+		b.c.pause.recovered(ctx, ofHandlers)
+	}
+	b.c.pause.recovered(ctx, ofLetters)
+	outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: failed, Letter: letter.ID}
+	b.pass.outcome(i, outcome)
+	if it.parked = parkedAs(it, began, outcome); it.parked != nil {
+		b.share(it.parked)
 	}
 }
 
@@ -89,19 +101,10 @@ func (b *batch[TTx]) stands(ctx context.Context, it *item, cause observe.Cause) 
 	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed), err
 }
 
-// parkResult is the result of an attempt to park a message.
-type parkResult uint8
-
-const (
-	parked       parkResult = iota
-	wasCommitted            // its effects turned out to be committed
-	mayRun                  // its key turned out to be free: it is not a mismatch any more, or the transaction in doubt was rolled back
-)
-
-// park writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT whose
+// write writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT whose
 // answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message can still
-// run.
-func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, failed error) (result parkResult, err error) {
+// run. It fails never with a reject, because some brokers drop a rejected message.
+func (b *batch[TTx]) write(ctx context.Context, it *item, letter *DeadLetter, failed error) (result decide.Parked, err error) {
 	var recs []dedup.Record
 	if it.rec.Key.ID != "" && !errors.Is(failed, dedup.ErrKeyCollision) {
 		rec := it.rec
@@ -109,53 +112,60 @@ func (b *batch[TTx]) park(ctx context.Context, it *item, letter *DeadLetter, fai
 		recs = append(recs, rec)
 	}
 	err = b.c.storing(ctx, letter, func(letter *DeadLetter) (err error) {
-		result, err = b.parkClaimed(ctx, it, recs, letter)
+		result, err = b.writeClaimed(ctx, it, recs, letter)
 		return err
 	})
-	return result, err
+	return b.c.notWritten(ctx, result, err), wrapPark(err)
 }
 
-// parkClaimed makes one attempt of park, with the claims of recs.
-func (b *batch[TTx]) parkClaimed(ctx context.Context, it *item, recs []dedup.Record, letter *DeadLetter) (result parkResult, err error) {
+func wrapPark(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("park: %w", err)
+}
+
+// notWritten returns the result of a transaction that was to write a letter, and ended with err.
+func (c *Consumer[TTx]) notWritten(ctx context.Context, result decide.Parked, err error) decide.Parked {
+	switch {
+	case err == nil:
+		return result
+	case errors.Is(err, dedup.ErrInFlight):
+		return decide.KeyHeld
+	case c.classify.refusesLetter(ctx, err):
+		return decide.Unstored
+	}
+	return decide.Failed
+}
+
+// writeClaimed makes one attempt of write, with the claims of recs.
+func (b *batch[TTx]) writeClaimed(ctx context.Context, it *item, recs []dedup.Record, letter *DeadLetter) (result decide.Parked, err error) {
 	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
-		result = parked
+		result = decide.Written
 		doubt, doubtful := b.c.doubts.of(it.hash)
-		for _, claim := range claims {
-			switch claim.Verdict {
-			case dedup.First:
-				if letter.Cause == observe.CauseUnknown && doubt.ownEffect {
-					continue // its effects may be committed without the claim, so the claim stays and keeps redeliveries from running
+		for _, claim := range claims { // at most one
+			d := decide.Doubt{Any: doubtful, OwnEffect: doubt.ownEffect}
+			if doubtful && claim.Verdict == dedup.Duplicate {
+				if d.Maybe, err = doubt.mayBeCommitted(ctx, tx); err != nil {
+					return err
 				}
+			}
+			l := decide.OfLetter(letter.Cause, claim.Verdict, d, b.c.cfg.OnMismatch == MismatchIsDuplicate)
+			switch {
+			case l.Cause == letter.Cause:
+			case l.Cause == observe.CauseUnknown:
+				letter.Error = doubt.err.Error() + "; then: " + letter.Error
+			default:
+				letter.Error = dedup.ErrMismatch.Error() + "; before: " + letter.Error
+			}
+			letter.Cause, result = l.Cause, l.Result
+			if l.Forget {
 				if err := b.c.cfg.Store.Forget(ctx, tx, it.rec.Key); err != nil {
 					return err
 				}
-				if letter.Cause == observe.CauseMismatch || letter.Cause == observe.CauseUnknown {
-					result = mayRun
-				}
-			case dedup.Mismatch:
-				if letter.Cause == observe.CauseUnknown {
-					continue
-				}
-				if letter.Cause != observe.CauseMismatch {
-					letter.Error = dedup.ErrMismatch.Error() + "; before: " + letter.Error
-				}
-				letter.Cause = observe.CauseMismatch
-				if b.c.cfg.OnMismatch == MismatchIsDuplicate {
-					result = wasCommitted
-				}
-			default:
-				maybe, err := doubt.mayBeCommitted(ctx, tx)
-				if err != nil {
-					return err
-				}
-				if !doubtful || !maybe {
-					result = wasCommitted
-				} else if letter.Cause != observe.CauseUnknown { // the claim proves nothing; it stays, so that a redelivery does not run
-					letter.Cause, letter.Error = observe.CauseUnknown, doubt.err.Error()+"; then: "+letter.Error
-				}
 			}
 		}
-		if result != parked {
+		if result != decide.Written {
 			return nil
 		}
 		return b.c.parkIn(ctx, tx, *letter)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/idtime"
 	"github.com/txonce/txonce/internal/usercode"
@@ -30,8 +31,8 @@ type item struct {
 	failed  bool        // an attempt was counted, or it was given up for the first time
 	parked  *sharedPark // its letter, if its copies need no others
 
-	counted error // why the latest counted attempt failed
-	spent   bool  // it was the last one
+	counted    *decide.Verdict // of the latest attempt that was counted
+	countedErr error           // why it failed
 
 	committed bool              // its effects are committed, by this call or an earlier one
 	claimed   dedup.Fingerprint // the fingerprint that they were committed with

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/tokens"
-	"github.com/txonce/txonce/observe"
 )
 
 // refusalLimit limits how fast messages are parked that are refused before a handler runs: mismatches, known content,
@@ -20,18 +19,6 @@ type refusalLimit struct {
 	mu     sync.Mutex
 	bucket tokens.Bucket
 	logged time.Time // when the last line was written
-}
-
-// beforeHandlers reports whether cause, for which it is refused, is decided by the message or its claim, before a handler runs.
-func beforeHandlers(it *item, cause observe.Cause) bool {
-	switch cause {
-	case observe.CauseMismatch, observe.CauseKnownContent, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
-		return true
-	case observe.CausePermanent:
-		return it.refused != nil
-	default:
-		return false
-	}
 }
 
 // take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.

@@ -186,7 +186,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		}
 		return settle(ctx, tx, true)
 	})
-	measured.end(ctx, c.result(err), c.causeIn(ctx, err), err)
+	measured.end(ctx, c.classify.result(err), c.classify.causeIn(ctx, err), err)
 	if errors.Is(err, dedup.ErrFuture) {
 		return false, fmt.Errorf("%w; Replay it AsNew, which ignores its time", err)
 	}
@@ -218,7 +218,7 @@ func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, ke
 	case err == nil, errors.Is(err, ErrNotParked):
 		return MessageOutcome{Outcome: observe.Duplicate, Key: key}
 	}
-	o := MessageOutcome{Outcome: observe.Parked, Cause: c.causeIn(ctx, err), Key: key, Err: err, Letter: letter.ID}
+	o := MessageOutcome{Outcome: observe.Parked, Cause: c.classify.causeIn(ctx, err), Key: key, Err: err, Letter: letter.ID}
 	switch o.Cause {
 	case observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled: // nothing is known that speaks against another replay
 		o.Outcome = observe.Held

@@ -108,7 +108,7 @@ func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) 
 		}
 		return queue.SettleReplay(ctx, tx, r.Action, r.Letter, outcome)
 	})
-	cause := c.causeIn(ctx, err)
+	cause := c.classify.causeIn(ctx, err)
 	switch {
 	case err == nil:
 		c.cfg.Logger.InfoContext(ctx, "dead letter replayed", "consumer", c.cfg.Name, "letter", r.Letter.ID, "key", r.Letter.Record.Key.ID, "action", r.Action, "ran", ran)

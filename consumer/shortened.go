@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
-	"github.com/txonce/txonce/observe"
 )
 
 // HeaderShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
@@ -147,7 +145,7 @@ func (c *Consumer[TTx]) storing(ctx context.Context, letter *DeadLetter, store f
 	whole := *letter
 	err := store(letter)
 	for _, to := range shorter {
-		if err == nil || !c.refuses(ctx, err) || !errors.As(err, new(letterError)) && !c.isData(err) {
+		if err == nil || !c.classify.refusesLetter(ctx, err) || !errors.As(err, new(letterError)) && !c.classify.refusesData(err) {
 			return err
 		}
 		if short, changed := shortened(whole, to, err); changed {
@@ -163,39 +161,6 @@ func (c *Consumer[TTx]) parkAgain(ctx context.Context, recs []dedup.Record, lett
 	return c.storing(ctx, &letter, func(letter *DeadLetter) error {
 		return c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.parkIn(ctx, tx, *letter) })
 	})
-}
-
-// refuses reports whether err, of a transaction that was to park a letter, is about this letter alone: another attempt would repeat it, and
-// other letters are not concerned.
-func (c *Consumer[TTx]) refuses(ctx context.Context, err error) bool {
-	if err == nil || ctx.Err() != nil || c.cfg.Store.Retryable(err) {
-		return false
-	}
-	for _, other := range []error{dedup.ErrInFlight, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNameTaken, dedup.ErrClock} {
-		if errors.Is(err, other) {
-			return false
-		}
-	}
-	namer, ok := c.cfg.Store.(driver.FaultNamer)
-	return !ok || namer.FaultClass(err) == driver.FaultUnknown || c.isData(err)
-}
-
-func (c *Consumer[TTx]) isData(err error) bool {
-	namer, ok := c.cfg.Store.(driver.FaultNamer)
-	return ok && namer.FaultClass(err) == driver.FaultData
-}
-
-// parkFailed defers items[i], which could not be parked because of err. If the database refuses this letter, the message waits alone.
-func (b *batch[TTx]) parkFailed(ctx context.Context, i, epoch int, err error) {
-	if !b.c.refuses(ctx, err) {
-		b.fault(ctx, []int{i}, epoch, ofLetters, err)
-		return
-	}
-	it := &b.items[i]
-	b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
-		append(it.attrs(), "error", err)...)
-	after := b.c.cfg.backoff(max(b.options.deferrals, b.c.history.faults(it.hash)) + 1)
-	b.retry([]int{i}, &RetryError{Err: err, After: after, Held: true}, observe.CauseDatabase)
 }
 
 // aboutLetter names letter in the log, and says what it lacks.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
@@ -29,7 +30,7 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 	for _, i := range todo {
 		it := &b.items[i]
 		past := b.c.history.past(it.hash)
-		it.culprit = it.rec.Key.ID != "" && (past.faults > 0 || past.contended > 0)
+		it.culprit = it.rec.Key.ID != "" && past.Culprit()
 		if !it.culprit && !keys[it.msg.OrderingKey] && !b.isSuspect(it) {
 			together = append(together, i)
 			continue
@@ -49,7 +50,7 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 // outcome of it.
 func (b *batch[TTx]) isSuspect(it *item) bool {
 	return b.c.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
-		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.history.knows(it.hash)
+		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.history.past(it.hash).Known()
 }
 
 // tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter with
@@ -58,7 +59,7 @@ func (b *batch[TTx]) isSuspect(it *item) bool {
 // Consumer tries one suspect at a time, so that a suspect is not counted for what another one did.
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	it := &b.items[i]
-	if it.done || b.down || !b.isSuspect(it) {
+	if it.done || b.database.Down || !b.isSuspect(it) {
 		b.runInTurn(ctx, i)
 		return
 	}
@@ -74,7 +75,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	id := letterID(it)
 	times, err := b.beginTrial(ctx, it, id)
 	if err != nil {
-		b.parkFailed(ctx, i, epoch, fmt.Errorf("look for earlier trials: %w", err))
+		b.trialFailed(ctx, i, epoch, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
 	if times < 0 { // a trial must not replace or take its letter
@@ -101,12 +102,37 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 }
 
-// runInTurn handles items[i] in a transaction of its own.
+// trialFailed defers items[i], whose trial could not begin because of err.
+func (b *batch[TTx]) trialFailed(ctx context.Context, i, epoch int, err error) {
+	it := &b.items[i]
+	result := decide.Failed
+	if b.c.classify.refusesLetter(ctx, err) {
+		result = decide.Unstored
+		b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
+			append(it.attrs(), "error", err)...)
+	}
+	b.settle(ctx, i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.history.past(it.hash), b.now(it)), err)
+}
+
+// turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one Consumer runs the
+// handlers of such messages one after the other, because side by side they would go on losing to each other.
+const turnsAfter = 3
+
+// runInTurn handles items[i] in a transaction of its own. A message that has lost to other transactions again and again waits until no
+// other such message runs.
 func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
-	end, ok := b.takeTurn(i)
-	if ok {
-		defer end()
+	times := b.c.history.past(b.items[i].hash).Contended
+	if times < turnsAfter {
 		b.run(ctx, []int{i})
+		return
+	}
+	select {
+	case b.c.turn <- struct{}{}:
+		defer func() { <-b.c.turn }()
+		b.run(ctx, []int{i})
+	default:
+		err := errors.New("it waits for another message whose handler uses rows that other transactions hold or change")
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(times), Held: true}, observe.CauseDatabase)
 	}
 }
 

@@ -17,8 +17,8 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A message whose transaction a handler has ended is parked, and no later claim makes it a duplicate.",
-		in:      "consumer.(*batch).findDoubts",
-		body:    `return`,
+		in:      "consumer/internal/decide.Doubts",
+		body:    `return false, false`,
 		fails:   "TestBatches in consumer/consumertest",
 	},
 	{
@@ -29,10 +29,10 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A message whose COMMIT succeeded without an answer is not parked.",
-		in:      "consumer.(*batch).park",
+		in:      "consumer.(*batch).write",
 		body: `var none item
 		none.msg = it.msg
-		return b.parkOriginal(ctx, &none, letter, failed)`,
+		return b.writeOriginal(ctx, &none, letter, failed)`,
 		fails: "TestParkingSettlesAnUnknownCommit in consumer",
 	},
 	{
@@ -63,20 +63,21 @@ var handlerRows = []row{
 	},
 	{
 		promise: "No message is parked because of a failure of the database: the consumer pauses.",
-		in:      "consumer.(*batch).faultCounts",
-		body:    `return true`,
+		in:      "consumer/internal/decide.blame",
+		body:    `return p, true`,
 		fails:   "TestAttempts in consumer",
 	},
 	{
 		promise: "A database error that only one message meets counts as its failure in the end, and its batch goes on.",
-		in:      "consumer.(*batch).faultCounts",
-		body:    `return false`,
-		fails:   "TestCulpritsDoNotStopTheirBatch in consumer",
+		in:      "consumer/internal/decide.blame",
+		body: `p, _ = blameOriginal(f, p, n)
+		return p, false`,
+		fails: "TestCulpritsDoNotStopTheirBatch in consumer",
 	},
 	{
 		promise: "A shutdown, a crash or a lost connection does not count as a failure of a message.",
-		in:      "consumer.(*history).failed",
-		body:    `return 100 + h.failedOriginal(key)`,
+		in:      "consumer/internal/decide.spent",
+		body:    `return spentOriginal(seen+100, attempt, n)`,
 		fails:   "TestCrashesAreNoFailures in consumer",
 	},
 	{
@@ -107,7 +108,7 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A failing message of a batch is found, and the others are committed.",
-		in:      "consumer.(*batch).named",
+		in:      "consumer.(*attempt).named",
 		body:    `return nil`,
 		fails:   "TestABatchIsTakenApart in consumer",
 	},
