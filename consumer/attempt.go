@@ -88,8 +88,9 @@ func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim)
 	return a.inTurn(ctx, tx, msgs, keys)
 }
 
-// copies returns copies of the messages that run, for the handler, and their keys. The copies have headers of their own: a goroutine that a
-// handler leaves behind may write to them while the message is parked or traced, and no recover contains a map that two goroutines use at once.
+// copies returns copies of the messages that run, for the handler, and their keys. The copies have headers of their
+// own: a goroutine that a handler leaves behind may write to them while the message is parked or traced, and no recover
+// contains a map that two goroutines use at once.
 func (a *attempt[TTx]) copies(ctx context.Context) ([]*Message, []dedup.Key) {
 	n := len(a.first)
 	msgs, given, keys := make([]*Message, n), make([]*Message, n), make([]dedup.Key, n)
@@ -113,13 +114,13 @@ func (a *attempt[TTx]) together(ctx context.Context, tx TTx, msgs []*Message, ke
 	return err
 }
 
-// mostNamed limits how often a pass believes a MessageError about messages that come before the message of another MessageError.
-// Twice is enough if the first one was made before the BatchHandler did the others' work. A BatchHandler that always names the
-// last message would cost a transaction for each message.
+// mostNamed limits how often a pass believes a MessageError about messages that come before the message of another
+// MessageError. Twice is enough if the first one was made before the BatchHandler did the others' work. A BatchHandler
+// that always names the last message would cost a transaction for each message.
 const mostNamed = 2
 
-// named returns the place of the message that err, an error of the BatchHandler, names. After a timeout the message that ran last is
-// named, which may have had too little time.
+// named returns the place of the message that err, an error of the BatchHandler, names. After a timeout the message
+// that ran last is named, which may have had too little time.
 func (a *attempt[TTx]) named(err error) []int {
 	named, ok := errors.AsType[*MessageError](err)
 	if !ok || a.before >= mostNamed || errors.Is(err, ErrHandlerTimeout) {
@@ -133,8 +134,8 @@ func (a *attempt[TTx]) named(err error) []int {
 	return nil
 }
 
-// inTurn calls the Handler for one message after the other. They share a goroutine, because one for each would cost as much as a short
-// handler.
+// inTurn calls the Handler for one message after the other. They share a goroutine, because one for each would cost as
+// much as a short handler.
 func (a *attempt[TTx]) inTurn(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	verifier, verifies := a.b.c.cfg.Store.(driver.TxVerifier[TTx])
 	err := onOwnGoroutine("the handler", func() error {
@@ -156,7 +157,8 @@ func (a *attempt[TTx]) inTurn(ctx context.Context, tx TTx, msgs []*Message, keys
 	return err
 }
 
-// verifies reports whether the transaction was verified after each handler, so that only the last one can have ended it.
+// verifies reports whether the transaction was verified after each handler, so that only the last one can have ended
+// it.
 func (a *attempt[TTx]) verifies() bool {
 	_, verifies := a.b.c.cfg.Store.(driver.TxVerifier[TTx])
 	return verifies && a.b.c.cfg.HandleBatch == nil

@@ -71,7 +71,8 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	return b.errs
 }
 
-// run handles items[todo...] in as few transactions as possible, and answers them. It is the only place that acts on decide.OfTransaction.
+// run handles items[todo...] in as few transactions as possible, and answers them. It is the only place that acts on
+// decide.OfTransaction.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	work := decide.NewWork(todo, b.c.cfg.MaxPerTransaction)
 	for part := work.Next(b.c.limit.now()); len(part) > 0; part = work.Next(b.c.limit.now()) {
@@ -146,8 +147,9 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	return err == nil
 }
 
-// alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a transaction of its own
-// runs with short waits for locks the next time: if it exceeds the limit there, too, it is not because other transactions held it up.
+// alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a
+// transaction of its own runs with short waits for locks the next time: if it exceeds the limit there, too, it is not
+// because other transactions held it up.
 func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
 	noWaits := b.database.Waits >= mostWaits
 	if len(todo) == 1 {

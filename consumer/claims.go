@@ -24,7 +24,8 @@ func (b *batch[TTx]) record(it *item) dedup.Record {
 	return rec
 }
 
-// read reads the claims of all messages before any handler runs: an error among them must not cost the work of a handler.
+// read reads the claims of all messages before any handler runs: an error among them must not cost the work of a
+// handler.
 func (a *attempt[TTx]) read(ctx context.Context, tx TTx, claims []dedup.Claim) (refused error) {
 	answers := make([]claimAnswer, len(a.todo))
 	for j, i := range a.todo {

@@ -28,8 +28,8 @@ func newClassifier[TTx any](store dedup.Store[TTx]) classifier {
 	return c
 }
 
-// failure returns what is known about a transaction that failed with err. The outcome is unknown to decide.Failure, whatever else err
-// says, if a handler may have committed the transaction.
+// failure returns what is known about a transaction that failed with err. The outcome is unknown to decide.Failure,
+// whatever else err says, if a handler may have committed the transaction.
 func (c classifier) failure(ctx context.Context, err error) decide.Failure {
 	is := func(target error) bool { return errors.Is(err, target) }
 	_, refused := errors.AsType[*refusal](err)
@@ -68,8 +68,8 @@ func (c classifier) fault(err error, ambiguous bool) (driver.FaultClass, faults.
 	return class, faults.Any.After(driver.FaultConnection, faults.Handler)
 }
 
-// unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each attempt
-// may leave effects behind.
+// unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each
+// attempt may leave effects behind.
 func unretryable(err error) bool {
 	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
 		func(e error) bool { return errors.Is(err, e) })
@@ -135,8 +135,8 @@ func (c classifier) result(err error) observe.Result {
 	return observe.RolledBack
 }
 
-// refusesLetter reports whether err, of a transaction that was to park a letter, is about this letter alone: another attempt would repeat
-// it, and other letters are not concerned.
+// refusesLetter reports whether err, of a transaction that was to park a letter, is about this letter alone: another
+// attempt would repeat it, and other letters are not concerned.
 func (c classifier) refusesLetter(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil || c.store.Retryable(err) {
 		return false

@@ -14,12 +14,13 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// doubts remembers messages that were claimed by a transaction that a handler ended. The handler may have been their own or
-// that of another message in the batch. The claim may be committed although the message's effects are not, so a later claim
-// that finds it proves nothing. A message is remembered until it is parked, or until a new claim shows that the old one was
-// not committed. The zero value is ready to use, and safe for concurrent use.
+// doubts remembers messages that were claimed by a transaction that a handler ended. The handler may have been their
+// own or that of another message in the batch. The claim may be committed although the message's effects are not, so a
+// later claim that finds it proves nothing. A message is remembered until it is parked, or until a new claim shows that
+// the old one was not committed. The zero value is ready to use, and safe for concurrent use.
 //
-// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates there.
+// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates
+// there.
 type doubts struct {
 	mu  sync.Mutex
 	all map[dedup.KeyHash]doubt
@@ -42,8 +43,8 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 	return d.committed(ctx, tx)
 }
 
-// unknownError is the error of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded, so that a
-// database error among them does not cause another attempt.
+// unknownError is the error of a dead letter with observe.CauseUnknown. It hides the wrapped errors, except ErrTxEnded,
+// so that a database error among them does not cause another attempt.
 type unknownError struct {
 	err  error
 	sure bool   // true: the handler ended the transaction; false: the server did not tell whether it was committed
@@ -91,12 +92,13 @@ func (d *doubts) forget(key dedup.KeyHash) {
 	delete(d.all, key)
 }
 
-// findDoubts remembers the messages that are in doubt after the transaction failed with f: it may be committed all the same, without all of
-// the handlers' effects. It returns what is known then, and changes a.err accordingly.
+// findDoubts remembers the messages that are in doubt after the transaction failed with f: it may be committed all the
+// same, without all of the handlers' effects. It returns what is known then, and changes a.err accordingly.
 //
-// The suspects are the messages whose handlers can have ended the transaction. If it was verified after each handler, that is only the
-// last one. Of handlers that ran side by side, it is the one that Fork has named; others may have done a part of their work. Also if
-// they had returned, Fork may still have had their outbox messages, unless they are a.complete.
+// The suspects are the messages whose handlers can have ended the transaction. If it was verified after each handler,
+// that is only the last one. Of handlers that ran side by side, it is the one that Fork has named; others may have done
+// a part of their work. Also if they had returned, Fork may still have had their outbox messages, unless they are
+// a.complete.
 func (a *attempt[TTx]) findDoubts(f decide.Failure) decide.Failure {
 	suspects, finished := a.ran, a.ran
 	known := a.verifies()
@@ -128,11 +130,11 @@ func (a *attempt[TTx]) findDoubts(f decide.Failure) decide.Failure {
 	return f.OutcomeUnknown(false)
 }
 
-// addDoubts remembers the messages that the transaction claimed before it failed. sure says that the handlers of suspects ended the
-// transaction: those messages and their copies are refused from now on.
+// addDoubts remembers the messages that the transaction claimed before it failed. sure says that the handlers of
+// suspects ended the transaction: those messages and their copies are refused from now on.
 //
-// The messages in finished that are not suspects are not in doubt. The transaction was verified after their handlers, so their
-// effects and their claims are committed together or not at all, and a new claim shows which.
+// The messages in finished that are not suspects are not in doubt. The transaction was verified after their handlers,
+// so their effects and their claims are committed together or not at all, and a new claim shows which.
 func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 	var committed func(context.Context, any) (bool, error)
 	if inDoubt, ok := errors.AsType[*dedup.InDoubtError](a.err); ok {
@@ -196,15 +198,17 @@ const (
 	parkDoubtsWaitMax = time.Second
 )
 
-// parkDoubts parks the messages in doubt that the pass would otherwise give back to the broker. Another process may get them
-// next, and would take them for duplicates. It tries until parkDoubtsWithin after the end of ctx, because the next attempt may
-// get a connection that works, and because no other process can park them while the database is away.
+// parkDoubts parks the messages in doubt that the pass would otherwise give back to the broker. Another process may get
+// them next, and would take them for duplicates. It tries until parkDoubtsWithin after the end of ctx, because the next
+// attempt may get a connection that works, and because no other process can park them while the database is away.
 //
-// It goes on while another transaction holds the key. That may be the transaction in doubt, which the server has not ended
-// yet. On MariaDB it may also be another consumer's transaction that found the committed claim and has locked its row.
+// It goes on while another transaction holds the key. That may be the transaction in doubt, which the server has not
+// ended yet. On MariaDB it may also be another consumer's transaction that found the committed claim and has locked its
+// row.
 //
-// A message whose claim turns out not to be committed is given back to the broker to be tried again. This counts as an attempt if its
-// handler had failed in a transaction of its own; without attempts left, the message is parked for that failure.
+// A message whose claim turns out not to be committed is given back to the broker to be tried again. This counts as an
+// attempt if its handler had failed in a transaction of its own; without attempts left, the message is parked for that
+// failure.
 func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 	var waiting []int
 	for i := range b.items {

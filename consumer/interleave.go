@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// interleaves reports whether the handlers of the messages run side by side. Messages that have failed before do not, because they
-// probably fail again, and that would cost the work of all others.
+// interleaves reports whether the handlers of the messages run side by side. Messages that have failed before do not,
+// because they probably fail again, and that would cost the work of all others.
 func (a *attempt[TTx]) interleaves() bool {
 	b := a.b
 	if b.c.forker == nil || len(a.first) < 2 || b.plain || b.c.plainly.now() {
@@ -56,8 +56,9 @@ func (b *batch[TTx]) interleaved(ctx context.Context, err error, took time.Durat
 	}
 }
 
-// plainly stops the handlers from running side by side after that has failed, because everything is then done twice. The first failure
-// stops it for the rest of the pass, and for as long as the failed transaction took. Each further failure in a row doubles that time.
+// plainly stops the handlers from running side by side after that has failed, because everything is then done twice.
+// The first failure stops it for the rest of the pass, and for as long as the failed transaction took. Each further
+// failure in a row doubles that time.
 type plainly struct {
 	mu    sync.Mutex
 	times uint // failures in a row

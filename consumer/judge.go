@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// quickClaim is how many times longer than the claim a transaction took whose time limit says something about its handler: a database
-	// that is slow for everybody is slow for the claim, too.
+	// quickClaim is how many times longer than the claim a transaction took whose time limit says something about its
+	// handler: a database that is slow for everybody is slow for the claim, too.
 	quickClaim = 3
 
-	// mostWaits is how many messages of a batch may wait for locks until their waits end. The others of the batch wait for a short time only.
+	// mostWaits is how many messages of a batch may wait for locks until their waits end. The others of the batch wait
+	// for a short time only.
 	mostWaits = 2
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// park parks items[i], which failed with err, for v.Cause. It returns what follows, and the error to answer with. If the store keeps no dead
-// letters, the item is rejected.
+// park parks items[i], which failed with err, for v.Cause. It returns what follows, and the error to answer with. If
+// the store keeps no dead letters, the item is rejected.
 func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed error) (decide.Verdict, error) {
 	it := &b.items[i]
 	n := b.now(it)
@@ -94,16 +94,16 @@ func (b *batch[TTx]) parked(ctx context.Context, i int, letter DeadLetter, began
 	}
 }
 
-// stands reports whether the letter of it is there already, so that parking it again adds none. The letter of a trial, which begins before
-// the handler runs, is not that.
+// stands reports whether the letter of it is there already, so that parking it again adds none. The letter of a trial,
+// which begins before the handler runs, is not that.
 func (b *batch[TTx]) stands(ctx context.Context, it *item, cause observe.Cause) (bool, error) {
 	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(it), Consumer: b.c.cfg.Name, Limit: 1})
 	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed), err
 }
 
-// write writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT whose
-// answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message can still
-// run. It fails never with a reject, because some brokers drop a rejected message.
+// write writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT
+// whose answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message
+// can still run.
 func (b *batch[TTx]) write(ctx context.Context, it *item, letter *DeadLetter, failed error) (result decide.Parked, err error) {
 	var recs []dedup.Record
 	if it.rec.Key.ID != "" && !errors.Is(failed, dedup.ErrKeyCollision) {
@@ -188,8 +188,8 @@ func (b *batch[TTx]) newLetter(ctx context.Context, it *item, cause observe.Caus
 	return letter
 }
 
-// withReserved returns a copy of headers where the reserved headers have the given values; empty: none. A value that the message was delivered
-// with does not stay: a replay would believe it.
+// withReserved returns a copy of headers where the reserved headers have the given values; empty: none. A value that
+// the message was delivered with does not stay: a replay would believe it.
 func withReserved(headers, reserved map[string]string) map[string]string {
 	headers = maps.Clone(headers)
 	for name, value := range reserved {
@@ -205,8 +205,8 @@ func withReserved(headers, reserved map[string]string) map[string]string {
 	return headers
 }
 
-// letterID hashes what identifies the item's dead letter. A test keeps it from changing; a change needs a new version in the
-// hashed text.
+// letterID hashes what identifies the item's dead letter. A test keeps it from changing; a change needs a new version
+// in the hashed text.
 func letterID(it *item) DeadLetterID {
 	b := []byte("txonce letter 1")
 	fields := []string{"key", it.rec.Key.Consumer, it.rec.Key.Tenant, it.rec.Key.ID}

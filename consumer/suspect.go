@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// suspectAfter is how many deliveries more than MaxAttempts make a message a suspect if this process has not seen it fail:
-	// its handler may be what ends the processes.
+	// suspectAfter is how many deliveries more than MaxAttempts make a message a suspect if this process has not seen
+	// it fail: its handler may be what ends the processes.
 	suspectAfter = 10
 
 	// trialsMost is how many processes may end while they try a suspect alone.
@@ -23,8 +23,8 @@ const (
 	takeWithin = 10 * time.Second
 )
 
-// separate splits todo into the messages that share a transaction and those that are tried alone afterwards: messages that
-// met database errors alone before, suspects, and all later messages of their ordering keys.
+// separate splits todo into the messages that share a transaction and those that are tried alone afterwards: messages
+// that met database errors alone before, suspects, and all later messages of their ordering keys.
 func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 	var keys map[string]bool
 	for _, i := range todo {
@@ -53,10 +53,11 @@ func (b *batch[TTx]) isSuspect(it *item) bool {
 		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.history.past(it.hash).Known()
 }
 
-// tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter with
-// observe.CauseCrashed is committed, and it is taken back after the handler has returned. A process that ends meanwhile leaves the
-// letter, so that later processes can count. After trialsMost of them the message is parked without another run. One
-// Consumer tries one suspect at a time, so that a suspect is not counted for what another one did.
+// tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter
+// with observe.CauseCrashed is committed, and it is taken back after the handler has returned. A process that ends
+// meanwhile leaves the letter, so that later processes can count. After trialsMost of them the message is parked
+// without another run. One Consumer tries one suspect at a time, so that a suspect is not counted for what another one
+// did.
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	it := &b.items[i]
 	if it.done || b.database.Down || !b.isSuspect(it) {
@@ -114,12 +115,13 @@ func (b *batch[TTx]) trialFailed(ctx context.Context, i, epoch int, err error) {
 	b.settle(ctx, i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.history.past(it.hash), b.now(it)), err)
 }
 
-// turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one Consumer runs the
-// handlers of such messages one after the other, because side by side they would go on losing to each other.
+// turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one
+// Consumer runs the handlers of such messages one after the other, because side by side they would go on losing to each
+// other.
 const turnsAfter = 3
 
-// runInTurn handles items[i] in a transaction of its own. A message that has lost to other transactions again and again waits until no
-// other such message runs.
+// runInTurn handles items[i] in a transaction of its own. A message that has lost to other transactions again and again
+// waits until no other such message runs.
 func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
 	times := b.c.history.past(b.items[i].hash).Contended
 	if times < turnsAfter {

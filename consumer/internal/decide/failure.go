@@ -1,6 +1,7 @@
-// Package decide says what follows when a consumer's transaction fails, when a message fails, and when a message was to be parked. It is
-// the policy of package consumer, and nothing else: its functions take plain values and return plain values, and use no ctx, clock,
-// logger or database. Package consumer finds out the values, and does what is decided here.
+// Package decide says what follows when a consumer's transaction fails, when a message fails, and when a message was to
+// be parked. It is the policy of package consumer, and nothing else: its functions take plain values and return plain
+// values, and use no ctx, clock, logger or database. Package consumer finds out the values, and does what is decided
+// here.
 //
 // Three questions are kept apart:
 //
@@ -29,17 +30,17 @@ type Failure struct {
 	Permanent bool // another attempt would only repeat it, or make it worse
 	Clocks    bool // the clocks of this machine and of the database disagree
 
-	// Database says that the store calls the error Retryable. Then Class says which kind of error it is, Unnamed that the store does not
-	// tell classes, Counts from which time on it counts against the message that meets it, and Ambiguous that a handler's statement may
-	// be at fault.
+	// Database says that the store calls the error Retryable. Then Class says which kind of error it is, Unnamed that
+	// the store does not tell classes, Counts from which time on it counts against the message that meets it, and
+	// Ambiguous that a handler's statement may be at fault.
 	Database  bool
 	Class     driver.FaultClass
 	Unnamed   bool
 	Counts    faults.Verdict
 	Ambiguous bool
 
-	// What became of the transaction. Ended: a handler ended it. RolledBack: it is known that nothing was committed. Maybe: the store
-	// could not find out whether a handler ended it.
+	// What became of the transaction. Ended: a handler ended it. RolledBack: it is known that nothing was committed.
+	// Maybe: the store could not find out whether a handler ended it.
 	Ended, RolledBack, Maybe bool
 
 	// Asked says that the handler has chosen when to try again, after After, and Held that this attempt must not count.
@@ -47,8 +48,8 @@ type Failure struct {
 	After       time.Duration
 }
 
-// waited reports whether the error may be due to other transactions that held locks. shortWaits says that the transaction did not
-// wait long for any.
+// waited reports whether the error may be due to other transactions that held locks. shortWaits says that the
+// transaction did not wait long for any.
 func (f Failure) waited(shortWaits bool) bool {
 	return f.Class == driver.FaultContention || f.Class == driver.FaultTimeLimit && !shortWaits
 }

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// AloneMost is how many messages may meet database errors while none is committed, for one of them to be blamed. More of them are a
-	// sign that the database is at fault.
+	// AloneMost is how many messages may meet database errors while none is committed, for one of them to be blamed.
+	// More of them are a sign that the database is at fault.
 	AloneMost = 3
 
-	// InFlightToWarn is how many times in a row a key is found in flight before that is logged: a frozen process keeps its claims until
-	// the database ends its transaction.
+	// InFlightToWarn is how many times in a row a key is found in flight before that is logged: a frozen process keeps
+	// its claims until the database ends its transaction.
 	InFlightToWarn = 10
 
 	// ContendedToWarn is how many times in a row a message loses to other transactions before that is logged.
 	ContendedToWarn = 20
 )
 
-// Past is what a process remembers about a message that has failed, until the message is committed or parked. The zero value is that of
-// a message which the process does not know.
+// Past is what a process remembers about a message that has failed, until the message is committed or parked. The zero
+// value is that of a message which the process does not know.
 type Past struct {
 	Survived bool // this process has tried the message alone and has not ended
 	Failures int  // attempts that counted
@@ -94,7 +94,8 @@ const (
 	WarnBlamed            // errors of the database count against it from now on
 )
 
-// OfMessage decides about a message that failed with f in a transaction of its own. It returns what to remember in place of p.
+// OfMessage decides about a message that failed with f in a transaction of its own. It returns what to remember in
+// place of p.
 func OfMessage(f Failure, p Past, n Now) (Verdict, Past) {
 	switch {
 	case f.Late: // this counts, whatever other errors the end of its ctx has caused
@@ -119,8 +120,9 @@ func OfMessage(f Failure, p Past, n Now) (Verdict, Past) {
 	return judge(f, p, n)
 }
 
-// contended decides about a message that lost to other transactions. That never counts: the message is committed as soon as the others
-// leave it the rows. If nothing is committed meanwhile, whatever holds the rows is treated as a failure of the database.
+// contended decides about a message that lost to other transactions. That never counts: the message is committed as
+// soon as the others leave it the rows. If nothing is committed meanwhile, whatever holds the rows is treated as a
+// failure of the database.
 func contended(p Past, n Now) (Verdict, Past) {
 	others := n.Commits > p.ContendedCommits
 	p.Contended, p.ContendedCommits, p.Timed = p.Contended+1, n.Commits, false
@@ -131,9 +133,9 @@ func contended(p Past, n Now) (Verdict, Past) {
 	return v.warn(WarnContended, p.Contended, ContendedToWarn), p
 }
 
-// blame finds out whether f, an error of the database, counts as an attempt. It does when the message meets such errors again and again
-// while other messages are committed. An exceeded limit of time also counts when no other message shows that the database works. A
-// disagreement of clocks never counts.
+// blame finds out whether f, an error of the database, counts as an attempt. It does when the message meets such errors
+// again and again while other messages are committed. An exceeded limit of time also counts when no other message shows
+// that the database works. A disagreement of clocks never counts.
 func blame(f Failure, p Past, n Now) (_ Past, counts bool) {
 	if f.Clocks {
 		return p, false
@@ -177,9 +179,10 @@ func judge(f Failure, p Past, n Now) (Verdict, Past) {
 	return Verdict{Do: Retry, Cause: f.Cause, Backoff: attempt, Counted: true}, p
 }
 
-// spent reports whether a message that failed once more is given up. The broker's count of attempts may include crashes, stops and
-// lost answers, so this process must also have seen two failures. The count alone decides when it is too high for that, as when each
-// attempt reaches another process. When the source may stop delivering the message, the first failure decides.
+// spent reports whether a message that failed once more is given up. The broker's count of attempts may include
+// crashes, stops and lost answers, so this process must also have seen two failures. The count alone decides when it is
+// too high for that, as when each attempt reaches another process. When the source may stop delivering the message, the
+// first failure decides.
 func spent(seen, attempt int, n Now) bool {
 	return attempt >= n.MaxAttempts && seen >= min(2, n.MaxAttempts) || attempt >= max(100, 10*n.MaxAttempts) || n.GiveUp
 }

@@ -117,7 +117,8 @@ func TestOfMessage(t *testing.T) {
 	}
 }
 
-// Errors of the database count against a message from the time on that internal/faults says, which docs/operations.md shows.
+// Errors of the database count against a message from the time on that internal/faults says, which docs/operations.md
+// shows.
 func TestFaultsCountInTheEnd(t *testing.T) {
 	const never = 0
 	for _, tc := range []struct {

@@ -12,9 +12,9 @@ type Doubt struct {
 	Maybe     bool // a claim that is found now may be that of the transaction in doubt
 }
 
-// OfClaim says what a claim of the message's own key means. Run: the handler must run, unless refused is not empty: then the message must
-// not run, for that cause. If neither, the message is a duplicate. Settled says that the message is not in doubt any more. alias says that
-// another message has claimed one of its aliases.
+// OfClaim says what a claim of the message's own key means. Run: the handler must run, unless refused is not empty:
+// then the message must not run, for that cause. If neither, the message is a duplicate. Settled says that the message
+// is not in doubt any more. alias says that another message has claimed one of its aliases.
 func OfClaim(v dedup.Verdict, d Doubt, alias, mismatchIsDuplicate bool) (run bool, refused observe.Cause, settled bool) {
 	settled = d.Any && (v == dedup.First || !d.Maybe) // a new claim shows that the transaction in doubt is not committed
 	switch {
@@ -53,9 +53,9 @@ type Letter struct {
 	Forget bool          // the claim was made now, and must not stay
 }
 
-// OfLetter says what claim means for a message that is being parked for cause. The claim shows whether an earlier COMMIT whose answer was lost
-// has happened. Only the claim of a message whose own handler ended its transaction stays: its effects may be committed, so that a
-// redelivery must not run.
+// OfLetter says what claim means for a message that is being parked for cause. The claim shows whether an earlier
+// COMMIT whose answer was lost has happened. Only the claim of a message whose own handler ended its transaction stays:
+// its effects may be committed, so that a redelivery must not run.
 func OfLetter(cause observe.Cause, claim dedup.Verdict, d Doubt, mismatchIsDuplicate bool) Letter {
 	unknown := cause == observe.CauseUnknown
 	l := Letter{Cause: cause}
@@ -78,8 +78,9 @@ func OfLetter(cause observe.Cause, claim dedup.Verdict, d Doubt, mismatchIsDupli
 	return l
 }
 
-// AfterPark says what becomes of a message after an attempt to park it, for v. counted is the verdict of its latest failure that was
-// counted as an attempt, if there is one: it holds when a message that was in doubt turns out not to be committed.
+// AfterPark says what becomes of a message after an attempt to park it, for v. counted is the verdict of its latest
+// failure that was counted as an attempt, if there is one: it holds when a message that was in doubt turns out not to
+// be committed.
 func AfterPark(r Parked, v Verdict, counted *Verdict, p Past, n Now) Verdict {
 	hold := Verdict{Do: Hold, Cause: v.Cause, Backoff: 1}
 	switch r {
@@ -102,8 +103,9 @@ func AfterPark(r Parked, v Verdict, counted *Verdict, p Past, n Now) Verdict {
 	return hold
 }
 
-// BeforeHandlers reports whether a message that is parked for cause was refused before a handler ran, because of the message or its claim. It
-// then says nothing about the handlers. prepared says that it was refused before it was claimed.
+// BeforeHandlers reports whether a message that is parked for cause was refused before a handler ran, because of the
+// message or its claim. It then says nothing about the handlers. prepared says that it was refused before it was
+// claimed.
 func BeforeHandlers(cause observe.Cause, prepared bool) bool {
 	switch cause {
 	case observe.CauseMismatch, observe.CauseKnownContent, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:

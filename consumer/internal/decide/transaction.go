@@ -40,9 +40,9 @@ func OfTransaction(f Failure, t Tried) Plan {
 	return Halves
 }
 
-// Doubts says whether the messages of a transaction that has failed are in doubt: their claims may be committed without all of their
-// effects. sure says that a handler has ended the transaction; otherwise it only may have. Without a handler that ran nothing is in
-// doubt: the claims are committed together with nothing.
+// Doubts says whether the messages of a transaction that has failed are in doubt: their claims may be committed without
+// all of their effects. sure says that a handler has ended the transaction; otherwise it only may have. Without a
+// handler that ran nothing is in doubt: the claims are committed together with nothing.
 func Doubts(f Failure, t Tried) (add, sure bool) {
 	switch {
 	case t.Ran == 0:
@@ -53,14 +53,14 @@ func Doubts(f Failure, t Tried) (add, sure bool) {
 	return f.Maybe, false
 }
 
-// OutcomeUnknown returns what is known about a transaction that a handler has ended, whatever else f says. refused says that its only message
-// must not run again.
+// OutcomeUnknown returns what is known about a transaction that a handler has ended, whatever else f says. refused says
+// that its only message must not run again.
 func (f Failure) OutcomeUnknown(refused bool) Failure {
 	return Failure{Cause: observe.CauseUnknown, Cancelled: f.Cancelled, Refused: refused, Permanent: true, Ended: true}
 }
 
-// Collided reports whether the database ended a transaction of several messages, as a deadlock does, which no single message causes.
-// Then smaller transactions collide less often.
+// Collided reports whether the database ended a transaction of several messages, as a deadlock does, which no single
+// message causes. Then smaller transactions collide less often.
 func Collided(f Failure, t Tried) bool {
 	return t.Messages > 1 && t.Claimed && !f.Cancelled && f.Database && !f.Ambiguous
 }

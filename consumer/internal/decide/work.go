@@ -2,11 +2,11 @@ package decide
 
 import "slices"
 
-// Work is a list of messages, by their places, that share as few transactions as possible. Next returns those for the next transaction;
-// after it, one of Committed, Deferred, Again, Around and Halve says what has become of them.
+// Work is a list of messages, by their places, that share as few transactions as possible. Next returns those for the
+// next transaction; after it, one of Committed, Deferred, Again, Around and Halve says what has become of them.
 //
-// While transactions fail in a row, each takes half as many messages as the one before: otherwise each failing message would cost a
-// claim of all messages that follow it.
+// While transactions fail in a row, each takes half as many messages as the one before: otherwise each failing message
+// would cost a claim of all messages that follow it.
 type Work struct {
 	most  int    // messages of a transaction; 0: no limit
 	parts []part // the last one is next
@@ -42,7 +42,8 @@ func (w *Work) add(todo []int, before int) {
 	}
 }
 
-// Next returns the messages for the next transaction, at most limit if that is not 0. It returns none when all are decided.
+// Next returns the messages for the next transaction, at most limit if that is not 0. It returns none when all are
+// decided.
 func (w *Work) Next(limit int) []int {
 	for len(w.parts) > 0 && len(w.parts[len(w.parts)-1].todo) == 0 {
 		w.parts = w.parts[:len(w.parts)-1]
@@ -97,8 +98,9 @@ func (w *Work) Halve(todo []int) {
 	w.add(todo[:len(todo)/2], before)
 }
 
-// Around tries each culprit alone, and those of todo that are before, between and after the culprits together. todo are some of the
-// messages, and culprits are places in todo, ascending. The messages after a single culprit are tried together with those that follow.
+// Around tries each culprit alone, and those of todo that are before, between and after the culprits together. todo are
+// some of the messages, and culprits are places in todo, ascending. The messages after a single culprit are tried
+// together with those that follow.
 func (w *Work) Around(todo, culprits []int) {
 	p, before := w.last(), w.Before()
 	if len(culprits) == 1 {
