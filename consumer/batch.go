@@ -154,7 +154,7 @@ func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
 	noWaits := b.database.Waits >= mostWaits
 	if len(todo) == 1 {
 		it := &b.items[todo[0]]
-		noWaits = noWaits || it.culprit && b.c.history.past(it.hash).Timed
+		noWaits = noWaits || it.culprit && b.c.memory.past(it.hash).Timed
 		it.noWaits = noWaits
 	}
 	if noWaits {
@@ -168,7 +168,7 @@ func (b *batch[TTx]) conclude() {
 	for i := range b.items {
 		it := &b.items[i]
 		if it.done && !it.committed { // parked, or committed by another call
-			b.c.history.forget(it.hash, false)
+			b.c.memory.forgetPast(it.hash)
 		}
 		switch {
 		case !it.probe:

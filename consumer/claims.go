@@ -20,7 +20,7 @@ type claimAnswer struct {
 // record is the record that claims an item's own key.
 func (b *batch[TTx]) record(it *item) dedup.Record {
 	rec := b.c.claimRecord(it.rec)
-	rec.Redelivered = it.msg.Attempt > 1 && !b.c.history.past(it.hash).Known() // if it has failed here, it is probably new
+	rec.Redelivered = it.msg.Attempt > 1 && !b.c.memory.past(it.hash).Known() // if it has failed here, it is probably new
 	return rec
 }
 
@@ -64,7 +64,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Cla
 	for _, alias := range aliases {
 		known = known || alias.Verdict != dedup.First
 	}
-	doubt, doubtful := b.c.doubts.of(it.hash)
+	doubt, doubtful := b.c.memory.doubt(it.hash)
 	d := decide.Doubt{Any: doubtful}
 	if doubtful && own.Verdict != dedup.First {
 		if d.Maybe, err = doubt.mayBeCommitted(ctx, tx); err != nil {
@@ -73,7 +73,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Cla
 	}
 	run, refused, settled := decide.OfClaim(own.Verdict, d, known, b.c.cfg.OnMismatch == MismatchIsDuplicate)
 	if settled {
-		b.c.doubts.forget(it.hash)
+		b.c.memory.forgetDoubt(it.hash)
 	}
 	switch ans.run = run; {
 	case refused == observe.CauseUnknown:
@@ -108,8 +108,7 @@ func (b *batch[TTx]) forgetAliases(ctx context.Context, tx TTx, it *item, aliase
 func (b *batch[TTx]) committed(ans claimAnswer) {
 	it := &b.items[ans.at]
 	it.done, it.committed = true, true
-	b.c.history.forget(it.hash, ans.run)
-	b.c.doubts.forget(it.hash)
+	b.c.memory.committed(it.hash, ans.run)
 	o := MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key}
 	switch {
 	case ans.run:

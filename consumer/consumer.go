@@ -21,14 +21,12 @@ type Consumer[TTx any] struct {
 	cfg         Config[TTx]
 	classify    classifier
 	lot         ParkingLot[TTx] // nil: messages that are given up are rejected
-	keys        keyLock
+	memory      memory
 	panics      *hooks.Panics // of the hooks of Config.Trace
 	pause       pause
 	limit       batchLimit
 	forker      driver.Forker[TTx] // nil: handlers never run side by side
 	plainly     plainly
-	history     history
-	doubts      doubts
 	budget      *parkBudget
 	refusals    *refusalLimit
 	retries     retryLog

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/txonce/txonce/consumer/internal/decide"
@@ -14,19 +13,12 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// doubts remembers messages that were claimed by a transaction that a handler ended. The handler may have been their
-// own or that of another message in the batch. The claim may be committed although the message's effects are not, so a
-// later claim that finds it proves nothing. A message is remembered until it is parked, or until a new claim shows that
-// the old one was not committed. The zero value is ready to use, and safe for concurrent use.
+// doubt says why the outcome of one message is unknown. The message was claimed by a transaction that a handler ended, which may have
+// been its own handler or that of another message in the batch. The claim may be committed although the message's effects are not, so a
+// later claim that finds it proves nothing. The message is in doubt until it is parked, or until a new claim shows that the old one was
+// not committed.
 //
-// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates
-// there.
-type doubts struct {
-	mu  sync.Mutex
-	all map[dedup.KeyHash]doubt
-}
-
-// doubt says why the outcome of one message is unknown.
+// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates there.
 type doubt struct {
 	err       *unknownError
 	sure      bool // a handler has ended the transaction; otherwise it only may have
@@ -65,32 +57,6 @@ func (e *unknownError) Error() string {
 }
 
 func (e *unknownError) Is(target error) bool { return target == dedup.ErrTxEnded }
-
-func (d *doubts) add(key dedup.KeyHash, more doubt) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.all == nil {
-		d.all = map[dedup.KeyHash]doubt{}
-	}
-	if before, found := d.all[key]; found && before.sure { // keep what is known about the earlier transaction
-		more.ownEffect = more.ownEffect || before.ownEffect
-		more.committed = nil // it can answer for one of the two transactions only
-	}
-	d.all[key] = more
-}
-
-func (d *doubts) of(key dedup.KeyHash) (doubt, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	found, ok := d.all[key]
-	return found, ok
-}
-
-func (d *doubts) forget(key dedup.KeyHash) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.all, key)
-}
 
 // findDoubts remembers the messages that are in doubt after the transaction failed with f: it may be committed all the
 // same, without all of the handlers' effects. It returns what is known then, and changes a.err accordingly.
@@ -150,7 +116,7 @@ func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 			err.by = a.item(suspects[0]).rec.Key.ID
 		}
 		hash := a.item(j).hash
-		a.b.c.doubts.add(hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
+		a.b.c.memory.addDoubt(hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
 		if sure && guilty {
 			a.b.refuseInDoubt(hash)
 		}
@@ -171,7 +137,7 @@ func (c *Consumer[TTx]) refusedByDoubt(it *item) error {
 	if it.rec.Key.ID == "" {
 		return nil
 	}
-	if d, ok := c.doubts.of(it.hash); ok && d.ownEffect {
+	if d, ok := c.memory.doubt(it.hash); ok && d.ownEffect {
 		return refuse(observe.CauseUnknown, d.err)
 	}
 	return nil
@@ -182,7 +148,7 @@ func (c *Consumer[TTx]) inDoubt(it *item) bool {
 	if it.rec.Key.ID == "" {
 		return false
 	}
-	_, ok := c.doubts.of(it.hash)
+	_, ok := c.memory.doubt(it.hash)
 	return ok
 }
 
@@ -226,7 +192,7 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 		i := waiting[0]
 		waiting = waiting[1:]
 		it := &b.items[i]
-		d, ok := b.c.doubts.of(it.hash)
+		d, ok := b.c.memory.doubt(it.hash)
 		if !ok { // a copy of it is parked
 			continue
 		}

@@ -3,8 +3,12 @@ package consumer
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/txonce/txonce/consumer/internal/decide"
+	"github.com/txonce/txonce/dedup"
 )
 
 // Reports counts the reports of a pause.
@@ -69,9 +73,23 @@ func ReportBudget(ctx context.Context, err error) *Reports {
 	return r
 }
 
-// KeysInUse is how many keys the consumer's lock remembers.
+// KeysInUse is how many keys the consumer remembers.
 func (c *Consumer[TTx]) KeysInUse() int {
-	c.keys.mu.Lock()
-	defer c.keys.mu.Unlock()
-	return len(c.keys.keys)
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	return len(c.memory.keys)
+}
+
+// MemoryOf returns how many failed messages are remembered, and whether a message that was in doubt before still is, after n messages with
+// different keys have failed.
+func MemoryOf(n int) (pasts int, doubtful bool) {
+	var m memory
+	key := func(id string) dedup.KeyHash { return dedup.Key{Consumer: "billing", ID: id}.Hash() }
+	m.addDoubt(key("doubt"), doubt{})
+	m.survived(key("doubt"))
+	for i := range n {
+		m.judge(key(strconv.Itoa(i)), decide.Failure{}, decide.Now{MaxAttempts: 3})
+	}
+	_, doubtful = m.doubt(key("doubt"))
+	return m.pasts, doubtful
 }

@@ -27,7 +27,7 @@ type claimWait struct {
 
 // expectHeldKeys makes a batch wait for a short time only if one of its keys was held when it was tried last.
 func (b *batch[TTx]) expectHeldKeys() {
-	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.history.past(it.hash).InFlight > 0 }) {
+	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.memory.past(it.hash).InFlight > 0 }) {
 		b.claimWait = claimWait{short: true, left: shortWait}
 	}
 }

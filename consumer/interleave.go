@@ -17,7 +17,7 @@ func (a *attempt[TTx]) interleaves() bool {
 	if b.c.forker == nil || len(a.first) < 2 || b.plain || b.c.plainly.now() {
 		return false
 	}
-	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.history.past(a.item(j).hash).Known() })
+	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.memory.past(a.item(j).hash).Known() })
 }
 
 // sideBySide runs the handlers of msgs side by side in tx.

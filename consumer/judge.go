@@ -30,7 +30,7 @@ func (b *batch[TTx]) now(it *item) decide.Now {
 // judge decides what happens to items[i], which failed with f and err in a transaction of its own, and does it.
 func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, f decide.Failure, err error) {
 	it := &b.items[i]
-	v := b.c.history.judge(it.hash, f, b.now(it))
+	v := b.c.memory.judge(it.hash, f, b.now(it))
 	b.warn(ctx, it, v, err)
 	if v.Fault {
 		b.database = b.database.After(f, it.noWaits, it.culprit)
@@ -96,7 +96,7 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage,
 		if len(todo) == 1 {
 			it := &b.items[todo[0]]
 			about = it.attrs()[2:]
-			deferrals = max(deferrals, b.c.history.past(it.hash).Faults-1)
+			deferrals = max(deferrals, b.c.memory.past(it.hash).Faults-1)
 		}
 		retry.After = b.c.pause.fault(ctx, err, at, epoch, deferrals, about...)
 	}

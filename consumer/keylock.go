@@ -4,19 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
-
-// keyLock makes copies of one message wait for each other in this process, so that they hold no database
-// connections. When a holder commits a key, all waiters get the outcome, so that many copies cost one transaction. It
-// uses memory only for keys that are held.
-type keyLock struct {
-	mu   sync.Mutex
-	keys map[dedup.KeyHash][]*keyWaiter // has an entry for each key that is held
-}
 
 type keyWaiter struct {
 	woken   chan struct{}
@@ -33,66 +24,71 @@ type keyOutcome struct {
 // decided reports whether the outcome may decide about waiters, so that none of them gets the key.
 func (o keyOutcome) decided() bool { return o.committed || o.parked != nil }
 
-// lock waits until the caller holds key, or until its holder has committed or parked its message. In the latter case the caller does not hold the
-// key, and gets the outcome.
-func (l *keyLock) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
-	l.mu.Lock()
-	waiters, held := l.keys[key]
-	if !held {
-		if l.keys == nil {
-			l.keys = map[dedup.KeyHash][]*keyWaiter{}
-		}
-		l.keys[key] = nil
-		l.mu.Unlock()
+// lock waits until the caller holds key, or until its holder has committed or parked its message. In the latter case the caller does
+// not hold the key, and gets the outcome.
+//
+// So copies of one message wait for each other in this process, where they hold no database connections. When a holder commits a key,
+// all waiters get the outcome, so that many copies cost one transaction.
+func (m *memory) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
+	m.mu.Lock()
+	k := m.keys[key]
+	if !k.held {
+		k.held = true
+		m.set(key, k)
+		m.mu.Unlock()
 		return keyOutcome{}, nil
 	}
 	w := &keyWaiter{woken: make(chan struct{})}
-	l.keys[key] = append(waiters, w)
-	l.mu.Unlock()
+	k.waiters = append(k.waiters, w)
+	m.set(key, k)
+	m.mu.Unlock()
 
 	select {
 	case <-w.woken:
 		return w.outcome, nil
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	select {
 	case <-w.woken: // at the same moment
 		return w.outcome, nil
 	default:
 	}
-	l.keys[key] = slices.DeleteFunc(l.keys[key], func(q *keyWaiter) bool { return q == w })
+	k = m.keys[key]
+	k.waiters = slices.DeleteFunc(k.waiters, func(q *keyWaiter) bool { return q == w })
+	m.set(key, k)
 	return keyOutcome{}, context.Cause(ctx)
 }
 
 // unlock gives key to the caller that has waited longest. If the key's message was committed or parked, it gives the
 // outcome to all of them.
-func (l *keyLock) unlock(key dedup.KeyHash, o keyOutcome) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiters := l.keys[key]
+func (m *memory) unlock(key dedup.KeyHash, o keyOutcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.keys[key]
 	switch {
 	case o.decided():
-		for _, w := range waiters {
+		for _, w := range k.waiters {
 			w.outcome = o
 			close(w.woken)
 		}
-		delete(l.keys, key)
-	case len(waiters) == 0:
-		delete(l.keys, key)
+		k.held, k.waiters = false, nil
+	case len(k.waiters) == 0:
+		k.held, k.waiters = false, nil
 	default:
-		l.keys[key] = waiters[1:]
-		close(waiters[0].woken)
+		close(k.waiters[0].woken)
+		k.waiters = k.waiters[1:]
 	}
+	m.set(key, k)
 }
 
 // lockAll locks the keys of recs, in the order of their hashes.
-func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
+func (m *memory) lockAll(ctx context.Context, recs []dedup.Record) (unlock func(), err error) {
 	var held []dedup.KeyHash
 	unlock = func() {
 		for _, key := range held {
-			l.unlock(key, keyOutcome{})
+			m.unlock(key, keyOutcome{})
 		}
 	}
 	for _, rec := range recs {
@@ -102,7 +98,7 @@ func (l *keyLock) lockAll(ctx context.Context, recs []dedup.Record) (unlock func
 	for i, key := range held {
 		o := keyOutcome{committed: true}
 		for o.decided() && err == nil {
-			o, err = l.lock(ctx, key)
+			o, err = m.lock(ctx, key)
 		}
 		if err != nil {
 			held = held[:i]
@@ -143,7 +139,7 @@ func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 	return func() {
 		for _, u := range locked {
 			it := &b.items[u.item]
-			b.c.keys.unlock(u.key, it.outcome(u.alias))
+			b.c.memory.unlock(u.key, it.outcome(u.alias))
 		}
 	}
 }
@@ -177,7 +173,7 @@ func (b *batch[TTx]) keyUses() []keyUse {
 // lockKey reports whether the key of uses, which all have the same key, is locked now.
 func (b *batch[TTx]) lockKey(ctx context.Context, uses []keyUse) bool {
 	for {
-		other, err := b.c.keys.lock(ctx, uses[0].key)
+		other, err := b.c.memory.lock(ctx, uses[0].key)
 		switch {
 		case err != nil: // ErrInFlight, or ctx has ended
 			for _, u := range uses {

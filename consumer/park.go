@@ -21,7 +21,7 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 	it := &b.items[i]
 	n := b.now(it)
 	after := func(r decide.Parked) decide.Verdict {
-		return decide.AfterPark(r, v, it.counted, b.c.history.past(it.hash), n)
+		return decide.AfterPark(r, v, it.counted, b.c.memory.past(it.hash), n)
 	}
 	if b.c.lot == nil {
 		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", v.Cause, failed)
@@ -58,7 +58,7 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 		it.done = true
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	case decide.Free:
-		b.c.doubts.forget(it.hash)
+		b.c.memory.forgetDoubt(it.hash)
 		if it.counted != nil && v.Cause == observe.CauseUnknown { // the transaction in doubt was rolled back, as that of any handler that fails
 			failed = it.countedErr
 		}
@@ -76,14 +76,14 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 func (b *batch[TTx]) parked(ctx context.Context, i int, letter DeadLetter, began time.Time, stands bool, failed error) {
 	it := &b.items[i]
 	it.done = true
-	b.c.doubts.forget(it.hash)
+	b.c.memory.forgetDoubt(it.hash)
 	if stands { // its ERROR is logged already, when the letter was written
 		attrs := append(it.attrs(), "cause", letter.Cause, "error", failed)
 		b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
 	} else {
 		b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
 	}
-	if b.c.history.past(it.hash).Blamed { // the errors of the database were its own
+	if b.c.memory.past(it.hash).Blamed { // the errors of the database were its own
 		b.c.pause.recovered(ctx, ofHandlers)
 	}
 	b.c.pause.recovered(ctx, ofLetters)
@@ -142,7 +142,7 @@ func (c *Consumer[TTx]) notWritten(ctx context.Context, result decide.Parked, er
 func (b *batch[TTx]) writeClaimed(ctx context.Context, it *item, recs []dedup.Record, letter *DeadLetter) (result decide.Parked, err error) {
 	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		result = decide.Written
-		doubt, doubtful := b.c.doubts.of(it.hash)
+		doubt, doubtful := b.c.memory.doubt(it.hash)
 		for _, claim := range claims { // at most one
 			d := decide.Doubt{Any: doubtful, OwnEffect: doubt.ownEffect}
 			if doubtful && claim.Verdict == dedup.Duplicate {

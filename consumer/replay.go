@@ -131,7 +131,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 ) (ran bool, err error) {
 	aliases := letter.AliasRecords(keys[0])
 	recs := slices.Concat(keys, aliases)
-	unlock, err := c.keys.lockAll(ctx, recs)
+	unlock, err := c.memory.lockAll(ctx, recs)
 	if err != nil {
 		return false, err
 	}

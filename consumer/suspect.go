@@ -29,7 +29,7 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 	var keys map[string]bool
 	for _, i := range todo {
 		it := &b.items[i]
-		past := b.c.history.past(it.hash)
+		past := b.c.memory.past(it.hash)
 		it.culprit = it.rec.Key.ID != "" && past.Culprit()
 		if !it.culprit && !keys[it.msg.OrderingKey] && !b.isSuspect(it) {
 			together = append(together, i)
@@ -50,7 +50,7 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 // outcome of it.
 func (b *batch[TTx]) isSuspect(it *item) bool {
 	return b.c.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
-		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.history.past(it.hash).Known()
+		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.memory.past(it.hash).Known()
 }
 
 // tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter
@@ -89,7 +89,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		return
 	}
 	b.run(ctx, []int{i})
-	b.c.history.survived(it.hash)
+	b.c.memory.survived(it.hash)
 	if it.done && !it.committed { // it is parked, and the letter says why
 		return
 	}
@@ -112,7 +112,7 @@ func (b *batch[TTx]) trialFailed(ctx context.Context, i, epoch int, err error) {
 		b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
 			append(it.attrs(), "error", err)...)
 	}
-	b.settle(ctx, i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.history.past(it.hash), b.now(it)), err)
+	b.settle(ctx, i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.memory.past(it.hash), b.now(it)), err)
 }
 
 // turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one
@@ -123,7 +123,7 @@ const turnsAfter = 3
 // runInTurn handles items[i] in a transaction of its own. A message that has lost to other transactions again and again
 // waits until no other such message runs.
 func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
-	times := b.c.history.past(b.items[i].hash).Contended
+	times := b.c.memory.past(b.items[i].hash).Contended
 	if times < turnsAfter {
 		b.run(ctx, []int{i})
 		return
