@@ -17,6 +17,7 @@ type attempt[TTx any] struct {
 	b      *batch[TTx]
 	todo   []int // places in b.items
 	before int   // how many culprits come after these messages, see named
+	plain  bool  // no handlers run side by side
 
 	err      error
 	answers  []claimAnswer // as todo; nil: the claims could not be read
@@ -32,8 +33,8 @@ type attempt[TTx any] struct {
 }
 
 // attempt handles items[todo...] in one transaction.
-func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int) *attempt[TTx] {
-	a := &attempt[TTx]{b: b, todo: todo, before: before}
+func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain bool) *attempt[TTx] {
+	a := &attempt[TTx]{b: b, todo: todo, before: before, plain: plain || b.plain}
 	for j, i := range todo {
 		if err := b.items[i].refused; err != nil { // refused without a transaction
 			a.err, a.culprits = err, append(a.culprits, j)
@@ -181,29 +182,29 @@ func (a *attempt[TTx]) conclude(ctx context.Context) (f decide.Failure) {
 		for _, ans := range a.answers {
 			b.committed(ans)
 		}
-		if len(a.ran) == 0 { // duplicates prove nothing about handlers
-			b.c.pause.recovered(ctx, ofClaims)
-			break
+		done := event{what: committed, at: ofClaims, messages: len(a.todo), ran: len(a.ran)}
+		if len(a.ran) > 0 { // duplicates prove nothing about handlers
+			done.at, b.database.Faults = ofHandlers, 0
 		}
-		b.database.Faults = 0
-		b.c.pause.recovered(ctx, ofHandlers)
+		b.c.gate.report(ctx, done)
 	}
 	a.limit(ctx, f)
 	a.measure(ctx)
 	return f
 }
 
-// limit records how many messages may share the next transactions.
+// limit reports what says how many messages may share the next transactions, and how.
 func (a *attempt[TTx]) limit(ctx context.Context, f decide.Failure) {
 	took := time.Since(a.began)
 	switch {
+	case a.interleaved && a.err == nil:
+		a.b.c.gate.report(ctx, event{what: workedAside})
+	case a.interleaved && ctx.Err() == nil:
+		a.b.plain = true
+		a.b.c.gate.report(ctx, event{what: brokeAside, took: took})
 	case a.interleaved:
-		a.b.interleaved(ctx, a.err, took)
 	case a.err != nil && decide.Collided(f, a.tried()):
-		a.b.c.limit.failed(len(a.todo), took)
-	}
-	if a.err == nil && 2*len(a.ran) >= len(a.todo) {
-		a.b.c.limit.succeeded(len(a.todo))
+		a.b.c.gate.report(ctx, event{what: collided, messages: len(a.todo), took: took})
 	}
 }
 

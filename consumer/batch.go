@@ -46,7 +46,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	for i := range todo {
 		todo[i] = i
 	}
-	epoch := c.pause.epoch()
+	epoch := c.gate.admit(ctx, wish{}).epoch
 	if err := c.register(ctx); errors.Is(err, ErrClosed) {
 		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Held: true}, observe.CauseCancelled)
 		return b.errs
@@ -61,7 +61,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 		}
 	}
 	b.expectHeldKeys()
-	defer b.conclude()
+	defer b.conclude(ctx)
 	together, alone := b.separate(todo)
 	b.run(ctx, together)
 	for _, i := range alone {
@@ -75,14 +75,18 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 // decide.OfTransaction.
 func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 	work := decide.NewWork(todo, b.c.cfg.MaxPerTransaction)
-	for part := work.Next(b.c.limit.now()); len(part) > 0; part = work.Next(b.c.limit.now()) {
+	for {
+		entry := b.c.gate.admit(ctx, wish{what: aTransaction})
+		part := work.Next(entry.most)
+		if len(part) == 0 {
+			return
+		}
 		ready := b.ready(ctx, part)
 		if len(ready) == 0 {
 			work.Committed()
 			continue
 		}
-		epoch := b.c.pause.epoch()
-		a := b.attempt(ctx, ready, work.Before())
+		a := b.attempt(ctx, ready, work.Before(), entry.plain)
 		f := a.conclude(ctx)
 		if a.err == nil {
 			work.Committed()
@@ -94,13 +98,13 @@ func (b *batch[TTx]) run(ctx context.Context, todo []int) {
 			work.Deferred()
 		case decide.PauseAll:
 			b.database.Down = true
-			b.fault(ctx, ready, epoch, ofClaims, a.err)
+			b.fault(ctx, ready, entry.epoch, ofClaims, a.err)
 			work.Deferred()
 		case decide.Judge:
-			b.judge(ctx, ready[0], epoch, f, a.err)
+			b.judge(ctx, ready[0], entry.epoch, f, a.err)
 			work.Deferred()
 		case decide.ProbeKeys:
-			if b.deferHeldKeys(ctx, ready, f, a.err) {
+			if b.deferHeldKeys(ctx, ready, entry.epoch, f, a.err) {
 				work.Again(ready) // without those that were just deferred
 			} else {
 				work.Halve(ready)
@@ -139,12 +143,12 @@ func (b *batch[TTx]) admitted(ctx context.Context, i int) bool {
 	if it.probe {
 		return true
 	}
-	probe, wait, err := b.c.budget.admit(ctx)
-	it.probe = probe
-	if err != nil {
-		b.retry([]int{i}, &RetryError{Err: err, After: wait, Held: true}, observe.CauseBudget)
+	e := b.c.gate.admit(ctx, wish{what: aHandler})
+	it.probe = e.probe
+	if e.err != nil {
+		b.retry([]int{i}, &RetryError{Err: e.err, After: e.wait, Held: true}, observe.CauseBudget)
 	}
-	return err == nil
+	return e.err == nil
 }
 
 // alone returns the ctx of the transaction with items[todo...]. A message that has exceeded a limit of time in a
@@ -164,20 +168,22 @@ func (b *batch[TTx]) alone(ctx context.Context, todo []int) context.Context {
 }
 
 // conclude ends the probes of the pass and forgets what is known of messages that are done.
-func (b *batch[TTx]) conclude() {
+func (b *batch[TTx]) conclude(ctx context.Context) {
 	for i := range b.items {
 		it := &b.items[i]
 		if it.done && !it.committed { // parked, or committed by another call
 			b.c.memory.forgetPast(it.hash)
 		}
-		switch {
-		case !it.probe:
-		case it.failed:
-			b.c.budget.settle(failed)
-		case it.ran:
-			b.c.budget.settle(succeeded)
-		default:
-			b.c.budget.settle(showedNothing)
+		if !it.probe {
+			continue
 		}
+		ended := event{what: probeEnded, probe: showedNothing}
+		switch {
+		case it.failed:
+			ended.probe = failed
+		case it.ran:
+			ended.probe = succeeded
+		}
+		b.c.gate.report(ctx, ended)
 	}
 }

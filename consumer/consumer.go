@@ -11,8 +11,6 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/hooks"
-	"github.com/txonce/txonce/internal/tokens"
-	"github.com/txonce/txonce/observe"
 )
 
 // Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
@@ -21,19 +19,14 @@ type Consumer[TTx any] struct {
 	cfg         Config[TTx]
 	classify    classifier
 	lot         ParkingLot[TTx] // nil: messages that are given up are rejected
+	gate        *gate
 	memory      memory
-	panics      *hooks.Panics // of the hooks of Config.Trace
-	pause       pause
-	limit       batchLimit
+	panics      *hooks.Panics      // of the hooks of Config.Trace
 	forker      driver.Forker[TTx] // nil: handlers never run side by side
-	plainly     plainly
-	budget      *parkBudget
-	refusals    *refusalLimit
 	retries     retryLog
-	replayFault *hooks.Pause   // of RunReplays
-	pauses      []*hooks.Pause // those with hooks
-	trial       chan struct{}  // contains one element while a suspect is tried
-	turn        chan struct{}  // contains one element while a message runs that has lost to other transactions again and again
+	replayFault *hooks.Pause  // of RunReplays
+	trial       chan struct{} // contains one element while a suspect is tried
+	turn        chan struct{} // contains one element while a message runs that has lost to other transactions again and again
 
 	started    atomic.Bool // the store has registered the consumer and all its sources
 	closed     atomic.Bool
@@ -60,30 +53,17 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		return nil, err
 	}
 	panics := &hooks.Panics{Logger: cfg.Logger.With("consumer", cfg.Name), Owner: "consumer"}
-	report := func(cause observe.Cause, why func(error) string, waitsFor, recovered string) *hooks.Pause {
-		return &hooks.Pause{
-			Logger: panics.Logger, Owner: "consumer", Panics: panics, Paused: cfg.Trace.Paused, Resumed: cfg.Trace.Resumed,
-			What: observe.Pause{Name: cfg.Name, Cause: cause}, Why: why, WaitsFor: waitsFor, Recovered: recovered,
-		}
-	}
-	database := report(observe.CauseDatabase, func(err error) string { return explain(err) + "; nothing is parked, and the consumer tries again" },
-		"a COMMIT of what failed: of a claim, of a handler's work, or of a dead letter", "the database commits again")
-	budget := report(observe.CauseBudget, func(error) string { return "too many messages to park; Config.ParkLimit is spent" },
-		"a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")
 	c := &Consumer[TTx]{
 		cfg:      cfg,
 		classify: newClassifier(cfg.Store),
 		panics:   panics,
-		pause:    pause{backoff: cfg.backoff, report: database},
+		gate:     newGate(&cfg, panics),
 		retries:  retryLog{logger: cfg.Logger},
-		refusals: &refusalLimit{logger: cfg.Logger.With("consumer", cfg.Name), bucket: tokens.NewBucket(tokens.Limit(cfg.ParkLimit))},
-		budget:   newParkBudget(cfg.ParkLimit, budget),
 		trial:    make(chan struct{}, 1),
 		turn:     make(chan struct{}, 1),
 		replayFault: &hooks.Pause{
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
-		pauses:   []*hooks.Pause{database, budget},
 		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])

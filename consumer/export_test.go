@@ -48,7 +48,7 @@ func ReportFaults(ctx context.Context, err error) *Reports {
 	r := &Reports{mu: &p.mu}
 	p.report = r
 	for range 3 {
-		p.fault(ctx, err, ofClaims, p.epoch(), 0)
+		p.fault(ctx, err, ofClaims, p.epoch(), 1)
 	}
 	p.recovered(ctx, ofClaims)
 	p.recovered(ctx, ofClaims)

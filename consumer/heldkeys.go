@@ -51,7 +51,7 @@ func (w *claimWait) waited() {
 
 // deferHeldKeys defers those of items[todo...], whose claim failed with f and err, that need keys which other transactions hold. It
 // returns false if it cannot tell which those are.
-func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, f decide.Failure, err error) bool {
+func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, f decide.Failure, err error) bool {
 	prober, _ := b.c.cfg.Store.(driver.KeyProber)
 	held, probeErr := b.heldKeys(ctx, prober, todo)
 	if probeErr != nil {
@@ -65,7 +65,7 @@ func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, f decide.Fai
 	}
 	for _, i := range todo {
 		if key, isHeld := held[i]; isHeld {
-			b.judge(ctx, i, b.c.pause.epoch(), f, fmt.Errorf("%w: %v", err, key))
+			b.judge(ctx, i, epoch, f, fmt.Errorf("%w: %v", err, key))
 		}
 	}
 	return true

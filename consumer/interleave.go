@@ -14,7 +14,7 @@ import (
 // because they probably fail again, and that would cost the work of all others.
 func (a *attempt[TTx]) interleaves() bool {
 	b := a.b
-	if b.c.forker == nil || len(a.first) < 2 || b.plain || b.c.plainly.now() {
+	if b.c.forker == nil || len(a.first) < 2 || a.plain {
 		return false
 	}
 	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.memory.past(a.item(j).hash).Known() })
@@ -43,17 +43,6 @@ func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, 
 		}
 	}
 	return err
-}
-
-// interleaved records how a transaction whose handlers ran side by side has ended, after took.
-func (b *batch[TTx]) interleaved(ctx context.Context, err error, took time.Duration) {
-	switch {
-	case err == nil:
-		b.c.plainly.succeeded()
-	case ctx.Err() == nil:
-		b.plain = true
-		b.c.plainly.failed(took)
-	}
 }
 
 // plainly stops the handlers from running side by side after that has failed, because everything is then done twice.

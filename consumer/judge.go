@@ -59,7 +59,7 @@ func (b *batch[TTx]) warn(ctx context.Context, it *item, v decide.Verdict, err e
 // settle does what v says about items[i], which failed with err at stage of a transaction that began in epoch.
 func (b *batch[TTx]) settle(ctx context.Context, i, epoch int, at stage, v decide.Verdict, err error) {
 	for v.Do == decide.Park {
-		epoch, at = b.c.pause.epoch(), ofLetters
+		epoch, at = b.c.gate.admit(ctx, wish{}).epoch, ofLetters
 		v, err = b.park(ctx, i, v, err)
 	}
 	it := &b.items[i]
@@ -92,13 +92,13 @@ func (b *batch[TTx]) fault(ctx context.Context, todo []int, epoch int, at stage,
 	retry := &RetryError{Err: err, Held: true}
 	b.lastFault = retry
 	if ctx.Err() == nil {
-		deferrals, about := b.options.deferrals, []any(nil)
+		fault := event{what: faulted, at: at, epoch: epoch, err: err, failures: b.options.deferrals + 1}
 		if len(todo) == 1 {
 			it := &b.items[todo[0]]
-			about = it.attrs()[2:]
-			deferrals = max(deferrals, b.c.memory.past(it.hash).Faults-1)
+			fault.about = it.attrs()[2:]
+			fault.failures = max(fault.failures, b.c.memory.past(it.hash).Faults)
 		}
-		retry.After = b.c.pause.fault(ctx, err, at, epoch, deferrals, about...)
+		retry.After = b.c.gate.report(ctx, fault)
 	}
 	b.retry(todo, retry, observe.CauseDatabase)
 }

@@ -35,21 +35,22 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 	if limited && stands {                                                     // one more copy of a message that is parked already says nothing new about the handlers
 		limited, it.failed = false, false
 	}
-	take, giveBack := b.c.budget.take, b.c.budget.giveBack
+	asked := aLetter
 	if decide.BeforeHandlers(v.Cause, it.refused != nil) {
-		take, giveBack = b.c.refusals.take, b.c.refusals.giveBack
+		asked = aRefusal
 	}
 	if limited {
-		if wait := take(ctx, failed, append(it.attrs()[2:], "cause", v.Cause)...); wait > 0 {
+		e := b.c.gate.admit(ctx, wish{what: asked, err: failed, about: append(it.attrs()[2:], "cause", v.Cause)})
+		if e.wait > 0 {
 			hold := after(decide.Limited)
-			hold.After = wait
+			hold.After = e.wait
 			return hold, fmt.Errorf("%w: %w", ErrParkLimit, failed)
 		}
 	}
 	letter := b.newLetter(ctx, it, v.Cause, failed.Error())
 	result, err := b.write(ctx, it, &letter, failed)
 	if limited && result != decide.Written {
-		giveBack()
+		b.c.gate.report(ctx, event{what: notWritten, unused: asked})
 	}
 	switch result {
 	case decide.Written:
@@ -84,9 +85,9 @@ func (b *batch[TTx]) parked(ctx context.Context, i int, letter DeadLetter, began
 		b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
 	}
 	if b.c.memory.past(it.hash).Blamed { // the errors of the database were its own
-		b.c.pause.recovered(ctx, ofHandlers)
+		b.c.gate.report(ctx, event{what: committed, at: ofHandlers})
 	}
-	b.c.pause.recovered(ctx, ofLetters)
+	b.c.gate.report(ctx, event{what: committed, at: ofLetters})
 	outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: failed, Letter: letter.ID}
 	b.pass.outcome(i, outcome)
 	if it.parked = parkedAs(it, began, outcome); it.parked != nil {

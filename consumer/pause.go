@@ -60,9 +60,9 @@ func (p *pause) epoch() int {
 	return p.current
 }
 
-// fault returns how long to wait after err of a transaction that began in epoch and was deferred that many times. about
+// fault returns how long to wait after err of a transaction that began in epoch: as long as after that many failures, or longer. about
 // names the message in the log, if the fault is about one message.
-func (p *pause) fault(ctx context.Context, err error, at stage, epoch, deferrals int, about ...any) time.Duration {
+func (p *pause) fault(ctx context.Context, err error, at stage, epoch, failures int, about ...any) time.Duration {
 	p.mu.Lock()
 	if epoch == p.current {
 		p.current++
@@ -73,7 +73,7 @@ func (p *pause) fault(ctx context.Context, err error, at stage, epoch, deferrals
 	report := p.report.Failing(ctx, faults >= faultsToLog, err, about...)
 	p.mu.Unlock()
 	report()
-	wait := p.backoff(max(faults, deferrals+1))
+	wait := p.backoff(max(faults, failures))
 	if at == ofLetters {
 		p.mu.Lock()
 		p.letters = time.Now().Add(2*wait + lettersWithin)

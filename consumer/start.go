@@ -165,9 +165,7 @@ func (c *Consumer[TTx]) Close() {
 	if releaser, ok := c.cfg.Store.(driver.Releaser); ok && c.registered.Load() {
 		releaser.Release(c.cfg.Name)
 	}
-	for _, p := range c.pauses { // a process with another Consumer is not paused
-		p.End(context.Background()) //nolint:forbidigo // Close has no ctx, and tells a hook only
-	}
+	c.gate.end(context.Background()) //nolint:forbidigo // Close has no ctx, and tells a hook only
 }
 
 func (c *Consumer[TTx]) errClosed() error {

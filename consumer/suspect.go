@@ -72,7 +72,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true}, observe.CauseCrashed)
 		return
 	}
-	epoch := b.c.pause.epoch()
+	epoch := b.c.gate.admit(ctx, wish{}).epoch
 	id := letterID(it)
 	times, err := b.beginTrial(ctx, it, id)
 	if err != nil {
