@@ -110,7 +110,7 @@ func (a *attempt[TTx]) copies(ctx context.Context) ([]*Message, []dedup.Key) {
 // together calls the BatchHandler.
 func (a *attempt[TTx]) together(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	a.ran = a.first
-	err := onOwnGoroutine("the handler", func() error { return a.b.c.handle(ctx, tx, msgs, keys) })
+	err := onOwnGoroutine("the handler", func() error { return a.b.c.cfg.handle(ctx, tx, msgs, keys) })
 	a.culprits = a.named(err)
 	return err
 }
@@ -142,7 +142,7 @@ func (a *attempt[TTx]) inTurn(ctx context.Context, tx TTx, msgs []*Message, keys
 	err := onOwnGoroutine("the handler", func() error {
 		for k := range a.first {
 			a.ran = a.first[:k+1]
-			err := a.b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			err := a.b.c.cfg.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 			if err == nil && verifies && k+1 < len(a.first) {
 				err = verifier.VerifyTx(ctx, tx)
 			}

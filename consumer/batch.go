@@ -37,7 +37,7 @@ type passOptions struct {
 func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options passOptions) []error {
 	b := &batch[TTx]{
 		c: c, pass: c.newPass(ctx, msgs, DeadLetterID{}), options: options,
-		items: c.prepareAll(msgs), errs: make([]error, len(msgs)),
+		items: c.cfg.prepareAll(msgs), errs: make([]error, len(msgs)),
 		blocked: map[string]blockedKey{}, arrived: time.Now(),
 	}
 	ctx = b.pass.start(ctx)
@@ -47,7 +47,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 		todo[i] = i
 	}
 	epoch := c.gate.admit(ctx, wish{}).epoch
-	if err := c.register(ctx); errors.Is(err, ErrClosed) {
+	if err := c.registration.register(ctx); errors.Is(err, ErrClosed) {
 		b.retry(todo, &RetryError{Err: err, After: c.cfg.backoff(1), Held: true}, observe.CauseCancelled)
 		return b.errs
 	} else if err != nil {

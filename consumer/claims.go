@@ -19,7 +19,7 @@ type claimAnswer struct {
 
 // record is the record that claims an item's own key.
 func (b *batch[TTx]) record(it *item) dedup.Record {
-	rec := b.c.claimRecord(it.rec)
+	rec := b.c.cfg.claimRecord(it.rec)
 	rec.Redelivered = it.msg.Attempt > 1 && !b.c.memory.past(it.hash).Known() // if it has failed here, it is probably new
 	return rec
 }

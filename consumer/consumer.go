@@ -3,8 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -16,25 +14,18 @@ import (
 // Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
 // one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
-	cfg         Config[TTx]
-	classify    classifier
-	lot         ParkingLot[TTx] // nil: messages that are given up are rejected
-	gate        *gate
-	memory      memory
-	panics      *hooks.Panics      // of the hooks of Config.Trace
-	forker      driver.Forker[TTx] // nil: handlers never run side by side
-	retries     retryLog
-	replayFault *hooks.Pause  // of RunReplays
-	trial       chan struct{} // contains one element while a suspect is tried
-	turn        chan struct{} // contains one element while a message runs that has lost to other transactions again and again
-
-	started    atomic.Bool // the store has registered the consumer and all its sources
-	closed     atomic.Bool
-	starting   chan struct{} // contains one element while a goroutine registers or closes
-	registered atomic.Bool   // with the store; set while starting is held
-
-	sourcesMu sync.Mutex
-	sources   []string // see AddSource
+	cfg          Config[TTx]
+	classify     classifier
+	lot          ParkingLot[TTx] // nil: messages that are given up are rejected
+	registration *registration
+	gate         *gate
+	memory       memory
+	panics       *hooks.Panics      // of the hooks of Config.Trace
+	forker       driver.Forker[TTx] // nil: handlers never run side by side
+	retries      retryLog
+	replayFault  *hooks.Pause  // of RunReplays
+	trial        chan struct{} // contains one element while a suspect is tried
+	turn         chan struct{} // contains one element while a message runs that has lost to other transactions again and again
 }
 
 var (
@@ -53,18 +44,19 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		return nil, err
 	}
 	panics := &hooks.Panics{Logger: cfg.Logger.With("consumer", cfg.Name), Owner: "consumer"}
+	classify := newClassifier(cfg.Store)
 	c := &Consumer[TTx]{
-		cfg:      cfg,
-		classify: newClassifier(cfg.Store),
-		panics:   panics,
-		gate:     newGate(&cfg, panics),
-		retries:  retryLog{logger: cfg.Logger},
-		trial:    make(chan struct{}, 1),
-		turn:     make(chan struct{}, 1),
+		registration: newRegistration(&cfg, classify),
+		cfg:          cfg,
+		classify:     classify,
+		panics:       panics,
+		gate:         newGate(&cfg, panics),
+		retries:      retryLog{logger: cfg.Logger},
+		trial:        make(chan struct{}, 1),
+		turn:         make(chan struct{}, 1),
 		replayFault: &hooks.Pause{
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
-		starting: make(chan struct{}, 1),
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
 	if cfg.Interleave {
@@ -80,7 +72,7 @@ func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
 // KeyFor implements Keyed.
-func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.key(msg, true) }
+func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.cfg.key(msg, true) }
 
 // Process implements Processor. A failure of the database and a key that another process holds do not count as attempts,
 // and Process goes on trying until ctx ends.

@@ -16,21 +16,21 @@ const slowHandler = time.Minute
 
 // handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
 // calls runtime.Goexit, handle does not return.
-func (c *Consumer[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
-	if c.cfg.HandleBatch != nil {
+func (cfg *Config[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+	if cfg.HandleBatch != nil {
 		ctx, end := withScopes(ctx, msgs, keys)
 		defer end()
-		return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.HandleBatch(ctx, tx, msgs) })
+		return cfg.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return cfg.HandleBatch(ctx, tx, msgs) })
 	}
 	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
 	defer end()
-	return c.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return c.cfg.Handle(ctx, tx, msgs[0]) })
+	return cfg.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return cfg.Handle(ctx, tx, msgs[0]) })
 }
 
 // timed calls handle, which does a handler's work on msgs, and applies Config.HandlerTimeout. A handler that exceeds it has
 // failed whatever it returns, because it is unknown which of its statements the end of ctx has stopped.
-func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Message, handle func(ctx context.Context) error) error {
-	limit := c.cfg.HandlerTimeout
+func (cfg *Config[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Message, handle func(ctx context.Context) error) error {
+	limit := cfg.HandlerTimeout
 	var cause error
 	if limit > 0 {
 		cause = fmt.Errorf("%w of %v", ErrHandlerTimeout, limit)
@@ -41,7 +41,7 @@ func (c *Consumer[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 	began, logged := time.Now(), make(chan struct{})
 	slow := time.AfterFunc(slowHandler, func() {
 		defer close(logged)
-		c.logSlow(ctx, key, msgs, began)
+		cfg.logSlow(ctx, key, msgs, began)
 	})
 	defer func() {
 		if !slow.Stop() {
@@ -67,19 +67,19 @@ func onOwnGoroutine(name string, f func() error) (err error) {
 	return err
 }
 
-func (c *Consumer[TTx]) logSlow(ctx context.Context, key dedup.Key, msgs []*Message, began time.Time) {
+func (cfg *Config[TTx]) logSlow(ctx context.Context, key dedup.Key, msgs []*Message, began time.Time) {
 	attrs := []any{
-		"consumer", c.cfg.Name, "key", key.ID, "topic", msgs[0].Topic, "position", msgs[0].Position, "messages", len(msgs),
+		"consumer", cfg.Name, "key", key.ID, "topic", msgs[0].Topic, "position", msgs[0].Position, "messages", len(msgs),
 		"elapsed", time.Since(began).Round(time.Second),
 	}
-	if limit := c.cfg.HandlerTimeout; limit > 0 {
+	if limit := cfg.HandlerTimeout; limit > 0 {
 		attrs = append(attrs, "handler_timeout", limit)
 	}
-	if pool, ok := c.cfg.Store.(driver.PoolReporter); ok {
+	if pool, ok := cfg.Store.(driver.PoolReporter); ok {
 		if used, most := pool.PoolUse(); most > 0 && used >= most {
 			attrs = append(attrs, "pool_connections", most,
 				"hint", "all connections of the store's pool are in use: a handler that uses the pool instead of tx may wait for a connection forever")
 		}
 	}
-	c.cfg.Logger.WarnContext(ctx, "a handler is still running", attrs...)
+	cfg.Logger.WarnContext(ctx, "a handler is still running", attrs...)
 }

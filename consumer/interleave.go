@@ -28,7 +28,7 @@ func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, 
 	for k, msg := range msgs {
 		order[k] = msg.OrderingKey
 		handlers[k] = func(ctx context.Context, tx TTx) error { // Fork recovers no panics; handle does
-			return a.b.c.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
+			return a.b.c.cfg.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}
 	}
 	failed := -1

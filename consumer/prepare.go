@@ -68,11 +68,11 @@ func calledApart[R any](name string, f func(*Message) (R, error), msg *Message) 
 // prepareAll finds out what to claim for each of msgs. It does so on one goroutine, because one for each call of a user's function
 // would cost more than the calls. When a function ends that goroutine, the message that it was called for and the later ones are
 // prepared with a goroutine for each call.
-func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
+func (cfg *Config[TTx]) prepareAll(msgs []*Message) []item {
 	items, next := make([]item, len(msgs)), 0
 	prepare := func(apart bool) {
 		for ; next < len(msgs); next++ {
-			items[next] = c.prepare(msgs[next], apart)
+			items[next] = cfg.prepare(msgs[next], apart)
 		}
 	}
 	if usercode.Run(func() { prepare(false) }) != nil {
@@ -82,16 +82,16 @@ func (c *Consumer[TTx]) prepareAll(msgs []*Message) []item {
 }
 
 // prepare finds out what to claim for msg.
-func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
+func (cfg *Config[TTx]) prepare(msg *Message, apart bool) (it item) {
 	it.msg = msg
-	it.rec = dedup.Record{Key: dedup.Key{Consumer: c.cfg.Name}, Time: msg.Time, Window: c.cfg.Window}
+	it.rec = dedup.Record{Key: dedup.Key{Consumer: cfg.Name}, Time: msg.Time, Window: cfg.Window}
 	if msg.Time.After(maxTime) || !msg.Time.IsZero() && msg.Time.Unix() < 0 { // MySQL has no years before 1000
 		it.rec.Time = time.Time{}
 		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d%s", dedup.ErrFuture, msg.Time.Year(), idtime.UnitHint(msg.Time)))
 	}
-	key, err := c.key(msg, apart)
+	key, err := cfg.key(msg, apart)
 	if err != nil {
-		if (dedup.Key{Consumer: c.cfg.Name, Tenant: key.Tenant, ID: "-"}).Validate() == nil {
+		if (dedup.Key{Consumer: cfg.Name, Tenant: key.Tenant, ID: "-"}).Validate() == nil {
 			it.rec.Key.Tenant = key.Tenant
 		}
 		it.refused = refuse(observe.CauseNoKey, err)
@@ -101,7 +101,7 @@ func (c *Consumer[TTx]) prepare(msg *Message, apart bool) (it item) {
 		return it
 	}
 	it.rec.Key, it.hash = key, key.Hash()
-	if it.rec.Fingerprint, err = c.fingerprint(msg, apart); err != nil {
+	if it.rec.Fingerprint, err = cfg.fingerprint(msg, apart); err != nil {
 		// Not the zero fingerprint: it matches any content, so that the message might be dropped as a duplicate.
 		it.rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		it.refused = refuse(observe.CauseUndecodable, err)
@@ -136,24 +136,24 @@ func aliasRecords(own dedup.Record, ids []string) (recs []dedup.Record, err erro
 }
 
 // key finds the key of msg. Next to an error it returns the tenant if that is known.
-func (c *Consumer[TTx]) key(msg *Message, apart bool) (key dedup.Key, err error) {
-	key = dedup.Key{Consumer: c.cfg.Name, Tenant: msg.Tenant}
-	if key.Tenant == "" && c.cfg.Tenant != nil {
-		if key.Tenant, err = called(apart, "Config.Tenant", c.cfg.Tenant, msg); err != nil {
+func (cfg *Config[TTx]) key(msg *Message, apart bool) (key dedup.Key, err error) {
+	key = dedup.Key{Consumer: cfg.Name, Tenant: msg.Tenant}
+	if key.Tenant == "" && cfg.Tenant != nil {
+		if key.Tenant, err = called(apart, "Config.Tenant", cfg.Tenant, msg); err != nil {
 			return key, fmt.Errorf("tenant: %w", err)
 		}
 	}
-	if key.ID, err = called(apart, "Config.Key", c.cfg.Key, msg); err != nil {
+	if key.ID, err = called(apart, "Config.Key", cfg.Key, msg); err != nil {
 		return key, err
 	}
 	return key, key.Validate()
 }
 
-func (c *Consumer[TTx]) fingerprint(msg *Message, apart bool) (dedup.Fingerprint, error) {
+func (cfg *Config[TTx]) fingerprint(msg *Message, apart bool) (dedup.Fingerprint, error) {
 	if msg.Fingerprint != nil {
 		return *msg.Fingerprint, nil
 	}
-	return called(apart, "Config.Fingerprint", c.cfg.Fingerprint, msg)
+	return called(apart, "Config.Fingerprint", cfg.Fingerprint, msg)
 }
 
 // onThisGoroutine calls the user's function f. It turns a panic into an error. What it returns is safe to use.
@@ -168,8 +168,8 @@ func onThisGoroutine(f func() error) (err error) {
 var longAgo = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // claimRecord gives an untimed message a time before any horizon when Config.Untimed is ParkUntimed.
-func (c *Consumer[TTx]) claimRecord(rec dedup.Record) dedup.Record {
-	if rec.Time.IsZero() && c.cfg.Untimed == ParkUntimed {
+func (cfg *Config[TTx]) claimRecord(rec dedup.Record) dedup.Record {
+	if rec.Time.IsZero() && cfg.Untimed == ParkUntimed {
 		rec.Time = longAgo
 	}
 	return rec

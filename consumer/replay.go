@@ -102,7 +102,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 		return false, fmt.Errorf("%w: its handler, or that of another message in its batch, ended the transaction. Look for its effects: "+
 			"if there are none, Replay it AsNew; if they are complete, Discard the letter", ErrOutcomeUnknown)
 	}
-	if err := c.register(ctx); err != nil {
+	if err := c.registration.register(ctx); err != nil {
 		return false, err
 	}
 	msg, err := repaired(letter, opts)
@@ -175,7 +175,7 @@ func (c *Consumer[TTx]) replay(ctx context.Context, p *pass, letter DeadLetter, 
 		ran = true
 		measured.attempt.Ran = 1
 		p.claimed(ctx, msgs)
-		err := onOwnGoroutine("the handler", func() error { return c.handle(ctx, tx, msgs, []dedup.Key{keys[0].Key}) })
+		err := onOwnGoroutine("the handler", func() error { return c.cfg.handle(ctx, tx, msgs, []dedup.Key{keys[0].Key}) })
 		if verifier, ok := c.cfg.Store.(driver.TxVerifier[TTx]); ok && err == nil {
 			if err = verifier.VerifyTx(ctx, tx); errors.Is(err, dedup.ErrTemporary) {
 				err = nil // no other handler follows
@@ -234,7 +234,7 @@ func (c *Consumer[TTx]) replayOutcome(ctx context.Context, letter DeadLetter, ke
 func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 	err := c.owns(letter)
 	if err == nil {
-		err = c.register(ctx)
+		err = c.registration.register(ctx)
 	}
 	var recs []dedup.Record
 	if letter.Record.Key.ID != "" {
@@ -292,17 +292,17 @@ func (c *Consumer[TTx]) replayRecords(letter DeadLetter, msg *Message, opts Repl
 	case opts.Key != "":
 		rec.Key.ID = opts.Key
 	case own.Key.ID == "":
-		if rec.Key, err = c.key(msg, true); err != nil {
+		if rec.Key, err = c.cfg.key(msg, true); err != nil {
 			return nil, fmt.Errorf("it has no usable key: set Replay.Key, or a Repair after which Config.Key finds one: %w", err)
 		}
 	}
 	// The payload that was parked keeps its fingerprint under another key: if its source gave that, Config.Fingerprint gives another one.
 	if rec.Key != own.Key && (own.Fingerprint.IsZero() || !bytes.Equal(msg.Payload, letter.Message.Payload)) {
-		if rec.Fingerprint, err = c.fingerprint(msg, true); err != nil {
+		if rec.Fingerprint, err = c.cfg.fingerprint(msg, true); err != nil {
 			rec.Fingerprint = dedup.FingerprintOf(msg.Payload)
 		}
 	}
-	if rec = c.claimRecord(rec); opts.AsNew {
+	if rec = c.cfg.claimRecord(rec); opts.AsNew {
 		rec.Time = time.Time{}
 	}
 	if recs = append(recs, rec); rec.Key != own.Key && own.Key.ID != "" {

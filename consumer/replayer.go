@@ -70,10 +70,11 @@ func (c *Consumer[TTx]) RunReplays(ctx context.Context) error {
 // awaitStart waits until the Consumer has been registered, if it has sources: then somebody else starts it.
 func (c *Consumer[TTx]) awaitStart(ctx context.Context) {
 	const step = 100 * time.Millisecond
-	for waited := time.Duration(0); len(c.allSources()) > 0 && !c.registered.Load() && ctx.Err() == nil && !c.closed.Load(); waited += step {
+	r := c.registration
+	for waited := time.Duration(0); len(r.sources.list()) > 0 && !r.registered.Load() && ctx.Err() == nil && !r.closed.Load(); waited += step {
 		if waited == replayIdle {
 			c.cfg.Logger.InfoContext(ctx, "replays wait until the Subscriber or the Receiver has started the consumer", "consumer", c.cfg.Name,
-				"sources", c.allSources())
+				"sources", r.sources.list())
 		}
 		_ = await.Sleep(ctx, step) // the loop looks at ctx
 	}
@@ -81,7 +82,7 @@ func (c *Consumer[TTx]) awaitStart(ctx context.Context) {
 
 // replayNext replays one letter, if a request is open. It returns how long to wait before the next one.
 func (c *Consumer[TTx]) replayNext(ctx context.Context, queue ReplayQueue[TTx]) (wait time.Duration, err error) {
-	if err := c.register(ctx); err != nil {
+	if err := c.registration.register(ctx); err != nil {
 		return 0, err
 	}
 	r, found, wait, err := queue.TakeReplay(ctx, c.cfg.Name, replayLease)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -30,29 +33,70 @@ const startTimeout = 30 * time.Second
 //
 // Start may be called any number of times, and again after an error. The first message does the same work if Start has not
 // succeeded yet. A crash leaves nothing that a later start must repair.
-func (c *Consumer[TTx]) Start(ctx context.Context) error {
+func (c *Consumer[TTx]) Start(ctx context.Context) error { return c.registration.start(ctx) }
+
+// registration is what the store knows about a Consumer: its name, its window and its sources. It is safe for concurrent use.
+type registration struct {
+	name     string
+	window   time.Duration
+	classify classifier
+	store    any // implements some of the interfaces of package driver
+	backoff  func(int) time.Duration
+	logger   *slog.Logger
+	started  []any // what the line in the log says about the Config
+
+	complete   atomic.Bool // the store has registered the consumer and all its sources
+	closed     atomic.Bool
+	turn       chan struct{} // contains one element while a goroutine registers or closes
+	registered atomic.Bool   // with the store; set while turn is held
+	sources    sources
+}
+
+// sources are where messages come from, see AddSource.
+type sources struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func newRegistration[TTx any](cfg *Config[TTx], classify classifier) *registration {
+	untimed, givenUp := "process", "park"
+	if cfg.Untimed == ParkUntimed {
+		untimed = "park once keys were deleted"
+	}
+	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks {
+		givenUp = "reject: the store keeps no dead letters"
+	}
+	return &registration{
+		name: cfg.Name, window: cfg.Window, classify: classify, store: cfg.Store, backoff: cfg.backoff, logger: cfg.Logger,
+		started: []any{"consumer", cfg.Name, "window", cfg.Window, "messages_without_time", untimed, "messages_that_fail_for_good", givenUp},
+		turn:    make(chan struct{}, 1),
+	}
+}
+
+// start is Consumer.Start.
+func (r *registration) start(ctx context.Context) error {
 	since, logged := time.Now(), ""
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, startTimeout)
-		err := c.register(limited)
+		err := r.register(limited)
 		late := limited.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
 			if logged != "" {
-				c.cfg.Logger.InfoContext(ctx, "consumer goes on: the database answers", "consumer", c.cfg.Name,
+				r.logger.InfoContext(ctx, "consumer goes on: the database answers", "consumer", r.name,
 					"waited", time.Since(since).Round(time.Millisecond))
 			}
 			return nil
-		case ctx.Err() != nil, !late && c.fatalAtStart(err):
+		case ctx.Err() != nil, !late && r.fatalAtStart(err):
 			return err
 		}
 		if text := withoutDigits(err); text != logged {
 			logged = text
-			c.cfg.Logger.ErrorContext(ctx, "consumer does not start yet: "+explain(err)+"; it tries again", "consumer", c.cfg.Name,
+			r.logger.ErrorContext(ctx, "consumer does not start yet: "+explain(err)+"; it tries again", "consumer", r.name,
 				"error", err)
 		}
-		if await.Sleep(ctx, c.cfg.backoff(attempt)) != nil {
+		if await.Sleep(ctx, r.backoff(attempt)) != nil {
 			return err
 		}
 	}
@@ -60,16 +104,16 @@ func (c *Consumer[TTx]) Start(ctx context.Context) error {
 
 // fatalAtStart reports whether waiting cannot help against err. While a consumer runs, a missing schema is retryable,
 // because a migration may be running. At start it is an error in the order of a deployment. A lock that another program holds is none.
-func (c *Consumer[TTx]) fatalAtStart(err error) bool {
-	switch namer, ok := c.cfg.Store.(driver.FaultNamer); {
+func (r *registration) fatalAtStart(err error) bool {
+	switch {
 	case errors.Is(err, dedup.ErrInFlight):
 		return false
 	case errors.Is(err, dedup.ErrNameTaken): // an error of the program: Start succeeds when it is called after Close of the other Consumer
 		return true
-	case !c.cfg.Store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess), errors.Is(err, dedup.ErrSettings):
+	case !r.classify.store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess), errors.Is(err, dedup.ErrSettings):
 		return true
 	default:
-		return ok && faults.Any.After(namer.FaultClass(err), faults.Register).Do == faults.Refuse
+		return r.classify.namer != nil && faults.Any.After(r.classify.namer.FaultClass(err), faults.Register).Do == faults.Refuse
 	}
 }
 
@@ -84,68 +128,57 @@ func withoutDigits(err error) string {
 }
 
 // register makes one attempt to start. It does nothing if an earlier attempt succeeded.
-func (c *Consumer[TTx]) register(ctx context.Context) error {
-	if err := c.errClosed(); err != nil || c.started.Load() {
+func (r *registration) register(ctx context.Context) error {
+	if err := r.errClosed(); err != nil || r.complete.Load() {
 		return err
 	}
 	select {
-	case c.starting <- struct{}{}:
-		defer func() { <-c.starting }()
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := c.errClosed(); err != nil || c.started.Load() {
+	if err := r.errClosed(); err != nil || r.complete.Load() {
 		return err
 	}
-	sources := c.allSources()
+	sources := r.sources.list()
 	// Sources first: a start that is refused must not register its window, which may be shorter than the recorded one.
-	if registrar, ok := c.cfg.Store.(driver.SourceRegistrar); ok && len(sources) > 0 {
-		if err := registrar.RegisterSources(ctx, c.cfg.Name, sources); err != nil {
-			return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+	if registrar, ok := r.store.(driver.SourceRegistrar); ok && len(sources) > 0 {
+		if err := registrar.RegisterSources(ctx, r.name, sources); err != nil {
+			return fmt.Errorf("consumer %q: start: %w", r.name, err)
 		}
 	}
-	if !c.registered.Load() {
-		if registrar, ok := c.cfg.Store.(driver.Registrar); ok {
-			if err := registrar.Register(names.ByConsumer(ctx), c.cfg.Name, c.cfg.Window); err != nil {
-				return fmt.Errorf("consumer %q: start: %w", c.cfg.Name, err)
+	if !r.registered.Load() {
+		if registrar, ok := r.store.(driver.Registrar); ok {
+			if err := registrar.Register(names.ByConsumer(ctx), r.name, r.window); err != nil {
+				return fmt.Errorf("consumer %q: start: %w", r.name, err)
 			}
 		}
-		c.registered.Store(true)
-		c.logStart(ctx)
+		r.registered.Store(true)
+		r.logger.InfoContext(ctx, "consumer starts", r.started...)
 	}
-	c.sourcesMu.Lock()
-	defer c.sourcesMu.Unlock()
-	c.started.Store(len(sources) == len(c.sources)) // a source may have been added meanwhile
+	r.sources.mu.Lock()
+	defer r.sources.mu.Unlock()
+	r.complete.Store(len(sources) == len(r.sources.all)) // a source may have been added meanwhile
 	return nil
-}
-
-func (c *Consumer[TTx]) logStart(ctx context.Context) {
-	untimed, givenUp := "process", "park"
-	if c.cfg.Untimed == ParkUntimed {
-		untimed = "park once keys were deleted"
-	}
-	if c.lot == nil {
-		givenUp = "reject: the store keeps no dead letters"
-	}
-	c.cfg.Logger.InfoContext(ctx, "consumer starts", "consumer", c.cfg.Name, "window", c.cfg.Window,
-		"messages_without_time", untimed, "messages_that_fail_for_good", givenUp)
 }
 
 // AddSource implements Sourced. Add all sources before Start or the first message. A source that is added later is
 // registered before the next message, which fails if the source is refused.
 func (c *Consumer[TTx]) AddSource(source string) {
-	c.sourcesMu.Lock()
-	defer c.sourcesMu.Unlock()
-	if !slices.Contains(c.sources, source) {
-		c.sources = append(c.sources, source)
-		c.started.Store(false)
+	r := c.registration
+	r.sources.mu.Lock()
+	defer r.sources.mu.Unlock()
+	if !slices.Contains(r.sources.all, source) {
+		r.sources.all = append(r.sources.all, source)
+		r.complete.Store(false)
 	}
 }
 
-func (c *Consumer[TTx]) allSources() []string {
-	c.sourcesMu.Lock()
-	defer c.sourcesMu.Unlock()
-	return slices.Clone(c.sources)
+func (s *sources) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
 }
 
 // Close releases Config.Name, if the Store is a driver.Releaser, so that another Consumer with that name can be made on the
@@ -157,20 +190,21 @@ func (c *Consumer[TTx]) allSources() []string {
 // again. Start, Replay and Discard return ErrClosed. Close does not close the Store. It is safe for concurrent use, and a
 // second call does nothing.
 func (c *Consumer[TTx]) Close() {
-	if c.closed.Swap(true) {
+	r := c.registration
+	if r.closed.Swap(true) {
 		return
 	}
-	c.starting <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
-	defer func() { <-c.starting }()
-	if releaser, ok := c.cfg.Store.(driver.Releaser); ok && c.registered.Load() {
-		releaser.Release(c.cfg.Name)
+	r.turn <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
+	defer func() { <-r.turn }()
+	if releaser, ok := r.store.(driver.Releaser); ok && r.registered.Load() {
+		releaser.Release(r.name)
 	}
 	c.gate.end(context.Background()) //nolint:forbidigo // Close has no ctx, and tells a hook only
 }
 
-func (c *Consumer[TTx]) errClosed() error {
-	if c.closed.Load() {
-		return fmt.Errorf("consumer %q: %w", c.cfg.Name, ErrClosed)
+func (r *registration) errClosed() error {
+	if r.closed.Load() {
+		return fmt.Errorf("consumer %q: %w", r.name, ErrClosed)
 	}
 	return nil
 }

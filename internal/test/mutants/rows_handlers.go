@@ -146,7 +146,7 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A start waits until the database can be reached.",
-		in:      "consumer.(*Consumer).fatalAtStart",
+		in:      "consumer.(*registration).fatalAtStart",
 		body:    `return true`,
 		fails:   "TestStartWaitsOutAnOutage in consumer",
 	},
