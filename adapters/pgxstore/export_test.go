@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -30,32 +29,25 @@ func SetPoolerWithin(s *Store, d time.Duration) { s.poolerWithin = d }
 
 // Subscribe subscribes to commits through s only.
 func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
-	sub, stop := s.wakes.subscribe()
-	return sub.wake, stop
+	sub, stop := s.wakes.Subscribe()
+	return sub.Wake(), stop
 }
 
 // Listen subscribes to commits through any Store.
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	sub, leave := s.listen(ctx)
-	return sub.wake, func() { leave(context.WithoutCancel(ctx)) }
+	return sub.Wake(), func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
 func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
 	sub, leave := s.listen(ctx)
-	return sub.wake, func() ([]int, bool) {
-		sub.mu.Lock()
-		defer sub.mu.Unlock()
-		shards, all := slices.Sorted(maps.Keys(sub.shards)), sub.all
-		clear(sub.shards)
-		sub.all = false
-		return shards, all
-	}, func() { leave(context.WithoutCancel(ctx)) }
+	return sub.Wake(), sub.Take, func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // RelayPool returns the session's own connections; nil: it uses those of Config.Pool.
 func RelayPool(o driver.Session) *pgxpool.Pool {
-	if conns := o.(*outboxSession).conns.Load(); conns != nil {
+	if conns := o.(*outboxSession).link.conns.Load(); conns != nil {
 		return conns.pool
 	}
 	return nil
@@ -63,10 +55,7 @@ func RelayPool(o driver.Session) *pgxpool.Pool {
 
 // MaintainedAgo makes the session believe that Maintain was last called d earlier than it was.
 func MaintainedAgo(o driver.Session, d time.Duration) {
-	s := o.(*outboxSession)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.maintained, s.choresAt = s.maintained.Add(-d), s.choresAt.Add(-d)
+	o.(*outboxSession).MaintainedAgo(d)
 }
 
 // HoldAllUntil makes s believe that one of its sessions holds all shards.
@@ -74,20 +63,14 @@ func HoldAllUntil(s *Store, t time.Time) { s.holdsAllUntil(t) }
 
 // LowWatermark returns the lowest watermark of the session's shards: no Lease reads messages with a smaller seq.
 func LowWatermark(o driver.Session) int64 {
-	s := o.(*outboxSession)
-	s.mu.Lock()
-	numbers := s.held.Numbers()
-	s.mu.Unlock()
-	return slices.Min(s.marks.Begin(s.tokens(numbers)).Lows)
+	lows, _ := o.(*outboxSession).Starts()
+	return slices.Min(lows)
 }
 
 // Skip returns the highest seq that a Lease begins at in one of the session's shards because the messages below wait.
 func Skip(o driver.Session) int64 {
-	s := o.(*outboxSession)
-	s.mu.Lock()
-	numbers := s.held.Numbers()
-	s.mu.Unlock()
-	return slices.Max(s.marks.Begin(s.tokens(numbers)).Skips)
+	_, skips := o.(*outboxSession).Starts()
+	return slices.Max(skips)
 }
 
 // SetEndWithin sets the limit for COMMIT.

@@ -24,7 +24,9 @@ func TestOutboxOfBothStores(t *testing.T) {
 	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
 		pool := stdlib.OpenDBFromPool(db.pool)
 		t.Cleanup(func() { _ = pool.Close() })
-		store, err := sqlstore.New(sqlstore.Config{DB: pool, Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent}})
+		store, err := sqlstore.New(sqlstore.Config{
+			DB: pool, Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent, Listen: listenByPgx(db.dsn)},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,11 +68,9 @@ func TestOutboxOfBothStores(t *testing.T) {
 	t.Run("pgxstore writes, sqlstore relays", func(t *testing.T) {
 		t.Parallel()
 		outboxtest.TestStore(t, outboxtest.Harness[pgx.Tx]{
-			Features: outboxtest.Features{LateSequence: true, DoesNotApply: map[string]string{
-				wakes: "sqlstore's sessions do not listen: they find the commits of others by polling",
-			}},
-			Run:    sideBySide,
-			Select: func(name string) bool { return matrix.Dealt(name, 2, 4) },
+			Features: outboxtest.Features{LateSequence: true},
+			Run:      sideBySide,
+			Select:   func(name string) bool { return name == wakes || matrix.Dealt(name, 2, 4) },
 			New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[pgx.Tx] {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onPgx(t, db, o), onSQL(t, db, o)
@@ -85,4 +85,25 @@ func TestOutboxOfBothStores(t *testing.T) {
 			},
 		})
 	})
+}
+
+// listenByPgx is the example of sqlstore.OutboxConfig.Listen.
+func listenByPgx(dsn string) func(ctx context.Context, statements []string, notified func()) error {
+	return func(ctx context.Context, statements []string, notified func()) error {
+		conn, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		for _, s := range statements {
+			if _, err := conn.Exec(ctx, s); err != nil {
+				return err
+			}
+		}
+		for err == nil {
+			notified()
+			_, err = conn.WaitForNotification(ctx)
+		}
+		return err
+	}
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/wakes"
 )
 
 // listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
 // NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
-func (s *Store) listen(ctx context.Context) (sub *subscription, stop func(context.Context)) {
-	sub, unsubscribe := s.wakes.subscribe()
+func (s *Store) listen(ctx context.Context) (sub *wakes.Subscription, stop func(context.Context)) {
+	sub, unsubscribe := s.wakes.Subscribe()
 	s.listener.enter(ctx, s)
 	var once sync.Once
 	return sub, func(ctx context.Context) {
@@ -103,14 +104,14 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	defer s.disconnect(ctx, conn)
 	s.listener.listens.Store(true)
 	defer s.listener.listens.Store(false)
-	s.wakes.wake(nil) // for commits that happened before LISTEN
+	s.wakes.Wake(nil) // for commits that happened before LISTEN
 	for {
 		n, err := awaitNotification(ctx, conn)
 		switch {
 		case err != nil:
 			return true
 		case n != nil:
-			s.wakes.wake(dialect.NotifiedShards(n.Payload))
+			s.wakes.Wake(dialect.NotifiedShards(n.Payload))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,15 +16,79 @@ import (
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// inBatch returns a pgrelay.Run that sends the steps by tx, which is outboxSession.tx, outboxSession.holdTx or Store.outboxTx.
-func inBatch(tx func(ctx context.Context, operation string, queue func(*pgx.Batch)) error) pgrelay.Run {
-	return func(ctx context.Context, operation string, steps ...pgrelay.Step) error {
-		return tx(ctx, operation, func(b *pgx.Batch) { queueSteps(b, steps) })
+var (
+	_ pgrelay.Conns    = (*relayLink)(nil)
+	_ pgrelay.Database = outboxDatabase{}
+)
+
+const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
+
+// outboxDatabase runs statements on connections of the application.
+type outboxDatabase struct{ store *Store }
+
+// Transact implements pgrelay.Database. It sends the transaction in one round trip, so that a process that freezes
+// leaves no transaction open. The relay's settings last for this transaction only.
+func (d outboxDatabase) Transact(ctx context.Context, operation string, steps ...pgrelay.Step) error {
+	b := &pgx.Batch{}
+	b.Queue(beginOutbox)
+	b.Queue(d.store.outbox.Settings)
+	queueSteps(b, steps)
+	b.Queue(`COMMIT`)
+	return d.store.sendOutbox(ctx, d.store.cfg.Pool, operation, b)
+}
+
+// Read implements pgrelay.Database.
+func (d outboxDatabase) Read(ctx context.Context, operation string, step pgrelay.Step) error {
+	b := &pgx.Batch{}
+	queueSteps(b, []pgrelay.Step{step})
+	return d.store.outboxError(operation, d.store.cfg.Pool.SendBatch(ctx, b).Close())
+}
+
+// relayLink runs the statements of a session.
+type relayLink struct {
+	outboxDatabase
+	conns atomic.Pointer[relayPool] // the relay's own connections; nil: those of the application
+}
+
+// Transact implements pgrelay.Database like outboxDatabase, on a connection of the relay where there is one.
+func (l *relayLink) Transact(ctx context.Context, operation string, steps ...pgrelay.Step) error {
+	if conns := l.conns.Load(); conns != nil {
+		done, err := conns.work(ctx)
+		if err != nil {
+			return database.Errorf("pgxstore: outbox: %s: wait for a connection: %w", operation, err)
+		}
+		defer done()
 	}
+	return l.Hold(ctx, operation, steps...)
+}
+
+// Hold implements pgrelay.Conns.
+func (l *relayLink) Hold(ctx context.Context, operation string, steps ...pgrelay.Step) error {
+	conns := l.conns.Load()
+	if conns == nil {
+		return l.outboxDatabase.Transact(ctx, operation, steps...)
+	}
+	b := &pgx.Batch{}
+	if len(steps) == 1 { // a statement alone is a transaction
+		queueSteps(b, steps)
+	} else {
+		b.Queue(beginOutbox)
+		queueSteps(b, steps)
+		b.Queue(`COMMIT`)
+	}
+	return l.store.sendOutbox(ctx, conns.pool, operation, b)
+}
+
+// Together implements pgrelay.Conns. Each statement is one round trip, without a transaction around them.
+func (l *relayLink) Together(ctx context.Context, _ string, f func(context.Context, pgrelay.Run) error) error {
+	return f(ctx, l.Transact)
 }
 
 func queueSteps(b *pgx.Batch, steps []pgrelay.Step) {
 	for _, step := range steps {
+		if step.Sending != nil {
+			step.Sending()
+		}
 		query := b.Queue(step.SQL, step.Args...)
 		switch {
 		case step.Row != nil:
@@ -42,56 +107,6 @@ func queueSteps(b *pgx.Batch, steps []pgrelay.Step) {
 			})
 		}
 	}
-}
-
-// outboxRead implements pgrelay.Run for one statement that only reads, on a connection of the application and without the relay's settings.
-func (s *Store) outboxRead(ctx context.Context, operation string, steps ...pgrelay.Step) error {
-	b := &pgx.Batch{}
-	queueSteps(b, steps)
-	return s.outboxError(operation, s.cfg.Pool.SendBatch(ctx, b).Close())
-}
-
-// tx sends the statements that queue adds to the database, as outboxTx does, on a connection of the relay where there is one.
-func (s *outboxSession) tx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	if conns := s.conns.Load(); conns != nil {
-		done, err := conns.work(ctx)
-		if err != nil {
-			return database.Errorf("pgxstore: outbox: %s: wait for a connection: %w", operation, err)
-		}
-		defer done()
-	}
-	return s.holdTx(ctx, operation, queue)
-}
-
-// holdTx is tx for statements that take, keep or give back shards. They do not wait for those that lease and settle messages.
-func (s *outboxSession) holdTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	conns := s.conns.Load()
-	if conns == nil {
-		return s.store.outboxTx(ctx, operation, queue)
-	}
-	b := &pgx.Batch{}
-	queue(b)
-	if b.Len() > 1 { // a statement alone is a transaction
-		all := &pgx.Batch{}
-		all.Queue(beginOutbox)
-		all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
-		all.Queue(`COMMIT`)
-		b = all
-	}
-	return s.store.sendOutbox(ctx, conns.pool, operation, b)
-}
-
-const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
-
-// outboxTx sends the statements that queue adds, as one transaction in one round trip, so that a process that freezes leaves no
-// transaction open. It uses a connection of the application, so the relay's settings last for this transaction only.
-func (s *Store) outboxTx(ctx context.Context, operation string, queue func(*pgx.Batch)) error {
-	b := &pgx.Batch{}
-	b.Queue(beginOutbox)
-	b.Queue(s.outbox.Settings)
-	queue(b)
-	b.Queue(`COMMIT`)
-	return s.sendOutbox(ctx, s.cfg.Pool, operation, b)
 }
 
 func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation string, b *pgx.Batch) error {

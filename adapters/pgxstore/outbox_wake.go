@@ -9,7 +9,6 @@ import (
 
 	"github.com/txonce/txonce/internal/debounce"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/shares"
 )
 
 // Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store are
@@ -21,66 +20,8 @@ func (s *Store) Wake(ctx context.Context) { s.wake(ctx, nil) }
 
 // wake is Wake for a commit with messages in the given shards. If shards is nil, any shard may have got messages.
 func (s *Store) wake(ctx context.Context, shards []int16) {
-	s.wakes.wake(shards)
+	s.wakes.Wake(shards)
 	s.notify(ctx, shards)
-}
-
-// broadcaster notifies the sessions of this process about commits.
-type broadcaster struct {
-	mu      sync.Mutex
-	waiting map[*subscription]struct{}
-}
-
-// subscription holds the notifications that one session has not read yet.
-type subscription struct {
-	wake   chan struct{} // gets one value for any number of commits
-	mu     *sync.Mutex   // the broadcaster's
-	shards map[int]bool
-	all    bool // any shard may have got messages
-}
-
-// subscribe adds a subscription. stop removes it.
-func (b *broadcaster) subscribe() (sub *subscription, stop func()) {
-	sub = &subscription{wake: make(chan struct{}, 1), mu: &b.mu, shards: map[int]bool{}}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.waiting == nil {
-		b.waiting = map[*subscription]struct{}{}
-	}
-	b.waiting[sub] = struct{}{}
-	return sub, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.waiting, sub)
-	}
-}
-
-func (b *broadcaster) wake(shards []int16) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for sub := range b.waiting {
-		sub.all = sub.all || shards == nil
-		for _, n := range shards {
-			sub.shards[int(n)] = true
-		}
-		select {
-		case sub.wake <- struct{}{}:
-		default: // the session has not read the last value yet
-		}
-	}
-}
-
-// take adds to shards the held shards with notifications since the last call.
-func (sub *subscription) take(shards map[int]bool, held shares.Held) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	for n := range held {
-		if sub.all || sub.shards[n] {
-			shards[n] = true
-		}
-	}
-	clear(sub.shards)
-	sub.all = false
 }
 
 const (

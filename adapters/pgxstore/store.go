@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/usercode"
+	"github.com/txonce/txonce/internal/wakes"
 )
 
 // Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
@@ -48,7 +49,7 @@ type Store struct {
 	repeats repeats
 
 	shards     atomic.Int64 // number of the outbox's shards; 0: not read yet
-	wakes      broadcaster
+	wakes      wakes.Broadcaster
 	notifier   notifier
 	listener   listener
 	relayConns relayConns

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/wakes"
 )
 
 const (
@@ -24,11 +25,21 @@ type listener struct {
 	done     chan struct{}
 }
 
-// listenFor starts the listener with the first session.
-func (s *Store) listenFor(ctx context.Context, o *outboxSession) {
+// subscribe subscribes a session to commits. leave ends that: wait waits until the listener has ended with the last session, or ctx ends.
+func (s *Store) subscribe(ctx context.Context) (sub *wakes.Subscription, leave func() (wait func(ctx context.Context) error)) {
+	sub, unsubscribe := s.outbox.wakes.Subscribe()
+	s.startListening(ctx)
+	return sub, sync.OnceValue(func() (wait func(ctx context.Context) error) {
+		unsubscribe()
+		return s.stopListening()
+	})
+}
+
+// startListening starts the listener with the first session.
+func (s *Store) startListening(ctx context.Context) {
 	s.outbox.listening.Lock()
 	defer s.outbox.listening.Unlock()
-	s.outbox.join(o)
+	s.outbox.sessions++
 	if s.cfg.Outbox.Listen == nil || s.outbox.listener != nil {
 		return
 	}
@@ -42,11 +53,11 @@ func (s *Store) listenFor(ctx context.Context, o *outboxSession) {
 }
 
 // stopListening ends the listener with the last session. wait waits until Listen has returned, or ctx ends.
-func (s *Store) stopListening(o *outboxSession) (wait func(ctx context.Context) error) {
+func (s *Store) stopListening() (wait func(ctx context.Context) error) {
 	s.outbox.listening.Lock()
 	defer s.outbox.listening.Unlock()
 	l := s.outbox.listener
-	if last := s.outbox.leave(o); !last || l == nil {
+	if s.outbox.sessions--; s.outbox.sessions > 0 || l == nil {
 		return func(context.Context) error { return nil }
 	}
 	l.cancel()
@@ -95,7 +106,7 @@ func (s *Store) listenOnce(ctx context.Context, l *listener, statements []string
 	call.Go(func() {
 		_ = s.cfg.Outbox.Listen(ctx, statements, func() {
 			notified.Store(true)
-			s.outbox.wake()
+			s.outbox.wakes.Wake(nil)
 		})
 	})
 	call.Wait()

@@ -3,32 +3,19 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 )
 
-// rescueEvery is how often Maintain looks for repairs that other processes left unfinished.
-const rescueEvery = time.Minute
-
 // Maintain implements driver.Maintainer. It reads before it writes, so it costs little when there is nothing to do.
 func (o *outboxSession) Maintain(ctx context.Context) error {
 	o.mu.Lock()
-	held, tokens := o.shards.Numbers(), o.shards.Tokens()
-	rescue := len(held) > 0 && time.Now().After(o.rescueAt)
-	if rescue {
-		o.rescueAt = time.Now().Add(rescueEvery)
-	}
+	tokens := o.shards.Tokens()
 	o.mu.Unlock()
-	if len(held) == 0 {
+	if len(tokens) == 0 {
 		return nil // a session that holds shards does it
 	}
 	run := o.store.outboxRunner("maintain")
-	if rescue {
-		if err := o.store.db.Outbox.Upkeep.Rescue(ctx, run, held); err != nil {
-			return o.store.outboxError("maintain", err)
-		}
-	}
 	behind, forget, err := o.needsMaintenance(ctx, tokens)
 	if err != nil {
 		return err

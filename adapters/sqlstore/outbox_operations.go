@@ -5,14 +5,23 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
+	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/outbox"
 )
 
 // Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
 // parked. Dead letters of consumers are not in the outbox: see DeadLetters.
-func (s *Store) Outbox() outbox.Operations { return operations{s} }
+func (s *Store) Outbox() outbox.Operations {
+	if relay := s.db.Outbox.Relay; relay != nil {
+		return pgrelay.Operations{
+			Database: relayLink{s, relay}, SQL: relay.RelayStatements(), Wake: s.Wake,
+			Ready: func(ctx context.Context) error { return s.outboxError("look for the tables", s.locate(ctx, nil)) },
+		}
+	}
+	return operations{s}
+}
 
-// operations are the outbox.Operations of a Store. They are apart from it because Store.Park and Store.DeadLetters are about the
+// operations are the outbox.Operations of a Store on databases other than PostgreSQL. They are apart from it because Store.Park and Store.DeadLetters are about the
 // messages of consumers.
 type operations struct{ store *Store }
 

@@ -15,14 +15,16 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/shares"
+	"github.com/txonce/txonce/internal/wakes"
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// outboxSession implements driver.Session. It keeps the leased messages in memory only: no other session may lease messages of
+// outboxSession implements driver.Session on databases other than PostgreSQL. It keeps the leased messages in memory only: no other session may lease messages of
 // a shard that it holds.
 type outboxSession struct {
 	store *Store
-	wake  chan struct{}
+	wakes *wakes.Subscription
+	leave func() (wait func(context.Context) error)
 
 	renewing sync.Mutex  // Renew and Close run one at a time
 	hold     engine.Hold // renewing guards hold.Begun
@@ -31,8 +33,6 @@ type outboxSession struct {
 	mu     sync.Mutex
 	shards shares.Held
 	next   int // the next Lease starts at this shard
-
-	rescueAt time.Time // when Maintain next calls Rescue
 }
 
 // Open implements driver.Queue. It fails with dedup.ErrSchema if tables are missing.
@@ -49,19 +49,21 @@ func (s *Store) Open(ctx context.Context, opts outboxdriver.SessionOptions) (out
 	if err := claims.NumbersAtStart(ctx, s.checkNumbers); err != nil {
 		return nil, err
 	}
+	commits, leave := s.subscribe(ctx)
+	if relay := s.db.Outbox.Relay; relay != nil {
+		return s.openPostgres(relay, opts, commits, leave), nil
+	}
 	o := &outboxSession{
-		store:  s,
-		wake:   make(chan struct{}, 1),
+		store: s, wakes: commits, leave: leave,
 		hold:   engine.Hold{Name: columns.Text(opts.Name), TTL: opts.TTL},
 		shards: shares.Held{},
 	}
 	rand.Read(o.hold.Owner[:]) // never fails
-	s.listenFor(ctx, o)
 	return o, nil
 }
 
 // Wake implements driver.Waker.
-func (o *outboxSession) Wake() <-chan struct{} { return o.wake }
+func (o *outboxSession) Wake() <-chan struct{} { return o.wakes.Wake() }
 
 // collisions limits how often a transaction is attempted that ends in deadlocks.
 const collisions = 5
@@ -132,7 +134,7 @@ func (o *outboxSession) held() []int {
 
 // Close implements driver.Session. It gives back the shards before it waits for Config.Outbox.Listen.
 func (o *outboxSession) Close(ctx context.Context) error {
-	listened := o.store.stopListening(o)
+	listened := o.leave()
 	o.renewing.Lock()
 	defer o.renewing.Unlock()
 	o.mu.Lock()

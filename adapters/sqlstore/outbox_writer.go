@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/wakes"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
@@ -96,20 +97,22 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 // Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but not its
 // deadline or cancellation.
 func (s *Store) Wake(ctx context.Context) {
-	s.outbox.wake()
+	s.outbox.wakes.Wake(nil)
 	if s.location.found.Load() { // otherwise this Store has enqueued nothing
 		s.db.Outbox.Writer.Notify(ctx)
 	}
 }
 
-// outboxHub has the sessions to wake after a transaction that enqueued messages.
+// outboxHub wakes the sessions after a transaction that enqueued messages.
 type outboxHub struct {
-	mu       sync.Mutex
-	open     map[*sql.Tx]bool // transactions of InTx, and whether they have enqueued anything
-	sessions map[*outboxSession]struct{}
+	wakes wakes.Broadcaster
+
+	mu   sync.Mutex
+	open map[*sql.Tx]bool // transactions of InTx, and whether they have enqueued anything
 
 	listening sync.Mutex // serializes the start and the end of listener
-	listener  *listener  // runs while there are sessions; nil: none, or Config.Outbox.Listen is nil
+	sessions  int
+	listener  *listener // runs while there are sessions; nil: none, or Config.Outbox.Listen is nil
 }
 
 func (h *outboxHub) watch(tx *sql.Tx) {
@@ -141,32 +144,4 @@ func (h *outboxHub) has(tx *sql.Tx) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.open[tx]
-}
-
-func (h *outboxHub) wake() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.sessions {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (h *outboxHub) join(s *outboxSession) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sessions == nil {
-		h.sessions = make(map[*outboxSession]struct{})
-	}
-	h.sessions[s] = struct{}{}
-}
-
-// leave reports whether s was the last session.
-func (h *outboxHub) leave(s *outboxSession) (last bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.sessions, s)
-	return len(h.sessions) == 0
 }

@@ -1,7 +1,5 @@
 package dialect
 
-import "strings"
-
 // PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. adapters/pgxstore and
 // adapters/sqlstore both use them, at READ COMMITTED, on connections with OwnSettings or in transactions that begin with Settings.
 type PostgresOutbox struct {
@@ -21,7 +19,7 @@ type PostgresOutbox struct {
 	// Messages that wait behind a parked one.
 	Behind, Follow string
 	// Upkeep. Chores reads whether there is something to do.
-	Chores, Below, DropHolds, DropDead, Forget string
+	Chores, DropHolds, DropDead, Forget string
 
 	PostgresOutboxOperations
 }
@@ -174,7 +172,7 @@ FROM @outbox_seq`),
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
 	ORDER BY s.shard FOR SHARE OF s
 )
-SELECT coalesce(array_agg(shard), '{}'), set_config('txonce.settling', CASE WHEN count(*) = cardinality($2::smallint[]) THEN 'on' ELSE 'off' END, true)
+SELECT coalesce(string_agg(shard::text, ','), ''), set_config('txonce.settling', CASE WHEN count(*) = cardinality($2::smallint[]) THEN 'on' ELSE 'off' END, true)
 FROM mine`),
 
 		Sent: q(`DELETE FROM @outbox_messages m USING unnest($1::smallint[], $2::bigint[], $3::text[]) AS r(shard, seq, id)
@@ -270,10 +268,9 @@ SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of i
 	EXISTS (SELECT FROM @outbox_delayed WHERE not_before <= statement_timestamp()),
 	EXISTS (SELECT FROM @outbox_held WHERE ` + ended + `)
 		OR EXISTS (SELECT FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'),
-	ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
-		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')),
-	ARRAY(` + below + `)`),
-		Below: q(strings.NewReplacer("$3", "$2", "$4", "$3", "$5", "$4").Replace(below)),
+	array_to_string(ARRAY(SELECT r.shard FROM unnest($2::smallint[]) AS r(shard)
+		WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = 'infinity')), ','),
+	array_to_string(ARRAY(` + below + `), ',')`),
 
 		DropHolds: q(`DELETE FROM @outbox_held WHERE ` + ended),
 		DropDead:  q(`DELETE FROM @txonce_relays WHERE until < clock_timestamp() - interval '1 minute'`),

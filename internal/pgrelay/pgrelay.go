@@ -1,75 +1,47 @@
-// Package pgrelay has the transactions of a relay and of operators on an outbox in PostgreSQL: they hold shards, settle messages, and return
-// parked messages to the queue. Their callers send the statements: adapters/pgxstore those of a transaction in one round trip,
-// adapters/sqlstore one after the other.
+// Package pgrelay has what a relay and an operator do with an outbox in PostgreSQL: Session is a relay's
+// driver.Session, Operations are the operator's. adapters/pgxstore and adapters/sqlstore give it connections by
+// Database and Conns: pgxstore sends the statements of a transaction in one round trip, sqlstore one after the other.
 //
-// A transaction that a crash cuts off is rolled back. Repair needs several; after a crash between two of them, Rescue does the rest.
+// A session decides in memory (holding, scans, watermark.Marks) and acts by statements of dialect.PostgresOutbox. A
+// transaction that a crash cuts off is rolled back, and its session's hold expires: then other sessions take the
+// shards. Repair needs several transactions; after a crash between two of them, the Maintain of a session does the
+// rest.
 package pgrelay
 
 import (
 	"context"
-	"fmt"
-	"time"
 
-	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Step is one statement.
+// Step is one statement. Arguments are of types that drivers know, or slices of them, which are arrays.
 type Step struct {
 	SQL     string
 	Args    []any                      // a slice is an array, except []byte
 	Row     func(row shares.Row) error // gets each row; nil: the statement returns none
 	Changed func(rows int64)           // gets the number of changed rows; nil: it does not matter
+	Sending func()                     // is called before the statement is sent; nil: nothing is
 }
 
-// Run sends steps in one transaction at READ COMMITTED, with the relay's settings. operation names them in errors. Run may roll back and send
-// them again.
+// Run sends steps. operation names them in errors. Run may roll back and send them again.
 type Run func(ctx context.Context, operation string, steps ...Step) error
 
-// Renew begins or extends the hold of the session owner, and reads the state of all shards and sessions. It fails with
-// driver.ErrLeaseLost if the hold has expired.
-func Renew(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any, name string, ttl time.Duration, begun bool) (state shares.State, err error) {
-	state = shares.NewState()
-	alive := false
-	hold := Step{SQL: sql.Begin, Args: []any{owner, name, ttl.Seconds()}}
-	if begun {
-		hold = Step{SQL: sql.Renew, Args: []any{owner, ttl.Seconds()}}
-	}
-	hold.Changed = func(rows int64) { alive = rows == 1 }
-	err = run(
-		ctx, "renew", hold, Step{SQL: sql.Restart},
-		Step{SQL: sql.Relays, Args: []any{owner, name}, Row: state.ScanRelay},
-		Step{SQL: sql.Shards, Args: []any{owner}, Row: state.ScanReturned},
-	)
-	if err == nil && !alive {
-		err = fmt.Errorf("%w: the hold has expired", driver.ErrLeaseLost)
-	}
-	return state, err
+// Database runs statements. It classifies their errors, and returns driver.ErrLeaseLost as it is.
+type Database interface {
+	// Transact sends steps in one transaction at READ COMMITTED, with the relay's settings: those of
+	// dialect.PostgresOutbox.Settings.
+	Transact(ctx context.Context, operation string, steps ...Step) error
+	// Read sends one statement that only reads. The relay's settings may be missing.
+	Read(ctx context.Context, operation string, step Step) error
 }
 
-// Take takes up to n shards whose owners have no valid hold, and returns them with their tokens.
-func Take(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any, n int) (tokens map[int]int64, err error) {
-	tokens = map[int]int64{}
-	return tokens, run(
-		ctx, "take shards",
-		Step{SQL: sql.LockShards}, Step{SQL: sql.DropExpired},
-		Step{SQL: sql.Take, Args: []any{owner, n}, Row: func(row shares.Row) error {
-			var shard int
-			var token int64
-			err := row.Scan(&shard, &token)
-			tokens[shard] = token
-			return err
-		}},
-	)
-}
-
-// GiveBack gives back shards.
-func GiveBack(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any, shards []int) error {
-	return run(ctx, "give back shards", Step{SQL: sql.GiveBack, Args: []any{owner, shards}})
-}
-
-// End ends the hold of the session owner.
-func End(ctx context.Context, run Run, sql *dialect.PostgresOutbox, owner any) error {
-	return run(ctx, "close", Step{SQL: sql.End, Args: []any{owner}}, Step{SQL: sql.GiveBackAll, Args: []any{owner}})
+// Conns are a session's way to the database.
+type Conns interface {
+	Database
+	// Hold is Transact for steps that take, keep or give back shards. It does not wait until other calls of Transact
+	// have ended.
+	Hold(ctx context.Context, operation string, steps ...Step) error
+	// Together calls f, which only reads, with a Run that has the relay's settings. A database that takes one statement
+	// per round trip runs all of f in one transaction, so that it begins and ends once. f may be called again.
+	Together(ctx context.Context, operation string, f func(ctx context.Context, run Run) error) error
 }

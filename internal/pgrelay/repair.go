@@ -11,7 +11,7 @@ import (
 const (
 	repairAtOnce  = 1000 // how many messages are looked for with one statement
 	releaseAtOnce = 1000 // how many messages of each key one transaction returns to the queue
-	rescueAtOnce  = 5000 // how many keys one Rescue releases at most
+	rescueAtOnce  = 5000 // how many keys one rescue releases at most
 )
 
 // parkedGroup holds parked messages of one shard.
@@ -21,16 +21,16 @@ type parkedGroup struct {
 	keys  [][]byte
 }
 
-// Repair sends statement, which is Unpark or Discard, for the parked messages among seqs, shard by shard, and then returns the messages that
-// waited behind them. read runs a statement that only reads. n is how many were repaired, also after an error.
-func Repair(ctx context.Context, run, read Run, sql *dialect.PostgresOutbox, statement string, seqs []int64) (n int, err error) {
+// repair sends statement, which is Unpark or Discard, for the parked messages among seqs, shard by shard, and then
+// returns the messages that waited behind them. n is how many were repaired, also after an error.
+func repair(ctx context.Context, db Database, sql *dialect.PostgresOutbox, statement string, seqs []int64) (n int, err error) {
 	for some := range slices.Chunk(seqs, repairAtOnce) {
-		groups, err := findParked(ctx, read, sql, some)
+		groups, err := findParked(ctx, db, sql, some)
 		if err != nil {
 			return n, err
 		}
 		for _, g := range groups {
-			if err := release(ctx, run, sql, g.shard, g.keys, &Step{SQL: statement, Args: []any{g.shard, g.seqs}}); err != nil {
+			if err := release(ctx, db, sql, g.shard, g.keys, &Step{SQL: statement, Args: []any{g.shard, g.seqs}}); err != nil {
 				return n, err
 			}
 			n += len(g.seqs)
@@ -39,8 +39,8 @@ func Repair(ctx context.Context, run, read Run, sql *dialect.PostgresOutbox, sta
 	return n, nil
 }
 
-func findParked(ctx context.Context, read Run, sql *dialect.PostgresOutbox, seqs []int64) (groups []*parkedGroup, err error) {
-	err = read(ctx, "find parked messages", Step{SQL: sql.Find, Args: []any{seqs}, Row: func(row shares.Row) error {
+func findParked(ctx context.Context, db Database, sql *dialect.PostgresOutbox, seqs []int64) (groups []*parkedGroup, err error) {
+	err = db.Read(ctx, "find parked messages", Step{SQL: sql.Find, Args: []any{seqs}, Row: func(row shares.Row) error {
 		var seq int64
 		var shard int16
 		var key []byte
@@ -64,9 +64,10 @@ func findParked(ctx context.Context, read Run, sql *dialect.PostgresOutbox, seqs
 	return groups, err
 }
 
-// release sends first, and then returns the messages that no longer wait behind a parked one. It uses as many transactions as it needs. Each
-// transaction leaves a hold that begins at the first message that has not returned yet, so that the order survives a crash.
-func release(ctx context.Context, run Run, sql *dialect.PostgresOutbox, shard int16, keys [][]byte, first *Step) error {
+// release sends first, and then returns the messages that no longer wait behind a parked one. It uses as many
+// transactions as it needs. Each transaction leaves a hold that begins at the first message that has not returned yet,
+// so that the order survives a crash.
+func release(ctx context.Context, db Database, sql *dialect.PostgresOutbox, shard int16, keys [][]byte, first *Step) error {
 	for {
 		var moved int64
 		steps := []Step{{SQL: sql.LockShard, Args: []any{shard}}}
@@ -79,21 +80,22 @@ func release(ctx context.Context, run Run, sql *dialect.PostgresOutbox, shard in
 				Step{SQL: sql.Rehold, Args: []any{shard, keys}},
 			)
 		}
-		if err := run(ctx, "release", steps...); err != nil || moved < releaseAtOnce {
+		if err := db.Transact(ctx, "release", steps...); err != nil || moved < releaseAtOnce {
 			return err
 		}
 		first = nil
 	}
 }
 
-// Rescue finishes each Repair that crashed midway: it returns the messages in shards that no longer wait behind a parked one.
-func Rescue(ctx context.Context, run, read Run, sql *dialect.PostgresOutbox, shards []int) error {
+// rescue finishes each repair that crashed midway: it returns the messages in shards that no longer wait behind a
+// parked one.
+func rescue(ctx context.Context, db Database, sql *dialect.PostgresOutbox, shards []int) error {
 	type keyOfShard struct {
 		shard int16
 		key   []byte
 	}
 	var stranded []keyOfShard
-	err := read(ctx, "maintain", Step{SQL: sql.Stranded, Args: []any{shards, rescueAtOnce}, Row: func(row shares.Row) error {
+	err := db.Read(ctx, "maintain", Step{SQL: sql.Stranded, Args: []any{shards, rescueAtOnce}, Row: func(row shares.Row) error {
 		var k keyOfShard
 		err := row.Scan(&k.shard, &k.key)
 		stranded = append(stranded, k)
@@ -103,7 +105,7 @@ func Rescue(ctx context.Context, run, read Run, sql *dialect.PostgresOutbox, sha
 		return err
 	}
 	for _, k := range stranded {
-		if err := release(ctx, run, sql, k.shard, [][]byte{k.key}, nil); err != nil {
+		if err := release(ctx, db, sql, k.shard, [][]byte{k.key}, nil); err != nil {
 			return err
 		}
 	}

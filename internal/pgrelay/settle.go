@@ -1,152 +1,65 @@
 package pgrelay
 
 import (
+	"context"
 	"fmt"
 
-	"github.com/txonce/txonce/internal/columns"
-	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Settlement has outcomes as columns, for the statements that settle them.
-type Settlement struct {
-	Shards []int16 // each once
-	Tokens []int64 // of Shards
-
-	sent, deferred, parked rows
-	paused                 rows // returned ones whose keys are held back
-	topics                 topics
+// Settle implements driver.Session.
+func (s *Session) Settle(ctx context.Context, outcomes []driver.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	all, err := newSettlement(outcomes)
+	if err != nil {
+		return err
+	}
+	var follow []int
+	s.held.update(func(held shares.Held) { follow = held.Followed(outcomes) })
+	mine, err := s.settle(ctx, all, follow)
+	if err != nil {
+		return err
+	}
+	if lost := len(all.shards) - len(mine); lost > 0 {
+		s.held.drop(all, mine)
+		return fmt.Errorf("%w: %d of %d shards have gone to another relay", driver.ErrLeaseLost, lost, len(all.shards))
+	}
+	s.held.update(func(held shares.Held) { held.Settle(outcomes) })
+	s.giveBackLeaving(ctx)
+	return nil
 }
 
-// rows are the outcomes with one verdict.
-type rows struct {
-	shards   []int16
-	seqs     []int64
-	ids      []string
-	attempts []int32
-	texts    []string
-	delays   []float64
-	policies []int16
+// settle returns those of the settlement's shards that the session still holds. If it has lost one, settle has changed
+// nothing.
+func (s *Session) settle(ctx context.Context, all *settlement, follow []int) (mine []int16, err error) {
+	steps := []Step{s.check(all.shards, all.tokens, &mine)}
+	steps = append(steps, all.steps(s.cfg.SQL, s.cfg.KeepSent > 0, follow)...)
+	err = s.cfg.Conns.Transact(ctx, "settle", steps...)
+	return mine, err
 }
 
-// NewSettlement fails with driver.ErrLeaseLost if outcomes have two tokens of one shard: one of them is out of date.
-func NewSettlement(outcomes []driver.Outcome) (*Settlement, error) {
-	s := &Settlement{}
-	tokens := map[int]int64{}
-	for i := range outcomes {
-		o := &outcomes[i]
-		if token, seen := tokens[o.Shard]; seen && token != o.Token {
-			return nil, fmt.Errorf("%w: two tokens of shard %d", driver.ErrLeaseLost, o.Shard)
-		} else if !seen {
-			tokens[o.Shard] = o.Token
-			s.Shards, s.Tokens = append(s.Shards, int16(o.Shard)), append(s.Tokens, o.Token)
-		}
-		switch o.Verdict {
-		case driver.Returned:
-			if o.Delay > 0 && o.OrderingKey != "" {
-				s.paused.add(o)
-			}
-		case driver.Sent:
-			s.sent.add(o)
-		case driver.Deferred:
-			s.deferred.add(o)
-			if o.WholeTopic {
-				s.topics.add(o)
-			}
-		case driver.Parked:
-			s.parked.add(o)
-		default:
-			return nil, fmt.Errorf("outbox: settle: message %d: no verdict %d", o.Seq, o.Verdict)
-		}
-	}
-	return s, nil
+// check locks those of shards that the session holds with these tokens, and returns them in mine. The statements that
+// follow change something only if that are all of them.
+func (s *Session) check(shards []int16, tokens []int64, mine *[]int16) Step {
+	return Step{SQL: s.cfg.SQL.Check, Args: []any{s.owner, shards, tokens}, Row: func(row shares.Row) error {
+		var guard string
+		return row.Scan(list{mine}, &guard)
+	}}
 }
 
-func (r *rows) add(o *driver.Outcome) {
-	r.shards, r.seqs, r.ids = append(r.shards, int16(o.Shard)), append(r.seqs, o.Seq), append(r.ids, o.ID)
-	if o.Verdict == driver.Sent {
-		return
+// follow parks messages that wait behind parked ones, among the first rows of each shard. The shards must have no
+// leased messages, because a message must not be moved while it is being published.
+func (s *Session) follow(ctx context.Context, shards []int) (n int64, err error) {
+	numbers, tokens := s.held.tokens(shards) // without those that were lost meanwhile
+	if len(numbers) == 0 {
+		return 0, nil
 	}
-	r.attempts = append(r.attempts, int32(columns.Attempts(o)))
-	r.texts = append(r.texts, columns.Error(o))
-	r.delays = append(r.delays, max(0, o.Delay.Seconds()))
-	r.policies = append(r.policies, int16(o.ParkPolicy))
-}
-
-// topics are those whose messages are held back in a shard.
-type topics struct {
-	at     map[topicOfShard]int
-	shards []int16
-	names  []string
-	lows   []int64
-	texts  []string
-	delays []float64
-}
-
-type topicOfShard struct {
-	shard int
-	topic string
-}
-
-// topicRows is how many rows of a shard DeferTopic looks at.
-const topicRows = 1 << 10
-
-func (t *topics) add(o *driver.Outcome) {
-	of := topicOfShard{o.Shard, o.Topic}
-	if i, seen := t.at[of]; seen {
-		t.lows[i] = min(t.lows[i], o.Seq)
-		return
-	}
-	if t.at == nil {
-		t.at = map[topicOfShard]int{}
-	}
-	t.at[of] = len(t.names)
-	t.shards, t.names, t.lows = append(t.shards, int16(o.Shard)), append(t.names, o.Topic), append(t.lows, o.Seq)
-	t.texts, t.delays = append(t.texts, columns.Error(o)), append(t.delays, max(0, o.Delay.Seconds()))
-}
-
-// Steps returns the statements that follow dialect.PostgresOutbox.Check in its transaction. They change nothing if Check has found that
-// the session has lost a shard. If keep is true, sent messages stay in outbox_sent. follow are the shards where messages behind parked ones
-// must be parked too.
-func (s *Settlement) Steps(sql *dialect.PostgresOutbox, keep bool, follow []int) (steps []Step) {
-	if r := &s.sent; len(r.seqs) > 0 {
-		statement := sql.Sent
-		if keep {
-			statement = sql.Keep
-		}
-		steps = append(steps, Step{SQL: statement, Args: []any{r.shards, r.seqs, r.ids}})
-	}
-	if r := &s.parked; len(r.seqs) > 0 {
-		steps = append(
-			steps, Step{SQL: sql.Park, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.texts, r.policies}},
-			Step{SQL: sql.HoldParked, Args: []any{r.seqs}},
-		)
-	}
-	if r := &s.deferred; len(r.seqs) > 0 {
-		steps = append(
-			steps, Step{SQL: sql.Defer, Args: []any{r.shards, r.seqs, r.ids, r.attempts, r.texts, r.delays}},
-			Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}},
-		)
-	}
-	if t := &s.topics; len(t.names) > 0 {
-		steps = append(steps, Step{SQL: sql.DeferTopic, Args: []any{t.shards, t.names, t.lows, t.texts, t.delays, topicRows}})
-	}
-	if r := &s.paused; len(r.seqs) > 0 {
-		steps = append(steps, Step{SQL: sql.HoldDeferred, Args: []any{r.shards, r.seqs, r.ids, r.delays}})
-	}
-	if len(follow) > 0 {
-		steps = append(steps, Follow(sql, follow))
-	}
-	return steps
-}
-
-const (
-	followRows = 2 << 10 // how many of a shard's first rows Follow looks at
-	// FollowMost is how many messages Follow parks at most.
-	FollowMost = 5000
-)
-
-// Follow returns the statement that parks messages behind parked ones. It follows Check, like those of Settlement.Steps.
-func Follow(sql *dialect.PostgresOutbox, shards []int) Step {
-	return Step{SQL: sql.Follow, Args: []any{shards, followRows, FollowMost}}
+	var mine []int16
+	park := followIn(s.cfg.SQL, numbers)
+	park.Changed = func(rows int64) { n = rows }
+	err = s.cfg.Conns.Transact(ctx, "park followers", s.check(numbers, tokens, &mine), park)
+	return n, err
 }

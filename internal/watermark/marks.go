@@ -95,22 +95,21 @@ func (m *Marks) Move(ctx context.Context, server, last int64, writers []string) 
 	m.sequence.move(server, last, writers)
 }
 
-// Notice drops the watermark and all lows if the sequence was set back, or may have been, and reports whether it has.
-func (m *Marks) Notice(ctx context.Context, server, last int64) (dropped bool) {
+// Notice drops the watermark and all lows if the sequence was set back, or may have been.
+func (m *Marks) Notice(ctx context.Context, server, last int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.notice(ctx, server, last)
+	m.notice(ctx, server, last)
 }
 
-func (m *Marks) notice(ctx context.Context, server, last int64) bool {
+func (m *Marks) notice(ctx context.Context, server, last int64) {
 	if !m.sequence.outdated(server, last) {
-		return false
+		return
 	}
 	if last < m.sequence.next {
 		m.warn(ctx, "sequence", last, "before", m.sequence.next)
 	}
 	m.drop()
-	return true
 }
 
 // drop makes the next poll of each shard begin at its first row. Polls that run already raise no low.

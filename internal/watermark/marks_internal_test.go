@@ -77,7 +77,7 @@ func TestMarksOfAPoll(t *testing.T) {
 		want int64
 	}{
 		{"the shard is empty", func(*Marks, *Poll) {}, true, 101},
-		{"the shard was read and is empty", func(_ *Marks, p *Poll) { p.Empty(shard, 0, false) }, false, 101},
+		{"the shard was read and is empty", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, false) }, false, 101},
 		{"a limit may have cut off its first row", func(*Marks, *Poll) {}, false, 50},
 		{"only a later row was read", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 80, N: 2}) }, true, 50},
 		{"its first row is below the watermark", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 70, N: 1, Returned: 0}) }, false, 70},
@@ -87,7 +87,7 @@ func TestMarksOfAPoll(t *testing.T) {
 		}, false, 70},
 		{"its first row is above the watermark", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 170, N: 1, Returned: 0}) }, false, 101},
 		{"messages have returned", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 70, N: 1, Returned: 1}) }, true, 0},
-		{"messages have returned and are gone", func(_ *Marks, p *Poll) { p.Empty(shard, 1, false) }, true, 0},
+		{"messages have returned and are gone", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(1, false) }, true, 0},
 		{"another poll has noticed that messages have returned", func(m *Marks, _ *Poll) {
 			other := begin(m)
 			other.Row(Row{Shard: shard, Seq: 20, N: 1, Returned: 1})

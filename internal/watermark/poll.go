@@ -77,11 +77,7 @@ func (p *Poll) Row(r Row) {
 	p.seen[int16(r.Shard)] = s
 }
 
-// Empty records that the poll has found no row in a shard. See Row for returned and skipped.
-func (p *Poll) Empty(shard int, returned int64, skipped bool) {
-	p.seen[int16(shard)] = nothing(returned, skipped)
-}
-
+// nothing is what a poll has seen of a shard in which it found no row. See Row for returned and skipped.
 func nothing(returned int64, skipped bool) seen {
 	return seen{returned: returned, skipped: skipped, first: math.MaxInt64, waiting: math.MaxInt64, until: math.MaxInt64}
 }

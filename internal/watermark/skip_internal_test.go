@@ -27,7 +27,7 @@ func TestSkipOfAPoll(t *testing.T) {
 	}{
 		{"it finds nothing behind the skip", func(*Marks, *Poll) {}, true, 50, 101, 1000},
 		{"a limit may have cut off what is behind the skip", func(*Marks, *Poll) {}, false, 50, 80, 1000},
-		{"it has read nothing behind the skip", func(_ *Marks, p *Poll) { p.Empty(shard, 0, true) }, false, 50, 101, 1000},
+		{"it has read nothing behind the skip", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, true) }, false, 50, 101, 1000},
 		{"it has read the first row behind the skip", func(_ *Marks, p *Poll) {
 			p.Row(Row{Shard: shard, Seq: 90, N: 1, Skipped: true})
 		}, false, 50, 90, 1000},
@@ -57,7 +57,7 @@ func TestSkipOfAPoll(t *testing.T) {
 		{"the time is over, and the first messages are gone", func(_ *Marks, p *Poll) {
 			p.Row(Row{Shard: shard, Seq: 90, N: 1})
 		}, false, 90, 0, 0},
-		{"the time is over, and all messages are gone", func(_ *Marks, p *Poll) { p.Empty(shard, 0, false) }, false, 101, 0, 0},
+		{"the time is over, and all messages are gone", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, false) }, false, 101, 0, 0},
 		{"messages above the watermark wait", func(_ *Marks, p *Poll) {
 			p.Row(first)
 			p.Row(Row{Shard: shard, Seq: 170, N: 5, Until: 3000})
@@ -67,15 +67,15 @@ func TestSkipOfAPoll(t *testing.T) {
 			p.Row(Row{Shard: shard, Seq: 70, N: 5, Returned: 1, Until: 3000})
 		}, false, 0, 0, 0},
 		{"Renew has found that messages have returned", func(m *Marks, p *Poll) {
-			p.Empty(shard, 0, true)
+			p.seen[shard] = nothing(0, true)
 			m.Hold(map[int]int64{shard: token}, map[int]int64{shard: 1})
 		}, false, 0, 0, 0},
 		{"another relay had the shard", func(m *Marks, p *Poll) {
-			p.Empty(shard, 0, true)
+			p.seen[shard] = nothing(0, true)
 			m.Hold(map[int]int64{shard: token + 1}, nil)
 		}, false, 0, 0, 0},
 		{"the sequence was set back", func(m *Marks, p *Poll) {
-			p.Empty(shard, 0, true)
+			p.seen[shard] = nothing(0, true)
 			m.Notice(t.Context(), 1, 99)
 		}, false, 0, 0, 0},
 		{"another poll found a later time", func(m *Marks, p *Poll) {

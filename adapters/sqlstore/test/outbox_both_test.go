@@ -127,12 +127,19 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 			age = `UPDATE txonce_relays SET until = until - 3600000000 - 1000`
 		}
 		exec(t, n.db, age)
-		if _, err := s.tryLease(t.Context(), driver.Want{Limit: 1}); !errors.Is(err, driver.ErrLeaseLost) {
-			t.Errorf("Lease after the hold expired: %v", err)
+		leaseFails := func() {
+			t.Helper()
+			if _, err := s.tryLease(t.Context(), driver.Want{Limit: 1}); !errors.Is(err, driver.ErrLeaseLost) {
+				t.Errorf("Lease after the hold expired: %v", err)
+			}
+		}
+		if !strings.HasSuffix(t.Name(), "PostgreSQL") { // there a Lease asks its own clock, and the database at each Renew
+			leaseFails()
 		}
 		if _, err := s.tryRenew(t.Context()); !errors.Is(err, driver.ErrLeaseLost) {
 			t.Errorf("Renew after the hold expired: %v", err)
 		}
+		leaseFails()
 		other := open(t, n, time.Hour)
 		if hold := renew(t, other); hold.Shards != 64 || hold.Relays != 1 {
 			t.Errorf("the successor: %+v", hold)
@@ -199,10 +206,10 @@ func TestOutboxStatsOfManyPending(t *testing.T) {
 		if err != nil || st.Estimated || st.Pending != 200 || st.Topics["t"].Pending != 200 {
 			t.Fatalf("%+v, %v", st, err)
 		}
-		enqueue(t, n, messages("many", 3000, 4)...) // in four shards
+		enqueue(t, n, messages("many", 6000, 4)...) // in four shards
 		st, err = n.Outbox().Stats(t.Context())
-		if err != nil || !st.Estimated || st.Pending < 2500 || st.Pending > 4000 || st.Topics["t"].Pending != st.Pending {
-			t.Fatalf("Stats of 3200 messages: %+v, %v", st, err)
+		if err != nil || !st.Estimated || st.Pending < 5000 || st.Pending > 7500 || st.Topics["t"].Pending != st.Pending {
+			t.Fatalf("Stats of 6200 messages: %+v, %v", st, err)
 		}
 		if st.PendingAge <= 0 || st.PendingAge > time.Minute {
 			t.Errorf("the first due has been due for %v", st.PendingAge)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -16,9 +14,6 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/internal/watermark"
-	"github.com/txonce/txonce/outbox/driver"
 )
 
 // reach returns the unexported field name of what p points to. These tests are a module of their own, because they need the drivers of all
@@ -80,22 +75,4 @@ func (n *node) Pretend(pairs ...string) {
 		}
 	}
 	d.Plain.Settings = query
-}
-
-// lowWatermark returns the seq where the next poll of each shard of the session begins, at least.
-func lowWatermark(session driver.Session) int64 { return slices.Min(beginPoll(session).Lows) }
-
-// skip returns the highest seq that a poll of a shard of the session begins at because the messages below wait.
-func skip(session driver.Session) int64 { return slices.Max(beginPoll(session).Skips) }
-
-func beginPoll(session driver.Session) *watermark.Poll {
-	mu := reach[sync.Mutex](session, "mu")
-	mu.Lock()
-	defer mu.Unlock()
-	var shards []int16
-	var tokens []int64
-	for n, s := range *reach[shares.Held](session, "shards") {
-		shards, tokens = append(shards, int16(n)), append(tokens, s.Token)
-	}
-	return reach[engine.Hold](session, "hold").Marks.Begin(shards, tokens)
 }

@@ -81,7 +81,8 @@ var rows = []row{
 	{"internal/columns", []string{"observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "internal/claims", "internal/usercode"}},
 	{"internal/operator", []string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
 	{"internal/debounce", nil},
-	{"internal/pgrelay", []string{"outbox", "outbox/driver", "internal/columns", "internal/dialect", "internal/shares"}},
+	{"internal/pgrelay", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/columns", "internal/dialect", "internal/shares", "internal/wakes", "internal/watermark"}},
+	{"internal/wakes", nil},
 	{"internal/shares", []string{"outbox", "outbox/driver"}},
 	{"internal/sqlrows", nil},
 	{"internal/usercode", nil},
@@ -109,7 +110,7 @@ func edge(sdk ...string) []string {
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/watermark"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/dialect"
+	"github.com/txonce/txonce/internal/pgrelay"
 	"github.com/txonce/txonce/internal/shares"
-	"github.com/txonce/txonce/internal/watermark"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
@@ -16,13 +16,23 @@ import (
 // Outbox is the part of an engine that serves the outbox. Each tx is a transaction that the Store began, at READ COMMITTED or
 // above, unless a comment says otherwise.
 type Outbox struct {
-	Writer     Writer
+	Writer    Writer
+	Listening Listening // nil: the database has no notifications
+
+	Relay Relay // for PostgreSQL, where package pgrelay is in the place of the following parts; nil on other databases
+
 	Holds      Holds
 	Leases     Leases
 	Settler    Settler
 	Upkeep     Upkeep
 	Operations Operations
-	Listening  Listening // nil: the database has no notifications
+}
+
+// Relay sends the statements of package pgrelay.
+type Relay interface {
+	RelayStatements() *dialect.PostgresOutbox
+	// Send sends steps one after the other.
+	Send(ctx context.Context, q Queryer, steps ...pgrelay.Step) error
 }
 
 // Listening is for a database that can notify other processes.
@@ -112,8 +122,6 @@ type Upkeep interface {
 	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages older
 	// than KeepSent. It deletes a limited number of each.
 	Forget(ctx context.Context, tx *sql.Tx) error
-	// Rescue completes what Repair left unfinished in a process that died.
-	Rescue(ctx context.Context, run Run, shards []int) error
 }
 
 // Operations serves operators.
@@ -146,9 +154,6 @@ type Hold struct {
 	Name  string
 	TTL   time.Duration
 	Begun bool // the row was inserted
-
-	Marks    watermark.Marks // where polls begin; only PostgreSQL uses it
-	Sequence sync.Mutex      // serializes what Marks is told about the sequence
 }
 
 // Hex returns the owner as hexadecimal digits.

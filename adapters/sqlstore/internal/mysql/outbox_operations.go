@@ -42,8 +42,6 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 	return n, nil
 }
 
-func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair is atomic and leaves nothing unfinished
-
 // parkedKey is a key and its shard.
 type parkedKey struct {
 	shard int

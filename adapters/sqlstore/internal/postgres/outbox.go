@@ -3,14 +3,11 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
-	"github.com/txonce/txonce/internal/pgrelay"
-	"github.com/txonce/txonce/internal/shares"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
@@ -19,13 +16,10 @@ import (
 type outboxStatements struct {
 	write dialect.PostgresOutboxWrite
 	relay dialect.PostgresOutbox
-	look  dialect.PostgresOutboxLook
 }
 
 func newOutboxStatements(schema string) outboxStatements {
-	return outboxStatements{
-		write: dialect.NewPostgresOutboxWrite(schema), relay: dialect.NewPostgresOutbox(schema), look: dialect.NewPostgresOutboxLook(schema),
-	}
+	return outboxStatements{write: dialect.NewPostgresOutboxWrite(schema), relay: dialect.NewPostgresOutbox(schema)}
 }
 
 // maxStatement is about how many bytes of messages one statement carries. The server's limit is a gigabyte, which it holds in
@@ -114,110 +108,6 @@ func notBefore(t time.Time) string {
 // LockOrderingKey takes an advisory lock that ends with tx. adapters/pgxstore computes the same lock number.
 func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	_, err := tx.ExecContext(ctx, d.box.write.LockOrderingKey, int64(columns.SerializeLock(key)))
-	return err
-}
-
-// settings applies the settings of each of the relay's transactions.
-func (d *DB) settings(ctx context.Context, q engine.Queryer) error {
-	_, err := q.ExecContext(ctx, d.box.relay.Settings)
-	return err
-}
-
-// in returns a pgrelay.Run that sends the steps in tx, without an end of the transaction.
-func (d *DB) in(tx *sql.Tx) pgrelay.Run {
-	return func(ctx context.Context, _ string, steps ...pgrelay.Step) error {
-		if err := d.settings(ctx, tx); err != nil {
-			return err
-		}
-		return sendSteps(ctx, tx, steps)
-	}
-}
-
-// byItself returns a pgrelay.Run that sends the steps in a transaction of its own.
-func (d *DB) byItself(run engine.Run) pgrelay.Run {
-	return func(ctx context.Context, operation string, steps ...pgrelay.Step) error {
-		return run(ctx, func(ctx context.Context, tx *sql.Tx) error { return d.in(tx)(ctx, operation, steps...) })
-	}
-}
-
-// read implements pgrelay.Run for one statement that only reads.
-func (d *DB) read(ctx context.Context, _ string, steps ...pgrelay.Step) error {
-	return sendSteps(ctx, d.cfg.DB, steps)
-}
-
-func sendSteps(ctx context.Context, q engine.Queryer, steps []pgrelay.Step) error {
-	for _, step := range steps {
-		args := slices.Clone(step.Args)
-		for i := range args {
-			args[i] = parameter(args[i])
-		}
-		if step.Row != nil {
-			if err := engine.Query(ctx, q, step.SQL, args...).Each(step.Row); err != nil {
-				return err
-			}
-			continue
-		}
-		done, err := q.ExecContext(ctx, step.SQL, args...)
-		if err != nil {
-			return err
-		}
-		if step.Changed != nil {
-			rows, err := done.RowsAffected()
-			if err != nil {
-				return err
-			}
-			step.Changed(rows)
-		}
-	}
-	return nil
-}
-
-func (d *DB) Renew(ctx context.Context, tx *sql.Tx, by *engine.Hold) (shares.State, error) {
-	state, err := pgrelay.Renew(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), by.Name, by.TTL, by.Begun)
-	if err == nil {
-		by.Marks.Hold(state.Tokens, state.Returned)
-	}
-	return state, err
-}
-
-func (d *DB) TakeShards(ctx context.Context, tx *sql.Tx, by *engine.Hold, n int) (map[int]int64, error) {
-	return pgrelay.Take(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), n)
-}
-
-func (d *DB) GiveBack(ctx context.Context, tx *sql.Tx, by *engine.Hold, shards []int) error {
-	return pgrelay.GiveBack(ctx, d.in(tx), &d.box.relay, uuid(by.Owner), shards)
-}
-
-func (d *DB) Leave(ctx context.Context, tx *sql.Tx, by *engine.Hold) error {
-	return pgrelay.End(ctx, d.in(tx), &d.box.relay, uuid(by.Owner))
-}
-
-// Reading runs f in a transaction. Its settings prevent the server from scanning whole tables.
-func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
-	leave, err := d.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() // does nothing after Commit
-	if err := d.settings(ctx, tx); err != nil {
-		return err
-	}
-	if err := f(ctx, tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-func (d *DB) MoveDue(ctx context.Context, tx *sql.Tx, limit int) error {
-	if err := d.settings(ctx, tx); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, d.box.relay.Due, limit)
 	return err
 }
 

@@ -45,7 +45,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	d.Name(cfg.Schema)
 	return engine.Engine{
 		Tables: d, Transactions: d, Claims: d, Proofs: d, Errors: d, Values: d, KeyProber: d, Holders: d,
-		Outbox: engine.Outbox{Writer: d, Holds: d, Leases: d, Settler: d, Upkeep: d, Operations: d, Listening: d},
+		Outbox: engine.Outbox{Writer: d, Listening: d, Relay: d},
 	}, err
 }
 

@@ -48,8 +48,6 @@ func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bo
 	return n, nil
 }
 
-func (d *DB) Rescue(context.Context, engine.Run, []int) error { return nil } // Repair is atomic and leaves nothing unfinished
-
 // listed counts the parked messages among seqs, and returns their keys.
 func (d *DB) listed(ctx context.Context, tx *sql.Tx, seqs []int64) (n int, keys map[parkedKey]struct{}, err error) {
 	keys = make(map[parkedKey]struct{})
