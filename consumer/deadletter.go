@@ -78,6 +78,17 @@ func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
 	return recs
 }
 
+// DiscardRecords returns what a discard of the letter claims under window, so that a late redelivery of its message is a duplicate, and
+// another message with one of its Aliases is known content. It is nothing if the message has no usable key.
+func (l DeadLetter) DiscardRecords(window time.Duration) []dedup.Record {
+	if l.Record.Key.ID == "" {
+		return nil
+	}
+	rec := l.Record
+	rec.Window, rec.Time = window, time.Time{} // without a time it is never Unprovable
+	return append([]dedup.Record{rec}, l.AliasRecords(rec)...)
+}
+
 // DeadLetterFilter chooses dead letters. Fields with the zero value choose all.
 type DeadLetterFilter struct {
 	ID       DeadLetterID

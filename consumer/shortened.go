@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -54,12 +53,9 @@ func (s Shortened) String() string {
 		strings.Join(s.Fields, ", "), s.PayloadBytes, s.PayloadSHA256, s.Refused)
 }
 
-// lacks fails if msg, which a replay is about to process, is not the whole message of the letter.
-func (l DeadLetter) lacks(msg *Message, repaired bool) error {
-	s, ok := l.Shortened()
-	if !ok || repaired && (!slices.Contains(s.Fields, "payload") || !bytes.Equal(msg.Payload, l.Message.Payload)) {
-		return nil
-	}
+// shortenedError is the error of a replay of a letter that has not its whole message.
+func (l DeadLetter) shortenedError() error {
+	s, _ := l.Shortened()
 	return fmt.Errorf("%w: %v. Read the message where the broker keeps it (topic %q, position %q) and replay it with a Repair that puts it in, or Discard the letter",
 		ErrShortened, s, l.Message.Topic, l.Message.Position)
 }

@@ -1,12 +1,14 @@
 package ops
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
@@ -56,10 +58,10 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	}
 	plan.Match = len(letters)
 	for page := range slices.Chunk(letters, pageSize) {
-		recs, aliases := make([][]dedup.Record, len(page)), make([][]dedup.Record, len(page))
+		hows, recs, aliases := make([]decide.Replay, len(page)), make([][]dedup.Record, len(page)), make([][]dedup.Record, len(page))
 		var keys []dedup.Key
 		for i, l := range page {
-			if recs[i] = replayRecords(l, r); len(recs[i]) > 0 {
+			if hows[i], recs[i] = replayed(l, r); len(recs[i]) > 0 {
 				aliases[i] = l.AliasRecords(recs[i][0])
 			}
 			for _, rec := range slices.Concat(recs[i], aliases[i]) {
@@ -76,11 +78,11 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 				verdicts = append(verdicts, verdict(rec, claimed, horizons[rec.Key.Consumer]))
 			}
 			suspected := slices.ContainsFunc(aliases[i], func(alias dedup.Record) bool { _, found := claimed[alias.Key]; return found })
-			switch processed, refused := foresee(l, r, verdicts, suspected); {
-			case processed:
+			switch o := foresee(hows[i], verdicts, suspected); {
+			case o.Refused != "":
+				plan.Refused[o.Refused]++
+			case !o.Run:
 				plan.Processed++
-			case refused != "":
-				plan.Refused[refused]++
 			default:
 				plan.Run++
 				if l.Cause == observe.CauseUndecodable && r.Kind != Repair {
@@ -120,7 +122,10 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 		if l.Record.Key.ID == "" {
 			l.Record.Fingerprint = dedup.FingerprintOf(l.Message.Payload)
 		}
-		letters = append(letters, withoutContent(l))
+		if r.Kind != Repair { // which is for one letter, and compares its payload
+			l = withoutContent(l)
+		}
+		letters = append(letters, l)
 		return true
 	}); err != nil {
 		return nil, err
@@ -141,25 +146,24 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 	return letters, err
 }
 
-// replayRecords returns what a replay of l would claim, as far as that is known without the consumer: see consumer.Consumer.Replay.
-func replayRecords(l consumer.DeadLetter, r Request) (recs []dedup.Record) {
-	own := l.Record
-	rec := own
-	rec.Key.ID = cmp.Or(r.Key, own.Key.ID)
-	if rec.Key.ID == "" {
-		return nil
+// replayed returns what decides about a replay of l, and what it would claim, as far as that is known without the consumer: see
+// consumer.Consumer.Replay. Without a key it would claim nothing.
+func replayed(l consumer.DeadLetter, r Request) (how decide.Replay, recs []dedup.Record) {
+	how = decide.Replay{
+		Own: l.Record, Cause: l.Cause, Key: r.Key, AsNew: r.AsNew,
+		Repaired: r.Kind == Repair, SamePayload: r.Kind != Repair || bytes.Equal(r.Payload, l.Message.Payload),
 	}
-	if rec.Key != own.Key && r.Kind == Repair {
+	if s, short := l.Shortened(); short {
+		how.Lacks = s.Fields
+	}
+	rec := l.Record
+	if rec.Key.ID = cmp.Or(r.Key, rec.Key.ID); rec.Key.ID == "" {
+		return how, nil
+	}
+	if r.Kind == Repair && how.NewContent(rec.Key) {
 		rec.Fingerprint = dedup.FingerprintOf(r.Payload)
 	}
-	if r.AsNew {
-		rec.Time = time.Time{}
-	}
-	if recs = append(recs, rec); rec.Key != own.Key && own.Key.ID != "" {
-		own.Time = time.Time{}
-		recs = append(recs, own)
-	}
-	return recs
+	return how, how.Claims(rec)
 }
 
 // verdict returns what the committed claims answer to rec.
@@ -176,38 +180,15 @@ func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon 
 	return dedup.First
 }
 
-func isShortened(l consumer.DeadLetter) bool {
-	_, ok := l.Shortened()
-	return ok
-}
-
-// foresee says whether a replay of l finds it processed, or else why it would fail; empty: it runs. verdicts answer replayRecords. suspected
-// says that one of its aliases is claimed.
-func foresee(l consumer.DeadLetter, r Request, verdicts []dedup.Verdict, suspected bool) (processed bool, refused observe.Cause) {
-	otherKey := r.Key != "" && r.Key != l.Record.Key.ID
+// foresee returns what becomes of a replay. verdicts answer what it claims. suspected says that an alias of its message is claimed.
+func foresee(how decide.Replay, verdicts []dedup.Verdict, suspected bool) decide.Outcome {
 	switch {
-	case l.Cause == observe.CauseUnknown && !r.AsNew:
-		return false, l.Cause
-	case len(verdicts) == 0 && r.Kind != Repair:
-		return false, observe.CauseNoKey
-	case len(verdicts) == 0:
-		return false, ""
-	case l.Cause == observe.CauseUnknown: // a claim of its own key proves nothing
-		if verdicts = verdicts[:1]; !otherKey && verdicts[0] == dedup.Duplicate {
-			verdicts[0] = dedup.First
-		}
+	case how.NeedsDecision():
+		return decide.Outcome{Refused: observe.CauseUnknown}
+	case len(verdicts) > 0:
+		return how.Of(verdicts, suspected)
+	case how.Repaired: // Config.Key may find a key in the new payload
+		return decide.Outcome{Run: true}
 	}
-	switch {
-	case slices.Contains(verdicts, dedup.Duplicate):
-		return true, ""
-	case verdicts[0] == dedup.Mismatch, l.Cause == observe.CauseMismatch && !otherKey:
-		return false, observe.CauseMismatch
-	case !r.AsNew && (verdicts[0] == dedup.Unprovable || l.Cause == observe.CauseUnprovable):
-		return false, observe.CauseUnprovable
-	case !r.AsNew && (suspected || l.Cause == observe.CauseKnownContent):
-		return false, observe.CauseKnownContent
-	case r.Kind != Repair && isShortened(l):
-		return false, observe.CauseUndecodable
-	}
-	return false, ""
+	return decide.Outcome{Refused: observe.CauseNoKey}
 }

@@ -222,9 +222,8 @@ func (s *Service) Discards(ctx context.Context, key dedup.Key) ([]ops.Discarded,
 	})
 }
 
-// DiscardRecords returns what DiscardLetter claims, so that a late redelivery of the letter's message is a duplicate, and another message with
-// one of its aliases is known content. It uses the window that the consumer has used last. The letter's own may be one that the
-// consumer has given up: another use of it would move the horizon closer.
+// DiscardRecords returns what DiscardLetter claims: that of consumer.DeadLetter.DiscardRecords, with the window that the consumer has used
+// last. The letter's own may be one that the consumer has given up: another use of it would move the horizon closer.
 func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter) ([]dedup.Record, error) {
 	if letter.Record.Key.ID == "" {
 		return nil, nil
@@ -233,18 +232,17 @@ func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter
 	if err != nil {
 		return nil, err
 	}
-	rec, latest := letter.Record, int64(0)
-	rec.Time = time.Time{} // without a time it is never Unprovable
+	window, latest := letter.Record.Window, int64(0)
 	err = s.DB.Read(ctx, "windows", func(ctx context.Context, q Queryer) error {
 		return sqlrows.Each(ctx, q, st.Windows, nil, func(rows *sql.Rows) error {
 			var name []byte
 			var seconds, first, last int64
 			err := rows.Scan(&name, &seconds, &first, &last)
-			if string(name) == rec.Key.Consumer && last >= latest { // the longest of those used last comes last
-				rec.Window, latest = time.Duration(seconds)*time.Second, last
+			if string(name) == letter.Record.Key.Consumer && last >= latest { // the longest of those used last comes last
+				window, latest = time.Duration(seconds)*time.Second, last
 			}
 			return err
 		})
 	})
-	return append([]dedup.Record{rec}, letter.AliasRecords(rec)...), err
+	return letter.DiscardRecords(window), err
 }

@@ -38,7 +38,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
 	{"consumer", []string{"consumer/internal/decide", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
 	{"consumer/internal/decide", []string{"dedup", "dedup/driver", "observe", "internal/faults"}},
-	{"consumer/ops", []string{"consumer", "dedup", "dedup/driver", "outbox", "observe"}},
+	{"consumer/ops", []string{"consumer", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
