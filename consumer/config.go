@@ -77,39 +77,14 @@ type Config[TTx any] struct {
 	// Defaults to 0: no limit.
 	MaxPerTransaction int
 
-	// Interleave lets the Handle calls of a batch run side by side, in one transaction, in ProcessBatch. When all of them wait for
-	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a driver.Forker,
-	// such as pgxstore, and Handle.
+	// Interleave lets the Handle calls of a batch run at the same time, in one transaction, in ProcessBatch. When all of them wait for
+	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a
+	// driver.Interleaver, such as pgxstore, and Handle.
 	//
-	// Set it only if messages that differ in Message.OrderingKey, or have none, do not depend on each other's rows. In transactions of
-	// their own, row locks keep two handlers apart. In one transaction they do not, because a transaction does not wait for itself:
-	//
-	//	UPDATE accounts SET version = version + 1 WHERE id = $1 RETURNING balance   -- handler 1 gets 100, and then handler 2 also gets 100
-	//	UPDATE accounts SET balance = $2 WHERE id = $1                              -- handler 1 writes 90, and then handler 2 writes 80: 70 is right
-	//
-	// Two such messages about one account need the account as their Message.OrderingKey: messages with the same Key run one after the other,
-	// in their order. Or let the handler write SET balance = balance - $2, which is right in any order. Or let it lock the row with
-	// SELECT … FOR UPDATE before it reads: a handler that asks for a lock in the text of a statement (FOR UPDATE and the like, LOCK,
-	// advisory locks, pgxstore's LockKeys) has the transaction for itself from then on until it returns. Locks that a function or
-	// a trigger takes are not seen.
-	//
-	// Settings that a function makes are not seen either: another handler of the batch may run with them. Make them in the text of a
-	// statement (SET LOCAL, set_config), or let the handler begin with a statement that asks for a lock. The same holds for a function that
-	// calls nextval and one that then calls currval: the latter may return another handler's number.
-	//
-	// A handler also gets the transaction for itself when it sets a savepoint, uses CopyFrom, Conn, LargeObjects or Prepare, changes a
-	// setting, or sends anything but SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES or WITH. So such handlers gain nothing.
-	//
-	// Results are as without Interleave. If anything fails while handlers run side by side, nothing is committed and no attempt is
-	// counted: the messages run again one after the other, and only that decides. To keep that rare, the Consumer stops interleaving for a
-	// while after a failure, and for messages that have failed before. Therefore handlers run more often than without Interleave, and
-	// the following holds for them:
-	//
-	//   - All handlers of a batch run at the same time, each on a goroutine of its own. They must be safe for that; a mutex
-	//     that they share is no problem.
-	//   - HandlerTimeout includes the time that a handler waits for the others.
-	//   - The rows of a Query are read into memory before the handler gets them.
-	//   - ctx ends as soon as another handler of the batch has failed.
+	// Set it only if messages that differ in Message.OrderingKey, or have none, do not depend on each other's rows: in one transaction,
+	// the row lock of an UPDATE does not keep two handlers apart, and one update is lost without an error. Handlers must be safe for
+	// running at the same time. Read "Interleave" in docs/performance.md first: it shows what goes wrong, which handlers gain nothing,
+	// and what else differs.
 	//
 	// Defaults to false.
 	Interleave bool
@@ -245,8 +220,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
 	}
-	if _, forks := cfg.Store.(driver.Forker[TTx]); cfg.Interleave && !forks {
-		return refuse("Interleave is set, and a %T cannot run handlers side by side: use pgxstore, or leave it false", cfg.Store)
+	if _, interleaves := cfg.Store.(driver.Interleaver[TTx]); cfg.Interleave && !interleaves {
+		return refuse("Interleave is set, and a %T cannot interleave handlers: use pgxstore, or leave it false", cfg.Store)
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
 		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")

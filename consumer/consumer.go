@@ -20,8 +20,8 @@ type Consumer[TTx any] struct {
 	registration *registration
 	gate         *gate
 	memory       memory
-	panics       *hooks.Panics      // of the hooks of Config.Trace
-	forker       driver.Forker[TTx] // nil: handlers never run side by side
+	panics       *hooks.Panics           // of the hooks of Config.Trace
+	interleaver  driver.Interleaver[TTx] // nil: handlers never run side by side
 	retries      retryLog
 	replayFault  *hooks.Pause  // of RunReplays
 	trial        chan struct{} // contains one element while a suspect is tried
@@ -60,7 +60,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 	}
 	c.lot, _ = cfg.Store.(ParkingLot[TTx])
 	if cfg.Interleave {
-		c.forker, _ = cfg.Store.(driver.Forker[TTx])
+		c.interleaver, _ = cfg.Store.(driver.Interleaver[TTx])
 	}
 	return c, nil
 }

@@ -62,8 +62,8 @@ func (e *unknownError) Is(target error) bool { return target == dedup.ErrTxEnded
 // same, without all of the handlers' effects. It returns what is known then, and changes a.err accordingly.
 //
 // The suspects are the messages whose handlers can have ended the transaction. If it was verified after each handler,
-// that is only the last one. Of handlers that ran side by side, it is the one that Fork has named; others may have done
-// a part of their work. Also if they had returned, Fork may still have had their outbox messages, unless they are
+// that is only the last one. Of handlers that ran side by side, it is the one that Interleave has named; others may have done
+// a part of their work. Also if they had returned, Interleave may still have had their outbox messages, unless they are
 // a.complete.
 func (a *attempt[TTx]) findDoubts(f decide.Failure) decide.Failure {
 	suspects, finished := a.ran, a.ran

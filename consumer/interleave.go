@@ -14,7 +14,7 @@ import (
 // because they probably fail again, and that would cost the work of all others.
 func (a *attempt[TTx]) interleaves() bool {
 	b := a.b
-	if b.c.forker == nil || len(a.first) < 2 || a.plain {
+	if b.c.interleaver == nil || len(a.first) < 2 || a.plain {
 		return false
 	}
 	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.memory.past(a.item(j).hash).Known() })
@@ -27,13 +27,13 @@ func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, 
 	handlers := make([]func(context.Context, TTx) error, len(msgs))
 	for k, msg := range msgs {
 		order[k] = msg.OrderingKey
-		handlers[k] = func(ctx context.Context, tx TTx) error { // Fork recovers no panics; handle does
+		handlers[k] = func(ctx context.Context, tx TTx) error { // Interleave recovers no panics; handle does
 			return a.b.c.cfg.handle(ctx, tx, msgs[k:k+1], keys[k:k+1])
 		}
 	}
 	failed := -1
 	err := onOwnGoroutine("the handler", func() (err error) {
-		failed, err = a.b.c.forker.Fork(ctx, tx, order, handlers)
+		failed, err = a.b.c.interleaver.Interleave(ctx, tx, order, handlers)
 		return err
 	})
 	if failed >= 0 {

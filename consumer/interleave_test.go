@@ -16,18 +16,20 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// forking is a Store that is a driver.Forker. It runs the handlers one after the other.
-type forking struct {
+// interleaving is a Store that is a driver.Interleaver. It runs the handlers one after the other.
+type interleaving struct {
 	*faulty
-	sizes []int               // handlers in each call of Fork
+	sizes []int               // handlers in each call of Interleave
 	keys  []string            // of the latest call
 	fail  func() (int, error) // fails after the handlers
 	order []int               // the order of the handlers; nil: that of the messages
 }
 
-func newForking() *forking { return &forking{faulty: &faulty{Store: consumertest.NewStore()}} }
+func newInterleaving() *interleaving {
+	return &interleaving{faulty: &faulty{Store: consumertest.NewStore()}}
+}
 
-func (f *forking) Fork(ctx context.Context, tx tx, keys []string, handlers []func(context.Context, tx) error) (int, error) {
+func (f *interleaving) Interleave(ctx context.Context, tx tx, keys []string, handlers []func(context.Context, tx) error) (int, error) {
 	f.sizes, f.keys = append(f.sizes, len(handlers)), keys
 	for i := range handlers {
 		if f.order != nil {
@@ -48,7 +50,7 @@ func (f *forking) Fork(ctx context.Context, tx tx, keys []string, handlers []fun
 	return -1, nil
 }
 
-func (f *forking) took() (sizes []int) {
+func (f *interleaving) took() (sizes []int) {
 	sizes, f.sizes = f.sizes, nil
 	return sizes
 }
@@ -67,7 +69,7 @@ func TestInterleaveIsRefusedWhereItHasNoEffect(t *testing.T) {
 		want string
 	}{
 		"a store that cannot":  {config{Store: consumertest.NewStore(), Handle: effect}, "Config.Interleave is set"},
-		"with a batch handler": {config{Store: newForking(), HandleBatch: batch}, "Config.Interleave needs Config.Handle"},
+		"with a batch handler": {config{Store: newInterleaving(), HandleBatch: batch}, "Config.Interleave needs Config.Handle"},
 	} {
 		tc.cfg.Name, tc.cfg.Key, tc.cfg.Interleave = "billing", consumer.MessageID, true
 		if _, err := consumer.New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -76,8 +78,8 @@ func TestInterleaveIsRefusedWhereItHasNoEffect(t *testing.T) {
 	}
 }
 
-func TestInterleaveForksTheNewMessagesOfABatch(t *testing.T) {
-	store := newForking()
+func TestInterleaveTakesTheNewMessagesOfABatch(t *testing.T) {
+	store := newInterleaving()
 	c := newConsumer(t, config{Store: store, Interleave: true})
 	process(t, c, msg("0", "x"))
 	batch := append(numbered("", 3), msg("1", "x"), msg("other", "x"))
@@ -86,11 +88,11 @@ func TestInterleaveForksTheNewMessagesOfABatch(t *testing.T) {
 		t.Error(errs)
 	}
 	if got := store.took(); !slices.Equal(got, []int{3}) || !slices.Equal(store.keys, []string{"", "k", "k"}) {
-		t.Errorf("forked %v with keys %q, want the three new messages", got, store.keys)
+		t.Errorf("interleaved %v with keys %q, want the three new messages", got, store.keys)
 	}
-	plain := newForking()
+	plain := newInterleaving()
 	if errs := newConsumer(t, config{Store: plain}).ProcessBatch(t.Context(), numbered("", 3)); errs[0] != nil || plain.sizes != nil {
-		t.Errorf("forked %v without Interleave: %v", plain.sizes, errs)
+		t.Errorf("interleaved %v without Interleave: %v", plain.sizes, errs)
 	}
 }
 
@@ -105,7 +107,7 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the failed transaction takes no time, so nothing else stops the handlers from running side by side
-				store := newForking()
+				store := newInterleaving()
 				store.fail = fail
 				c := newConsumer(t, config{Store: store, Interleave: true, MaxAttempts: 1})
 				if errs := c.ProcessBatch(t.Context(), numbered("", 8)); !slices.Equal(errs, make([]error, 8)) {
@@ -115,7 +117,7 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 					wantCount(t, store.Database(), m.ID, 1)
 				}
 				if got := store.took(); !slices.Equal(got, []int{8}) {
-					t.Errorf("forked %v, want no more after the failure", got)
+					t.Errorf("interleaved %v, want no more after the failure", got)
 				}
 				if got := letters(t, c); len(got) > 0 {
 					t.Errorf("parked: %v", got)
@@ -128,7 +130,7 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 // Each failure in a row stops the handlers from running side by side for twice as long as the one before. A success ends that.
 func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newForking()
+		store := newInterleaving()
 		c := newConsumer(t, config{Store: store, Interleave: true})
 		failing := true
 		store.fail = func() (int, error) {
@@ -139,7 +141,7 @@ func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 			return -1, nil
 		}
 		passes := 0
-		forks := func(after time.Duration, want bool) {
+		interleaves := func(after time.Duration, want bool) {
 			t.Helper()
 			<-time.After(after)
 			passes++
@@ -147,28 +149,28 @@ func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 				t.Error(errs)
 			}
 			if got := store.took(); len(got) > 0 != want {
-				t.Errorf("pass %d: forked %v", passes, got)
+				t.Errorf("pass %d: interleaved %v", passes, got)
 			}
 		}
-		forks(0, true)
-		forks(900*time.Millisecond, false)
-		forks(200*time.Millisecond, true)
-		forks(1900*time.Millisecond, false)
-		forks(200*time.Millisecond, true)
+		interleaves(0, true)
+		interleaves(900*time.Millisecond, false)
+		interleaves(200*time.Millisecond, true)
+		interleaves(1900*time.Millisecond, false)
+		interleaves(200*time.Millisecond, true)
 		failing = false
-		forks(4100*time.Millisecond, true)
-		forks(0, true)
+		interleaves(4100*time.Millisecond, true)
+		interleaves(0, true)
 		failing = true
-		forks(0, true)
-		forks(900*time.Millisecond, false)
-		forks(200*time.Millisecond, true)
+		interleaves(0, true)
+		interleaves(900*time.Millisecond, false)
+		interleaves(200*time.Millisecond, true)
 	})
 }
 
 // A message that has failed here before probably fails again, so that it must not cost the others their work.
 func TestInterleaveLeavesOutMessagesThatHaveFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newForking()
+		store := newInterleaving()
 		c := newConsumer(t, config{Store: store, Interleave: true, MaxAttempts: 5, Backoff: noBackoff, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
 			if m.ID == "1" {
 				return errors.New("no")
@@ -181,7 +183,7 @@ func TestInterleaveLeavesOutMessagesThatHaveFailed(t *testing.T) {
 		store.took()
 		c.ProcessBatch(t.Context(), append(numbered("next ", 4), msg("1", "x")))
 		if got := store.took(); !slices.Equal(got, []int{4}) {
-			t.Errorf("forked %v, want those without the message that has failed before", got)
+			t.Errorf("interleaved %v, want those without the message that has failed before", got)
 		}
 	})
 }
@@ -189,16 +191,16 @@ func TestInterleaveLeavesOutMessagesThatHaveFailed(t *testing.T) {
 // committing is a store whose first transaction is committed although its handler returns an error, because that handler has
 // committed it.
 type committing struct {
-	*forking
+	*interleaving
 	done bool
 }
 
 func (c *committing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []dedup.Claim) error) (err error) {
 	if c.done {
-		return c.forking.InTx(ctx, recs, fn)
+		return c.interleaving.InTx(ctx, recs, fn)
 	}
 	c.done = true
-	return errors.Join(c.forking.InTx(ctx, recs, func(tx tx, claims []dedup.Claim) error {
+	return errors.Join(c.interleaving.InTx(ctx, recs, func(tx tx, claims []dedup.Claim) error {
 		err = fn(tx, claims)
 		return nil
 	}), err)
@@ -207,7 +209,7 @@ func (c *committing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 // When a handler has committed the transaction, it does not run again. Handlers of earlier messages have returned, and are committed.
 // Later ones are in doubt, also if they had returned: their outbox messages may be missing.
 func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
-	store := &committing{forking: newForking()}
+	store := &committing{interleaving: newInterleaving()}
 	store.order = []int{0, 1, 3, 2}
 	runs := map[string]int{}
 	c := newConsumer(t, config{Store: store, Interleave: true, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {

@@ -18,7 +18,7 @@
 // Queue makes a consumer.BatchHandler whose messages queue their statements, so that those of a whole batch take one round trip.
 //
 // With consumer.Config.Interleave the ordinary handlers of a batch run side by side in one transaction. Statements that wait at the same
-// time travel in one round trip, in the order of the messages; see Fork.
+// time travel in one round trip, in the order of the messages; see Interleave.
 //
 // If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
 // COMMIT whether the transaction that made the claim is still open.

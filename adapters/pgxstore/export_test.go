@@ -76,10 +76,10 @@ func Skip(o driver.Session) int64 {
 // SetEndWithin sets the limit for COMMIT.
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
-// SetStallsAfter sets how long handlers in Fork may wait while nothing happens.
+// SetStallsAfter sets how long handlers in Interleave may wait while nothing happens.
 func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
 
-// SetLingers sets how long Fork waits for handlers that do something else before it sends statements.
+// SetLingers sets how long Interleave waits for handlers that do something else before it sends statements.
 func SetLingers(s *Store, d time.Duration) { s.lingers = d }
 
 const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`

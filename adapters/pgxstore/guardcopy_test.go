@@ -42,9 +42,9 @@ func (p panicking) panics(method string) {
 // pgx calls the source of a COPY on a goroutine of its own. A panic there must not end the process: the message would end the next one too.
 func TestCopyOfRowsThatPanic(t *testing.T) {
 	for _, method := range []string{"Next", "Values", "Err"} {
-		for name, run := range map[string]func(h *handlerTest, do forkHandler) error{
-			"":              func(h *handlerTest, do forkHandler) error { return h.handle("k", do) },
-			" side by side": func(h *handlerTest, do forkHandler) error { return second(h.fork(nil, do)) },
+		for name, run := range map[string]func(h *handlerTest, do interleaveHandler) error{
+			"":              func(h *handlerTest, do interleaveHandler) error { return h.handle("k", do) },
+			" side by side": func(h *handlerTest, do interleaveHandler) error { return second(h.interleave(nil, do)) },
 		} {
 			t.Run(method+name, func(t *testing.T) {
 				t.Parallel()

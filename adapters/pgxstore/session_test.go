@@ -202,7 +202,7 @@ func TestCommitIsDurable(t *testing.T) {
 }
 
 // commitsDurably checks that COMMIT has the usual synchronous_commit after do.
-func (h *handlerTest) commitsDurably(do forkHandler) {
+func (h *handlerTest) commitsDurably(do interleaveHandler) {
 	h.Helper()
 	// A deferred trigger runs within COMMIT, and reads the setting that COMMIT uses.
 	h.db.exec(h.T, `CREATE TABLE seen (sync text)`)

@@ -44,7 +44,7 @@ type Store struct {
 	poolerKnown, pooled  atomic.Bool   // see checkPooler
 	poolerWithin         time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin            time.Duration // limit for COMMIT; tests shorten it
-	lingers, stallsAfter time.Duration // see Fork; tests change them
+	lingers, stallsAfter time.Duration // see Interleave; tests change them
 
 	repeats repeats
 

@@ -22,9 +22,9 @@ import (
 // handlerTest is a Store in a schema of its own, with a table for effects.
 type handlerTest struct {
 	*testing.T
-	db    *outboxDB
-	store *pgxstore.Store
-	forks int
+	db          *outboxDB
+	store       *pgxstore.Store
+	interleaves int
 }
 
 func newHandlerTest(t *testing.T, server string, cfg pgxstore.Config) *handlerTest {

@@ -47,7 +47,7 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 				t.Fatal("the harness has no Misuse hook")
 			}
 			store := db.Open(t, deduptest.Options{Wait: batchWait})
-			if _, forks := store.(driver.Forker[TTx]); c.side && !forks {
+			if _, interleaves := store.(driver.Interleaver[TTx]); c.side && !interleaves {
 				return
 			}
 			for i, m := range db.Misuse {

@@ -27,14 +27,14 @@ type passing[TTx any] struct {
 // store returns p as a Store that keeps dead letters, and runs handlers side by side, if the Store behind it does.
 func (p *passing[TTx]) store() dedup.Store[TTx] {
 	lot, parks := p.Store.(consumer.ParkingLot[TTx])
-	forker, forks := p.Store.(driver.Forker[TTx])
+	interleaver, interleaves := p.Store.(driver.Interleaver[TTx])
 	switch {
-	case parks && forks:
+	case parks && interleaves:
 		return struct {
 			*passing[TTx]
 			consumer.ParkingLot[TTx]
-			driver.Forker[TTx]
-		}{p, lot, forker}
+			driver.Interleaver[TTx]
+		}{p, lot, interleaver}
 	case parks:
 		return struct {
 			*passing[TTx]

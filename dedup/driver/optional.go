@@ -62,16 +62,16 @@ type TxVerifier[TTx any] interface {
 	VerifyTx(ctx context.Context, tx TTx) error
 }
 
-// Forker runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
-type Forker[TTx any] interface {
-	// Fork calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
+// Interleaver runs several handlers side by side in one transaction, and sends statements of different handlers to the database together.
+type Interleaver[TTx any] interface {
+	// Interleave calls each of handlers on a goroutine of its own, and returns when all have returned. tx is the transaction that InTx
 	// passed to fn. Each handler gets a transaction of its own that works in tx, and must not use it after it has
 	// returned. keys has an element for each handler: those with the same key, except "", run one after the other in their order.
 	//
-	// If all handlers return nil and Fork returns no error, the caller may return nil to InTx, and all their effects are committed.
+	// If all handlers return nil and Interleave returns no error, the caller may return nil to InTx, and all their effects are committed.
 	// Otherwise it must return an error to InTx, and nothing is committed. failed is then the place of the handler that failed first,
-	// or -1 if no handler can be named, and err is its error. After the first failure Fork ends the ctx of the other handlers, and
-	// waits for them. What they return then is dropped. Fork also fails if a handler calls runtime.Goexit, or if handlers could wait
+	// or -1 if no handler can be named, and err is its error. After the first failure Interleave ends the ctx of the other handlers, and
+	// waits for them. What they return then is dropped. Interleave also fails if a handler calls runtime.Goexit, or if handlers could wait
 	// for each other forever. A handler that fails here may succeed when it runs without others. Handlers must not panic.
 	//
 	// If err is dedup.ErrTxEnded, the handler at failed has ended the transaction, and may have committed it. All earlier handlers had returned
@@ -81,7 +81,7 @@ type Forker[TTx any] interface {
 	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks for a lock has tx
 	// for itself from then on until it returns. Locks, settings and sequence numbers in functions of the database are not seen: a handler
 	// that uses them asks for a lock first.
-	Fork(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
+	Interleave(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
 }
 
 // FaultClassifier finds those Retryable errors that one message alone may cause.

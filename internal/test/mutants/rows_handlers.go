@@ -173,8 +173,8 @@ var handlerRows = []row{
 	},
 	{
 		promise: "Interleave: messages with one ordering key are handled in order.",
-		in:      "adapters/pgxstore.(*Store).Fork",
-		body:    `return s.forkOriginal(ctx, tx, make([]string, len(keys)), handlers)`,
-		fails:   "TestForkKeepsTheOrder in adapters/pgxstore",
+		in:      "adapters/pgxstore.(*Store).Interleave",
+		body:    `return s.interleaveOriginal(ctx, tx, make([]string, len(keys)), handlers)`,
+		fails:   "TestInterleaveKeepsTheOrder in adapters/pgxstore",
 	},
 }

@@ -70,32 +70,32 @@ func queueing(cfg *consumer.Config[pgx.Tx], a acts[pgx.Tx], kinds map[string]kin
 
 // interleaved runs the handlers of a batch side by side.
 func interleaved(t *testing.T, kinds map[string]kind) database {
-	var forks, succeeded atomic.Int64
+	var interleaves, succeeded atomic.Int64
 	d := pgxDatabase(t, kinds, func(cfg *consumer.Config[pgx.Tx], _ acts[pgx.Tx]) {
 		cfg.Interleave = true
-		cfg.Store = forkCounter{cfg.Store.(*pgxstore.Store), &forks, &succeeded}
+		cfg.Store = interleaveCounter{cfg.Store.(*pgxstore.Store), &interleaves, &succeeded}
 	})
 	d.used = func(t *testing.T) {
-		t.Logf("the handlers of %d batches ran side by side, those of %d succeeded", forks.Load(), succeeded.Load())
+		t.Logf("the handlers of %d batches ran side by side, those of %d succeeded", interleaves.Load(), succeeded.Load())
 		switch {
-		case forks.Load() == 0:
+		case interleaves.Load() == 0:
 			t.Error("no handlers ran side by side")
-		case forks.Load() > 50 && succeeded.Load() == 0: // in a few batches each may have a handler that fails
+		case interleaves.Load() > 50 && succeeded.Load() == 0: // in a few batches each may have a handler that fails
 			t.Error("no batch succeeded whose handlers ran side by side")
 		}
 	}
 	return d
 }
 
-// forkCounter counts the batches whose handlers ran side by side.
-type forkCounter struct {
+// interleaveCounter counts the batches whose handlers ran side by side.
+type interleaveCounter struct {
 	*pgxstore.Store
-	forks, succeeded *atomic.Int64
+	interleaves, succeeded *atomic.Int64
 }
 
-func (c forkCounter) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
-	c.forks.Add(1)
-	failed, err = c.Store.Fork(ctx, tx, keys, handlers)
+func (c interleaveCounter) Interleave(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
+	c.interleaves.Add(1)
+	failed, err = c.Store.Interleave(ctx, tx, keys, handlers)
 	if err == nil {
 		c.succeeded.Add(1)
 	}

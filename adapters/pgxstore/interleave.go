@@ -11,18 +11,18 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// Fork runs the handlers of a batch side by side in one transaction. Each has a goroutine and a branch, which is its pgx.Tx. A branch
-// does not use the connection. It hands a statement to the goroutine of Fork, which waits until all handlers that run wait for
+// Interleave runs the handlers of a batch side by side in one transaction. Each has a goroutine and a branch, which is its pgx.Tx. A branch
+// does not use the connection. It hands a statement to the goroutine of Interleave, which waits until all handlers that run wait for
 // something, sends all statements that wait as one pipeline, and hands out the results.
 //
 // A handler gets the transaction for itself, before its first statement that needs that, and keeps it until it returns: it has its turn.
 // A turn begins when all handlers of earlier messages have returned. So turns follow the order of the messages, and what a handler does
 // in its turn finds everything as if the handlers ran one after the other: the savepoints, and the order of the outbox messages.
 //
-// The first failure cancels all handlers (see fail), and nothing is committed. Fork may have caused it, for example by a deadlock between
-// handlers, so the consumer counts it as an attempt of no message. It runs the messages again without Fork, and counts what fails then.
+// The first failure cancels all handlers (see fail), and nothing is committed. Interleave may have caused it, for example by a deadlock between
+// handlers, so the consumer counts it as an attempt of no message. It runs the messages again without Interleave, and counts what fails then.
 
-// lingers is how long Fork waits for handlers that do something else before it sends the statements of the others. Those handlers may
+// lingers is how long Interleave waits for handlers that do something else before it sends the statements of the others. Those handlers may
 // be waiting for one of the others, for example for a mutex.
 const lingers = time.Millisecond
 
@@ -30,7 +30,7 @@ const lingers = time.Millisecond
 // may be waiting for one of them, for example for a mutex.
 const stallsAfter = time.Second
 
-// maxPassed is how many pipelines Fork sends before a handler that waits for its turn gets it. Statements usually go first, because a
+// maxPassed is how many pipelines Interleave sends before a handler that waits for its turn gets it. Statements usually go first, because a
 // later handler may hold a mutex that the turn needs. But a handler may send statements without end, for example until it sees the
 // effect of the handler that waits.
 const maxPassed = 100
@@ -44,24 +44,24 @@ var (
 	errRecall   = errors.New("pgxstore: currval and lastval return what another handler in the same transaction may have caused: use RETURNING")
 )
 
-// fork is one call of Fork.
-type fork struct {
-	tx     *guarded // used by the goroutine of Fork, and by the handler that has its turn
+// interleaving is one call of Interleave.
+type interleaving struct {
+	tx     *guarded // used by the goroutine of Interleave, and by the handler that has its turn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	alone  bool          // each handler has the transaction for itself from its first statement on
-	stuck  chan struct{} // closed when the goroutine of Fork itself may wait for a handler, see stalled
+	stuck  chan struct{} // closed when the goroutine of Interleave itself may wait for a handler, see stalled
 	wake   chan struct{}
 	timer  *time.Timer
 	runs   int  // calls of run
 	done   bool // run has returned
-	moved  int  // the outbox messages of the branches before this place are with the guard; used by the goroutine of Fork
+	moved  int  // the outbox messages of the branches before this place are with the guard; used by the goroutine of Interleave
 
 	mu       sync.Mutex
 	branches []*branch
 	low      int       // all handlers before this place have returned
 	live     int       // chains of handlers that have not ended
-	busy     int       // those whose handler does not wait for Fork
+	busy     int       // those whose handler does not wait for Interleave
 	queue    []*branch // wait for the results of statements that are not sent
 	turns    int       // branches that wait for their turn
 	turn     *branch   // has its turn; nil: none
@@ -71,20 +71,20 @@ type fork struct {
 	err      error     // its error; nil: none has failed
 }
 
-var _ driver.Forker[pgx.Tx] = (*Store)(nil)
+var _ driver.Interleaver[pgx.Tx] = (*Store)(nil)
 
-// Fork implements driver.Forker. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
+// Interleave implements driver.Interleaver. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
 // in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of the statements of several handlers.
 // A pgtype.Codec of the application's own that the connection has registered must be safe for concurrent use.
-func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
+func (s *Store) Interleave(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
 	t, ok := tx.(*guarded)
 	if !ok || t.nested {
-		return -1, errors.New("pgxstore: fork: want the transaction that InTx gave to fn")
+		return -1, errors.New("pgxstore: interleaving: want the transaction that InTx gave to fn")
 	}
 	if err := t.g.ready(ctx); err != nil {
 		return -1, err
 	}
-	f := &fork{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(s.stallsAfter)}
+	f := &interleaving{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(s.stallsAfter)}
 	defer f.timer.Stop()
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	defer f.cancel(nil)
@@ -104,7 +104,7 @@ func (s *Store) Fork(ctx context.Context, tx pgx.Tx, keys []string, handlers []f
 }
 
 // start starts a goroutine for each chain of handlers that run one after the other.
-func (f *fork) start(keys []string, handlers []func(context.Context, pgx.Tx) error) {
+func (f *interleaving) start(keys []string, handlers []func(context.Context, pgx.Tx) error) {
 	var chains [][]*branch
 	byKey := map[string]int{}
 	f.failed, f.branches = -1, make([]*branch, len(handlers))
@@ -127,7 +127,7 @@ func (f *fork) start(keys []string, handlers []func(context.Context, pgx.Tx) err
 }
 
 // chain runs handlers one after the other.
-func (f *fork) chain(chain []*branch) {
+func (f *interleaving) chain(chain []*branch) {
 	var running *branch // after runtime.Goexit
 	defer func() {
 		f.mu.Lock()

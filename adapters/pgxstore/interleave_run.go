@@ -7,7 +7,7 @@ import (
 )
 
 // returned records that the handler of b has returned err. The caller holds mu.
-func (f *fork) returned(b *branch, err error) {
+func (f *interleaving) returned(b *branch, err error) {
 	b.returned = true
 	for f.low < len(f.branches) && f.branches[f.low].returned {
 		f.low++
@@ -22,7 +22,7 @@ func (f *fork) returned(b *branch, err error) {
 }
 
 // fail records the first failure. It ends the ctx of all handlers and of the pipeline. The caller holds mu.
-func (f *fork) fail(place int, err error) {
+func (f *interleaving) fail(place int, err error) {
 	if f.err == nil {
 		f.failed, f.err = place, err
 		f.cancel(fmt.Errorf("pgxstore: another handler of the same transaction failed, and nothing is committed: %v", err)) //nolint:errorlint // not this handler's error
@@ -30,8 +30,8 @@ func (f *fork) fail(place int, err error) {
 	}
 }
 
-// nudge records that something happened, and wakes the goroutine of Fork if that matters or if no handler is busy. The caller holds mu.
-func (f *fork) nudge(matters bool) {
+// nudge records that something happened, and wakes the goroutine of Interleave if that matters or if no handler is busy. The caller holds mu.
+func (f *interleaving) nudge(matters bool) {
 	f.moves++
 	if !matters && f.busy > 0 {
 		return
@@ -43,7 +43,7 @@ func (f *fork) nudge(matters bool) {
 }
 
 // run answers the branches until all handlers have returned.
-func (f *fork) run() {
+func (f *interleaving) run() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch f.runs++; {
@@ -94,9 +94,9 @@ func (f *fork) run() {
 	f.done = true
 }
 
-// wait waits until a handler wakes the goroutine of Fork, or until d has passed; 0: no limit. idle reports that d has passed and that
+// wait waits until a handler wakes the goroutine of Interleave, or until d has passed; 0: no limit. idle reports that d has passed and that
 // nothing happened. The caller holds mu.
-func (f *fork) wait(d time.Duration) (idle bool) {
+func (f *interleaving) wait(d time.Duration) (idle bool) {
 	if f.live == 0 {
 		return false
 	}
@@ -117,14 +117,14 @@ func (f *fork) wait(d time.Duration) (idle bool) {
 }
 
 // unlocked calls do without mu, which the caller holds, also if do panics.
-func (f *fork) unlocked(do func() error) error {
+func (f *interleaving) unlocked(do func() error) error {
 	f.mu.Unlock()
 	defer f.mu.Lock()
 	return do()
 }
 
 // refuse answers all branches that wait after a failure.
-func (f *fork) refuse() {
+func (f *interleaving) refuse() {
 	for _, b := range f.branches {
 		f.answer(b, context.Cause(f.ctx))
 	}
@@ -132,7 +132,7 @@ func (f *fork) refuse() {
 }
 
 // answer lets the handler of b go on. The caller holds mu.
-func (f *fork) answer(b *branch, err error) {
+func (f *interleaving) answer(b *branch, err error) {
 	if b.waits == waitsForNothing { // it has given up
 		return
 	}
@@ -146,7 +146,7 @@ func (f *fork) answer(b *branch, err error) {
 }
 
 // grant gives b its turn. It verifies the transaction before, so that what goes wrong later is the fault of this handler.
-func (f *fork) grant(b *branch) {
+func (f *interleaving) grant(b *branch) {
 	err := f.unlocked(func() error {
 		if err := f.tx.g.store.VerifyTx(f.ctx, f.tx); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (f *fork) grant(b *branch) {
 }
 
 // verify checks the transaction after a turn, and ends the turn.
-func (f *fork) verify() {
+func (f *interleaving) verify() {
 	b := f.turn
 	err := f.unlocked(func() error { return f.tx.g.store.VerifyTx(f.ctx, f.tx) })
 	f.turn = nil
@@ -175,7 +175,7 @@ func (f *fork) verify() {
 
 // move gives the guard the outbox messages of all branches up to place, whose handlers have returned or wait for their turn. So the
 // messages of a transaction are in the order of the handlers.
-func (f *fork) move(ctx context.Context, place int) error {
+func (f *interleaving) move(ctx context.Context, place int) error {
 	for ; f.moved <= place; f.moved++ {
 		b := f.branches[f.moved]
 		f.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 // Handlers that run side by side read values of the types that the pool has registered. The codec of an enum has a cache, which two
 // handlers must not use at once: the race detector notices, and without it Go ends the process.
-func TestForkHandlersDoNotShareCodecs(t *testing.T) {
+func TestInterleaveHandlersDoNotShareCodecs(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	db := openOutboxDB(t, dsn, 1)
 	makeTables(t, db.pool, outboxTables+`; CREATE TYPE color AS ENUM ('red', 'green', 'blue'); CREATE TYPE paint AS (shade color, litres int);
@@ -38,7 +38,7 @@ func TestForkHandlersDoNotShareCodecs(t *testing.T) {
 	h := &handlerTest{T: t, db: db, store: newStore(t, pgxstore.Config{Pool: pool})}
 	var owners sync.Map // of codecs
 	for range 3 {
-		_, err = h.fork(nil, alike(40, func(ctx context.Context, tx pgx.Tx, i int) error {
+		_, err = h.interleave(nil, alike(40, func(ctx context.Context, tx pgx.Tx, i int) error {
 			for _, sql := range []string{
 				`'red'::color`, `ARRAY['green', 'blue']::color[]`, `ROW('blue', 3)::paint`, `ARRAY[ROW('red', 3)::paint]`, `'green'::tint`,
 				`'[red,blue)'::shades`, `'{[red,green]}'::shades_multirange`,

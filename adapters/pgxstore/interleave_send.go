@@ -14,7 +14,7 @@ var errHidden = errors.New("pgxstore: standard_conforming_strings was turned off
 
 // send sends the statements of all branches in the queue as one pipeline, in the order of the handlers, and answers the branches. The
 // caller holds mu.
-func (f *fork) send() {
+func (f *interleaving) send() {
 	asked := f.queue
 	f.queue = nil
 	slices.SortFunc(asked, func(a, b *branch) int { return a.place - b.place })
@@ -39,16 +39,16 @@ func (f *fork) send() {
 
 // stalled ends the wait of all handlers. While pgx encodes the arguments of a pipeline it may call code of the user, such as
 // driver.Valuer, which may wait for one of the handlers.
-func (f *fork) stalled() {
+func (f *interleaving) stalled() {
 	f.mu.Lock()
 	f.fail(-1, errStalled)
 	f.mu.Unlock()
 	close(f.stuck)
 }
 
-// pipeline is one round trip. Only the goroutine of Fork uses it.
+// pipeline is one round trip. Only the goroutine of Interleave uses it.
 type pipeline struct {
-	f          *fork
+	f          *interleaving
 	batch      pgx.Batch
 	owners     []*branch // of the statements
 	statements []statement

@@ -33,7 +33,7 @@ var scriptSteps = []string{
 	"savepoint", "savepoint undone", "text savepoint undone", "copy", "conn", "set local", "semaphore", "pause", "named",
 }
 
-// scriptFaults are how handlers fail. None ends the transaction: then the causes of dead letters differ, see TestForkWhenAHandlerCommits.
+// scriptFaults are how handlers fail. None ends the transaction: then the causes of dead letters differ, see TestInterleaveWhenAHandlerCommits.
 var scriptFaults = []string{
 	"", "", "", "", "", "", "error", "permanent", "panic", "goexit", "statement", "swallowed", "rows left open", "busy", "ctx", "cut", "argument", "syntax",
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestForkedStore runs the suite for stores with a store that gives each function of InTx the transaction of a handler in Fork. So
+// TestInterleaveedStore runs the suite for stores with a store that gives each function of InTx the transaction of a handler in Interleave. So
 // everything that the suite says about a transaction is shown for those too.
-func TestForkedStore(t *testing.T) {
+func TestInterleaveedStore(t *testing.T) {
 	t.Parallel() // beside the other suites
 	for i, server := range []struct {
 		name string
@@ -33,9 +33,9 @@ func TestForkedStore(t *testing.T) {
 				New: func(t *testing.T) deduptest.DB[pgx.Tx] {
 					db := newDBAt(t, server.at(t))
 					open, faulty := db.Open, db.Faulty
-					db.Open = func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return forked{open(t, o).(*node)} }
+					db.Open = func(t *testing.T, o deduptest.Options) dedup.Store[pgx.Tx] { return interleaved{open(t, o).(*node)} }
 					db.Faulty = func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[pgx.Tx] {
-						return forked{faulty(t, o, f).(*node)}
+						return interleaved{faulty(t, o, f).(*node)}
 					}
 					connections, setClock := db.Connections, db.SetClock
 					db.Connections = func(t *testing.T, s dedup.Store[pgx.Tx]) int { return connections(t, plainNode(s)) }
@@ -55,20 +55,20 @@ func TestForkedStore(t *testing.T) {
 }
 
 func plainNode(s dedup.Store[pgx.Tx]) dedup.Store[pgx.Tx] {
-	if f, ok := s.(forked); ok {
+	if f, ok := s.(interleaved); ok {
 		return f.node
 	}
 	return s
 }
 
-// forked is a Store that gives fn the transaction of a handler in Fork, unless nothing was claimed.
-type forked struct{ *node }
+// interleaved is a Store that gives fn the transaction of a handler in Interleave, unless nothing was claimed.
+type interleaved struct{ *node }
 
-func (f forked) InTx(ctx context.Context, recs []dedup.Record, fn func(pgx.Tx, []dedup.Claim) error) error {
+func (f interleaved) InTx(ctx context.Context, recs []dedup.Record, fn func(pgx.Tx, []dedup.Claim) error) error {
 	return f.node.InTx(ctx, recs, func(tx pgx.Tx, claims []dedup.Claim) error {
 		var panicked any
 		exited := true
-		_, err := f.Fork(ctx, tx, []string{""}, []func(context.Context, pgx.Tx) error{func(_ context.Context, tx pgx.Tx) (err error) {
+		_, err := f.Interleave(ctx, tx, []string{""}, []func(context.Context, pgx.Tx) error{func(_ context.Context, tx pgx.Tx) (err error) {
 			defer func() {
 				if panicked = recover(); panicked != nil {
 					exited, err = false, errors.New("panic")
@@ -88,5 +88,5 @@ func (f forked) InTx(ctx context.Context, recs []dedup.Record, fn func(pgx.Tx, [
 	})
 }
 
-// VerifyTx is not for handlers in Fork, which verifies by itself.
-func (f forked) VerifyTx(context.Context, pgx.Tx) error { return nil }
+// VerifyTx is not for handlers in Interleave, which verifies by itself.
+func (f interleaved) VerifyTx(context.Context, pgx.Tx) error { return nil }

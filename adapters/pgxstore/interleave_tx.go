@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// branchTx is the pgx.Tx of a handler that Fork runs, or a savepoint of that handler.
+// branchTx is the pgx.Tx of a handler that Interleave runs, or a savepoint of that handler.
 type branchTx struct {
 	branch *branch
 	nested *guarded // a savepoint; nil: the transaction itself
@@ -16,7 +16,7 @@ type branchTx struct {
 
 var _ pgx.Tx = (*branchTx)(nil)
 
-// guardOf returns the guarded transaction behind tx, and its branch if Fork runs the handler. Both are nil if tx is not ours.
+// guardOf returns the guarded transaction behind tx, and its branch if Interleave runs the handler. Both are nil if tx is not ours.
 func guardOf(tx pgx.Tx) (*guarded, *branch) {
 	switch tx := tx.(type) {
 	case *guarded:

@@ -135,7 +135,7 @@ func max2(s *string) *string {
 }
 
 // What a handler reads does not depend on others that run at its side: neither the values, nor how pgx returns them.
-func TestForkReturnsWhatPgxReturns(t *testing.T) {
+func TestInterleaveReturnsWhatPgxReturns(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestForkReturnsWhatPgxReturns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := h.fork(nil, alike(n, func(ctx context.Context, tx pgx.Tx, i int) error { got[i] = readAll(ctx, tx, i); return nil })...); err != nil {
+			if _, err := h.interleave(nil, alike(n, func(ctx context.Context, tx pgx.Tx, i int) error { got[i] = readAll(ctx, tx, i); return nil })...); err != nil {
 				t.Fatal(err)
 			}
 			for i := range n {
@@ -179,9 +179,9 @@ func TestForkReturnsWhatPgxReturns(t *testing.T) {
 }
 
 // Results are the handler's own, also while the connection already reads others.
-func TestForkResultsStay(t *testing.T) {
+func TestInterleaveResultsStay(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	if _, err := h.fork(nil, alike(20, func(ctx context.Context, tx pgx.Tx, i int) error {
+	if _, err := h.interleave(nil, alike(20, func(ctx context.Context, tx pgx.Tx, i int) error {
 		for range 20 {
 			rows, _ := tx.Query(ctx, `SELECT repeat($1, g) FROM generate_series(1, 5) AS g`, fmt.Sprint(i, " "))
 			for g := 1; rows.Next(); g++ {

@@ -19,35 +19,35 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-type forkHandler = func(ctx context.Context, tx pgx.Tx) error
+type interleaveHandler = func(ctx context.Context, tx pgx.Tx) error
 
-// forkLimit ends handlers that wait for each other forever.
-const forkLimit = 30 * time.Second
+// interleaveLimit ends handlers that wait for each other forever.
+const interleaveLimit = 30 * time.Second
 
-// fork claims a key for each handler and runs them in one transaction.
-func (h *handlerTest) fork(keys []string, handlers ...forkHandler) (failed int, err error) {
+// interleave claims a key for each handler and runs them in one transaction.
+func (h *handlerTest) interleave(keys []string, handlers ...interleaveHandler) (failed int, err error) {
 	h.Helper()
-	h.forks++
+	h.interleaves++
 	recs := make([]dedup.Record, len(handlers))
 	for i := range recs {
-		recs[i] = dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(h.forks, "-", i)}, Time: time.Now()}
+		recs[i] = dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(h.interleaves, "-", i)}, Time: time.Now()}
 	}
 	if keys == nil {
 		keys = make([]string, len(handlers))
 	}
-	ctx, cancel := context.WithTimeout(h.Context(), forkLimit)
+	ctx, cancel := context.WithTimeout(h.Context(), interleaveLimit)
 	defer cancel()
 	failed = -1
 	err = h.store.InTx(ctx, recs, func(tx pgx.Tx, _ []dedup.Claim) (err error) {
-		failed, err = h.store.Fork(ctx, tx, keys, handlers)
+		failed, err = h.store.Interleave(ctx, tx, keys, handlers)
 		return err
 	})
 	return failed, err
 }
 
 // alike returns n handlers that do the same.
-func alike(n int, do func(ctx context.Context, tx pgx.Tx, i int) error) []forkHandler {
-	handlers := make([]forkHandler, n)
+func alike(n int, do func(ctx context.Context, tx pgx.Tx, i int) error) []interleaveHandler {
+	handlers := make([]interleaveHandler, n)
 	for i := range handlers {
 		handlers[i] = func(ctx context.Context, tx pgx.Tx) error { return do(ctx, tx, i) }
 	}
@@ -59,7 +59,7 @@ func (h *handlerTest) effects() []string {
 	return h.db.strings(h.T, `SELECT name FROM effects ORDER BY name`)
 }
 
-func TestForkSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
+func TestInterleaveSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
 	trips := &roundTrips{}
 	cfg, err := pgxpool.ParseConfig(testdb.Schema(t, testdb.Postgres(t)))
 	if err != nil {
@@ -76,7 +76,7 @@ func TestForkSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
 	pgxstore.SetLingers(h.store, time.Minute) // so that a busy machine changes nothing
 	for range 3 {                             // pgx prepares statements when it first sees them
 		trips.take()
-		_, err := h.fork(nil, alike(20, func(ctx context.Context, tx pgx.Tx, i int) error {
+		_, err := h.interleave(nil, alike(20, func(ctx context.Context, tx pgx.Tx, i int) error {
 			if err := effect(ctx, tx, fmt.Sprint(i)); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func TestForkSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
 }
 
 // Handlers that lock what they read before they write do not disturb each other, also beside handlers that lock nothing.
-func TestForkKeepsHandlersApartThatLock(t *testing.T) {
+func TestInterleaveKeepsHandlersApartThatLock(t *testing.T) {
 	const n = 12
 	exec := func(sql string, args ...any) func(ctx context.Context, h *handlerTest, tx pgx.Tx) error {
 		return func(ctx context.Context, _ *handlerTest, tx pgx.Tx) error { return second(tx.Exec(ctx, sql, args...)) }
@@ -139,7 +139,7 @@ func TestForkKeepsHandlersApartThatLock(t *testing.T) {
 			db.exec(t, `CREATE TABLE counter AS SELECT 0 AS n`)
 			h := &handlerTest{T: t, db: db, store: newStore(t, pgxstore.Config{Pool: db.pool, Isolation: test.isolation})}
 			pgxstore.SetStallsAfter(h.store, time.Minute)
-			if _, err := h.fork(nil, alike(2*n, func(ctx context.Context, tx pgx.Tx, i int) error {
+			if _, err := h.interleave(nil, alike(2*n, func(ctx context.Context, tx pgx.Tx, i int) error {
 				if i%2 == 1 {
 					return effect(ctx, tx, "x")
 				}
@@ -163,11 +163,11 @@ func TestForkKeepsHandlersApartThatLock(t *testing.T) {
 }
 
 // While a handler has its turn, a statement of another one waits until it has returned.
-func TestForkLetsNobodyComeBetween(t *testing.T) {
+func TestInterleaveLetsNobodyComeBetween(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	h.db.exec(t, `CREATE TABLE counter AS SELECT 0 AS n`)
 	locked := make(chan struct{})
-	if _, err := h.fork(nil,
+	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			var n int
 			if err := tx.QueryRow(ctx, `SELECT n FROM counter FOR UPDATE`).Scan(&n); err != nil {
@@ -191,7 +191,7 @@ func TestForkLetsNobodyComeBetween(t *testing.T) {
 
 // Messages that have the same key are handled one after the other, and so are their outbox messages published. Outbox messages of all
 // handlers are in the order of the handlers, whenever they were enqueued and whatever else the handlers do.
-func TestForkKeepsTheOrder(t *testing.T) {
+func TestInterleaveKeepsTheOrder(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetStallsAfter(h.store, time.Minute)
 	const n = 24
@@ -205,7 +205,7 @@ func TestForkKeepsTheOrder(t *testing.T) {
 	for i := range n {
 		want = append(want, fmt.Sprint("first ", i), fmt.Sprint("second ", i))
 	}
-	if _, err := h.fork(keys, alike(n, func(ctx context.Context, tx pgx.Tx, i int) error {
+	if _, err := h.interleave(keys, alike(n, func(ctx context.Context, tx pgx.Tx, i int) error {
 		busy <- struct{}{}
 		if running[keys[i]]++; keys[i] != "" && running[keys[i]] > 1 {
 			t.Errorf("two messages of key %q are handled at once", keys[i])
@@ -243,10 +243,10 @@ func TestForkKeepsTheOrder(t *testing.T) {
 }
 
 // The first failure ends everything. It is named, nothing is committed, and no handler waits any longer.
-func TestForkFails(t *testing.T) {
+func TestInterleaveFails(t *testing.T) {
 	errMine := errors.New("mine")
 	for name, test := range map[string]struct {
-		do    forkHandler // of handler 2; the others wait for their statements, or for their turns, again and again
+		do    interleaveHandler // of handler 2; the others wait for their statements, or for their turns, again and again
 		named bool
 		want  string
 	}{
@@ -289,7 +289,7 @@ func TestForkFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-			failed, err := h.fork(nil, alike(5, func(ctx context.Context, tx pgx.Tx, i int) error {
+			failed, err := h.interleave(nil, alike(5, func(ctx context.Context, tx pgx.Tx, i int) error {
 				if err := effect(ctx, tx, "effect"); err != nil {
 					return err
 				}
@@ -324,9 +324,9 @@ func TestForkFails(t *testing.T) {
 }
 
 // The transaction is verified after the last handler too. No statement follows that would fail because this handler has ended the transaction.
-func TestForkVerifiesTheLastTurn(t *testing.T) {
+func TestInterleaveVerifiesTheLastTurn(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	failed, err := h.fork(nil,
+	failed, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "effect") },
 		func(ctx context.Context, tx pgx.Tx) error { return second(tx.Conn().Exec(ctx, `ROLLBACK`)) },
 	)

@@ -29,10 +29,10 @@ func (m mutex) lock(ctx context.Context) error {
 func (m mutex) unlock() { <-m }
 
 // A handler that holds a mutex gets its results although the others wait for the mutex.
-func TestForkOfHandlersThatShareAMutex(t *testing.T) {
+func TestInterleaveOfHandlersThatShareAMutex(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	shared := make(mutex, 1)
-	if _, err := h.fork(nil, alike(10, func(ctx context.Context, tx pgx.Tx, i int) error {
+	if _, err := h.interleave(nil, alike(10, func(ctx context.Context, tx pgx.Tx, i int) error {
 		if err := shared.lock(ctx); err != nil {
 			return err
 		}
@@ -48,11 +48,11 @@ func TestForkOfHandlersThatShareAMutex(t *testing.T) {
 
 // A handler that has the transaction for itself may wait for a mutex that another one holds, which waits for the transaction. Then
 // nothing is committed, no handler is named, and none waits forever.
-func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
-	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []forkHandler{
-		"a turn and a statement": func(m mutex, locked chan struct{}) []forkHandler {
+func TestInterleaveOfHandlersThatWaitForEachOther(t *testing.T) {
+	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []interleaveHandler{
+		"a turn and a statement": func(m mutex, locked chan struct{}) []interleaveHandler {
 			turned := make(chan struct{})
-			return []forkHandler{
+			return []interleaveHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
 					<-locked
 					if err := second(tx.Exec(ctx, `LOCK TABLE effects`)); err != nil {
@@ -70,8 +70,8 @@ func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 				},
 			}
 		},
-		"two turns": func(m mutex, locked chan struct{}) []forkHandler {
-			return []forkHandler{
+		"two turns": func(m mutex, locked chan struct{}) []interleaveHandler {
+			return []interleaveHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
 					<-locked
 					return m.lock(ctx)
@@ -83,8 +83,8 @@ func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 				},
 			}
 		},
-		"an argument": func(m mutex, locked chan struct{}) []forkHandler {
-			return []forkHandler{
+		"an argument": func(m mutex, locked chan struct{}) []interleaveHandler {
+			return []interleaveHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
 					_ = m.lock(ctx)
 					defer m.unlock()
@@ -102,7 +102,7 @@ func TestForkOfHandlersThatWaitForEachOther(t *testing.T) {
 			t.Parallel()
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 			pgxstore.SetStallsAfter(h.store, 200*time.Millisecond)
-			failed, err := h.fork(nil, handlers(make(mutex, 1), make(chan struct{}))...)
+			failed, err := h.interleave(nil, handlers(make(mutex, 1), make(chan struct{}))...)
 			if failed != -1 || err == nil || !strings.Contains(err.Error(), "nothing happened") {
 				t.Errorf("failed = %d: %v", failed, err)
 			}
@@ -129,11 +129,11 @@ func (l lazy) Value() (driver.Value, error) {
 
 // A handler uses its transaction in two goroutines, which is its fault, and the argument of the first call waits for the handler.
 // The first call gets an error too, although its own ctx never ends.
-func TestForkOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
+func TestInterleaveOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetStallsAfter(h.store, 200*time.Millisecond)
 	v := slowValue{make(chan struct{}, 1), make(chan struct{})}
-	failed, err := h.fork(nil, func(_ context.Context, tx pgx.Tx) error {
+	failed, err := h.interleave(nil, func(_ context.Context, tx pgx.Tx) error {
 		defer close(v.given)
 		defer func() {
 			if v := recover(); v != nil {
@@ -157,11 +157,11 @@ func TestForkOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
 }
 
 // A handler that sends statements until it sees the effect of an earlier handler does not keep that handler from its turn.
-func TestForkOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
+func TestInterleaveOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetLingers(h.store, 20*time.Second) // otherwise the earlier handler has its turn when the other one is slow for a moment
 	started := make(chan struct{})
-	if _, err := h.fork(nil,
+	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-started
 			return errors.Join(second(tx.Exec(ctx, `LOCK TABLE effects`)), effect(ctx, tx, "x"))
@@ -182,11 +182,11 @@ func TestForkOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 }
 
 // A handler that takes long keeps nobody waiting, and is waited for.
-func TestForkOfASlowHandler(t *testing.T) {
+func TestInterleaveOfASlowHandler(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetStallsAfter(h.store, 400*time.Millisecond)
 	done := make(chan struct{})
-	if _, err := h.fork(nil,
+	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-done
 			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it has its turn, and the database takes long
@@ -203,7 +203,7 @@ func TestForkOfASlowHandler(t *testing.T) {
 }
 
 // A goroutine that a handler leaves behind gets an error, and never another handler's transaction.
-func TestForkOfAHandlerThatLeavesAGoroutine(t *testing.T) {
+func TestInterleaveOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 	for name, use := range map[string]func(ctx context.Context, tx pgx.Tx) error{
 		"Exec":     func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, "late") },
 		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, `SELECT 1`).Scan(new(int)) },
@@ -219,7 +219,7 @@ func TestForkOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 				h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 				var left pgx.Tx
 				late, returned := make(chan error, 1), make(chan struct{})
-				if _, err := h.fork(nil,
+				if _, err := h.interleave(nil,
 					func(ctx context.Context, tx pgx.Tx) (err error) {
 						defer close(returned)
 						left = tx
@@ -264,8 +264,8 @@ func TestForkOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 func TestNobodyGetsTheConnectionLater(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	for name, handle := range map[string]func(do func(ctx context.Context, tx pgx.Tx) error) error{
-		"InTx": func(do func(ctx context.Context, tx pgx.Tx) error) error { return h.handle("k", do) },
-		"Fork": func(do func(ctx context.Context, tx pgx.Tx) error) error { return second(h.fork(nil, do)) },
+		"InTx":       func(do func(ctx context.Context, tx pgx.Tx) error) error { return h.handle("k", do) },
+		"Interleave": func(do func(ctx context.Context, tx pgx.Tx) error) error { return second(h.interleave(nil, do)) },
 	} {
 		var left pgx.Tx
 		var rows pgx.Rows
@@ -307,10 +307,10 @@ func returns(f func()) (yes bool) {
 	return yes
 }
 
-// A statement whose ctx has ended before is not sent, and changes nothing else, as without Fork.
-func TestForkOfAnEndedContext(t *testing.T) {
+// A statement whose ctx has ended before is not sent, and changes nothing else, as without Interleave.
+func TestInterleaveOfAnEndedContext(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	if _, err := h.fork(nil, alike(3, func(ctx context.Context, tx pgx.Tx, _ int) error {
+	if _, err := h.interleave(nil, alike(3, func(ctx context.Context, tx pgx.Tx, _ int) error {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		if err := effect(ended, tx, "not sent"); !errors.Is(err, context.Canceled) {

@@ -10,16 +10,16 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// branch is what Fork knows about one handler.
+// branch is what Interleave knows about one handler.
 type branch struct {
-	f        *fork
+	f        *interleaving
 	place    int
 	handler  func(context.Context, pgx.Tx) error
-	answered chan struct{} // gets an element when the goroutine of Fork has answered
-	batches  sentBatches   // with results of Fork; the guard has the others
+	answered chan struct{} // gets an element when the goroutine of Interleave has answered
+	batches  sentBatches   // with results of Interleave; the guard has the others
 	types    *pgtype.Map   // a copy of the connection's, which other handlers use; set before an answer
 
-	// The following fields are guarded by fork.mu.
+	// The following fields are guarded by interleaving.mu.
 	waits      waits
 	statements []statement // wait for their results
 	results    []*result   // of statements
@@ -28,7 +28,7 @@ type branch struct {
 	using      bool        // a call of the handler is in progress
 	open       int         // rows and batches that the handler has not closed
 	returned   bool        // the handler has returned
-	outgoing   []outgoing  // enqueued before the turn, see fork.move
+	outgoing   []outgoing  // enqueued before the turn, see interleaving.move
 }
 
 // waits is what a handler waits for.
@@ -47,7 +47,7 @@ type statement struct {
 	exec bool // the rows are dropped
 }
 
-// ask hands statements to the goroutine of Fork, and returns their results. The handler must close those that it reads.
+// ask hands statements to the goroutine of Interleave, and returns their results. The handler must close those that it reads.
 func (b *branch) ask(ctx context.Context, statements ...statement) ([]*result, error) {
 	f := b.f
 	f.mu.Lock()
@@ -79,8 +79,8 @@ func (b *branch) takeTurnFor(ctx context.Context) error {
 	return b.takeTurn(ctx)
 }
 
-// wait waits for an answer of the goroutine of Fork. When ctx ends meanwhile, everything fails, as it does without Fork. The caller
-// holds fork.mu, which wait releases meanwhile.
+// wait waits for an answer of the goroutine of Interleave. When ctx ends meanwhile, everything fails, as it does without Interleave. The caller
+// holds interleaving.mu, which wait releases meanwhile.
 func (b *branch) wait(ctx context.Context, what waits) error {
 	f := b.f
 	if err := b.usable(); err != nil {
@@ -125,7 +125,7 @@ func (b *branch) begin(ctx context.Context) error {
 	switch err := b.usable(); {
 	case err != nil:
 		return err
-	case b.using, b.open > 0: // without Fork this fails too, so the handler must not get used to it
+	case b.using, b.open > 0: // without Interleave this fails too, so the handler must not get used to it
 		f.fail(b.place, errTwice)
 		return errTwice
 	case ctx.Err() != nil && !b.alone:
@@ -135,7 +135,7 @@ func (b *branch) begin(ctx context.Context) error {
 	return nil
 }
 
-// usable returns why the handler must not use the transaction any more. The caller holds fork.mu.
+// usable returns why the handler must not use the transaction any more. The caller holds interleaving.mu.
 func (b *branch) usable() error {
 	switch {
 	case b.returned:
