@@ -59,14 +59,15 @@ var rows = []row{
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
 	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
-	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
+	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/usercode", "go.opentelemetry.io/otel/..."}},
+	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
 
 	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "internal/usercode"}},
 
 	{"migrations", nil},
+	{"internal/release", nil},
 	{"internal/aliases", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
@@ -105,12 +106,12 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.
