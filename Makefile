@@ -83,7 +83,7 @@ lint: ## Formatting, golangci-lint with go vet's checks, and each module alone: 
 		echo "not formatted; run: $(GOFUMPT) -w" $$unformatted; exit 1; fi
 	$(GOLANGCI_LINT) run $$(go work edit -json | sed -nE 's,.*"DiskPath": "([^"]*)".*,\1/...,p')
 	internal/test/alone.sh mod tidy -diff
-	internal/test/alone.sh vet ./...
+	internal/test/as-tests.sh internal/test/alone.sh vet ./...
 	@sums=$$(cksum <go.work.sum); go list -m all >/dev/null && go list -test -deps $(ALL) >/dev/null && [ "$$sums" = "$$(cksum <go.work.sum)" ] || \
 		{ echo "go.work.sum lacks sums that builds in the workspace write: commit it as it is now"; exit 1; }
 
