@@ -47,7 +47,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 	for _, i := range todo {
 		it := &b.items[i]
 		it.called = false
-		recs = append(append(recs, b.record(it)), it.aliases...)
+		recs = append(append(recs, a.record(it)), it.aliases...)
 	}
 	ctx = b.alone(ctx, todo)
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
@@ -180,7 +180,7 @@ func (a *attempt[TTx]) conclude(ctx context.Context) (f decide.Failure) {
 		f = a.findDoubts(f)
 	default:
 		for _, ans := range a.answers {
-			b.committed(ans)
+			a.committed(ans)
 		}
 		done := event{what: committed, at: ofClaims, messages: len(a.todo), ran: len(a.ran)}
 		if len(a.ran) > 0 { // duplicates prove nothing about handlers

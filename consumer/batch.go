@@ -57,7 +57,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	defer b.lockKeys(ctx)()
 	for i := range b.items { // after the keys are locked: another call may just have left a doubt
 		if it := &b.items[i]; it.refused == nil {
-			it.refused = c.refusedByDoubt(it)
+			it.refused = c.memory.refuses(it)
 		}
 	}
 	b.expectHeldKeys()
@@ -128,7 +128,7 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Held: true}, before.cause)
 		case b.database.Down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)
-		case !b.c.inDoubt(it) && it.refused == nil && !b.admitted(ctx, i): // no other runs a handler
+		case !b.c.memory.inDoubt(it) && it.refused == nil && !b.admitted(ctx, i): // no other runs a handler
 		default:
 			ready = append(ready, i)
 		}

@@ -18,9 +18,9 @@ type claimAnswer struct {
 }
 
 // record is the record that claims an item's own key.
-func (b *batch[TTx]) record(it *item) dedup.Record {
-	rec := b.c.cfg.claimRecord(it.rec)
-	rec.Redelivered = it.msg.Attempt > 1 && !b.c.memory.past(it.hash).Known() // if it has failed here, it is probably new
+func (a *attempt[TTx]) record(it *item) dedup.Record {
+	rec := a.b.c.cfg.claimRecord(it.rec)
+	rec.Redelivered = it.msg.Attempt > 1 && !a.b.c.memory.past(it.hash).Known() // if it has failed here, it is probably new
 	return rec
 }
 
@@ -30,7 +30,7 @@ func (a *attempt[TTx]) read(ctx context.Context, tx TTx, claims []dedup.Claim) (
 	answers := make([]claimAnswer, len(a.todo))
 	for j, i := range a.todo {
 		n := 1 + len(a.item(j).aliases)
-		ans, err := a.b.readClaim(ctx, tx, i, claims[0], claims[1:n])
+		ans, err := a.readClaim(ctx, tx, i, claims[0], claims[1:n])
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,8 @@ func (a *attempt[TTx]) read(ctx context.Context, tx TTx, claims []dedup.Claim) (
 }
 
 // readClaim reads the claims of items[i]: of its own key and of its aliases.
-func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Claim, aliases []dedup.Claim) (ans claimAnswer, err error) {
+func (a *attempt[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Claim, aliases []dedup.Claim) (ans claimAnswer, err error) {
+	b := a.b
 	it := &b.items[i]
 	ans = claimAnswer{at: i, own: own.Verdict}
 	switch own.Verdict {
@@ -81,7 +82,7 @@ func (b *batch[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Cla
 	case refused != "":
 		ans.refused = refuse(refused, refusedClaims[refused])
 	case !run:
-		err = b.forgetAliases(ctx, tx, it, aliases)
+		err = a.forgetAliases(ctx, tx, it, aliases)
 	}
 	return ans, err
 }
@@ -92,12 +93,12 @@ var refusedClaims = map[observe.Cause]error{
 }
 
 // forgetAliases removes the claims of a duplicate's aliases, which must not claim anything.
-func (b *batch[TTx]) forgetAliases(ctx context.Context, tx TTx, it *item, aliases []dedup.Claim) error {
+func (a *attempt[TTx]) forgetAliases(ctx context.Context, tx TTx, it *item, aliases []dedup.Claim) error {
 	for k, alias := range aliases {
 		if alias.Verdict != dedup.First {
 			continue
 		}
-		if err := b.c.cfg.Store.Forget(ctx, tx, it.aliases[k].Key); err != nil {
+		if err := a.b.c.cfg.Store.Forget(ctx, tx, it.aliases[k].Key); err != nil {
 			return err
 		}
 	}
@@ -105,7 +106,8 @@ func (b *batch[TTx]) forgetAliases(ctx context.Context, tx TTx, it *item, aliase
 }
 
 // committed records that the claims of a message, and if it was new its handler's work, are committed.
-func (b *batch[TTx]) committed(ans claimAnswer) {
+func (a *attempt[TTx]) committed(ans claimAnswer) {
+	b := a.b
 	it := &b.items[ans.at]
 	it.done, it.committed = true, true
 	b.c.memory.committed(it.hash, ans.run)

@@ -16,7 +16,7 @@ import (
 type Consumer[TTx any] struct {
 	cfg          Config[TTx]
 	classify     classifier
-	lot          ParkingLot[TTx] // nil: messages that are given up are rejected
+	letters      *letters[TTx]
 	registration *registration
 	gate         *gate
 	memory       memory
@@ -49,6 +49,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		registration: newRegistration(&cfg, classify),
 		cfg:          cfg,
 		classify:     classify,
+		letters:      &letters[TTx]{store: cfg.Store, classify: classify},
 		panics:       panics,
 		gate:         newGate(&cfg, panics),
 		retries:      retryLog{logger: cfg.Logger},
@@ -58,7 +59,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
 	}
-	c.lot, _ = cfg.Store.(ParkingLot[TTx])
+	c.letters.lot, _ = cfg.Store.(ParkingLot[TTx])
 	if cfg.Interleave {
 		c.interleaver, _ = cfg.Store.(driver.Interleaver[TTx])
 	}

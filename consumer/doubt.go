@@ -117,38 +117,34 @@ func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 		}
 		hash := a.item(j).hash
 		a.b.c.memory.addDoubt(hash, doubt{err: err, sure: sure, ownEffect: sure && guilty, committed: committed})
-		if sure && guilty {
-			a.b.refuseInDoubt(hash)
+		if !sure || !guilty {
+			continue
+		}
+		for i := range a.b.items {
+			if it := &a.b.items[i]; it.hash == hash && it.rec.Key.ID != "" {
+				it.refused = a.b.c.memory.refuses(it)
+			}
 		}
 	}
 }
 
-// refuseInDoubt refuses the messages with a key whose handler has ended its transaction.
-func (b *batch[TTx]) refuseInDoubt(hash dedup.KeyHash) {
-	for i := range b.items {
-		if it := &b.items[i]; it.hash == hash && it.rec.Key.ID != "" {
-			it.refused = b.c.refusedByDoubt(it)
-		}
-	}
-}
-
-// refusedByDoubt returns why an item must not run because of an earlier attempt; nil: it may run.
-func (c *Consumer[TTx]) refusedByDoubt(it *item) error {
+// refuses returns why an item must not run because of an earlier attempt; nil: it may run.
+func (m *memory) refuses(it *item) error {
 	if it.rec.Key.ID == "" {
 		return nil
 	}
-	if d, ok := c.memory.doubt(it.hash); ok && d.ownEffect {
+	if d, ok := m.doubt(it.hash); ok && d.ownEffect {
 		return refuse(observe.CauseUnknown, d.err)
 	}
 	return nil
 }
 
 // inDoubt reports whether the outcome of an item is unknown.
-func (c *Consumer[TTx]) inDoubt(it *item) bool {
+func (m *memory) inDoubt(it *item) bool {
 	if it.rec.Key.ID == "" {
 		return false
 	}
-	_, ok := c.memory.doubt(it.hash)
+	_, ok := m.doubt(it.hash)
 	return ok
 }
 
@@ -178,7 +174,7 @@ const (
 func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 	var waiting []int
 	for i := range b.items {
-		if b.errs[i] != nil && b.c.inDoubt(&b.items[i]) {
+		if b.errs[i] != nil && b.c.memory.inDoubt(&b.items[i]) {
 			waiting = append(waiting, i)
 		}
 	}
@@ -201,7 +197,7 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.claimWait.waited()
 		}
-		if b.errs[i] == nil || b.c.lot == nil || !b.c.inDoubt(it) {
+		if b.errs[i] == nil || b.c.letters.lot == nil || !b.c.memory.inDoubt(it) {
 			failed = 0
 			continue
 		}

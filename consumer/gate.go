@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// gate is asked before each transaction, handler and letter, and gets a report of each. It has one rule for each thing that may go wrong
-// for more than one message:
+// gate is asked before each transaction, handler and letter, and gets a report of each. It has one rule for each thing
+// that may go wrong for more than one message:
 //
 //   - faults: the database fails, so all messages wait, the longer the more faults follow each other.
 //   - sharing: transactions collide, so fewer messages share one.

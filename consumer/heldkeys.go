@@ -53,7 +53,7 @@ func (w *claimWait) waited() {
 // returns false if it cannot tell which those are.
 func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, f decide.Failure, err error) bool {
 	prober, _ := b.c.cfg.Store.(driver.KeyProber)
-	held, probeErr := b.heldKeys(ctx, prober, todo)
+	held, probeErr := heldKeys(ctx, prober, b.items, todo)
 	if probeErr != nil {
 		b.c.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves", "consumer", b.c.cfg.Name, "error", probeErr)
 		return false
@@ -72,11 +72,11 @@ func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, f
 }
 
 // heldKeys returns one held key for each of items[todo...] that has one.
-func (b *batch[TTx]) heldKeys(ctx context.Context, prober driver.KeyProber, todo []int) (map[int]dedup.Key, error) {
+func heldKeys(ctx context.Context, prober driver.KeyProber, all []item, todo []int) (map[int]dedup.Key, error) {
 	var keys []dedup.Key
 	var items []int // items[k] needs keys[k]
 	for _, i := range todo {
-		it := &b.items[i]
+		it := &all[i]
 		keys, items = append(keys, it.rec.Key), append(items, i)
 		for _, alias := range it.aliases {
 			keys, items = append(keys, alias.Key), append(items, i)

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/txonce/txonce/consumer/internal/decide"
@@ -31,7 +32,7 @@ func (b *batch[TTx]) now(it *item) decide.Now {
 func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, f decide.Failure, err error) {
 	it := &b.items[i]
 	v := b.c.memory.judge(it.hash, f, b.now(it))
-	b.warn(ctx, it, v, err)
+	it.warn(ctx, b.c.cfg.Logger, v, err)
 	if v.Fault {
 		b.database = b.database.After(f, it.noWaits, it.culprit)
 	}
@@ -45,14 +46,14 @@ func (b *batch[TTx]) judge(ctx context.Context, i, epoch int, f decide.Failure, 
 }
 
 // warn logs what a person should know about an item.
-func (b *batch[TTx]) warn(ctx context.Context, it *item, v decide.Verdict, err error) {
+func (it *item) warn(ctx context.Context, logger *slog.Logger, v decide.Verdict, err error) {
 	texts := map[decide.Warning]string{
 		decide.WarnInFlight:  "message is deferred again and again: another transaction holds its key; is a process frozen?",
 		decide.WarnContended: "message is deferred again and again: other transactions hold or change the rows that its handler uses, or the handler waits for itself because it uses another connection than its transaction",
 		decide.WarnBlamed:    "message meets database errors again and again, and other messages or its own claim show that the database works: from now on they count as attempts",
 	}
 	if text, ok := texts[v.Warn]; ok {
-		b.c.cfg.Logger.WarnContext(ctx, text, append(it.attrs(), "times", v.Times, "error", err)...)
+		logger.WarnContext(ctx, text, append(it.attrs(), "times", v.Times, "error", err)...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
@@ -124,7 +125,7 @@ func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 		ctx, cancel = context.WithTimeoutCause(ctx, b.options.keyWait, dedup.ErrInFlight)
 		defer cancel()
 	}
-	uses := b.keyUses()
+	uses := keyUses(b.items)
 	locked := uses[:0] // one use for each key; it overwrites only what was read before
 	for len(uses) > 0 {
 		n := 1
@@ -146,10 +147,10 @@ func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 
 // keyUses lists which items need which keys, in the order of the hashes. For each key, the items that have it as their own
 // come before those that have it as an alias.
-func (b *batch[TTx]) keyUses() []keyUse {
-	uses := make([]keyUse, 0, len(b.items))
-	for i := range b.items {
-		it := &b.items[i]
+func keyUses(items []item) []keyUse {
+	uses := make([]keyUse, 0, len(items))
+	for i := range items {
+		it := &items[i]
 		if it.rec.Key.ID == "" {
 			continue
 		}
@@ -200,7 +201,7 @@ func (it *item) outcome(alias bool) keyOutcome {
 // adoptOutcome makes the items of uses duplicates of the message that another call committed, or copies of one that it parked, if that
 // decides all of them.
 func (b *batch[TTx]) adoptOutcome(uses []keyUse, o keyOutcome) bool {
-	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !b.decides(o, &b.items[u.item]) }) {
+	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !o.decides(&b.items[u.item], b.arrived) }) {
 		return false
 	}
 	for _, u := range uses {
@@ -215,9 +216,10 @@ func (b *batch[TTx]) adoptOutcome(uses []keyUse, o keyOutcome) bool {
 	return true
 }
 
-func (b *batch[TTx]) decides(o keyOutcome, it *item) bool {
+// decides reports whether the outcome is that of it, too, whose delivery came when arrived.
+func (o keyOutcome) decides(it *item, arrived time.Time) bool {
 	if o.parked != nil {
-		return o.parked.standsFor(it, b.arrived)
+		return o.parked.standsFor(it, arrived)
 	}
 	return o.fingerprint.Matches(it.rec.Fingerprint)
 }

@@ -10,11 +10,11 @@ import (
 // pastsMost limits how many failed messages are remembered. A message that is forgotten only gets some more attempts.
 const pastsMost = 10_000
 
-// memory is what a Consumer knows about keys: who holds them, what happened to their messages since they were last processed or
-// parked, and whether they are in doubt. The zero value is ready to use, and safe for concurrent use.
+// memory is what a Consumer knows about keys: who holds them, what happened to their messages since they were last
+// processed or parked, and whether they are in doubt. The zero value is ready to use, and safe for concurrent use.
 //
-// Of more than pastsMost failed messages some are forgotten. A doubt never is: a message whose effects may be missing would become a
-// duplicate.
+// Of more than pastsMost failed messages some are forgotten. A doubt never is: a message whose effects may be missing
+// would become a duplicate.
 type memory struct {
 	mu      sync.Mutex
 	keys    map[dedup.KeyHash]known

@@ -19,20 +19,20 @@ import (
 // the store keeps no dead letters, the item is rejected.
 func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed error) (decide.Verdict, error) {
 	it := &b.items[i]
+	p := &parking[TTx]{b: b, i: i, it: it, began: time.Now(), failed: failed}
 	n := b.now(it)
 	after := func(r decide.Parked) decide.Verdict {
 		return decide.AfterPark(r, v, it.counted, b.c.memory.past(it.hash), n)
 	}
-	if b.c.lot == nil {
-		b.logGivenUp(ctx, it, "message rejected: the store keeps no dead letters", v.Cause, failed)
+	if b.c.letters.lot == nil {
+		p.logGivenUp(ctx, "message rejected: the store keeps no dead letters", v.Cause)
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Rejected, Cause: v.Cause, Key: it.rec.Key, Err: failed})
 		b.fail(i, &rejectedError{failed}, v.Cause)
 		return after(decide.NoLot), failed
 	}
-	began := time.Now()
 	limited := v.Cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
-	stands, _ := b.stands(ctx, it, v.Cause)                                    // after an error, writing the letter shows whether the database works
-	if limited && stands {                                                     // one more copy of a message that is parked already says nothing new about the handlers
+	p.stands = p.standsAlready(ctx, v.Cause)                                   // after an error, writing the letter shows whether the database works
+	if limited && p.stands {                                                   // one more copy of a message that is parked already says nothing new about the handlers
 		limited, it.failed = false, false
 	}
 	asked := aLetter
@@ -47,14 +47,14 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 			return hold, fmt.Errorf("%w: %w", ErrParkLimit, failed)
 		}
 	}
-	letter := b.newLetter(ctx, it, v.Cause, failed.Error())
-	result, err := b.write(ctx, it, &letter, failed)
+	letter := b.pass.newLetter(ctx, it, v.Cause, failed.Error())
+	result, err := p.write(ctx, &letter)
 	if limited && result != decide.Written {
 		b.c.gate.report(ctx, event{what: notWritten, unused: asked})
 	}
 	switch result {
 	case decide.Written:
-		b.parked(ctx, i, letter, began, stands, failed)
+		p.parked(ctx, letter)
 	case decide.Committed:
 		it.done = true
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
@@ -73,50 +73,61 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 	return after(result), failed
 }
 
-// parked records that the letter of items[i] is committed. stands says that there was one before.
-func (b *batch[TTx]) parked(ctx context.Context, i int, letter DeadLetter, began time.Time, stands bool, failed error) {
-	it := &b.items[i]
+// parking is an attempt to park one message.
+type parking[TTx any] struct {
+	b      *batch[TTx]
+	i      int
+	it     *item
+	began  time.Time
+	failed error // why it is parked
+	stands bool  // its letter was there before
+}
+
+// parked records that the letter is committed.
+func (p *parking[TTx]) parked(ctx context.Context, letter DeadLetter) {
+	b, it := p.b, p.it
 	it.done = true
 	b.c.memory.forgetDoubt(it.hash)
-	if stands { // its ERROR is logged already, when the letter was written
-		attrs := append(it.attrs(), "cause", letter.Cause, "error", failed)
+	if p.stands { // its ERROR is logged already, when the letter was written
+		attrs := append(it.attrs(), "cause", letter.Cause, "error", p.failed)
 		b.c.cfg.Logger.WarnContext(ctx, "message parked again", append(attrs, aboutLetter(letter)...)...)
 	} else {
-		b.logGivenUp(ctx, it, "message parked", letter.Cause, failed, aboutLetter(letter)...)
+		p.logGivenUp(ctx, "message parked", letter.Cause, aboutLetter(letter)...)
 	}
 	if b.c.memory.past(it.hash).Blamed { // the errors of the database were its own
 		b.c.gate.report(ctx, event{what: committed, at: ofHandlers})
 	}
 	b.c.gate.report(ctx, event{what: committed, at: ofLetters})
-	outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: failed, Letter: letter.ID}
-	b.pass.outcome(i, outcome)
-	if it.parked = parkedAs(it, began, outcome); it.parked != nil {
+	outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: p.failed, Letter: letter.ID}
+	b.pass.outcome(p.i, outcome)
+	if it.parked = parkedAs(it, p.began, outcome); it.parked != nil {
 		b.share(it.parked)
 	}
 }
 
-// stands reports whether the letter of it is there already, so that parking it again adds none. The letter of a trial,
+// standsAlready reports whether the letter is there already, so that parking it again adds none. The letter of a trial,
 // which begins before the handler runs, is not that.
-func (b *batch[TTx]) stands(ctx context.Context, it *item, cause observe.Cause) (bool, error) {
-	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(it), Consumer: b.c.cfg.Name, Limit: 1})
-	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed), err
+func (p *parking[TTx]) standsAlready(ctx context.Context, cause observe.Cause) bool {
+	found, _ := p.b.c.letters.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(p.it), Consumer: p.b.c.cfg.Name, Limit: 1})
+	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed)
 }
 
 // write writes letter in a transaction that first claims the message's key. The claim shows whether an earlier COMMIT
 // whose answer was lost has happened, and makes copies wait. It is removed in the same transaction, so that the message
 // can still run.
-func (b *batch[TTx]) write(ctx context.Context, it *item, letter *DeadLetter, failed error) (result decide.Parked, err error) {
+func (p *parking[TTx]) write(ctx context.Context, letter *DeadLetter) (result decide.Parked, err error) {
+	it, l := p.it, p.b.c.letters
 	var recs []dedup.Record
-	if it.rec.Key.ID != "" && !errors.Is(failed, dedup.ErrKeyCollision) {
+	if it.rec.Key.ID != "" && !errors.Is(p.failed, dedup.ErrKeyCollision) {
 		rec := it.rec
 		rec.Time = time.Time{} // asks only whether it was committed, so it is never Unprovable
 		recs = append(recs, rec)
 	}
-	err = b.c.storing(ctx, letter, func(letter *DeadLetter) (err error) {
-		result, err = b.writeClaimed(ctx, it, recs, letter)
+	err = l.storing(ctx, letter, func(letter *DeadLetter) (err error) {
+		result, err = p.writeClaimed(ctx, recs, letter)
 		return err
 	})
-	return b.c.notWritten(ctx, result, err), wrapPark(err)
+	return l.notWritten(ctx, result, err), wrapPark(err)
 }
 
 func wrapPark(err error) error {
@@ -126,21 +137,9 @@ func wrapPark(err error) error {
 	return fmt.Errorf("park: %w", err)
 }
 
-// notWritten returns the result of a transaction that was to write a letter, and ended with err.
-func (c *Consumer[TTx]) notWritten(ctx context.Context, result decide.Parked, err error) decide.Parked {
-	switch {
-	case err == nil:
-		return result
-	case errors.Is(err, dedup.ErrInFlight):
-		return decide.KeyHeld
-	case c.classify.refusesLetter(ctx, err):
-		return decide.Unstored
-	}
-	return decide.Failed
-}
-
 // writeClaimed makes one attempt of write, with the claims of recs.
-func (b *batch[TTx]) writeClaimed(ctx context.Context, it *item, recs []dedup.Record, letter *DeadLetter) (result decide.Parked, err error) {
+func (p *parking[TTx]) writeClaimed(ctx context.Context, recs []dedup.Record, letter *DeadLetter) (result decide.Parked, err error) {
+	b, it := p.b, p.it
 	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		result = decide.Written
 		doubt, doubtful := b.c.memory.doubt(it.hash)
@@ -169,12 +168,13 @@ func (b *batch[TTx]) writeClaimed(ctx context.Context, it *item, recs []dedup.Re
 		if result != decide.Written {
 			return nil
 		}
-		return b.c.parkIn(ctx, tx, *letter)
+		return b.c.letters.parkIn(ctx, tx, *letter)
 	})
 	return result, err
 }
 
-func (b *batch[TTx]) newLetter(ctx context.Context, it *item, cause observe.Cause, text string) DeadLetter {
+// newLetter returns the letter of a message that is parked for cause; text is that of the error.
+func (p *pass) newLetter(ctx context.Context, it *item, cause observe.Cause, text string) DeadLetter {
 	letter := DeadLetter{ID: letterID(it), Record: it.rec, Message: *it.msg, Cause: cause, Error: text}
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
@@ -185,7 +185,9 @@ func (b *batch[TTx]) newLetter(ctx context.Context, it *item, cause observe.Caus
 	for _, alias := range recs {
 		ids = append(ids, alias.Key.ID)
 	}
-	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{HeaderParkedBy: b.pass.parking(ctx), HeaderAliases: aliases.Join(ids), HeaderShortened: ""})
+	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{
+		HeaderParkedBy: p.parking(ctx), HeaderAliases: aliases.Join(ids), HeaderShortened: "",
+	})
 	return letter
 }
 
@@ -228,7 +230,7 @@ func letterID(it *item) DeadLetterID {
 }
 
 // logGivenUp writes the one ERROR line about a message that is given up.
-func (b *batch[TTx]) logGivenUp(ctx context.Context, it *item, what string, cause observe.Cause, err error, more ...any) {
-	attrs := append(it.attrs(), "cause", cause, "attempts", max(it.msg.Attempt, 1), "error", err)
-	b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
+func (p *parking[TTx]) logGivenUp(ctx context.Context, what string, cause observe.Cause, more ...any) {
+	attrs := append(p.it.attrs(), "cause", cause, "attempts", max(p.it.msg.Attempt, 1), "error", p.failed)
+	p.b.c.cfg.Logger.ErrorContext(ctx, what, append(attrs, more...)...)
 }

@@ -40,11 +40,11 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 	default:
 		return nil, fmt.Errorf("consumer %q: letters: the filter asks for those of %q", c.cfg.Name, filter.Consumer)
 	}
-	if c.lot == nil {
+	if c.letters.lot == nil {
 		return nil, fmt.Errorf("consumer %q: letters: %w", c.cfg.Name, errNoLot)
 	}
 	filter.Consumer = c.cfg.Name
-	letters, err := c.lot.DeadLetters(ctx, filter)
+	letters, err := c.letters.lot.DeadLetters(ctx, filter)
 	if err != nil {
 		return nil, fmt.Errorf("consumer %q: letters: %w", c.cfg.Name, err)
 	}
@@ -67,9 +67,9 @@ func (c *Consumer[TTx]) DeadLetters(ctx context.Context, filter DeadLetterFilter
 // dedup.ErrTxEnded is the exception: the handler ended the transaction, so its effects may be committed. The letter is parked again, with
 // observe.CauseUnknown. Look for the effects.
 func (c *Consumer[TTx]) Replay(ctx context.Context, letter DeadLetter, opts Replay) (ran bool, err error) {
-	ran, err = c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })
+	ran, err = c.replayLetter(ctx, letter, opts, func(ctx context.Context, tx TTx, _ bool) error { return c.letters.lot.TakeDeadLetter(ctx, tx, letter) })
 	if errors.Is(err, errProcessed) {
-		if left, listErr := c.lot.DeadLetters(ctx, DeadLetterFilter{ID: letter.ID, Limit: 1}); len(left) == 0 && listErr == nil {
+		if left, listErr := c.letters.lot.DeadLetters(ctx, DeadLetterFilter{ID: letter.ID, Limit: 1}); len(left) == 0 && listErr == nil {
 			return false, nil // somebody else has removed it
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 		err = c.registration.register(ctx)
 	}
 	if err == nil {
-		err = c.cfg.Store.InTx(ctx, letter.DiscardRecords(c.cfg.Window), func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })
+		err = c.cfg.Store.InTx(ctx, letter.DiscardRecords(c.cfg.Window), func(tx TTx, _ []dedup.Claim) error { return c.letters.lot.TakeDeadLetter(ctx, tx, letter) })
 	}
 	if err != nil {
 		return fmt.Errorf("consumer %q: discard letter %v: %w", c.cfg.Name, letter.ID, err)
@@ -104,7 +104,7 @@ func (c *Consumer[TTx]) Discard(ctx context.Context, letter DeadLetter) error {
 
 func (c *Consumer[TTx]) owns(letter DeadLetter) error {
 	switch {
-	case c.lot == nil:
+	case c.letters.lot == nil:
 		return errNoLot
 	case letter.Record.Key.Consumer != c.cfg.Name:
 		return fmt.Errorf("it belongs to consumer %q", letter.Record.Key.Consumer)

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before. It is called after the
-// handler, so that a handler that commits the transaction by itself removes no letter.
+// settleLetter removes a letter as part of tx. ran says that its message is processed in tx, and not before. It is
+// called after the handler, so that a handler that commits the transaction by itself removes no letter.
 type settleLetter[TTx any] func(ctx context.Context, tx TTx, ran bool) error
 
 // replaying is one attempt to process the message of a letter.
@@ -174,8 +174,8 @@ func (r *replaying[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Clai
 	return r.settle(ctx, tx, true)
 }
 
-// refused returns the error of a letter that needs a person's decision first. It says how to state the decision. v answers the claim of
-// the key that the message runs under.
+// refused returns the error of a letter that needs a person's decision first. It says how to state the decision. v
+// answers the claim of the key that the message runs under.
 func (r *replaying[TTx]) refused(cause observe.Cause, v dedup.Verdict) error {
 	switch {
 	case cause == observe.CauseUnknown:
@@ -193,8 +193,9 @@ func (r *replaying[TTx]) refused(cause observe.Cause, v dedup.Verdict) error {
 	return r.letter.shortenedError()
 }
 
-// removeProcessed removes a letter whose message was processed since, under its own key or another one. unused are claims of tx that
-// nothing was done for. If the letter does not exist any more, or has changed, removeProcessed fails with errProcessed and ErrNotParked.
+// removeProcessed removes a letter whose message was processed since, under its own key or another one. unused are
+// claims of tx that nothing was done for. If the letter does not exist any more, or has changed, removeProcessed fails
+// with errProcessed and ErrNotParked.
 func (r *replaying[TTx]) removeProcessed(ctx context.Context, tx TTx, unused []dedup.Record) error {
 	for _, rec := range unused {
 		if err := r.c.cfg.Store.Forget(ctx, tx, rec.Key); err != nil {
@@ -208,8 +209,9 @@ func (r *replaying[TTx]) removeProcessed(ctx context.Context, tx TTx, unused []d
 	return err
 }
 
-// parkUnknown parks a letter again whose handler ended the transaction that claimed it. The claim may be committed without all effects, so
-// the letter must not count as settled. The claim stays, or is made, as when a message in doubt is parked.
+// parkUnknown parks a letter again whose handler ended the transaction that claimed it. The claim may be committed
+// without all effects, so the letter must not count as settled. The claim stays, or is made, as when a message in doubt
+// is parked.
 func (r *replaying[TTx]) parkUnknown(ctx context.Context, failed error) error {
 	ctx, cancel := outlive(ctx, parkDoubtsWithin)
 	defer cancel()
@@ -220,7 +222,7 @@ func (r *replaying[TTx]) parkUnknown(ctx context.Context, failed error) error {
 		own.Time = time.Time{}
 		recs = append(recs, own)
 	}
-	if err := r.c.parkAgain(ctx, recs, letter); err != nil {
+	if err := r.c.letters.parkAgain(ctx, recs, letter); err != nil {
 		return fmt.Errorf("its letter could not be parked again with %s, and may count as settled: %w", observe.CauseUnknown, err)
 	}
 	return nil

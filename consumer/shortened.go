@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,8 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/txonce/txonce/dedup"
 )
 
 // HeaderShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
@@ -126,38 +123,6 @@ func plainText(s string, most int) string {
 type letterError struct{ error }
 
 func (e letterError) Unwrap() error { return e.error }
-
-// parkIn writes letter as part of tx. Its error shows that the letter is to blame, if it is.
-func (c *Consumer[TTx]) parkIn(ctx context.Context, tx TTx, letter DeadLetter) error {
-	if err := c.lot.Park(ctx, tx, letter); err != nil {
-		return letterError{err}
-	}
-	return nil
-}
-
-// storing calls store, which parks the letter that it gets in a transaction of its own. While the database refuses the letter, storing calls
-// store with a shorter one. After that, letter is the one that store got last.
-func (c *Consumer[TTx]) storing(ctx context.Context, letter *DeadLetter, store func(letter *DeadLetter) error) error {
-	whole := *letter
-	err := store(letter)
-	for _, to := range shorter {
-		if err == nil || !c.classify.refusesLetter(ctx, err) || !errors.As(err, new(letterError)) && !c.classify.refusesData(err) {
-			return err
-		}
-		if short, changed := shortened(whole, to, err); changed {
-			*letter = short
-			err = store(letter)
-		}
-	}
-	return err
-}
-
-// parkAgain parks letter in a transaction of its own with the claims of recs, whatever they answer.
-func (c *Consumer[TTx]) parkAgain(ctx context.Context, recs []dedup.Record, letter DeadLetter) error {
-	return c.storing(ctx, &letter, func(letter *DeadLetter) error {
-		return c.cfg.Store.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) error { return c.parkIn(ctx, tx, *letter) })
-	})
-}
 
 // aboutLetter names letter in the log, and says what it lacks.
 func aboutLetter(letter DeadLetter) []any {

@@ -22,20 +22,22 @@ import (
 // startTimeout bounds one attempt to start, so that a database that never answers is logged too.
 const startTimeout = 30 * time.Second
 
-// Start checks the store and registers the consumer with it, if the store is a driver.Registrar. An error means that every
-// message would fail and that only a person can correct the cause: a name that another Consumer of the program has, a missing schema, settings that lose commits or break statements, a
-// user that the database refuses. Start waits for a database that is away or too busy to answer, as during a rolling restart,
-// until ctx ends, with Config.Backoff between attempts. It logs when this begins, when the error changes, and when it ends.
+// Start checks the store and registers the consumer with it, if the store is a driver.Registrar. An error means that
+// every message would fail and that only a person can correct the cause: a name that another Consumer of the program
+// has, a missing schema, settings that lose commits or break statements, a user that the database refuses. Start waits
+// for a database that is away or too busy to answer, as during a rolling restart, until ctx ends, with Config.Backoff
+// between attempts. It logs when this begins, when the error changes, and when it ends.
 //
-// If the store is a driver.SourceRegistrar, Start also compares the sources that subscribers added with those that other
-// processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another service or
-// another queue uses the name.
+// If the store is a driver.SourceRegistrar, Start also compares the sources that subscribers added with those that
+// other processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another
+// service or another queue uses the name.
 //
-// Start may be called any number of times, and again after an error. The first message does the same work if Start has not
-// succeeded yet. A crash leaves nothing that a later start must repair.
+// Start may be called any number of times, and again after an error. The first message does the same work if Start has
+// not succeeded yet. A crash leaves nothing that a later start must repair.
 func (c *Consumer[TTx]) Start(ctx context.Context) error { return c.registration.start(ctx) }
 
-// registration is what the store knows about a Consumer: its name, its window and its sources. It is safe for concurrent use.
+// registration is what the store knows about a Consumer: its name, its window and its sources. It is safe for
+// concurrent use.
 type registration struct {
 	name     string
 	window   time.Duration
@@ -103,7 +105,8 @@ func (r *registration) start(ctx context.Context) error {
 }
 
 // fatalAtStart reports whether waiting cannot help against err. While a consumer runs, a missing schema is retryable,
-// because a migration may be running. At start it is an error in the order of a deployment. A lock that another program holds is none.
+// because a migration may be running. At start it is an error in the order of a deployment. A lock that another program
+// holds is none.
 func (r *registration) fatalAtStart(err error) bool {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
@@ -181,14 +184,14 @@ func (s *sources) list() []string {
 	return slices.Clone(s.all)
 }
 
-// Close releases Config.Name, if the Store is a driver.Releaser, so that another Consumer with that name can be made on the
-// Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not for
-// messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in flight. If the Consumer is
-// paused, Close calls Trace.Resumed.
+// Close releases Config.Name, if the Store is a driver.Releaser, so that another Consumer with that name can be made on
+// the Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not
+// for messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in
+// flight. If the Consumer is paused, Close calls Trace.Resumed.
 //
 // After Close, Process and ProcessBatch return a *RetryError that is ErrClosed, so that the source delivers the message
-// again. Start, Replay and Discard return ErrClosed. Close does not close the Store. It is safe for concurrent use, and a
-// second call does nothing.
+// again. Start, Replay and Discard return ErrClosed. Close does not close the Store. It is safe for concurrent use, and
+// a second call does nothing.
 func (c *Consumer[TTx]) Close() {
 	r := c.registration
 	if r.closed.Swap(true) {

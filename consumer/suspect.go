@@ -49,7 +49,7 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 // isSuspect reports whether a message may be ending processes: it was delivered many times, and this process knows no
 // outcome of it.
 func (b *batch[TTx]) isSuspect(it *item) bool {
-	return b.c.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
+	return b.c.letters.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
 		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.memory.past(it.hash).Known()
 }
 
@@ -74,9 +74,10 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 	epoch := b.c.gate.admit(ctx, wish{}).epoch
 	id := letterID(it)
-	times, err := b.beginTrial(ctx, it, id)
+	t := &trial[TTx]{b: b, i: i, it: it}
+	times, err := t.begin(ctx, id)
 	if err != nil {
-		b.trialFailed(ctx, i, epoch, fmt.Errorf("look for earlier trials: %w", err))
+		t.failed(ctx, epoch, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
 	if times < 0 { // a trial must not replace or take its letter
@@ -96,23 +97,30 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
 	defer cancel()
 	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
-		return b.c.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Cause: observe.CauseCrashed})
+		return b.c.letters.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Cause: observe.CauseCrashed})
 	})
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}
 }
 
-// trialFailed defers items[i], whose trial could not begin because of err.
-func (b *batch[TTx]) trialFailed(ctx context.Context, i, epoch int, err error) {
-	it := &b.items[i]
+// trial is one message, a suspect, that is tried alone.
+type trial[TTx any] struct {
+	b  *batch[TTx]
+	i  int
+	it *item
+}
+
+// failed defers the message, whose trial could not begin because of err.
+func (t *trial[TTx]) failed(ctx context.Context, epoch int, err error) {
+	b, it := t.b, t.it
 	result := decide.Failed
 	if b.c.classify.refusesLetter(ctx, err) {
 		result = decide.Unstored
 		b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
 			append(it.attrs(), "error", err)...)
 	}
-	b.settle(ctx, i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.memory.past(it.hash), b.now(it)), err)
+	b.settle(ctx, t.i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.memory.past(it.hash), b.now(it)), err)
 }
 
 // turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one
@@ -138,10 +146,11 @@ func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
 	}
 }
 
-// beginTrial returns during how many trials a process ended; negative: the message has a letter with another cause. If
+// begin returns during how many trials a process ended; negative: the message has a letter with another cause. If
 // another trial may be made, it writes the letter for it.
-func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) (times int, err error) {
-	found, err := b.c.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
+func (t *trial[TTx]) begin(ctx context.Context, id DeadLetterID) (times int, err error) {
+	b, it := t.b, t.it
+	found, err := b.c.letters.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -154,7 +163,7 @@ func (b *batch[TTx]) beginTrial(ctx context.Context, it *item, id DeadLetterID) 
 	if times >= trialsMost {
 		return times, nil
 	}
-	letter := b.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
+	letter := b.pass.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
 		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
-	return times, b.c.parkAgain(ctx, nil, letter)
+	return times, b.c.letters.parkAgain(ctx, nil, letter)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Replay is a dead letter, and how it is to be processed again. A consumer decides with it what happens, and the dry run of an operator
-// what would happen.
+// Replay is a dead letter, and how it is to be processed again. A consumer decides with it what happens, and the dry
+// run of an operator what would happen.
 type Replay struct {
 	Own   dedup.Record  // of the letter; Key.ID is empty if the message has no usable key
 	Cause observe.Cause // of the letter
@@ -28,18 +28,19 @@ type Outcome struct {
 	Refused observe.Cause // why not: it needs a person's decision first. Empty: the message was processed since, and the letter is removed
 }
 
-// NeedsDecision reports whether the letter may only be replayed as new, whatever its claims answer: its effects may be committed.
+// NeedsDecision reports whether the letter may only be replayed as new, whatever its claims answer: its effects may be
+// committed.
 func (r Replay) NeedsDecision() bool { return r.Cause == observe.CauseUnknown && !r.AsNew }
 
-// NewContent reports whether the message needs a new fingerprint, if it runs under key. The payload that was parked keeps its fingerprint
-// under another key, because its source may have given that. Under its own key a repaired message keeps the fingerprint of the original,
-// so that a late redelivery of the original is a duplicate.
+// NewContent reports whether the message needs a new fingerprint, if it runs under key. The payload that was parked
+// keeps its fingerprint under another key, because its source may have given that. Under its own key a repaired message
+// keeps the fingerprint of the original, so that a late redelivery of the original is a duplicate.
 func (r Replay) NewContent(key dedup.Key) bool {
 	return key != r.Own.Key && (r.Own.Fingerprint.IsZero() || !r.SamePayload)
 }
 
-// Claims returns the records to claim: rec, that the message runs under, and then that of the letter's own key if it is another one, which
-// stays claimed, because the message that had it is processed then.
+// Claims returns the records to claim: rec, that the message runs under, and then that of the letter's own key if it is
+// another one, which stays claimed, because the message that had it is processed then.
 func (r Replay) Claims(rec dedup.Record) []dedup.Record {
 	if r.AsNew {
 		rec.Time = time.Time{} // it is never Unprovable
@@ -52,7 +53,8 @@ func (r Replay) Claims(rec dedup.Record) []dedup.Record {
 	return []dedup.Record{rec, own}
 }
 
-// Of says what becomes of the replay. verdicts answer Claims. aliasTaken says that another message has claimed one of the message's aliases.
+// Of says what becomes of the replay. verdicts answer Claims. aliasTaken says that another message has claimed one of
+// the message's aliases.
 func (r Replay) Of(verdicts []dedup.Verdict, aliasTaken bool) Outcome {
 	otherKey := r.Key != "" && r.Key != r.Own.Key.ID
 	v := verdicts[0]

@@ -50,11 +50,14 @@ func TestReplayOf(t *testing.T) {
 		{"in doubt", unknown, []dedup.Verdict{duplicate}, false, refused(observe.CauseUnknown)},
 		{"in doubt, as new: its claim proves nothing", with(unknown, asNew), []dedup.Verdict{duplicate}, false, run},
 		{
-			"in doubt, as new, under another key", with(with(unknown, asNew), otherKey), []dedup.Verdict{first, duplicate}, false,
+			"in doubt, as new, under another key", with(with(unknown, asNew), otherKey),
+			[]dedup.Verdict{first, duplicate},
+			false,
 			run,
 		},
 		{
-			"in doubt, and processed since under another key", with(with(unknown, asNew), otherKey), []dedup.Verdict{duplicate, duplicate},
+			"in doubt, and processed since under another key", with(with(unknown, asNew), otherKey),
+			[]dedup.Verdict{duplicate, duplicate},
 			false, processed,
 		},
 		{"in doubt, and its key has other content", with(unknown, asNew), []dedup.Verdict{mismatch}, false, refused(observe.CauseMismatch)},
@@ -62,11 +65,13 @@ func TestReplayOf(t *testing.T) {
 		{"shortened, as new", with(short, asNew), []dedup.Verdict{first}, false, refused(observe.CauseUndecodable)},
 		{
 			"shortened, with a repair that changes nothing", with(short, func(r *decide.Replay) { r.Repaired = true }),
-			[]dedup.Verdict{first}, false, refused(observe.CauseUndecodable),
+			[]dedup.Verdict{first},
+			false, refused(observe.CauseUndecodable),
 		},
 		{
 			"shortened, and repaired", with(short, func(r *decide.Replay) { r.Repaired, r.SamePayload = true, false }),
-			[]dedup.Verdict{first}, false, run,
+			[]dedup.Verdict{first},
+			false, run,
 		},
 		{"without its headers, and repaired", headless, []dedup.Verdict{first}, false, run},
 	} {
@@ -93,14 +98,20 @@ func TestReplayClaims(t *testing.T) {
 		{"its own key", decide.Replay{Own: rec("1", at)}, rec("1", at), []dedup.Record{rec("1", at)}, false},
 		{"as new", decide.Replay{Own: rec("1", at), AsNew: true}, rec("1", at), []dedup.Record{rec("1", none)}, false},
 		{
-			"another key, unchanged", decide.Replay{Own: rec("1", at), SamePayload: true}, rec("2", at),
-			[]dedup.Record{rec("2", at), rec("1", none)}, false,
+			"another key, unchanged",
+			decide.Replay{Own: rec("1", at), SamePayload: true},
+			rec("2", at),
+			[]dedup.Record{rec("2", at), rec("1", none)},
+			false,
 		},
 		{"another key, repaired", decide.Replay{Own: rec("1", at)}, rec("2", at), []dedup.Record{rec("2", at), rec("1", none)}, true},
 		{"no key", decide.Replay{Own: rec("", at)}, rec("2", at), []dedup.Record{rec("2", at)}, true},
 		{
-			"no key, so no fingerprint either", decide.Replay{Own: dedup.Record{Key: rec("", at).Key}, SamePayload: true}, rec("2", at),
-			[]dedup.Record{rec("2", at)}, true,
+			"no key, so no fingerprint either",
+			decide.Replay{Own: dedup.Record{Key: rec("", at).Key}, SamePayload: true},
+			rec("2", at),
+			[]dedup.Record{rec("2", at)},
+			true,
 		},
 	} {
 		if got := tc.r.Claims(tc.rec); !slices.Equal(got, tc.want) || tc.r.NewContent(tc.rec.Key) != tc.anew {

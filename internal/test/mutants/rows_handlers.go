@@ -29,10 +29,10 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A message whose COMMIT succeeded without an answer is not parked.",
-		in:      "consumer.(*batch).write",
-		body: `var none item
-		none.msg = it.msg
-		return b.writeOriginal(ctx, &none, letter, failed)`,
+		in:      "consumer.(*parking).write",
+		body: `none := *p
+		none.it = &item{msg: p.it.msg}
+		return none.writeOriginal(ctx, letter)`,
 		fails: "TestParkingSettlesAnUnknownCommit in consumer",
 	},
 	{
@@ -82,8 +82,8 @@ var handlerRows = []row{
 	},
 	{
 		promise: "A message that ends each process that handles it is parked.",
-		in:      "consumer.(*batch).beginTrial",
-		body: `times, err = b.beginTrialOriginal(ctx, it, id)
+		in:      "consumer.(*trial).begin",
+		body: `times, err = t.beginOriginal(ctx, id)
 		return min(times, 0), err`,
 		fails: "TestAMessageThatEndsEachProcessIsParked in consumer",
 	},
