@@ -109,6 +109,9 @@ func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
 	defer cancel()
+	if relay := s.db.Outbox.Relay; relay != nil {
+		return s.outboxError(what, relay.Reading(ctx, f))
+	}
 	return s.outboxError(what, s.db.Outbox.Leases.Reading(ctx, f))
 }
 

@@ -33,6 +33,8 @@ type Relay interface {
 	RelayStatements() *dialect.PostgresOutbox
 	// Send sends steps one after the other.
 	Send(ctx context.Context, q Queryer, steps ...pgrelay.Step) error
+	// Reading runs f, which only reads through q.
+	Reading(ctx context.Context, f func(ctx context.Context, q Queryer) error) error
 }
 
 // Listening is for a database that can notify other processes.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -41,4 +42,25 @@ func (d *DB) Send(ctx context.Context, q engine.Queryer, steps ...pgrelay.Step) 
 		}
 	}
 	return nil
+}
+
+// Reading implements engine.Relay. It runs f in a transaction, whose settings prevent the server from scanning whole tables.
+func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
+	leave, err := d.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	if err := d.Send(ctx, tx, pgrelay.Step{SQL: d.box.relay.Settings}); err != nil {
+		return err
+	}
+	if err := f(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
