@@ -128,7 +128,7 @@ var handlerRows = []row{
 	{
 		promise: "A discarded message stays discarded: its key is claimed.",
 		in:      "consumer.(*Consumer).Discard",
-		body:    `return c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return c.lot.TakeDeadLetter(ctx, tx, letter) })`,
+		body:    `return c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error { return c.letters.lot.TakeDeadLetter(ctx, tx, letter) })`,
 		fails:   "TestDiscard in consumer",
 	},
 	{
