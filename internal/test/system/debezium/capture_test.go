@@ -38,7 +38,7 @@ func newCapture(t *testing.T) (c *capture, ok bool) {
 		t.Logf("does not apply: %s", reason)
 		return nil, false
 	}
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "interop.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "interop.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestDebeziumSettingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "interop.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "interop.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,6 +154,9 @@ func rows(t *testing.T, db *sql.DB, query string) (all []string) {
 
 // A schema is not given to another test while a transaction of the last one is open.
 func TestReusedWaitsForTransactions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs databases; -short runs only what needs nothing but Go")
+	}
 	for name, place := range map[string]struct {
 		driver string
 		open   func(t *testing.T) (dsn string)
