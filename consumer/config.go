@@ -249,14 +249,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	return cfg, nil
 }
 
-// most returns how many of n messages may share a transaction.
-func (cfg *Config[TTx]) most(n int) int {
-	if cfg.MaxPerTransaction > 0 {
-		return min(n, cfg.MaxPerTransaction)
-	}
-	return n
-}
-
 // isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.
 func isNil(v any) bool {
 	switch r := reflect.ValueOf(v); r.Kind() {
