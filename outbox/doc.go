@@ -4,7 +4,7 @@
 // A program that commits and then publishes loses messages when it dies in between. One that publishes first announces changes
 // that may be rolled back. So a handler enqueues its message with [Writer.Enqueue] in its own transaction:
 //
-//	err := store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: order.ID, Payload: payload})
+//	err := store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.ID, Payload: payload})
 //
 // and a relay (package outbox/relay) publishes it after the commit. Run a relay in every process.
 //

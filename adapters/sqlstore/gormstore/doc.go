@@ -12,7 +12,7 @@
 //			if err := tx.Create(&Charge{OrderID: o.OrderID, Cents: o.Cents}).Error; err != nil {
 //				return err
 //			}
-//			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Key: o.OrderID, Payload: o.Charged()})
+//			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: o.OrderID, Payload: o.Charged()})
 //		}),
 //	})
 //
