@@ -15,7 +15,7 @@ import (
 //   - faults: the database fails, so all messages wait, the longer the more faults follow each other.
 //   - sharing: transactions collide, so fewer messages share one.
 //   - plainly: handlers fail side by side, so for a while they run one after the other.
-//   - budget: too many messages are to be parked, so handlers run as probes.
+//   - budget: Config.ParkLimit is spent, so handlers run one at a time, as probes.
 //   - refusals: too many messages are refused before their handlers, so those wait, and the others go on.
 //
 // The rules are separate values, because none of them needs to know about another. A gate is safe for concurrent use.

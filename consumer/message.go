@@ -11,7 +11,7 @@ import (
 type Message struct {
 	ID          string            // natural key, if the source states one; Config.Key decides whether it is used
 	Topic       string            // where it was published
-	OrderingKey string            // ordering key: messages with the same Key are handled in order; empty: in any order
+	OrderingKey string            // ordering key: messages with the same OrderingKey are handled in order; empty: in any order
 	Position    string            // its place in the broker, the same on every delivery: "orders/3/1042"
 	Payload     []byte            // the content, as it was published
 	Headers     map[string]string // values are bytes; if a name is repeated, the last value counts

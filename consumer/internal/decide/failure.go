@@ -1,7 +1,6 @@
 // Package decide says what follows when a consumer's transaction fails, when a message fails, and when a message was to
 // be parked. It is the policy of package consumer, and nothing else: its functions take plain values and return plain
-// values, and use no ctx, clock, logger or database. Package consumer finds out the values, and does what is decided
-// here.
+// values, and use no ctx, clock, logger or database. Package consumer fills in the values and carries out the result.
 //
 // Three questions are kept apart:
 //
