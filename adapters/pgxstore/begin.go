@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txonce/txonce/internal/claims"
 )
 
 // The first round trip of InTx is BEGIN with the claim. If the claim finds that all keys have rows, it reads the rows and ends its
@@ -33,10 +31,12 @@ func (c *claim) open(ctx context.Context) error {
 	defer cancel()
 	b := &pgx.Batch{}
 	c.queueBegin(b)
-	b.Queue(c.store.sql.Open, c.idleLimit)
+	b.Queue(c.store.plain.Open, c.idleLimit)
 	results, err := c.begin(ctx, b)
 	if err == nil {
-		err = results.QueryRow().Scan(&c.standbys, &c.sessionState)
+		var state string
+		err = results.QueryRow().Scan(&c.standbys, &state)
+		c.session = stateOf(state)
 	}
 	return c.read(results, nil, err)
 }
@@ -53,19 +53,14 @@ func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
 			g.store.discard(g.ctx, g.conn)
 		}
 	}()
-	var failed error
-	for range 3 {
-		if failed = c.open(ctx); failed == nil {
-			failed = g.store.fits(g.ctx, c)
-		}
-		if !errors.Is(failed, claims.ErrAgain) {
-			break
-		}
+	failed := c.open(ctx)
+	if failed == nil {
+		failed = g.store.fits(g.ctx, c)
 	}
 	if failed == nil {
-		failed = g.store.durable(c.sessionState, c.standbys)
+		failed = g.store.durable(c.session, c.standbys)
 	}
-	tx.Tx, g.tx, g.sessionState, g.standbys = c.tx, c.tx, c.sessionState, c.standbys
+	tx.Tx, g.tx, g.session, g.standbys = c.tx, c.tx, c.session, c.standbys
 	if failed != nil {
 		return database.Errorf("pgxstore: begin: %w", failed)
 	}

@@ -23,14 +23,14 @@ type claim struct {
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
-	short        bool // the statements of ShortWait and FormerWait surround the claim
-	oneShort     bool // InsertOneShort is sent
-	xid          string
-	standbys     bool   // COMMIT waits for synchronous standbys
-	sessionState string // see dialect.Postgres.FreshSession; empty: not read yet
-	asked        bool   // the next two fields are set
-	isolation    string
-	forgotten    *time.Time // all deleted rows had expired by then; nil: none was deleted
+	short     bool // the statements of ShortWait and FormerWait surround the claim
+	oneShort  bool // InsertOneShort is sent
+	xid       string
+	standbys  bool         // COMMIT waits for synchronous standbys
+	session   sessionState // without a synchronous_commit: not read yet
+	asked     bool         // the next two fields are set
+	isolation string
+	forgotten *time.Time // all deleted rows had expired by then; nil: none was deleted
 }
 
 func (s *Store) newClaim(plan *claims.Plan) *claim {
@@ -55,7 +55,7 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 		return c.read(results, rows, err)
 	})
 	if err == nil && c.conn == nil { // InTx checks more of the session, see fits
-		err = c.store.durable(c.sessionState, c.standbys)
+		err = c.store.durable(c.session, c.standbys)
 	}
 	return err
 }
@@ -140,8 +140,11 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 }
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
-	var key [16]byte
-	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &c.sessionState, nil}
+	var (
+		key   [16]byte
+		state string
+	)
+	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &state, nil}
 	if !c.oneShort {
 		dest = dest[:5]
 	}
@@ -151,18 +154,20 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].KeyHash] = true
+	c.Inserted[rows[0].KeyHash], c.session = true, stateOf(state)
 	return nil
 }
 
 func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 	var (
-		n    int
-		some [][16]byte
+		n     int
+		some  [][16]byte
+		state string
 	)
-	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &c.sessionState); err != nil {
+	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &state); err != nil {
 		return err
 	}
+	c.session = stateOf(state)
 	if n == len(rows) {
 		for i := range rows {
 			c.Inserted[rows[i].KeyHash] = true

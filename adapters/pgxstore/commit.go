@@ -17,11 +17,11 @@ import (
 //
 // pgx passes warnings to a callback in the pool's configuration, which belongs to the user. So this function reads them from
 // the protocol.
-func commitReplicated(ctx context.Context, conn *pgconn.PgConn, commit string) error {
+func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	if err := conn.SyncConn(ctx); err != nil {
 		return err
 	}
-	conn.Frontend().Send(&pgproto3.Query{String: commit})
+	conn.Frontend().Send(&pgproto3.Query{String: "commit"})
 	if err := conn.Frontend().Flush(); err != nil {
 		_ = conn.Close(ctx)
 		return err

@@ -26,7 +26,7 @@ func TestCommitWithAWarning(t *testing.T) {
 	if err := effect(t.Context(), tx, "one"); err != nil {
 		t.Fatal(err)
 	}
-	if err := pgxstore.CommitReplicated(t.Context(), conn.Conn().PgConn(), "commit"); err != nil {
+	if err := pgxstore.CommitReplicated(t.Context(), conn.Conn().PgConn()); err != nil {
 		t.Errorf("COMMIT = %v", err)
 	}
 	if got := db.strings(t, `SELECT name FROM effects`); len(got) != 1 {

@@ -17,14 +17,14 @@ import (
 // guard checks everything that a handler does with one transaction. The handler's effects must never be committed without the
 // claim. If the claim is committed, InTx must report it.
 type guard struct {
-	store        *Store
-	ctx          context.Context // the ctx of InTx, for Conn, which has no ctx parameter
-	conn         *pgx.Conn
-	tx           pgx.Tx
-	xid          string // the transaction's id; empty while it has written nothing
-	standbys     bool   // COMMIT waits for synchronous standbys
-	sessionState string // as the claim found it, see dialect.Postgres.FreshSession; empty: the transaction has not begun
-	shared       bool   // several handlers may use the transaction
+	store    *Store
+	ctx      context.Context // the ctx of InTx, for Conn, which has no ctx parameter
+	conn     *pgx.Conn
+	tx       pgx.Tx
+	xid      string       // the transaction's id; empty while it has written nothing
+	standbys bool         // COMMIT waits for synchronous standbys
+	session  sessionState // as the claim found it; empty: the transaction has not begun
+	shared   bool         // several handlers may use the transaction
 
 	mu         sync.Mutex
 	begin      func(context.Context) error // begins the transaction when the handler first uses it; nil: it has begun
@@ -129,7 +129,7 @@ func (g *guard) tagged(tag pgconn.CommandTag) {
 
 func (g *guard) suspect() {
 	g.mu.Lock()
-	g.unverified = true
+	g.unverified, g.resync = true, true
 	g.mu.Unlock()
 }
 
@@ -177,8 +177,43 @@ func (g *guard) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return g.resyncs(ctx)
+	g.mu.Lock()
+	alone := g.resync && g.exposed // pgx's Commit, which ends the handler's large objects, sends nothing else
+	g.mu.Unlock()
+	if !alone || g.notBegun() || g.store.cfg.AllowAsyncCommit {
+		return nil
+	}
+	if _, err := g.tx.Exec(ctx, g.store.plain.Sync, g.session.sync); err != nil {
+		return database.Errorf("pgxstore: set synchronous_commit back: %w", err)
+	}
+	g.mu.Lock()
+	g.resync = false
+	g.mu.Unlock()
+	return nil
 }
+
+// settings records what a statement changes in the session. Behind a pooler, where the session outlives the connection, it refuses a
+// statement whose change would outlive the transaction.
+func (g *guard) settings(c dialect.Control, sql string) error {
+	if !c.Sets && !c.Session && !c.Temporary {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.Session && g.store.pooled.Load() {
+		if g.ended == nil {
+			g.ended = fmt.Errorf("pgxstore: refused, because it would change a session of the pooler, which other clients use: %.80q; use "+localForms, sql)
+		}
+		return g.ended
+	}
+	g.changed = g.changed || c.Session
+	g.temporary = g.temporary || c.Temporary
+	g.resync = g.resync || c.Sets
+	return nil
+}
+
+// localForms are the forms of statements whose effect ends with the transaction.
+const localForms = "SET LOCAL, set_config(…, true), pg_advisory_xact_lock, or CREATE TEMP TABLE … ON COMMIT DROP"
 
 // leave ends the handler's use of the transaction. If the connection must not be reused, leave closes it. After a handler ended
 // its transaction, the state of the connection is unknown.
@@ -191,7 +226,7 @@ func (g *guard) leave(ctx context.Context) {
 	if changed {
 		g.store.warned.Do(func() {
 			g.store.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection because the handler changed its session; this happens after each such handler: "+
-				"use SET LOCAL, set_config(…, true), DROP TABLE or ON COMMIT DROP, and pg_advisory_xact_lock")
+				"use "+localForms)
 		})
 	}
 	if changed || ended {

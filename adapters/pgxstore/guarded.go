@@ -7,8 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/txonce/txonce/internal/dialect"
 )
 
 // guarded is the pgx.Tx that handlers get. It has all methods of pgx.Tx, but refuses to end the transaction.
@@ -27,7 +25,9 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 	if err != nil {
 		return err
 	}
-	t.g.settings(c, sql, args)
+	if err := t.g.settings(c, sql); err != nil {
+		return err
+	}
 	hides, enqueues := t.g.hides(c, args, exec), t.g.store.enqueues(sql)
 	if enqueues {
 		t.g.wakeAfter(t.g.store, nil)
@@ -150,7 +150,9 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 	if err != nil {
 		return nil, err
 	}
-	t.g.settings(c, sql, nil)
+	if err := t.g.settings(c, sql); err != nil {
+		return nil, err
+	}
 	if c.Savepoint || c.Unclear { // its name may look like any statement
 		if err := t.g.flush(ctx); err != nil {
 			return nil, err
@@ -222,7 +224,9 @@ func (t *guarded) LargeObjects() pgx.LargeObjects {
 	_ = t.g.ready(t.g.ctx)
 	t.g.expose()
 	if t.g.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
-		t.g.settings(dialect.Control{Session: true}, "", nil)
+		t.g.mu.Lock()
+		t.g.changed = true
+		t.g.mu.Unlock()
 	}
 	if t.Tx == nil { // as in Conn
 		return pgx.LargeObjects{}

@@ -65,11 +65,10 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	unfit := false
 	if err == nil {
 		err = s.fits(ctx, c)
-		unfit = err != nil && !errors.Is(err, errRelearned)
-		if err == nil {
-			err = s.durable(c.sessionState, c.standbys)
-			unfit = err != nil // a newer connection may pass
+		if err == nil && c.tx != nil { // a duplicate commits nothing
+			err = s.durable(c.session, c.standbys)
 		}
+		unfit = err != nil // a newer connection may pass
 	}
 	if err != nil {
 		if unfit || blamesSession(err) {
@@ -85,7 +84,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, sessionState: c.sessionState, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
+	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
 	if c.tx == nil {
@@ -135,14 +134,14 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys
 		if _, err := s.write(ctx, tx, late.messages); err != nil {
 			return lostBefore(err)
 		}
-		if late.chain {
-			if _, err := tx.Exec(ctx, checkDeferred); err != nil {
+		if late.sync != "" {
+			if _, err := tx.Exec(ctx, s.plain.Sync, late.sync); err != nil {
 				return lostBefore(err)
 			}
 		}
-		return commitError(commitReplicated(ctx, tx.Conn().PgConn(), late.commit()))
+		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
 	}
-	if len(late.messages)+len(late.results) > 0 || late.chain {
+	if len(late.messages)+len(late.results) > 0 || late.sync != "" {
 		return s.writeAndCommit(ctx, tx, late)
 	}
 	return commitError(tx.Commit(ctx))

@@ -90,7 +90,7 @@ func (g *guard) expose() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unverified, g.exposed = true, true
+	g.unverified, g.exposed, g.resync = true, true, true
 	if err != nil && len(g.waiting)+len(g.results) > 0 && g.ended == nil {
 		g.ended = fmt.Errorf("pgxstore: messages were enqueued or a result was saved, and they cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}
@@ -136,7 +136,10 @@ var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTx
 func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	late, wakes = lateWrites{g.results, g.waiting, g.changed && g.store.pooled.Load()}, g.wakes
+	late, wakes = lateWrites{results: g.results, messages: g.waiting}, g.wakes
+	if g.resync && !g.store.cfg.AllowAsyncCommit {
+		late.sync = g.session.sync
+	}
 	g.results, g.waiting, g.wakes = nil, nil, nil
 	if g.ended == nil {
 		g.ended = errReturned
@@ -148,19 +151,7 @@ func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 type lateWrites struct {
 	results  []savedResult
 	messages []outgoing
-	chain    bool // the handler changed a session of a pooler
-}
-
-// checkDeferred makes the server check deferred constraints before COMMIT. If one of them fails, the transaction stays open, so that the session
-// can still be reset before the pooler gives it to another client.
-const checkDeferred = `SET CONSTRAINTS ALL IMMEDIATE`
-
-// commit returns COMMIT. After AND CHAIN the pooler does not give the session to another client before leave has reset it.
-func (l *lateWrites) commit() string {
-	if l.chain {
-		return "commit and chain"
-	}
-	return "commit"
+	sync     string // the synchronous_commit for COMMIT; empty: it was not changed
 }
 
 // writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
@@ -182,10 +173,10 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 		rows = rows[n:]
 	}
 	insertions := b.Len() - len(late.results)
-	if late.chain {
-		b.Queue(checkDeferred)
+	if late.sync != "" {
+		b.Queue(s.plain.Sync, late.sync)
 	}
-	b.Queue(late.commit())
+	b.Queue("commit")
 	results := tx.SendBatch(ctx, b)
 	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
 	if err := s.readResults(results, late.results); err != nil {
@@ -196,7 +187,7 @@ func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) 
 			return lostWith(s.stepError("enqueue", err))
 		}
 	}
-	if late.chain {
+	if late.sync != "" {
 		if _, err := results.Exec(); err != nil {
 			return lostWith(err)
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Behind a pooler the Store runs the hooks of the pool in a transaction, so that no other client changes the session meanwhile. Hooks that do not
-// work there work all the same. Another client has changed all sessions before.
-func TestHooksThatDoNotWorkInATransaction(t *testing.T) {
+// Behind a pooler hooks of the pool that change nothing may do what they like. Another client has changed all sessions before.
+func TestHooksThatChangeNothingBehindAPooler(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(ctx context.Context, conn *pgx.Conn) error{
 		"a transaction of its own": func(ctx context.Context, conn *pgx.Conn) error {

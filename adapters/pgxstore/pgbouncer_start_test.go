@@ -3,10 +3,9 @@ package pgxstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +17,8 @@ import (
 )
 
 // Another client of the pooler changes each session again and again: before each new connection of the Store's process, and once more before
-// the next one. A process that starts meanwhile does not take such a session for an unchanged one, whether or not its pool has a hook.
+// the next one. A process that starts meanwhile does not take such a session for an unchanged one, whether or not its pool has a hook. It
+// starts when the other client has stopped.
 func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(context.Context, *pgx.Conn) error{
@@ -32,14 +32,29 @@ func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 			p.must(err)
 			cfg.AfterConnect = hook
 			dial := cfg.ConnConfig.DialFunc
+			var stopped atomic.Bool
 			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if stopped.Load() {
+					return dial(ctx, network, addr)
+				}
 				if _, err := other.Exec(ctx, `SELECT set_config('search_path', $1, false)`, p.schema+"_b"); err != nil {
 					return nil, err
 				}
 				return dial(ctx, network, addr)
 			}
-			_, want := p.handleTwo(cfg)
-			p.effects(want)
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			p.must(err)
+			t.Cleanup(pool.Close)
+			s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
+			for what, err := range map[string]error{"Register": s.Register(t.Context(), "billing", time.Hour), "InTx": p.handle(s, "0", `INSERT INTO effects VALUES ('0')`)} {
+				if err != nil && (!s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `)) {
+					t.Errorf("%s = %v, want an error that names both schemas", what, err)
+				}
+			}
+			stopped.Store(true)
+			p.must(again(s, func() error { return s.Register(t.Context(), "billing", time.Hour) }))
+			p.must(again(s, func() error { return p.handle(s, "0", `INSERT INTO effects VALUES ('0')`) }))
+			p.effects([]string{"0"})
 		})
 	}
 }
@@ -86,8 +101,8 @@ func TestAStartBehindAPoolerMeetsChangedSessions(t *testing.T) {
 	}
 }
 
-// In transaction mode a hook's settings are left to other clients. A Store that has the hook learns them all the same, so that its messages are
-// in one schema.
+// In transaction mode a hook's settings are left to other clients. A Store that has the hook uses no session with them, so that no message is
+// in the hook's schema or in both.
 func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 4)
@@ -101,7 +116,9 @@ func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 	p.must(err)
 	t.Cleanup(pool.Close)
 	s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
-	p.must(s.Register(t.Context(), "billing", time.Hour))
+	if err := s.Register(t.Context(), "billing", time.Hour); err != nil && !s.Retryable(err) {
+		t.Fatal(err)
+	}
 	done := make(chan error)
 	for w := range 4 {
 		go func() {
@@ -119,34 +136,27 @@ func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	p.effects(nil)
+	if got := stringsIn(t, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); len(got) > 0 {
+		t.Errorf("the hook's schema has the effects %v", got)
+	}
 }
 
-// pgxstore does not know connect_query. It resets the session, and says so.
-func TestAResetOfASessionThatThePoolerSetsUpIsLogged(t *testing.T) {
+// A pooler that sets up its sessions by connect_query is refused: nobody can tell its settings from those of another client.
+func TestASessionThatThePoolerSetsUpIsRefused(t *testing.T) {
 	t.Parallel()
-	for params, want := range map[string]string{"": "", "search_path=@_b": "_b"} { // PgBouncer ignores the parameter, and connect_query sets the same
-		t.Run(params, func(t *testing.T) {
-			t.Parallel()
-			p := newPooledSessions(t, 1)
-			server := p.direct.Config().ConnConfig
-			dsn, _ := testdb.StartPgBouncer(t, p.direct.Config().ConnString(), "default_pool_size = 1", "ignore_startup_parameters = search_path", "[databases]",
-				fmt.Sprintf("%s = host=%s port=%d user=%s connect_query='SET search_path = %s_b'", server.Database, server.Host, server.Port, server.User, p.schema))
-			if params != "" {
-				dsn += "&" + strings.ReplaceAll(params, "@", p.schema)
-			}
-			log := &logged{}
-			s := newStore(p, pgxstore.Config{Pool: testPool(p, dsn+"&default_query_exec_mode=exec", 3), Schema: p.schema, Logger: slog.New(slog.NewTextHandler(log, nil))})
-			p.must(s.Register(t.Context(), "billing", time.Hour))
-			p.must(p.handle(s, "a", `INSERT INTO effects VALUES ('a')`))
-			if got := stringsIn(t, p.direct, `SELECT name FROM `+p.schema+want+`.effects`); !slices.Equal(got, []string{"a"}) {
-				t.Errorf("schema %s%s has the effects %v, want a", p.schema, want, got)
-			}
-			if logs := strings.Contains(log.String(), "reset a session of the pooler"); logs != (params == "") {
-				t.Errorf("the log is %q", log)
-			}
-		})
+	p := newPooledSessions(t, 1)
+	server := p.direct.Config().ConnConfig
+	dsn, _ := testdb.StartPgBouncer(t, p.direct.Config().ConnString(), "default_pool_size = 1", "[databases]",
+		fmt.Sprintf("%s = host=%s port=%d user=%s connect_query='SET search_path = %s_b'", server.Database, server.Host, server.Port, server.User, p.schema))
+	s := newStore(p, pgxstore.Config{Pool: testPool(p, dsn+"&default_query_exec_mode=exec", 3), Schema: p.schema})
+	for what, err := range map[string]error{
+		"Register": s.Register(t.Context(), "billing", time.Hour), "InTx": p.handle(s, "a", `INSERT INTO effects VALUES ('a')`),
+	} {
+		if !s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `) || !strings.Contains(err.Error(), "connect_query") {
+			t.Errorf("%s = %v, want an error that names both schemas and connect_query", what, err)
+		}
 	}
+	p.effects(nil)
 }
 
 // PgBouncer drops a parameter of the connection. The Store does not expect it in the sessions.

@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,25 +56,50 @@ var _ driver.NameChecker = (*Store)(nil)
 // NameFree implements driver.NameChecker.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
-// checkSettings rejects a database that may lose commits, or that accepts no writes.
-func (s *Store) checkSettings(ctx context.Context) error {
-	return s.learn(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		check := func(query func(ctx context.Context, sql string, args ...any) pgx.Row) error {
-			var settings claims.PostgresSettings
-			if err := query(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
-				return unlearned(err)
-			}
-			if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
-				return err
-			}
-			return claims.CheckFormats(database, func(sql string, dest ...any) error { return query(ctx, sql).Scan(dest...) })
+// checkSettings rejects a database that may lose commits, or that accepts no writes. A session that was changed proves nothing: another one
+// is checked.
+func (s *Store) checkSettings(ctx context.Context) (err error) {
+	for range claims.Attempts {
+		if err = s.checkSession(ctx); err == nil || !errors.Is(err, claims.ErrAgain) && !s.pooled.Load() {
+			break
 		}
-		if conn.PgConn().TxStatus() != 'I' { // learn has begun a transaction
-			return check(conn.QueryRow)
+	}
+	if errors.Is(err, claims.ErrAgain) {
+		err = database.Errorf("pgxstore: %w", err)
+	}
+	return err
+}
+
+// checkSession checks the settings of one session of the pool, in a transaction, so that a pooler answers with one session.
+func (s *Store) checkSession(ctx context.Context) (err error) {
+	conn, err := s.cfg.Pool.Acquire(ctx)
+	if err != nil {
+		return database.Errorf("pgxstore: connect: %w", err)
+	}
+	defer conn.Release()
+	c := s.newClaim(&claims.Plan{})
+	c.conn = conn.Conn()
+	defer func() {
+		if err != nil {
+			s.discard(ctx, conn.Conn())
+		} else {
+			rollback(ctx, c.tx)
 		}
-		// In one transaction, so that a pooler answers with one session.
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return check(tx.QueryRow) })
-	})
+	}()
+	if err := c.open(ctx); err != nil {
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
+	}
+	if err := s.fits(ctx, c); err != nil {
+		return err
+	}
+	var settings claims.PostgresSettings
+	if err := c.tx.QueryRow(ctx, s.plain.Settings).Scan(settings.Dest()...); err != nil {
+		return database.Errorf("pgxstore: read the database's settings: %w", err)
+	}
+	if err := settings.Check(database, s.cfg.AllowAsyncCommit); err != nil {
+		return err
+	}
+	return claims.CheckFormats(database, func(sql string, dest ...any) error { return c.tx.QueryRow(ctx, sql).Scan(dest...) })
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
@@ -129,10 +155,8 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 		return until, s.claimError(err)
 	case err != nil:
 		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
-	case s.sessionState.Load() == nil: // a program may claim without calling Register
-		err = s.learn(ctx, nil)
 	}
-	return until, err
+	return until, nil
 }
 
 // Lookup implements dedup.KeyReader.

@@ -28,7 +28,7 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		return err
 	}
 	sql := &c.store.sql
-	b := &pgx.Batch{}
+	b, state := &pgx.Batch{}, ""
 	queue := func(sql string, arg any, dest []any) {
 		b.Queue(sql, arg).Query(func(results pgx.Rows) error {
 			_, err := pgx.ForEachRow(results, dest, read)
@@ -36,10 +36,10 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		})
 	}
 	if len(keys) == 1 {
-		queue(sql.ExistingOne, pgUUID(keys[0]), append(row.dest(), &c.standbys, &c.sessionState))
+		queue(sql.ExistingOne, pgUUID(keys[0]), append(row.dest(), &c.standbys, &state))
 	} else {
-		if c.sessionState == "" {
-			b.Queue(sql.State).QueryRow(func(row pgx.Row) error { return row.Scan(&c.standbys, &c.sessionState) })
+		if c.session.sync == "" {
+			b.Queue(sql.State).QueryRow(func(row pgx.Row) error { return row.Scan(&c.standbys, &state) })
 		}
 		queue(sql.Existing, pgUUIDs(keys), row.dest())
 	}
@@ -56,6 +56,9 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		}
 		return c.tx.SendBatch(ctx, b).Close()
 	})
+	if state != "" {
+		c.session = stateOf(state)
+	}
 	if err == nil && ends {
 		c.tx = nil
 	}

@@ -17,8 +17,8 @@ import (
 // savepoints. A handler that uses no savepoints, or only those of pgx's Tx.Begin, costs no round trip.
 
 const (
-	setSavepoint     = `; SAVEPOINT txonce_handler`
-	releaseSavepoint = `; RELEASE SAVEPOINT txonce_handler`
+	setSavepoint     = `SAVEPOINT txonce_handler`
+	releaseSavepoint = `RELEASE SAVEPOINT txonce_handler`
 )
 
 // errUndone is not ErrTxEnded, because the transaction of the claim is still open.
@@ -37,7 +37,7 @@ func (g *guard) separate(ctx context.Context) error {
 	if ready {
 		return nil
 	}
-	if _, err := g.conn.PgConn().Exec(ctx, setSavepoint[2:]).ReadAll(); err != nil {
+	if _, err := g.conn.PgConn().Exec(ctx, setSavepoint).ReadAll(); err != nil {
 		return g.note(err)
 	}
 	g.mu.Lock()
@@ -78,45 +78,55 @@ func (g *guard) release(ctx context.Context) error {
 	return nil
 }
 
-// verify asks the server for the current transaction's id, which must be the claim's, and for the session's state. If the Store
-// set a savepoint, verify also checks that it is still set; if renew is true, it is set again for the next handler.
+// verify asks the server for the current transaction's id, which must be the claim's. If the Store set a savepoint, verify also checks that
+// it is still set. If renew is true, another handler follows: the savepoint is set again, and there must be no temporary table. Otherwise
+// COMMIT follows, and the synchronous_commit that the claim found is set again. All of it takes one round trip, unless the session has
+// ever had a temporary table.
 func (g *guard) verify(ctx context.Context, renew bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
 	defer cancel()
-	sql := g.store.sql.Verify
 	g.mu.Lock()
+	b, xid, schema, renews := &pgx.Batch{}, "", "", renew && g.shared
+	b.Queue(g.store.plain.Verify)
 	if g.separated {
-		sql += releaseSavepoint
+		b.Queue(releaseSavepoint)
+	}
+	if renews {
+		b.Queue(setSavepoint)
+	}
+	resyncs := !renew && !g.store.cfg.AllowAsyncCommit
+	if resyncs {
+		b.Queue(g.store.plain.Sync, g.session.sync)
 	}
 	g.mu.Unlock()
-	if renew && g.shared {
-		sql += setSavepoint
+	results := g.conn.SendBatch(ctx, b)
+	err := results.QueryRow().Scan(&xid, &schema)
+	asked := err == nil
+	if closed := results.Close(); asked {
+		err = closed
 	}
-	results, err := g.conn.PgConn().Exec(ctx, sql).ReadAll()
-	undone := isNoSavepoint(err)
-	if len(results) == 0 || len(results[0].Rows) == 0 {
-		return database.Errorf("pgxstore: verify the transaction: %w", err)
+	temporary := false
+	if err == nil && renew && schema != noTemporaries && xid == g.xid {
+		var tables string
+		err = g.conn.QueryRow(ctx, g.store.plain.Temporary).Scan(&tables)
+		temporary = tables != g.session.temps
 	}
-	row := results[0].Rows[0]
-	xid, session, temporary := string(row[0]), string(row[1]), string(row[2]) != temporariesOf(g.sessionState)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case xid != g.xid:
+	case asked && xid != g.xid:
 		g.ended = fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
 		return g.ended
-	case undone:
+	case asked && isNoSavepoint(err):
 		return errUndone
 	case err != nil:
 		return database.Errorf("pgxstore: verify the transaction: %w", err)
 	}
-	if g.separated = renew && g.shared; g.separated {
+	if g.separated = renews; renews {
 		g.within = 0
 	}
-	if session != temporaries(g.sessionState, "0") {
-		g.changed, g.resync = true, true
-	}
-	if g.temporary = temporary; temporary && renew {
+	g.resync = g.resync && !resyncs
+	if g.temporary = temporary; temporary {
 		return errTemporary
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +17,126 @@ import (
 
 // Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role that may
 // not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of the Store names its
-// schema. The Store closes a connection after a statement that, by its text, changed the session. And each transaction begins with the
-// state of its session: if that differs from the state of a new session, the transaction is not used.
+// schema. The Store closes a connection after a statement that, by its text, changed the session. And the claim's statement tells
+// the state of its session: if that is not as it must be, the transaction is not used. The Store never changes a session itself.
+
+// sessionState is what the Store compares of a session: it decides which tables a handler's statements mean, and whether a crash may
+// undo COMMIT.
+type sessionState struct {
+	sync  string // synchronous_commit
+	temps string // the schema of temporary tables; after temporaries was called: their number and a hash of their names. 0: none, in both
+	names string // current_user and search_path
+}
+
+// noTemporaries are the temps of a session without temporary tables.
+const noTemporaries = "0"
+
+// stateOf reads the text that dialect.Postgres calls the session's state.
+func stateOf(text string) (st sessionState) {
+	st.sync, text, _ = strings.Cut(text, " ")
+	st.temps, st.names, _ = strings.Cut(text, " ")
+	return st
+}
+
+func (st sessionState) String() string { return st.sync + " " + st.temps + " " + st.names }
+
+// seen is what the Store knows about the session of a connection. The connection has it in its CustomData.
+type seen struct {
+	met  sessionState // what the latest claim found: as long as claims find the same, nobody asks the server
+	want sessionState
+}
+
+const seenKey = "github.com/txonce/txonce/adapters/pgxstore"
+
+// hooks says which hooks of the pool may change sessions.
+type hooks struct {
+	connect bool // AfterConnect runs once per connection
+	acquire bool // PrepareConn or BeforeAcquire runs each time that a connection is acquired
+}
+
+func hooksOf(pool *pgxpool.Config) hooks {
+	return hooks{pool.AfterConnect != nil, pool.PrepareConn != nil || pool.BeforeAcquire != nil} //nolint:staticcheck // deprecated, but it still runs
+}
+
+// fits returns nil if the session of c is as it must be, and completes c.session. After an error, the connection must be discarded.
+//
+// A session must have the settings that it began with, and no temporary table. If the pool has hooks, it must be as the first claim
+// on its connection found it. A hook that runs for each use decides about the role and the search_path. Behind a pooler hooks do
+// not count: what they set may be in any session.
+func (s *Store) fits(ctx context.Context, c *claim) error {
+	if c.tx == nil { // all keys had rows, and the claim's transaction has ended; guard.open checks the one that the handler may begin
+		return nil
+	}
+	data := c.conn.PgConn().CustomData()
+	known, again := data[seenKey].(seen)
+	st := &c.session
+	if again && *st == known.met && st.temps == noTemporaries {
+		return nil
+	}
+	met := *st
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
+	defer cancel()
+	begun, err := s.look(ctx, c, !again || st.sync != known.met.sync || st.names != known.met.names)
+	if err != nil {
+		return database.Errorf("pgxstore: look at the session: %w", err)
+	}
+	now, want := *st, known.want
+	hooked := !s.pooled.Load() && (s.hooks.connect || s.hooks.acquire || c.conn.Config().AfterConnect != nil)
+	switch {
+	case hooked && !again:
+		want = now
+	case !hooked && begun != nil:
+		want = *begun
+	}
+	if hooked && s.hooks.acquire {
+		now, want = now.ofHook(), want.ofHook()
+	}
+	if now != want {
+		return s.deviates(ctx, c, want)
+	}
+	data[seenKey] = seen{met, want}
+	return nil
+}
+
+// ofHook returns what counts where a hook prepares each use of a connection: the hook may use another tenant's role, search_path and
+// names of temporary tables.
+func (st sessionState) ofHook() sessionState {
+	n, _, _ := strings.Cut(st.temps, "-")
+	return sessionState{sync: st.sync, temps: n}
+}
+
+// look counts the temporary tables of the session. If all is true, it also finds out how the session was when it began, and whether
+// there is a pooler.
+func (s *Store) look(ctx context.Context, c *claim, all bool) (begun *sessionState, err error) {
+	if !all {
+		return nil, c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&c.session.temps)
+	}
+	results, err := c.conn.PgConn().Exec(ctx, s.plain.SessionBegan).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range results {
+		if len(r.Rows) == 1 {
+			row := r.Rows[0]
+			began := stateOf(string(row[0]))
+			c.session.temps = string(row[1])
+			s.pooled.Store(string(row[2]) != fmt.Sprint(c.conn.PgConn().PID()))
+			return &began, nil
+		}
+	}
+	return nil, errors.New("the server did not answer")
+}
+
+// deviates returns the error for a session that was changed. The claim is repeated on another one.
+func (s *Store) deviates(ctx context.Context, c *claim, want sessionState) error {
+	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
+		"temporary tables, role and search_path are not those that it began with", "found", c.session, "want", want)
+	fix := "use SET LOCAL, or the hooks of the pool"
+	if s.pooled.Load() {
+		fix = "a client of the pooler, a hook of the pool or the pooler's connect_query has changed it: use ALTER ROLE … SET, and RECONNECT on the pooler's console"
+	}
+	return fmt.Errorf("%w: a session's synchronous_commit, temporary tables, role and search_path are %q, want %q (%s)", claims.ErrAgain, c.session, want, fix)
+}
 
 // resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q, because a
 // transaction that waited here for a second connection of its pool might wait forever.
@@ -28,20 +144,15 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 	if s.resolved.Load() {
 		return nil
 	}
-	var session, fresh, path, freshPath string
-	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, nil, &fresh, nil, &path, &freshPath); {
+	var session, fresh string
+	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, nil, &fresh, nil); {
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:
 		return database.Errorf("pgxstore: find the schema: %w", err)
 	}
-	if known := s.sessionState.Load(); known != nil { // a hook may have set the search_path, or another client of a pooler
-		switch searchPathOf(*known) {
-		case path:
-			fresh = session
-		case freshPath:
-			session = fresh
-		}
+	if q == querier(s.cfg.Pool) && fresh != "" && s.hooks == (hooks{}) { // the application, or another client of a pooler, has changed the session
+		session = fresh
 	}
 	schema, err := database.ChooseSchema(session, fresh)
 	switch {
@@ -67,87 +178,9 @@ func (s *Store) useSchema(schema string) {
 	s.resolved.Store(true)
 }
 
-// errDeviates says that a session was changed, so its connection must not be used. errRelearned says that the settings of new connections
-// have changed, and that this session already has the new ones.
-var (
-	errDeviates  = fmt.Errorf("%w: a connection's session settings are not those of a new connection", claims.ErrAgain)
-	errRelearned = fmt.Errorf("%w: the session settings of new connections have changed", claims.ErrAgain)
-)
-
-// fits returns nil if the session of c is as a handler expects it. After an error, c's transaction has ended. After errRelearned, it must be
-// repeated. After any other error, the connection must be discarded.
-func (s *Store) fits(ctx context.Context, c *claim) error {
-	known := s.sessionState.Load()
-	if known != nil && c.sessionState == *known {
-		return nil
-	}
-	switch {
-	case c.tx == nil && known == nil:
-		return nil
-	case c.tx == nil: // all keys had rows, and the claim's transaction has ended; guard.open checks the one that the handler may begin
-		c.sessionState = temporaries(c.sessionState, temporariesOf(*known))
-	case hasTemporaries(c.sessionState): // or it had some that are gone
-		var found string
-		if err := c.tx.QueryRow(ctx, s.plain.Temporary).Scan(&found); err != nil {
-			return database.Errorf("pgxstore: look for temporary tables: %w", err)
-		}
-		c.sessionState = temporaries(c.sessionState, found)
-	}
-	if known != nil && s.alike(c.sessionState, *known) {
-		return nil
-	}
-	if c.tx != nil { // otherwise learn could wait for a session of a pooler while this transaction occupies one
-		s.undo(ctx, c.conn)
-	}
-	if err := s.learn(ctx, nil); err != nil { // the role's or the database's settings may have been altered since
-		return err
-	}
-	fresh := *s.sessionState.Load()
-	switch {
-	case !s.alike(c.sessionState, fresh):
-		s.deviates(ctx, c, fresh)
-		return errDeviates
-	case s.pooled.Load(): // the reset may have undone what AfterConnect had set, so the connection is closed although it fits
-		return fmt.Errorf("%w: a session of the pooler was reset", claims.ErrAgain)
-	}
-	return errRelearned
-}
-
-// deviates logs why the connection of c is closed.
-func (s *Store) deviates(ctx context.Context, c *claim, want string) {
-	s.cfg.Logger.WarnContext(ctx, "pgxstore: closing a connection whose session was changed: its synchronous_commit, "+
-		"temporary tables, role and search_path are not those of a new connection", "found", c.sessionState, "want", want)
-}
-
-// searchPathOf returns the search_path in the state of a session.
-func searchPathOf(state string) string {
-	if parts := strings.SplitN(state, " ", 4); len(parts) == 4 {
-		return parts[3]
-	}
-	return ""
-}
-
-// temporaries returns the state of a session with n in the place of its temporary tables.
-func temporaries(state, n string) string {
-	sync, rest, _ := strings.Cut(state, " ")
-	_, rest, _ = strings.Cut(rest, " ")
-	return sync + " " + n + " " + rest
-}
-
-// temporariesOf returns what the state of a session says about its temporary tables, or their schema: see dialect.Postgres.
-func temporariesOf(state string) string {
-	_, rest, _ := strings.Cut(state, " ")
-	n, _, _ := strings.Cut(rest, " ")
-	return n
-}
-
-// hasTemporaries reports whether a session with this state has, or may have, temporary tables.
-func hasTemporaries(state string) bool { return temporariesOf(state) != "0" }
-
 // durable rejects a session whose commits may be lost in a crash.
-func (s *Store) durable(session string, standbys bool) error {
-	sync, _, _ := strings.Cut(session, " ")
-	if err := claims.PostgresDurable(sync, standbys); err != nil && !s.cfg.AllowAsyncCommit {
+func (s *Store) durable(session sessionState, standbys bool) error {
+	if err := claims.PostgresDurable(session.sync, standbys); err != nil && !s.cfg.AllowAsyncCommit {
 		return database.Wrap(err)
 	}
 	return nil
@@ -163,39 +196,6 @@ func blamesSession(err error) bool {
 	return isStalePlan(err)
 }
 
-// settings records what a statement changes in the session.
-func (g *guard) settings(c dialect.Control, sql string, args []any) {
-	if !c.Sets && !c.Session && !c.Temporary {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.changed = g.changed || c.Session
-	g.temporary = g.temporary || c.Temporary
-	g.resync = g.resync || c.Sets && namesSync(sql, args)
-}
-
-// namesSync reports whether a statement that changes settings may change synchronous_commit. The name may be in an argument of any type,
-// such as pgx.NamedArgs. Of a long argument, such as a payload, only the beginning is searched.
-func namesSync(sql string, args []any) bool {
-	names := func(text string) bool { return strings.Contains(strings.ToLower(text), "synchronous_commit") }
-	return names(sql) || slices.ContainsFunc(args, func(arg any) bool {
-		return names(fmt.Sprintf("%.1000s", reflect.Indirect(reflect.ValueOf(arg))))
-	})
-}
-
-// resyncs restores the synchronous_commit that the claim found, if the handler may have changed it.
-func (g *guard) resyncs(ctx context.Context) error {
-	sync, _, known := strings.Cut(g.sessionState, " ")
-	if !g.resync || !known || g.store.cfg.AllowAsyncCommit {
-		return nil
-	}
-	if _, err := g.tx.Exec(ctx, g.store.sql.Sync, sync); err != nil {
-		return database.Errorf("pgxstore: set synchronous_commit back: %w", err)
-	}
-	return nil
-}
-
 // release gives conn back to its pool. If err may be the fault of the session, release closes conn, so that the pool makes another one:
 // after a failover that may lead to the new primary.
 func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
@@ -205,33 +205,14 @@ func (s *Store) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 	conn.Release()
 }
 
-// discard closes a connection that must not be reused, so that the pool drops it, after undo.
+// discard closes a connection that must not be reused, so that the pool drops it. PostgreSQL rolls its transaction back. A pooler whose
+// client leaves within a transaction closes the server's session too.
 func (s *Store) discard(ctx context.Context, conn *pgx.Conn) {
-	s.undo(ctx, conn)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	defer cutInUse(conn)
-	_ = conn.Close(ctx)
-}
-
-// undo rolls back the transaction that is open. Behind a pooler it also resets the session, which outlives the connection: that of the open
-// transaction, or any, if none is open. If it fails, the connection may still have its transaction.
-func (s *Store) undo(ctx context.Context, conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	defer cutInUse(conn)
-	if pg := conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() {
-		inTx := pg.TxStatus() != 'I'
-		if s.pooled.Load() {
-			begin := `BEGIN`
-			if inTx {
-				begin = `ROLLBACK AND CHAIN`
-			}
-			if _, err := pg.Exec(ctx, begin).ReadAll(); err == nil && s.reset(ctx, pg) == nil {
-				_, _ = pg.Exec(ctx, `COMMIT`).ReadAll()
-			}
-		} else if inTx {
-			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()
-		}
+	if pg := conn.PgConn(); s.pooled.Load() && !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() == 'I' {
+		_, _ = pg.Exec(ctx, `BEGIN`).ReadAll() // the pooler probably takes the session of the latest statement
 	}
+	_ = conn.Close(ctx)
 }

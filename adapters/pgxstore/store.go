@@ -32,16 +32,13 @@ type Store struct {
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
-	hooked       bool          // the pool has a hook that prepares each session for its use
-	hookSets     atomic.Bool   // that hook changes the settings of the session
-	hookMakes    atomic.Bool   // that hook makes temporary tables
+	hooks        hooks
 
-	resolved     atomic.Bool // the statements include the schema, see resolve
-	resolving    sync.Mutex
-	sessionState atomic.Pointer[string] // of a new connection, see learn and dialect.Postgres.FreshSession
-	warned       sync.Once              // limits the warning about handlers that change their session
+	resolved  atomic.Bool // the statements include the schema, see resolve
+	resolving sync.Mutex
+	warned    sync.Once // limits the warning about handlers that change their session
 
-	poolerKnown, pooled  atomic.Bool   // see checkPooler
+	poolerKnown, pooled  atomic.Bool   // see checkPooler and look
 	poolerWithin         time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin            time.Duration // limit for COMMIT; tests shorten it
 	lingers, stallsAfter time.Duration // see Interleave; tests change them
@@ -94,8 +91,7 @@ func New(cfg Config) (*Store, error) {
 		}
 		s.spare = make(chan struct{}, most-1)
 	}
-	pool := cfg.Pool.Config()
-	s.hooked = pool.PrepareConn != nil || pool.BeforeAcquire != nil //nolint:staticcheck // deprecated, but it still runs
+	s.hooks = hooksOf(cfg.Pool.Config())
 	return s, nil
 }
 

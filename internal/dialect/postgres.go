@@ -12,14 +12,13 @@ type Postgres struct {
 	ExistingOne, State, Open, Forget                string
 	SaveResult, Lookup                              string
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
-	Temporary                                       string
-	Reset                                           string
+	Temporary, SessionBegan                         string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
 	Holder                                          string
 	// Windows and checks.
 	LockSources, Sources, AddSource                  string
 	UseWindow, SchemaVersion, SchemaTables, Settings string
-	Schema, FreshSession                             string
+	Schema                                           string
 	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
@@ -42,10 +41,9 @@ const idleLimit = `
 WHERE CASE current_setting('idle_in_transaction_session_timeout')
 	WHEN '0' THEN set_config('idle_in_transaction_session_timeout', coalesce($8::text, '0'), true) IS NOT NULL ELSE true END`
 
-// session is the part of a session's state that must not change after Register: whether commits are durable, the user, and which
-// tables unqualified names in handlers' statements mean: search_path, and temporary tables, which hide others. It begins with
-// synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and another space. FreshSession has the
-// number of temporary tables and a hash of their names there, and Verify 0. To count tables costs too much for each claim.
+// session is the part of a session's state that must not change: whether commits are durable, the user, and which tables unqualified names
+// in handlers' statements mean: search_path, and temporary tables, which hide others. It begins with synchronous_commit, a space, the
+// schema of temporary tables (0: the session has never had one), and another space. To count tables costs too much for each claim.
 const (
 	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
 	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
@@ -156,9 +154,8 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// copy may not have reached one. This writes a WAL record, which makes COMMIT wait.
 		FlushDuplicate: `SELECT pg_logical_emit_message(true, 'txonce', '')`,
 
-		// Returns the transaction's id, the session's state as if it had no temporary tables, because they may end with the transaction,
-		// and their number and hash.
-		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), ` + sessionBegin + `'0'` + sessionEnd + `, ` + temporary,
+		// Returns the transaction's id, and the schema of the session's temporary tables: 0 if it has never had one.
+		Verify: `SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), pg_my_temp_schema()::text`,
 
 		// Returns the number of the session's temporary tables, and a hash of their names.
 		Temporary: `SELECT ` + temporary,
@@ -166,11 +163,12 @@ FROM @processed_messages WHERE key = $1::uuid`),
 		// Makes this transaction's COMMIT as durable as commits were when Register ran.
 		Sync: `SELECT set_config('synchronous_commit', $1::text, true)`,
 
-		// Undoes what a handler may leave in a session, except for statements of PREPARE: its last result has the DEALLOCATE statements for
-		// those. Statements that are prepared by the protocol stay, because a pooler counts on them. It runs in a transaction, so that a
-		// pooler sends everything to one session. It has no parameters.
-		Reset: `RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DISCARD TEMP; UNLISTEN *; SELECT pg_advisory_unlock_all();
-SELECT format('DEALLOCATE %I', name) FROM pg_catalog.pg_prepared_statements WHERE from_sql`,
+		// Within a transaction: the state that the session began with (without temporary tables), the temporary tables that it has now, and
+		// the server's process. The settings of the role, of the database and of the connection's parameters stay; what was set since is
+		// undone, and is there again after ROLLBACK TO. pg_settings does not show the role, and takes longer.
+		SessionBegan: `SAVEPOINT txonce_session; RESET SESSION AUTHORIZATION; RESET ROLE; RESET search_path; RESET synchronous_commit;
+SELECT ` + sessionBegin + `'0'` + sessionEnd + `, ` + temporary + `, pg_backend_pid();
+ROLLBACK TO SAVEPOINT txonce_session; RELEASE SAVEPOINT txonce_session`,
 
 		// The limit applies to this lock only: a select list is evaluated from left to right, and the setting ends with the
 		// transaction.
@@ -200,13 +198,10 @@ ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.use
 RETURNING used_until`),
 
 		// The schema where search_path finds the tables, and the schema where a new session would find them: somebody may have changed the
-		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. Then both values of search_path. A select list
-		// is evaluated from left to right; in a transaction of the caller, search_path has its value again at the end.
-		Schema: `SELECT coalesce(` + found + `, ''), set_config('search_path', p.reset, true), coalesce(` + found + `, ''), set_config('search_path', p.was, true), p.was, p.reset
+		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. A select list is
+		// evaluated from left to right; in a transaction of the caller, search_path has its value again at the end.
+		Schema: `SELECT coalesce(` + found + `, ''), set_config('search_path', p.reset, true), coalesce(` + found + `, ''), set_config('search_path', p.was, true)
 FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_catalog.pg_settings WHERE name = 'search_path' OFFSET 0) AS p`,
-
-		// The state of a session, which Register remembers, and the server process that has it.
-		FreshSession: `SELECT ` + sessionBegin + `(` + temporary + `)` + sessionEnd + `, pg_backend_pid()`,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
 		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
