@@ -9,7 +9,7 @@ import (
 
 // Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
 // message fail, or that could lose commits. Then it looks whether the sequence is behind the numbers of the outbox, if the role may read
-// both. It writes nothing. Behind a pooler it resets a session that another client has changed.
+// both. It writes nothing.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.check(ctx)
 	if err == nil {

@@ -10,11 +10,13 @@ import (
 
 // Config configures a Store.
 type Config struct {
-	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it. At a start, and when it
-	// has to find out about a session or a transaction, the Store opens one connection more than the pool's, and calls the pool's hooks for it.
+	// Pool is the application's own pool. Handlers write to its database. Required; the Store does not close it. When it
+	// has to find out what became of a transaction, the Store opens one connection more than the pool's.
 	//
-	// The Store expects each session as it is after these hooks. If PrepareConn or BeforeAcquire changes a session's search_path, role or
-	// synchronous_commit, for example by tenant, it must set them each time: the Store then compares only the temporary tables.
+	// A claim uses no session whose search_path, role or synchronous_commit is not the one that it began with, or that has temporary tables.
+	// If the pool has an AfterConnect, the session must be as the first claim found it. If it has PrepareConn or BeforeAcquire, that hook decides about
+	// search_path and role, and must set them each time: the Store then compares only synchronous_commit and the number of temporary
+	// tables. Behind a pooler, hooks must change nothing in a session: see docs/poolers.md.
 	Pool *pgxpool.Pool
 
 	// Direct configures the connection for LISTEN when Pool connects through a pooler in transaction mode, which does not
@@ -63,9 +65,8 @@ type Config struct {
 	// AllowAsyncCommit accepts a database that may lose a commit in a crash (synchronous_commit off or local, fsync off). A
 	// message whose effect was lost this way is not delivered again.
 	//
-	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change is not detected if
-	// neither the statement nor its arguments name the setting: it was made by a database function, or by a statement that AfterConnect
-	// has prepared.
+	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change by a function of the
+	// database is not detected.
 	//
 	// Defaults to false: Register fails with ErrNotDurable.
 	AllowAsyncCommit bool

@@ -69,14 +69,17 @@ func (s *Store) fits(ctx context.Context, c *claim) error {
 	}
 	data := c.conn.PgConn().CustomData()
 	known, again := data[seenKey].(seen)
-	st := &c.session
-	if again && *st == known.met && st.temps == noTemporaries {
+	st, met := &c.session, c.session
+	if s.hooks.acquire && !s.pooled.Load() {
+		met.names = known.met.names // the hook decides
+	}
+	same := again && met.sync == known.met.sync && met.names == known.met.names
+	if same && st.temps == noTemporaries {
 		return nil
 	}
-	met := *st
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	defer cancel()
-	begun, err := s.look(ctx, c, !again || st.sync != known.met.sync || st.names != known.met.names)
+	begun, err := s.look(ctx, c, !same)
 	if err != nil {
 		return database.Errorf("pgxstore: look at the session: %w", err)
 	}
