@@ -65,8 +65,11 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	unfit := false
 	if err == nil {
 		err = s.fits(ctx, c)
-		if err == nil && c.tx != nil { // a duplicate commits nothing
+		if err == nil {
 			err = s.durable(c.session, c.standbys)
+			if err != nil && c.tx == nil { // all keys had rows, and fits has not compared the session
+				err = fmt.Errorf("%w: %w", claims.ErrAgain, err)
+			}
 		}
 		unfit = err != nil // a newer connection may pass
 	}
