@@ -148,7 +148,7 @@ func (s *Store) resolve(ctx context.Context, q querier) error {
 		return nil
 	}
 	var session, fresh string
-	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, nil, &fresh, nil); {
+	switch err := q.QueryRow(ctx, s.plain.Schema).Scan(&session, nil, &fresh, nil, nil, nil); {
 	case errors.As(err, new(*pgconn.PgError)):
 		return fmt.Errorf("pgxstore: find the schema: %w", err)
 	case err != nil:

@@ -198,9 +198,9 @@ ON CONFLICT (consumer, window_seconds) DO UPDATE SET used_until = greatest(w.use
 RETURNING used_until`),
 
 		// The schema where search_path finds the tables, and the schema where a new session would find them: somebody may have changed the
-		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. A select list is
+		// search_path of this one. Empty: nowhere. It need not be the first schema in search_path. Then both values of search_path. A select list is
 		// evaluated from left to right; in a transaction of the caller, search_path has its value again at the end.
-		Schema: `SELECT coalesce(` + found + `, ''), set_config('search_path', p.reset, true), coalesce(` + found + `, ''), set_config('search_path', p.was, true)
+		Schema: `SELECT coalesce(` + found + `, ''), set_config('search_path', p.reset, true), coalesce(` + found + `, ''), set_config('search_path', p.was, true), p.was, p.reset
 FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_catalog.pg_settings WHERE name = 'search_path' OFFSET 0) AS p`,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
