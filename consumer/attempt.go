@@ -50,6 +50,9 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 		recs = append(append(recs, a.record(it)), it.aliases...)
 	}
 	ctx = b.alone(ctx, todo)
+	if b.c.cfg.ClaimLate && len(recs) == 1 && !b.c.memory.inDoubt(&b.items[todo[0]]) {
+		ctx = driver.WithLateClaim(ctx)
+	}
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
 	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
 	if len(todo) == 1 && !a.claimed.IsZero() {
@@ -74,7 +77,7 @@ func (a *attempt[TTx]) tried() decide.Tried {
 
 // within does the work of the transaction, which has claimed the keys.
 func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim) error {
-	a.claimed = time.Now()
+	a.claimed, a.first, a.ran, a.culprits = time.Now(), nil, nil, nil // InTx may call this twice, see driver.WithLateClaim
 	a.measured.claimed()
 	if err := a.read(ctx, tx, claims); err != nil || len(a.first) == 0 {
 		return err

@@ -77,6 +77,13 @@ type Config[TTx any] struct {
 	// Defaults to 0: no limit.
 	MaxPerTransaction int
 
+	// ClaimLate lets a HandleBatch that only queues SQL, such as that of pgxstore.Pipeline, run before its message is
+	// claimed, when the message is alone in its transaction. The claim, the statements and COMMIT then take one round trip
+	// instead of three. If the message is a duplicate after all, nothing of the call is committed. So HandleBatch is called
+	// for duplicates too, and twice for some messages: set ClaimLate only if it has no effect outside of its transaction.
+	// pgxstore can do this; other Stores claim first.
+	ClaimLate bool
+
 	// Interleave lets the Handle calls of a batch run at the same time, in one transaction, in ProcessBatch. When all of them wait for
 	// the database, their statements travel together, so a batch takes far fewer round trips. It needs a Store that is a
 	// driver.Interleaver, such as pgxstore, and Handle.
@@ -207,6 +214,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Interleave has no effect: with Config.MaxPerTransaction 1 no two messages share a transaction")
 	case cfg.Interleave && cfg.HandleBatch != nil:
 		return refuse("Interleave needs Config.Handle: a HandleBatch gets all messages in one call")
+	case cfg.ClaimLate && cfg.HandleBatch == nil:
+		return refuse("ClaimLate needs Config.HandleBatch: a Handle reads the results of its statements before COMMIT")
 	case cfg.MaxAttempts < 0:
 		return refuse("MaxAttempts is %d: want 1 or more", cfg.MaxAttempts)
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:

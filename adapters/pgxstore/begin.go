@@ -73,6 +73,9 @@ func (g *guard) ready(ctx context.Context) error {
 	if err := g.refused(); err != nil {
 		return err
 	}
+	if err := g.sendDeferred(ctx); err != nil {
+		return err
+	}
 	return g.flushResults(ctx)
 }
 

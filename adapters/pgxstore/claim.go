@@ -23,6 +23,7 @@ type claim struct {
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
+	early     bool // the handler runs before the claim, see early.go
 	short     bool // the statements of ShortWait and FormerWait surround the claim
 	oneShort  bool // InsertOneShort is sent
 	xid       string

@@ -51,6 +51,11 @@ type guard struct {
 
 	batches sentBatches
 
+	early    bool               // the handler runs before its message is claimed, see early.go
+	guessed  bool               // early, and begin has found out that the handler must run again after the claim
+	deferred []*pgx.QueuedQuery // statements that travel with COMMIT, see deferred.go
+	deadline time.Time          // of the handler that queued them; zero: none
+
 	inserted map[dedup.KeyHash]bool // keys that InTx has claimed
 	results  []savedResult          // saved since the latest statement and not yet written, see result.go
 

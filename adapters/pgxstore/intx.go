@@ -61,6 +61,14 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 			rollback(ctx, c.tx)
 		}
 	}()
+	if c.guesses(ctx) {
+		err := s.inTxEarly(ctx, c, fn)
+		if !errors.Is(err, errGuessed) {
+			return false, err
+		}
+		*c = *s.newClaim(plan)
+		c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, true
+	}
 	answers, err := c.Make(ctx, c)
 	unfit := false
 	if err == nil {
@@ -90,7 +98,10 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
-	if c.tx == nil {
+	switch {
+	case c.early:
+		g.early, g.begin = true, func(ctx context.Context) error { return g.claimNow(ctx, c, tx) }
+	case c.tx == nil:
 		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
 	}
 	if c.tx != nil && driver.LockWaitsRefused(ctx) {
@@ -101,6 +112,8 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	switch err := fn(tx, answers); {
 	case g.returned():
 		return g.lookBack(ctx, cmp.Or(err, errInUse))
+	case g.guessed, err != nil && c.early && g.notBegun(): // the handler has done nothing, and may have got a duplicate
+		return errGuessed
 	case err != nil:
 		return g.lookBack(ctx, g.blame(err))
 	}
@@ -111,10 +124,17 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
 	late, wakes, begun := g.shut()
-	if !begun { // fn has done nothing, and neither has the claim
+	var err error
+	switch {
+	case begun:
+		err = s.commit(ctx, c.tx, late, c.standbys)
+	case c.early:
+		err = s.claimAndCommit(ctx, c, late)
+	default: // fn has done nothing, and neither has the claim
 		return nil
 	}
-	if err := s.commit(ctx, c.tx, late, c.standbys); err != nil {
+	if err != nil {
+		_ = g.note(err)  // it may be of the handler's statements
 		if isIdle(err) { // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
@@ -128,6 +148,16 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 
 // commit writes what waits and commits the transaction.
 func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys bool) error {
+	if len(late.statements) > 0 {
+		ctx, cancel := late.limited(ctx, s.endWithin)
+		defer cancel()
+		if !standbys || s.cfg.AllowAsyncCommit {
+			return late.late(ctx, s.writeAndCommit(ctx, tx, late))
+		}
+		if err := tx.SendBatch(ctx, &pgx.Batch{QueuedQueries: late.statements}).Close(); err != nil {
+			return late.late(ctx, lostBefore(err))
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
 	defer cancel()
 	if standbys && !s.cfg.AllowAsyncCommit {

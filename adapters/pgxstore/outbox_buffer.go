@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,7 +32,10 @@ func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 		return err
 	}
 	defer g.exit()
-	if err := g.ready(ctx); err != nil {
+	if !g.early {
+		g.beginOnce(ctx)
+	}
+	if err := g.refused(); err != nil {
 		return err
 	}
 	if t.closed {
@@ -136,11 +140,11 @@ var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTx
 func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	late, wakes = lateWrites{results: g.results, messages: g.waiting}, g.wakes
+	late, wakes = lateWrites{statements: g.deferred, deadline: g.deadline, results: g.results, messages: g.waiting}, g.wakes
 	if g.resync && !g.store.cfg.AllowAsyncCommit {
 		late.sync = g.session.sync
 	}
-	g.results, g.waiting, g.wakes = nil, nil, nil
+	g.deferred, g.results, g.waiting, g.wakes = nil, nil, nil, nil
 	if g.ended == nil {
 		g.ended = errReturned
 	}
@@ -149,36 +153,54 @@ func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
 
 // lateWrites are written together with COMMIT.
 type lateWrites struct {
-	results  []savedResult
-	messages []outgoing
-	sync     string // the synchronous_commit for COMMIT; empty: it was not changed
+	statements []*pgx.QueuedQuery
+	deadline   time.Time // of statements; zero: none
+	results    []savedResult
+	messages   []outgoing
+	sync       string // the synchronous_commit for COMMIT; empty: it was not changed
 }
 
 // writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
 // the caller must roll back. After success the transaction has ended, but tx does not know that.
 func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) error {
-	b := &pgx.Batch{}
-	s.queueResults(b, late.results)
-	rows, shards := late.messages, 0
-	if len(rows) > 0 {
+	shards := 0
+	if len(late.messages) > 0 {
 		var err error
 		if shards, err = s.shardsIn(ctx, tx); err != nil {
 			return lostBefore(err)
 		}
 	}
-	for len(rows) > 0 {
+	b := &pgx.Batch{}
+	insertions := s.queueLate(b, &late, shards)
+	results := tx.SendBatch(ctx, b)
+	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
+	return s.readLate(results, &late, insertions)
+}
+
+// queueLate adds late and COMMIT to b, and returns the number of statements that insert messages.
+func (s *Store) queueLate(b *pgx.Batch, late *lateWrites, shards int) (insertions int) {
+	b.QueuedQueries = append(b.QueuedQueries, late.statements...)
+	s.queueResults(b, late.results)
+	for rows := late.messages; len(rows) > 0; insertions++ {
 		n := fitting(rows)
 		sql, args := s.insertion(rows[:n], shards)
 		b.Queue(sql, args...)
 		rows = rows[n:]
 	}
-	insertions := b.Len() - len(late.results)
 	if late.sync != "" {
 		b.Queue(s.plain.Sync, late.sync)
 	}
 	b.Queue("commit")
-	results := tx.SendBatch(ctx, b)
-	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
+	return insertions
+}
+
+// readLate reads the answers to what queueLate has added.
+func (s *Store) readLate(results pgx.BatchResults, late *lateWrites, insertions int) error {
+	for range late.statements {
+		if _, err := results.Exec(); err != nil {
+			return lostWith(err)
+		}
+	}
 	if err := s.readResults(results, late.results); err != nil {
 		return lostWith(err)
 	}
@@ -210,6 +232,9 @@ func lostBefore(err error) error {
 // lostWith classifies an error of a statement that was sent together with COMMIT. If the server refused the statement, it skipped COMMIT,
 // and the error's code decides. If the connection was lost, the server may have committed: a pooler answers the first statement then.
 func lostWith(err error) error {
+	if errors.As(err, new(pgx.ErrPreprocessingBatch)) { // nothing was sent
+		return err
+	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && severity(pg) == "ERROR" {
 		return err
 	}

@@ -89,6 +89,9 @@ type owner struct {
 	read func(pgx.BatchResults) error // nil: nothing
 }
 
+// answers reports whether the result of the statement is read.
+func (o owner) answers() bool { return o.read != nil }
+
 // run calls do on a goroutine of its own, so that runtime.Goexit in the user's code ends only that goroutine.
 func (q *queue) run(do func() error) (err error) {
 	switch ended := usercode.Run(func() { err = do() }); {
@@ -164,6 +167,10 @@ func (q *queue) moves(query *pgx.QueuedQuery) bool {
 // send sends the statements and reads their results.
 func (q *queue) send(ctx context.Context) error {
 	if q.batch.Len() == 0 {
+		return nil
+	}
+	if t, ours := q.tx.(*guarded); ours && !q.shared && !slices.ContainsFunc(q.owners, owner.answers) && t.sendWithCommit(ctx, &q.batch) {
+		q.current = nil
 		return nil
 	}
 	results := q.tx.SendBatch(ctx, &q.batch)

@@ -124,6 +124,7 @@ func (w *tasks) begin(t *rapid.T, name string, kinds map[string]task) {
 			})
 		}
 	} else {
+		cfg.ClaimLate = w.how == "ClaimLate"
 		cfg.HandleBatch = func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 			return pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
 				if err := w.enqueue(ctx, tx, m); err != nil {
@@ -206,9 +207,10 @@ func (w *tasks) outcome(t *testing.T, prefix string, keys map[string]string) (o 
 	return o
 }
 
-// Queue leaves the same effects, outbox messages, IDs, orders and dead letters as a plain Handle, whatever handlers do.
+// Queue, with and without ClaimLate, leaves the same effects, outbox messages, IDs, orders and dead letters as a plain Handle,
+// whatever handlers do.
 func TestQueueDoesWhatAHandlerDoes(t *testing.T) {
-	plain, queue := newTasks(t, "Handle"), newTasks(t, "Queue")
+	plain, queue, late := newTasks(t, "Handle"), newTasks(t, "Queue"), newTasks(t, "ClaimLate")
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // each takes a quarter of a second
 		_ = flag.Set("rapid.checks", "30")
 		t.Cleanup(func() { _ = flag.Set("rapid.checks", checks.DefValue) })
@@ -238,17 +240,19 @@ func TestQueueDoesWhatAHandlerDoes(t *testing.T) {
 			keys[id] = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "key")
 			msgs = append(msgs, consumer.Message{ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
 		}
-		sizes := rapid.SliceOfN(rapid.IntRange(1, 25), 1, 5).Draw(rt, "sizes")
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.Just(1), rapid.IntRange(1, 25)), 1, 5).Draw(rt, "sizes")
 		var results []taskResult
-		for _, w := range []*tasks{plain, queue} {
+		for _, w := range []*tasks{plain, queue, late} {
 			w.begin(rt, prefix, kinds)
 			w.deliver(rt, msgs, sizes)
 			results = append(results, w.outcome(t, prefix, keys))
 			w.c.Close()
 		}
 		parked += len(results[0].Letters)
-		if diff := cmp.Diff(results[0], results[1]); diff != "" {
-			rt.Fatalf("Queue differs from Handle (-Handle +Queue):\n%s", diff)
+		for i, w := range []*tasks{queue, late} {
+			if diff := cmp.Diff(results[0], results[i+1]); diff != "" {
+				rt.Fatalf("%s differs from Handle (-Handle +%[1]s):\n%s", w.how, diff)
+			}
 		}
 	})
 	if parked == 0 {

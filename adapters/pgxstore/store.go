@@ -32,6 +32,7 @@ type Store struct {
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
+	describes    bool          // pgx describes the statements of a batch before it sends them
 	hooks        hooks
 
 	resolved  atomic.Bool // the statements include the schema, see resolve
@@ -91,7 +92,13 @@ func New(cfg Config) (*Store, error) {
 		}
 		s.spare = make(chan struct{}, most-1)
 	}
-	s.hooks = hooksOf(cfg.Pool.Config())
+	pool := cfg.Pool.Config()
+	s.hooks = hooksOf(pool)
+	switch pool.ConnConfig.DefaultQueryExecMode {
+	case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec:
+		s.describes = true
+	default:
+	}
 	return s, nil
 }
 

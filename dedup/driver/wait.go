@@ -34,3 +34,15 @@ func ClaimWait(ctx context.Context, own time.Duration) (d time.Duration, shorter
 	}
 	return own, false
 }
+
+type lateClaimKey struct{}
+
+// WithLateClaim returns a ctx with which InTx may call fn before it claims, with the answer First, so that the claim travels with what fn
+// writes. If that was wrong, nothing of fn is committed, and InTx calls fn again with the answer of a claim. So fn may have no effect outside
+// of its transaction, and it also runs for duplicates. A Store that claims first ignores it. It is for a single record.
+func WithLateClaim(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lateClaimKey{}, true)
+}
+
+// LateClaim reports whether ctx comes from WithLateClaim. Stores call it.
+func LateClaim(ctx context.Context) bool { return ctx.Value(lateClaimKey{}) != nil }

@@ -6,7 +6,7 @@ import "strings"
 // use them. Parameters have casts, so a driver may send them as text.
 type Postgres struct {
 	// Claiming.
-	Insert, InsertOne, InsertOneShort               string
+	Insert, InsertOne, InsertOneShort, InsertNew    string
 	Claim, ClaimOne                                 string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
 	ExistingOne, State, Open, Forget                string
@@ -107,6 +107,13 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		// InsertOneShort waits for $9 at most. If it inserts a row, it restores the former lock_timeout. Otherwise the transaction must end, or
 		// FormerWait must follow.
 		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
+
+		// InsertNew is sent together with COMMIT. It waits for $9 at most, and fails where the answer would not be First: by a unique violation if
+		// the key has a row, and by a division by zero if COMMIT waits for standbys, if the session's state is not $10, or if the clock is more
+		// than $12 seconds away from $11.
+		InsertNew: q(insertOne + ` FROM ` + boundedWait + `
+RETURNING ` + formerWait + `, 1 / (CASE WHEN ` + standbys + ` OR ` + session + ` <> $10::text
+	OR abs(extract(epoch FROM clock_timestamp() - $11::timestamptz)) > $12::float8 THEN 0 ELSE 1 END)`),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
