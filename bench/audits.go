@@ -49,7 +49,7 @@ func (b *bench) audits(ctx context.Context) error {
 			}
 			return nil
 		}
-		hs := w.number([]*handling{{name: "alone", do: each(w.process(c))}, {name: "beside an audit", base: "alone", do: each(w.process(c))}})
+		hs := w.number([]*handling{{name: "alone", do: each(process(c.plain))}, {name: "beside an audit", base: "alone", do: each(process(c.plain))}})
 		checked := series{}
 		hs[0].measure = func(ctx context.Context) (float64, error) { return rate(ctx, conns, slot, hs[0].run) }
 		hs[1].measure = func(ctx context.Context) (perSecond float64, err error) {

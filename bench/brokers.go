@@ -49,7 +49,7 @@ func (b *bench) kafka(ctx context.Context) error {
 			b.fromBroker("least", "by hand", k, many, column.far, leastBatches),
 			b.fromBroker("ProcessBatch, plain Handle", "by hand", k, many/2, column.far, reading(func(c consumers) processor { return c.plain })),
 			b.fromBroker("ProcessBatch, Interleave", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.interleaved })),
-			b.fromBroker("ProcessBatch, Queue", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.queue })),
+			b.fromBroker("ProcessBatch, Pipeline", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.pipeline })),
 			b.fromBroker("ProcessBatch, set-based", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.set })),
 		}
 		figures, err := rounds(ctx, b.size.backlogRounds, false, ways)

@@ -40,7 +40,9 @@ func (b *bench) costs(ctx context.Context) error {
 				{name: "least", do: each(w.least)},
 				{name: "the statements of Process", do: each(w.statements())},
 				{name: "InTx", do: each(w.inTx)},
-				{name: "Process", do: each(w.process(c))},
+				{name: "Process", do: each(process(c.plain))},
+				{name: "Process, Pipeline", do: each(process(c.pipeline))},
+				{name: "Process, Pipeline with ClaimLate", do: each(process(c.late))},
 				{name: "least for a batch", do: func(ctx context.Context, id func() string) (int, error) {
 					ids := make([]string, batchSize)
 					for i := range ids {
@@ -48,7 +50,7 @@ func (b *bench) costs(ctx context.Context) error {
 					}
 					return batchSize, w.leastBatch(ctx, ids)
 				}},
-				{name: "ProcessBatch, Queue", do: hundred(c.queue)},
+				{name: "ProcessBatch, Pipeline", do: hundred(c.pipeline)},
 				{name: "ProcessBatch, set-based", do: hundred(c.set)},
 				{name: "least for duplicates", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
 					return batchSize, w.leastDuplicates(ctx, repeated())

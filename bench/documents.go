@@ -89,7 +89,7 @@ func (t *table) caption() string {
 	return "in " + t.Unit + ", medians and quartiles"
 }
 
-var code = regexp.MustCompile(`\b(Process|ProcessBatch|Handle|HandleBatch|Queue|Interleave|InTx|Attempt)\b`)
+var code = regexp.MustCompile(`\b(Process|ProcessBatch|Handle|HandleBatch|Pipeline|ClaimLate|Interleave|InTx|Attempt)\b`)
 
 // label writes Go's names as code.
 func label(text string) string { return code.ReplaceAllString(text, "`$1`") }

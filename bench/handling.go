@@ -15,17 +15,19 @@ import (
 func (b *bench) singles(ctx context.Context) error {
 	return b.handle(ctx, "singles", b.size.slot/5, 4*b.size.rounds, func(w *world, c consumers, old [][]*consumer.Message) []*handling {
 		some := func() *consumer.Message { return old[rand.IntN(len(old))][rand.IntN(batchSize)] }
-		process := func(msg func(id string) *consumer.Message) func(context.Context, func() string) (int, error) {
+		processed := func(msg func(id string) *consumer.Message) func(context.Context, func() string) (int, error) {
 			return each(func(ctx context.Context, id string) error { return c.plain.Process(ctx, msg(id)) })
 		}
 		return []*handling{
 			{name: "bare", do: each(w.bare)},
 			{name: "by hand", base: "bare", do: each(w.byHand)},
 			{name: "least", base: "bare", do: each(w.least)},
-			{name: "Process", base: "bare", do: process(message)},
-			{name: "Process, Attempt 2", base: "bare", do: process(func(id string) *consumer.Message { return redelivered(message(id)) })},
-			{name: "a duplicate", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return some() })},
-			{name: "a duplicate, Attempt 2", base: "by hand", repeats: true, do: process(func(string) *consumer.Message { return redelivered(some()) })},
+			{name: "Process", base: "bare", do: each(process(c.plain))},
+			{name: "Process, Pipeline", base: "bare", do: each(process(c.pipeline))},
+			{name: "Process, Pipeline with ClaimLate", base: "bare", do: each(process(c.late))},
+			{name: "Process, Attempt 2", base: "bare", do: processed(func(id string) *consumer.Message { return redelivered(message(id)) })},
+			{name: "a duplicate", base: "by hand", repeats: true, do: processed(func(string) *consumer.Message { return some() })},
+			{name: "a duplicate, Attempt 2", base: "by hand", repeats: true, do: processed(func(string) *consumer.Message { return redelivered(some()) })},
 			{name: "least for a duplicate", base: "by hand", repeats: true, do: each(w.leastDuplicate)},
 		}
 	})
@@ -39,7 +41,7 @@ func (b *bench) batches(ctx context.Context) error {
 			{name: "by hand", do: each(w.byHand)},
 			{name: "ProcessBatch, plain Handle", base: "by hand", do: hundred(c.plain)},
 			{name: "ProcessBatch, Interleave", base: "by hand", do: hundred(c.interleaved)},
-			{name: "ProcessBatch, Queue", base: "by hand", do: hundred(c.queue)},
+			{name: "ProcessBatch, Pipeline", base: "by hand", do: hundred(c.pipeline)},
 			{name: "ProcessBatch, set-based", base: "by hand", do: hundred(c.set)},
 			{name: "ProcessBatch, duplicates", base: "by hand", repeats: true, do: func(ctx context.Context, _ func() string) (int, error) {
 				return batch(ctx, c.plain, old[next.Add(1)%int64(len(old))])
@@ -101,10 +103,10 @@ func (b *bench) memory(ctx context.Context) error {
 		hs := w.number([]*handling{
 			{name: "bare", do: each(w.bare)},
 			{name: "by hand", do: each(w.byHand)},
-			{name: "Process", do: each(w.process(c))},
+			{name: "Process", do: each(process(c.plain))},
 			{name: "ProcessBatch, plain Handle", do: hundred(c.plain)},
 			{name: "ProcessBatch, Interleave", do: hundred(c.interleaved)},
-			{name: "ProcessBatch, Queue", do: hundred(c.queue)},
+			{name: "ProcessBatch, Pipeline", do: hundred(c.pipeline)},
 			{name: "ProcessBatch, set-based", do: hundred(c.set)},
 		})
 		t := b.report.table("memory", "bytes and allocations per message")

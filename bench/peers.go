@@ -30,8 +30,8 @@ func (b *bench) peers(ctx context.Context) error {
 			}
 			hs := []*handling{
 				{name: "by hand", do: each(w.byHand)},
-				{name: "Process", base: "by hand", do: each(w.process(c))},
-				{name: "ProcessBatch, Queue", base: "by hand", do: hundred(c.queue)},
+				{name: "Process", base: "by hand", do: each(process(c.plain))},
+				{name: "ProcessBatch, Pipeline", base: "by hand", do: hundred(c.pipeline)},
 				w.backlog("watermill Router on watermill-sql v3", b.size.peers, w.watermill),
 				w.backlog("River", b.size.peers, func(ctx context.Context, ids []string, t *tally) error { return w.river(ctx, ids, t, column.conns) }),
 			}

@@ -29,7 +29,7 @@ func (b *bench) sweeps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		hs := w.number([]*handling{{name: "alone", do: each(w.process(c))}, {name: "beside a sweep", base: "alone", do: each(w.process(c))}})
+		hs := w.number([]*handling{{name: "alone", do: each(process(c.plain))}, {name: "beside a sweep", base: "alone", do: each(process(c.plain))}})
 		worst, swept := series{}, series{}
 		for i, h := range hs {
 			h.measure = func(ctx context.Context) (perSecond float64, err error) {

@@ -75,8 +75,8 @@ func each(do func(ctx context.Context, id string) error) func(context.Context, f
 }
 
 // process is Process with a new message.
-func (w *world) process(c consumers) func(context.Context, string) error {
-	return func(ctx context.Context, id string) error { return c.plain.Process(ctx, message(id)) }
+func process(c *consumer.Consumer[pgx.Tx]) func(context.Context, string) error {
+	return func(ctx context.Context, id string) error { return c.Process(ctx, message(id)) }
 }
 
 // hundred handles a batch.
@@ -99,14 +99,14 @@ func message(id string) *consumer.Message {
 }
 
 // consumers are those of txonce whose ways are compared.
-type consumers struct{ plain, interleaved, queue, set *consumer.Consumer[pgx.Tx] }
+type consumers struct{ plain, interleaved, pipeline, late, set *consumer.Consumer[pgx.Tx] }
 
 func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) string) (c consumers, err error) {
 	handle := func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 		_, err := tx.Exec(ctx, insertEffect, id(m))
 		return err
 	}
-	queue := pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
+	pipeline := pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 		b.Queue(insertEffect, id(m))
 		return nil
 	})
@@ -124,7 +124,8 @@ func (w *world) consumers(key consumer.KeyFunc, id func(*consumer.Message) strin
 	}{
 		{&c.plain, consumer.Config[pgx.Tx]{Name: "plain", Handle: handle}},
 		{&c.interleaved, consumer.Config[pgx.Tx]{Name: "interleaved", Handle: handle, Interleave: true}},
-		{&c.queue, consumer.Config[pgx.Tx]{Name: "queue", HandleBatch: queue}},
+		{&c.pipeline, consumer.Config[pgx.Tx]{Name: "pipeline", HandleBatch: pipeline}},
+		{&c.late, consumer.Config[pgx.Tx]{Name: "late", HandleBatch: pipeline, ClaimLate: true}},
 		{&c.set, consumer.Config[pgx.Tx]{Name: "set", HandleBatch: set}},
 	} {
 		to.cfg.Store, to.cfg.Key = w.store, key

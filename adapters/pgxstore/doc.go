@@ -15,7 +15,8 @@
 // were forgotten. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 // It takes two round trips, or one if its Record is Redelivered or if it comes in a run of duplicates.
 //
-// Queue makes a consumer.BatchHandler whose messages queue their statements, so that those of a whole batch take one round trip.
+// Pipeline makes a consumer.BatchHandler whose messages queue their statements, so that those of a whole batch take one round trip.
+// The statements of a message that is alone travel with COMMIT. With consumer.Config.ClaimLate the claim travels with them too.
 //
 // With consumer.Config.Interleave the ordinary handlers of a batch run side by side in one transaction. Statements that wait at the same
 // time travel in one round trip, in the order of the messages; see Interleave.

@@ -104,7 +104,7 @@ func ExampleStore_LockKeys_postgres() {
 	// bob to carol: <nil>
 }
 
-// Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Queue has the
+// Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Pipeline has the
 // transaction that Enqueue needs: outbox messages are written together with COMMIT.
 func ExamplePipeline_postgres() {
 	ctx := context.Background()

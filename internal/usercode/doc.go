@@ -21,7 +21,7 @@
 //	relay.Config: HeaderFormat                            the message is counted, and parked at last
 //	relay.Config: Backoff                                 logged; the default Backoff applies
 //	dedup.SweeperConfig: ConfirmClock, OnAlarm            logged; the clock is not confirmed
-//	pgxstore: Queue's function and callbacks, the rows    the handler has failed with it
+//	pgxstore: Pipeline's function, callbacks, the rows    the handler has failed with it
 //	of CopyFrom
 //	awssqs: OrderBy; watermilltx: Amend                   the message is parked with cause undecodable
 //	kafka: sarama's Partitioner; rabbitmq: Route;         the message is counted, and parked at last

@@ -41,6 +41,20 @@ var claimRows = []row{
 		fails:   "TestStore/postgres15/commit_outcome_unknown:_answer_lost in adapters/pgxstore",
 	},
 	{
+		promise: "With ClaimLate, a message whose key has a row commits nothing.",
+		sql:     "internal/dialect.NewPostgres.InsertNew",
+		cut:     "RETURNING",
+		put:     "ON CONFLICT (key) DO NOTHING RETURNING",
+		fails:   "TestClaimLateGuessesWrong/duplicates in adapters/pgxstore",
+	},
+	{
+		promise: "With ClaimLate, nothing is committed in a session whose commits may be lost.",
+		sql:     "internal/dialect.NewPostgres.InsertNew",
+		cut:     "<> $10::text",
+		put:     "<> $10::text AND false",
+		fails:   "TestClaimLateFindsAChangedSession in adapters/pgxstore",
+	},
+	{
 		promise: "A claim of a key that another transaction holds ends with ErrInFlight after ClaimTimeout.",
 		in:      "adapters/pgxstore.(*Store).InTx",
 		body: `err := s.inTxOriginal(ctx, recs, fn)

@@ -169,7 +169,7 @@ var handlerRows = []row{
 		promise: "Pipeline: a statement that fails counts against its own message.",
 		in:      "adapters/pgxstore.(*queue).culprit",
 		body:    `return q.owners[0].msg`,
-		fails:   "TestQueueNamesTheMessageThatFails/describe_exec in adapters/pgxstore",
+		fails:   "TestPipelineNamesTheMessageThatFails/describe_exec in adapters/pgxstore",
 	},
 	{
 		promise: "Interleave: messages with one ordering key are handled in order.",

@@ -14,7 +14,8 @@ import (
 )
 
 // Pipeline returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
-// trip, in the order of the messages. pgx takes another round trip to prepare statements that are new to a connection.
+// trip, in the order of the messages. The statements of a message that is alone travel with COMMIT if none has a callback; see also
+// consumer.Config.ClaimLate. pgx takes another round trip to prepare statements that are new to a connection.
 //
 // f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with QueuedQuery.Exec,
 // Query or QueryRow. The result of a statement without a callback is dropped. f may queue nothing, and it must not use b after it
@@ -44,7 +45,7 @@ import (
 // batches may run at the same time: f must be safe for concurrent use. Pipeline panics if f is nil.
 func Pipeline(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
 	if f == nil {
-		panic("pgxstore: Queue needs a function")
+		panic("pgxstore: Pipeline needs a function")
 	}
 	return func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 		q := &queue{tx: tx, shared: len(msgs) > 1}
@@ -100,7 +101,7 @@ func (q *queue) run(do func() error) (err error) {
 	case ended.Value != nil:
 		return &consumer.PanicError{Value: ended.Value, Stack: ended.Stack}
 	default:
-		return ended.Of("pgxstore: Queue: the function")
+		return ended.Of("pgxstore: Pipeline: the function")
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// task is what a handler does for one message. Queue and a plain Handle do the same.
+// task is what a handler does for one message. Pipeline and a plain Handle do the same.
 type task struct {
 	statements int    // how many effects it has
 	fault      string // how it fails; empty: not
@@ -45,7 +45,7 @@ type statement struct {
 // do calls send for each statement.
 func (k *task) do(id string, send func(statement) error) error {
 	k.runs++
-	fails := k.runs <= k.times || k.fault == "permanent" || k.fault == "commit" // these park at once, and Queue calls a function more often
+	fails := k.runs <= k.times || k.fault == "permanent" || k.fault == "commit" // these park at once, and Pipeline calls a function more often
 	for i := range k.statements + 1 {
 		if fails && i == k.statements/2 {
 			switch k.fault {
@@ -207,10 +207,10 @@ func (w *tasks) outcome(t *testing.T, prefix string, keys map[string]string) (o 
 	return o
 }
 
-// Queue, with and without ClaimLate, leaves the same effects, outbox messages, IDs, orders and dead letters as a plain Handle,
+// Pipeline, with and without ClaimLate, leaves the same effects, outbox messages, IDs, orders and dead letters as a plain Handle,
 // whatever handlers do.
-func TestQueueDoesWhatAHandlerDoes(t *testing.T) {
-	plain, queue, late := newTasks(t, "Handle"), newTasks(t, "Queue"), newTasks(t, "ClaimLate")
+func TestPipelineDoesWhatAHandlerDoes(t *testing.T) {
+	plain, queue, late := newTasks(t, "Handle"), newTasks(t, "Pipeline"), newTasks(t, "ClaimLate")
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // each takes a quarter of a second
 		_ = flag.Set("rapid.checks", "30")
 		t.Cleanup(func() { _ = flag.Set("rapid.checks", checks.DefValue) })

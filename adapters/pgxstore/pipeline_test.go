@@ -24,7 +24,7 @@ import (
 
 type queueFunc = func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error
 
-// queueTest is a consumer with Queue that counts its transactions.
+// queueTest is a consumer with Pipeline that counts its transactions.
 type queueTest struct {
 	*handlerTest
 	*consumer.Consumer[pgx.Tx]
@@ -89,7 +89,7 @@ const insertEffect = `INSERT INTO effects (name) VALUES ($1)`
 // badSQL is a fault that counts as the database's: a deployment may have caused it. So it parks nothing.
 const badSQL = "SQL that is none"
 
-// queueFaults has the functions for Queue that fail, by what they do wrong.
+// queueFaults has the functions for Pipeline that fail, by what they do wrong.
 var queueFaults = map[string]queueFunc{
 	"an error":                     func(context.Context, *pgx.Batch, *consumer.Message) error { return errors.New("no") },
 	"a panic":                      func(context.Context, *pgx.Batch, *consumer.Message) error { panic("no") },
@@ -150,7 +150,7 @@ func queues(sql string, more func(*pgx.QueuedQuery), args ...any) queueFunc {
 }
 
 // A message that fails is tried alone. The other messages are committed, those before it together and those after it too.
-func TestQueueNamesTheMessageThatFails(t *testing.T) {
+func TestPipelineNamesTheMessageThatFails(t *testing.T) {
 	const n = 8
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestQueueNamesTheMessageThatFails(t *testing.T) {
 }
 
 // The statements of all messages take one round trip.
-func TestQueueTakesOneRoundTrip(t *testing.T) {
+func TestPipelineTakesOneRoundTrip(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres18, 2)
 	store, trips := db.traced(t)
 	read := 0
@@ -266,7 +266,7 @@ func TestQueueTakesOneRoundTrip(t *testing.T) {
 }
 
 // A batch of 1,000 messages with large arguments and results does not block, and its statements run in the order of the messages.
-func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
+func TestPipelineSendsLargeBatchesInOrder(t *testing.T) {
 	const n = 1000
 	large := strings.Repeat("x", 8<<10)
 	got := 0
@@ -300,7 +300,7 @@ func TestQueueSendsLargeBatchesInOrder(t *testing.T) {
 }
 
 // A message that takes too long fails alone. The end of ctx counts no attempt.
-func TestQueueEndsWithItsContext(t *testing.T) {
+func TestPipelineEndsWithItsContext(t *testing.T) {
 	handle := pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 		b.Queue(insertEffect, m.ID)
 		if strings.HasSuffix(m.ID, "0002") {
@@ -338,7 +338,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 }
 
 // Each message of a batch may use savepoints under the same name.
-func TestQueueWithSavepoints(t *testing.T) {
+func TestPipelineWithSavepoints(t *testing.T) {
 	q := newQueueTest(t, testdb.Postgres18(t), consumer.Config[pgx.Tx]{
 		HandleBatch: pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, m *consumer.Message) error {
 			b.Queue(insertEffect, m.ID)
@@ -360,16 +360,16 @@ func TestQueueWithSavepoints(t *testing.T) {
 	}
 }
 
-func TestQueueWithoutAFunction(t *testing.T) {
+func TestPipelineWithoutAFunction(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("Queue accepts nil")
+			t.Error("Pipeline accepts nil")
 		}
 	}()
 	pgxstore.Pipeline(nil)
 }
 
-func TestQueueHandler(t *testing.T) {
+func TestPipelineHandler(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres18, 4)
 	consumertest.TestHandler(t, consumertest.HandlerTest[pgx.Tx]{
 		Store: db.store,

@@ -23,7 +23,7 @@ type queuedResult struct {
 
 var _ pgx.BatchResults = (*queuedResult)(nil)
 
-var errOneResult = errors.New("pgxstore: Queue: the callback has read the result of its statement already")
+var errOneResult = errors.New("pgxstore: Pipeline: the callback has read the result of its statement already")
 
 // read calls fn, which may be nil, and returns its error or that of the statement. It reads what fn leaves.
 func (r *queuedResult) read(fn func(pgx.BatchResults) error) error {
