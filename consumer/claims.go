@@ -72,7 +72,7 @@ func (a *attempt[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.C
 			return ans, err
 		}
 	}
-	run, refused, settled := decide.OfClaim(own.Verdict, d, known, b.c.cfg.OnMismatch == MismatchIsDuplicate)
+	run, refused, settled := decide.OfClaim(own.Verdict, d, known, b.c.cfg.MismatchIsDuplicate)
 	if settled {
 		b.c.memory.forgetDoubt(it.hash)
 	}

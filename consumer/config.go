@@ -24,9 +24,20 @@ type Config[TTx any] struct {
 	// message counts as new after the name was changed. Required.
 	Name string
 
-	// Store keeps the claims. If it is also a ParkingLot, it keeps the dead letters; otherwise messages that are given up are
-	// rejected, see Processor. Required.
+	// Store keeps the claims and the dead letters. Required.
 	Store dedup.Store[TTx]
+
+	// RejectGivenUp says that Store keeps no dead letters, since it is not a ParkingLot: messages that are given up are rejected, see
+	// Processor.
+	//
+	// Defaults to false: New refuses such a Store.
+	RejectGivenUp bool
+
+	// TrustHandlers says that Store cannot verify the transaction between two handlers, since it is not a driver.TxVerifier. When a handler
+	// in a batch ends the transaction, the handlers after it run outside of it, and nobody knows which one it was.
+	//
+	// Defaults to false: New refuses such a Store.
+	TrustHandlers bool
 
 	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID for sources that fill in Message.ID, or any
 	// other function. It must return the same key for every delivery of an event, and different keys for different
@@ -52,16 +63,17 @@ type Config[TTx any] struct {
 	// Defaults to WholePayload.
 	Fingerprint FingerprintFunc
 
-	// OnMismatch says what happens to a message whose key was used for other content.
+	// MismatchIsDuplicate acknowledges a message whose key was used for other content, without running it. Set it if producers
+	// change a message when they send it again, and the first version is enough.
 	//
-	// Defaults to ParkMismatch.
-	OnMismatch OnMismatch
+	// Defaults to false: the message is parked, so that a second event with a known key is not lost.
+	MismatchIsDuplicate bool
 
-	// Untimed says what happens to a message without a Time after the store has forgotten keys of this consumer. Such a
-	// message may be a very late repeat.
+	// ParkUntimed parks a message that has no Time and no claim, once the store has forgotten keys of this consumer, with
+	// observe.CauseUnprovable: it may be a very late repeat. Set it where a second run does harm and a person can decide.
 	//
-	// Defaults to RunUntimed.
-	Untimed Untimed
+	// Defaults to false: the message counts as new and runs.
+	ParkUntimed bool
 
 	// Handle does the work of one message. HandleBatch does the work of several messages with fewer statements. Exactly one
 	// of them is required.
@@ -159,27 +171,6 @@ type Config[TTx any] struct {
 	Trace *Trace
 }
 
-// OnMismatch says what happens to a message whose key was used for other content.
-type OnMismatch uint8
-
-const (
-	// ParkMismatch parks the message, so that a second event with a known key is not lost.
-	ParkMismatch OnMismatch = iota
-	// MismatchIsDuplicate acknowledges the message without running it. Use it if producers change a message when they send
-	// it again, and the first version is enough.
-	MismatchIsDuplicate
-)
-
-// Untimed says what happens to a message without a Time and without a claim, after keys of its consumer were forgotten.
-type Untimed uint8
-
-const (
-	// RunUntimed runs the handler: the message counts as new. A repeat that arrives after its claim was forgotten runs twice.
-	RunUntimed Untimed = iota
-	// ParkUntimed parks the message with observe.CauseUnprovable. Use it where a second run does harm and a person can decide.
-	ParkUntimed
-)
-
 // complete returns cfg with its defaults filled in, or an error that names the invalid field.
 func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	refuse := func(format string, args ...any) (Config[TTx], error) {
@@ -200,10 +191,6 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("Key is required: HeaderKey, JSONKey, KeyOf, or MessageID if the source fills in Message.ID")
 	case cfg.Window != 0 && cfg.Window < dedup.MinWindow:
 		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
-	case cfg.OnMismatch > MismatchIsDuplicate:
-		return refuse("OnMismatch is %d: want ParkMismatch or MismatchIsDuplicate", cfg.OnMismatch)
-	case cfg.Untimed > ParkUntimed:
-		return refuse("Untimed is %d: want RunUntimed or ParkUntimed", cfg.Untimed)
 	case cfg.Handle == nil && cfg.HandleBatch == nil:
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
@@ -221,6 +208,9 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.HandlerTimeout != 0 && cfg.HandlerTimeout < time.Millisecond:
 		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
+	if err := cfg.storeLacks(); err != nil {
+		return refuse("%w", err)
+	}
 	if names, ok := cfg.Store.(driver.NameChecker); ok {
 		if err := names.NameFree(cfg.Name); err != nil {
 			return refuse("Name: %w", err)
@@ -232,8 +222,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if _, interleaves := cfg.Store.(driver.Interleaver[TTx]); cfg.Interleave && !interleaves {
 		return refuse("Interleave is set, and a %T cannot interleave handlers: use pgxstore, or leave it false", cfg.Store)
 	}
-	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks && cfg.ParkLimit != (ParkLimit{}) {
-		return refuse("ParkLimit has no effect: Config.Store is not a ParkingLot")
+	if cfg.RejectGivenUp && cfg.ParkLimit != (ParkLimit{}) {
+		return refuse("ParkLimit has no effect: Config.RejectGivenUp is set")
 	}
 
 	cfg.Window = cmp.Or(cfg.Window, dedup.DefaultWindow)
@@ -256,6 +246,25 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	}
 	cfg.Trace = cfg.Trace.Then(nil) // a copy
 	return cfg, nil
+}
+
+// storeLacks returns an error if the Store does less than the Config says. A wrapper that embeds the interface dedup.Store has no other
+// methods than those of the interface, whatever the Store in it can do.
+func (cfg *Config[TTx]) storeLacks() error {
+	const fix = "embed the type of the store (such as *pgxstore.Store) in a wrapper, and not dedup.Store"
+	_, parks := cfg.Store.(ParkingLot[TTx])
+	_, verifies := cfg.Store.(driver.TxVerifier[TTx])
+	switch {
+	case !parks && !cfg.RejectGivenUp:
+		return fmt.Errorf("Store: a %T keeps no dead letters: it lacks some of the methods Park, TakeDeadLetter and DeadLetters of ParkingLot; %s, "+
+			"or set Config.RejectGivenUp: messages that are given up are rejected then", cfg.Store, fix)
+	case !verifies && !cfg.TrustHandlers:
+		return fmt.Errorf("Store: a %T cannot verify that a handler has left its transaction open: it lacks the method VerifyTx of driver.TxVerifier; %s, "+
+			"or set Config.TrustHandlers: a handler that ends its transaction is then noticed after the later ones", cfg.Store, fix)
+	case parks && cfg.RejectGivenUp:
+		return fmt.Errorf("RejectGivenUp is set, and a %T keeps dead letters: leave it false", cfg.Store)
+	}
+	return nil
 }
 
 // isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.

@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 func TestNewNamesTheFieldItRefuses(t *testing.T) {
@@ -27,8 +28,6 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"no key", func(c *config) { c.Key = nil }, "Config.Key"},
 		{"short window", func(c *config) { c.Window = time.Hour - 1 }, "Config.Window"},
 		{"negative window", func(c *config) { c.Window = -time.Hour }, "Config.Window"},
-		{"unknown OnMismatch", func(c *config) { c.OnMismatch = 7 }, "Config.OnMismatch"},
-		{"unknown Untimed", func(c *config) { c.Untimed = 2 }, "Config.Untimed"},
 		{"no handler", func(c *config) { c.Handle = nil }, "Config.Handle"},
 		{"two handlers", func(c *config) { c.HandleBatch = batch }, "Config.HandleBatch"},
 		{"interleaved batches of one", func(c *config) { c.Interleave, c.MaxPerTransaction = true, 1 }, "Config.Interleave"},
@@ -42,8 +41,10 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"negative park limit", func(c *config) { c.ParkLimit = consumer.ParkLimit{Burst: 1, PerMinute: -1} }, "Config.ParkLimit.PerMinute"},
 		{"park limit and none", func(c *config) { c.ParkLimit = consumer.ParkLimit{Burst: 1, PerMinute: 1, Unlimited: true} }, "Config.ParkLimit.Unlimited"},
 		{"park limit of a store that does not park", func(c *config) {
-			c.Store, c.ParkLimit = struct{ dedup.Store[tx] }{c.Store}, consumer.ParkLimit{Unlimited: true}
+			c.Store, c.RejectGivenUp, c.TrustHandlers = struct{ dedup.Store[tx] }{c.Store}, true, true
+			c.ParkLimit = consumer.ParkLimit{Unlimited: true}
 		}, "Config.ParkLimit"},
+		{"rejections of a store that parks", func(c *config) { c.RejectGivenUp = true }, "Config.RejectGivenUp"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := good
@@ -60,6 +61,46 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 	good.Window = 2 * time.Hour
 	if c, err := consumer.New(good); err != nil || c.Window() != 2*time.Hour {
 		t.Errorf("New: %v", err)
+	}
+}
+
+// A wrapper that embeds dedup.Store compiles, and loses what its store can do. New says what is lost, and how to keep it.
+func TestNewRefusesAStoreThatLost(t *testing.T) {
+	store := consumertest.NewStore()
+	type wrapper struct{ dedup.Store[tx] }
+	for _, tc := range []struct {
+		name  string
+		cfg   config
+		words []string // nil: accepted
+	}{
+		{
+			"the parking lot", config{Store: struct{ *deduptest.Store }{store.Store}},
+			[]string{"Config.Store", "*deduptest.Store", "Park, TakeDeadLetter and DeadLetters", "embed", "Config.RejectGivenUp"},
+		},
+		{
+			"verification", config{Store: struct {
+				dedup.Store[tx]
+				consumer.ParkingLot[tx]
+			}{store, store}},
+			[]string{"Config.Store", "VerifyTx", "embed", "Config.TrustHandlers"},
+		},
+		{"both", config{Store: wrapper{store}}, []string{"wrapper", "Park"}},
+		{"both, and the Config names one", config{Store: wrapper{store}, RejectGivenUp: true}, []string{"wrapper", "VerifyTx"}},
+		{"both, and the Config names both", config{Store: wrapper{store}, RejectGivenUp: true, TrustHandlers: true}, nil},
+		{"nothing", config{Store: struct{ *consumertest.Store }{store}}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.cfg.Name, tc.cfg.Key, tc.cfg.Handle = "billing", consumer.MessageID, effect
+			_, err := consumer.New(tc.cfg)
+			if (err == nil) != (tc.words == nil) {
+				t.Fatalf("err = %v, want one: %v", err, tc.words != nil)
+			}
+			for _, word := range tc.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("err = %v, want it to name %s", err, word)
+				}
+			}
+		})
 	}
 }
 
@@ -173,7 +214,7 @@ func TestUntimedMessagesRunByDefault(t *testing.T) {
 	process(t, c, msg("1", "")) // a very late redelivery
 	wantCount(t, store.Database(), "1", 2)
 
-	strict := newConsumer(t, config{Store: consumertest.NewStore(), Untimed: consumer.ParkUntimed, Logger: log.logger()})
+	strict := newConsumer(t, config{Store: consumertest.NewStore(), ParkUntimed: true, Logger: log.logger()})
 	process(t, strict, msg("1", "")) // nothing was forgotten here
 	if log.lines("park once keys were deleted") != 1 || len(letters(t, strict)) != 0 {
 		t.Errorf("%d letters; log:\n%s", len(letters(t, strict)), log.buf.String())

@@ -301,11 +301,11 @@ func ExampleTrace() {
 	// billing duplicate orders/0/1
 }
 
-func ExampleOnMismatch() {
+func ExampleConfig_mismatchIsDuplicate() {
 	store := consumertest.NewStore()
 	c := must(consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Handle: consumer.JSON(chargeOrder),
-		OnMismatch: consumer.MismatchIsDuplicate,
+		MismatchIsDuplicate: true,
 	}))
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "resent": true}`} {
 		_ = c.Process(context.Background(), &consumer.Message{Payload: []byte(payload)})

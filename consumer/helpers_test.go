@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -43,11 +44,19 @@ func newConsumer(t rapid.TB, cfg config) *consumer.Consumer[tx] {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.RejectGivenUp, cfg.TrustHandlers = lacks(cfg.Store)
 	c, err := consumer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// lacks reports whether store keeps no dead letters, and whether it cannot verify transactions.
+func lacks(store dedup.Store[tx]) (letters, verification bool) {
+	_, parks := store.(consumer.ParkingLot[tx])
+	_, verifies := store.(driver.TxVerifier[tx])
+	return !parks, !verifies
 }
 
 func msg(id, payload string) *consumer.Message {

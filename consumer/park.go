@@ -150,7 +150,7 @@ func (p *parking[TTx]) writeClaimed(ctx context.Context, recs []dedup.Record, le
 					return err
 				}
 			}
-			l := decide.OfLetter(letter.Cause, claim.Verdict, d, b.c.cfg.OnMismatch == MismatchIsDuplicate)
+			l := decide.OfLetter(letter.Cause, claim.Verdict, d, b.c.cfg.MismatchIsDuplicate)
 			switch {
 			case l.Cause == letter.Cause:
 			case l.Cause == observe.CauseUnknown:

@@ -117,7 +117,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		},
 		{name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
 		{
-			name: "time of 1970", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, msg: &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
+			name: "time of 1970", cfg: func(cfg *config) { cfg.ParkUntimed = true }, msg: &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
 			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture, says: "before 1980",
 		},
 		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
@@ -126,7 +126,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
-			name: "untimed", cfg: func(cfg *config) { cfg.Untimed = consumer.ParkUntimed }, before: []*consumer.Message{{ID: "old"}},
+			name: "untimed", cfg: func(cfg *config) { cfg.ParkUntimed = true }, before: []*consumer.Message{{ID: "old"}},
 			msg: &consumer.Message{ID: "1"}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
@@ -204,7 +204,7 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 
 func TestMismatchIsDuplicate(t *testing.T) {
 	store, traced := &counted{Store: consumertest.NewStore()}, &events{}
-	c := newConsumer(t, config{Store: store, OnMismatch: consumer.MismatchIsDuplicate, Trace: traced.trace()})
+	c := newConsumer(t, config{Store: store, MismatchIsDuplicate: true, Trace: traced.trace()})
 	process(t, c, msg("1", "a"))
 	process(t, c, msg("1", "b"))
 	wantCount(t, store.Database(), "1", 1)

@@ -167,9 +167,9 @@ func onThisGoroutine(f func() error) (err error) {
 // longAgo is older than any horizon, and the first time that dedup.Record.Validate accepts.
 var longAgo = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// claimRecord gives an untimed message a time before any horizon when Config.Untimed is ParkUntimed.
+// claimRecord gives an untimed message a time before any horizon with Config.ParkUntimed.
 func (cfg *Config[TTx]) claimRecord(rec dedup.Record) dedup.Record {
-	if rec.Time.IsZero() && cfg.Untimed == ParkUntimed {
+	if rec.Time.IsZero() && cfg.ParkUntimed {
 		rec.Time = longAgo
 	}
 	return rec

@@ -30,7 +30,7 @@ func TestRedeliveredClaims(t *testing.T) {
 	store := &watchedStore{Store: deduptest.NewStore()}
 	var fails error
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID,
+		Name: "billing", Store: store, RejectGivenUp: true, Key: consumer.MessageID,
 		Handle: func(context.Context, *deduptest.Tx, *consumer.Message) error { return fails },
 	})
 	if err != nil {

@@ -62,7 +62,7 @@ type sources struct {
 
 func newRegistration[TTx any](cfg *Config[TTx], classify classifier) *registration {
 	untimed, givenUp := "process", "park"
-	if cfg.Untimed == ParkUntimed {
+	if cfg.ParkUntimed {
 		untimed = "park once keys were deleted"
 	}
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks {

@@ -23,7 +23,7 @@ type Config[TTx any] struct {
 	// Name is part of every key, as in consumer.Config: each handler of the Router needs a name of its own. Required.
 	Name string
 
-	// Store keeps the claims. If it is a consumer.ParkingLot it also keeps dead letters. Required.
+	// Store keeps the claims and the dead letters. Required.
 	Store dedup.Store[TTx]
 
 	// Key returns a message's natural key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The UUID is no natural
@@ -57,17 +57,16 @@ type Config[TTx any] struct {
 	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// Tenant, Window, Fingerprint, OnMismatch, Untimed, MaxAttempts, Backoff, ParkLimit and Trace mean the same as in consumer.Config, and
-	// have the same defaults.
+	// These fields mean the same as in consumer.Config, and have the same defaults.
 	Tenant      consumer.KeyFunc
 	Window      time.Duration
 	Fingerprint consumer.FingerprintFunc
-	OnMismatch  consumer.OnMismatch
-	Untimed     consumer.Untimed
 	MaxAttempts int
 	Backoff     func(attempt int) time.Duration
 	ParkLimit   consumer.ParkLimit
 	Trace       *consumer.Trace
+
+	MismatchIsDuplicate, ParkUntimed, RejectGivenUp, TrustHandlers bool
 
 	// MaxWait is the longest time that a failed message waits before it is nacked. watermill cannot delay a redelivery, so the Middleware
 	// waits for the delay of consumer.RetryError. MaxWait must be shorter than the broker's own limit, such as AckDeadline of
@@ -112,7 +111,8 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consumer[TTx], error) {
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name, Store: cfg.Store, Key: cfg.Key, Handle: handle,
-		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, OnMismatch: cfg.OnMismatch, Untimed: cfg.Untimed,
+		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, MismatchIsDuplicate: cfg.MismatchIsDuplicate,
+		ParkUntimed: cfg.ParkUntimed, RejectGivenUp: cfg.RejectGivenUp, TrustHandlers: cfg.TrustHandlers,
 		MaxAttempts: cfg.MaxAttempts, Backoff: cfg.Backoff, ParkLimit: cfg.ParkLimit, Logger: cfg.Logger, Trace: cfg.Trace,
 	})
 	if err != nil {

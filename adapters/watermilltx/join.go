@@ -67,6 +67,14 @@ func (s *joiningStore) Register(ctx context.Context, name string, window time.Du
 	return nil
 }
 
+// VerifyTx implements driver.TxVerifier. Each of watermill-sql's transactions has one message, and attempt finds out what its handler did.
+func (s *joiningStore) VerifyTx(ctx context.Context, tx *sql.Tx) error {
+	if verifier, ok := s.Store.(dedupdriver.TxVerifier[*sql.Tx]); ok && ctx.Value(runKey{}) == nil {
+		return verifier.VerifyTx(ctx, tx)
+	}
+	return nil
+}
+
 // Retryable implements dedup.Store.
 func (s *joiningStore) Retryable(err error) bool {
 	var d *doomedError

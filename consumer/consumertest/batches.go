@@ -104,6 +104,9 @@ func (r *batchRun[TTx]) run() {
 		Name: r.name, Store: r.store, Key: consumer.MessageID, Backoff: func(int) time.Duration { return 0 }, Interleave: r.side,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	if _, verifies := r.store.(driver.TxVerifier[TTx]); !verifies {
+		cfg.TrustHandlers = true
+	}
 	if r.whole {
 		cfg.HandleBatch = func(ctx context.Context, tx TTx, msgs []*consumer.Message) error {
 			for _, msg := range msgs {

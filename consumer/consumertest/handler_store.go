@@ -68,6 +68,14 @@ func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 	return p.pass(ctx, tx)
 }
 
+// VerifyTx implements driver.TxVerifier, if the Store behind p does.
+func (p *passing[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
+	if verifier, ok := p.Store.(driver.TxVerifier[TTx]); ok {
+		return verifier.VerifyTx(ctx, tx)
+	}
+	return nil
+}
+
 func (p *passing[TTx]) Retryable(err error) bool {
 	return errors.Is(err, errCrash) || p.Store.Retryable(err)
 }

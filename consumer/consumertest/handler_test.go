@@ -29,8 +29,9 @@ func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.
 	return consumertest.HandlerTest[tx]{
 		Store: store,
 		New: func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
+			_, parks := store.(consumer.ParkingLot[tx])
 			return consumer.New(consumer.Config[tx]{
-				Name: "billing", Store: store, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
+				Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
 			})
 		},
 		Message: func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("order-", n)} },
@@ -201,7 +202,7 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no funds"},
 		{"store that was not given", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) {
-				return handlerTest(s, s.Database(), charge).New(struct{ dedup.Store[tx] }{s})
+				return handlerTest(s, s.Database(), charge).New(struct{ *consumertest.Store }{s})
 			}
 		}, []string{"crash before commit", "crash after commit", "concurrent twin"}, "use the store that it is given"},
 		{"no consumer", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {

@@ -40,7 +40,7 @@ type ReplayPlan struct {
 // The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. Of two
 // letters with a common alias it counts both as new, although the second will be known content. It knows nothing of the consumer's
 // Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key now; a letter without a
-// time as new, although Config.Untimed may say that it is not; and it takes the hash of a repaired payload for its fingerprint, although
+// time as new, although Config.ParkUntimed may say that it is not; and it takes the hash of a repaired payload for its fingerprint, although
 // Config.Fingerprint may give another one.
 func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayPlan, err error) {
 	plan.Refused = map[observe.Cause]int{}

@@ -71,8 +71,9 @@ type world struct {
 func (w *world) config(store dedup.Store[*deduptest.Tx]) applehook.BackfillConfig[*deduptest.Tx] {
 	w.Helper()
 	logger := slog.New(slog.NewTextHandler(w.logs, nil))
+	_, parks := store.(consumer.ParkingLot[*deduptest.Tx])
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID, Window: 200 * day, Logger: logger,
+		Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Window: 200 * day, Logger: logger,
 		Handle: func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 			if w.handle != nil {
 				if err := w.handle(ctx, tx, msg); err != nil {

@@ -86,7 +86,8 @@ var provocations = []struct {
 		}, message("1"))
 	}},
 	{word{observe.Rejected, observe.CausePermanent, observe.RolledBack}, func(p *provocation) {
-		p.on(struct{ dedup.Store[pgx.Tx] }{p.newStore()}).handled(p.trace, fail(consumer.Permanent(errProvoked)), message("1"))
+		p.on(struct{ dedup.Store[pgx.Tx] }{p.newStore()}).delivered(
+			config{RejectGivenUp: true, TrustHandlers: true, Trace: p.trace, Handle: fail(consumer.Permanent(errProvoked))}, message("1"))
 	}},
 	{word{observe.Retried, observe.CauseHandler, observe.RolledBack}, func(p *provocation) { p.handled(p.trace, fail(errProvoked), message("1")) }},
 	{word{observe.Held, observe.CauseInFlight, observe.RolledBack}, func(p *provocation) {

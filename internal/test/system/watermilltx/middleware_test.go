@@ -253,7 +253,7 @@ func TestCopiedMetadata(t *testing.T) {
 // Without a parking lot, a message that was given up must not be acked: a PoisonQueue takes it.
 func TestWithoutParkingLot(t *testing.T) {
 	m, err := watermilltx.New(watermilltx.Config[*deduptest.Tx]{
-		Name: "billing", Store: deduptest.NewStore(), Key: byID, MaxWait: -1,
+		Name: "billing", Store: deduptest.NewStore(), Key: byID, MaxWait: -1, RejectGivenUp: true,
 	})
 	if err != nil {
 		t.Fatal(err)
