@@ -74,11 +74,13 @@ func TestNewRefusesAStoreThatLost(t *testing.T) {
 		words []string // nil: accepted
 	}{
 		{
-			"the parking lot", config{Store: struct{ *deduptest.Store }{store.Store}},
+			"the parking lot",
+			config{Store: struct{ *deduptest.Store }{store.Store}},
 			[]string{"Config.Store", "*deduptest.Store", "Park, TakeDeadLetter and DeadLetters", "embed", "Config.RejectGivenUp"},
 		},
 		{
-			"verification", config{Store: struct {
+			"verification",
+			config{Store: struct {
 				dedup.Store[tx]
 				consumer.ParkingLot[tx]
 			}{store, store}},
