@@ -15,16 +15,12 @@ import (
 // classifier finds out what kind of failure an error is. Nothing else asks the store about errors.
 type classifier struct {
 	store  interface{ Retryable(err error) bool }
-	namer  driver.FaultNamer       // nil: the store tells no classes
-	blamer driver.FaultClassifier  // nil: the store does not tell which errors a statement may cause
-	ended  driver.ResultClassifier // nil: the store does not tell how transactions ended
+	faults driver.FaultClassifier // nil: the store tells no more than Retryable
 }
 
 func newClassifier[TTx any](store dedup.Store[TTx]) classifier {
 	c := classifier{store: store}
-	c.namer, _ = store.(driver.FaultNamer)
-	c.blamer, _ = store.(driver.FaultClassifier)
-	c.ended, _ = store.(driver.ResultClassifier)
+	c.faults, _ = store.(driver.FaultClassifier)
 	return c
 }
 
@@ -46,8 +42,8 @@ func (c classifier) failure(ctx context.Context, err error) decide.Failure {
 		f.Asked, f.Held, f.After = true, asked.Held, max(asked.After, 0)
 	}
 	if f.Database {
-		f.Unnamed = c.namer == nil
-		f.Ambiguous = c.blamer != nil && c.blamer.Ambiguous(err)
+		f.Unnamed = c.faults == nil
+		f.Ambiguous = c.faults != nil && c.faults.Ambiguous(err)
 		f.Class, f.Counts = c.fault(err, f.Ambiguous)
 	}
 	return f
@@ -56,11 +52,11 @@ func (c classifier) failure(ctx context.Context, err error) decide.Failure {
 // fault returns the class of err, an error of the database, and from when on it counts.
 func (c classifier) fault(err error, ambiguous bool) (driver.FaultClass, faults.Verdict) {
 	class := driver.FaultConnection
-	if c.namer != nil {
-		class = c.namer.FaultClass(err)
+	if c.faults != nil {
+		class = c.faults.FaultClass(err)
 	}
 	switch {
-	case c.namer != nil && (class == driver.FaultContention || class == driver.FaultTimeLimit || class == driver.FaultIdleLimit):
+	case class == driver.FaultContention || class == driver.FaultTimeLimit || class == driver.FaultIdleLimit:
 		return class, faults.Any.After(class, faults.Handler)
 	case ambiguous:
 		return class, faults.Any.After(driver.FaultDeployment, faults.Handler)
@@ -126,8 +122,8 @@ func (c classifier) result(err error) observe.Result {
 	if err == nil {
 		return observe.Committed
 	}
-	if c.ended != nil {
-		return c.ended.Result(err)
+	if c.faults != nil {
+		return c.faults.Result(err)
 	}
 	if _, inDoubt := errors.AsType[*dedup.InDoubtError](err); inDoubt {
 		return observe.CommitUnknown
@@ -148,10 +144,10 @@ func (c classifier) refusesLetter(ctx context.Context, err error) bool {
 			return false
 		}
 	}
-	return c.namer == nil || c.namer.FaultClass(err) == driver.FaultUnknown || c.refusesData(err)
+	return c.faults == nil || c.faults.FaultClass(err) == driver.FaultUnknown || c.refusesData(err)
 }
 
 // refusesData reports whether the database refuses the values of a statement.
 func (c classifier) refusesData(err error) bool {
-	return c.namer != nil && c.namer.FaultClass(err) == driver.FaultData
+	return c.faults != nil && c.faults.FaultClass(err) == driver.FaultData
 }

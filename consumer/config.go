@@ -211,7 +211,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if err := cfg.storeLacks(); err != nil {
 		return refuse("%w", err)
 	}
-	if names, ok := cfg.Store.(driver.NameChecker); ok {
+	if names, ok := cfg.Store.(driver.Registrar); ok {
 		if err := names.NameFree(cfg.Name); err != nil {
 			return refuse("Name: %w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -22,6 +23,18 @@ var errAmbiguous = fmt.Errorf("column does not exist: %w", errFault)
 type classifying struct{ *faulty }
 
 func (c classifying) Ambiguous(err error) bool { return errors.Is(err, errAmbiguous) }
+
+func (c classifying) FaultClass(err error) driver.FaultClass {
+	switch {
+	case errors.Is(err, errAmbiguous):
+		return driver.FaultDeployment
+	case errors.Is(err, errFault):
+		return driver.FaultConnection
+	}
+	return driver.FaultUnknown
+}
+
+func (c classifying) Result(error) observe.Result { return observe.RolledBack }
 
 // The first two messages of a batch always meet errors of the database. The others are committed, and the two are parked in the
 // end, with the cause.

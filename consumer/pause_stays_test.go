@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/observe"
 )
 
 // timing is a store whose error errLate says that a limit of time was exceeded.
@@ -26,6 +27,8 @@ func (c timing) FaultClass(err error) driver.FaultClass {
 	}
 	return driver.FaultConnection
 }
+
+func (c timing) Result(error) observe.Result { return observe.RolledBack }
 
 // A message that is parked because its own statements take too long leaves no pause behind: the next messages may be duplicates, which prove
 // nothing, and a process that is not ready gets none.

@@ -28,8 +28,7 @@ const startTimeout = 30 * time.Second
 // for a database that is away or too busy to answer, as during a rolling restart, until ctx ends, with Config.Backoff
 // between attempts. It logs when this begins, when the error changes, and when it ends.
 //
-// If the store is a driver.SourceRegistrar, Start also compares the sources that subscribers added with those that
-// other processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another
+// Start also compares the sources that subscribers added with those that other processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another
 // service or another queue uses the name.
 //
 // Start may be called any number of times, and again after an error. The first message does the same work if Start has
@@ -42,7 +41,7 @@ type registration struct {
 	name     string
 	window   time.Duration
 	classify classifier
-	store    any // implements some of the interfaces of package driver
+	store    driver.Registrar // nil: the store knows no names
 	backoff  func(int) time.Duration
 	logger   *slog.Logger
 	started  []any // what the line in the log says about the Config
@@ -68,8 +67,9 @@ func newRegistration[TTx any](cfg *Config[TTx], classify classifier) *registrati
 	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks {
 		givenUp = "reject: the store keeps no dead letters"
 	}
+	store, _ := cfg.Store.(driver.Registrar)
 	return &registration{
-		name: cfg.Name, window: cfg.Window, classify: classify, store: cfg.Store, backoff: cfg.backoff, logger: cfg.Logger,
+		name: cfg.Name, window: cfg.Window, classify: classify, store: store, backoff: cfg.backoff, logger: cfg.Logger,
 		started: []any{"consumer", cfg.Name, "window", cfg.Window, "messages_without_time", untimed, "messages_that_fail_for_good", givenUp},
 		turn:    make(chan struct{}, 1),
 	}
@@ -116,7 +116,7 @@ func (r *registration) fatalAtStart(err error) bool {
 	case !r.classify.store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess), errors.Is(err, dedup.ErrSettings):
 		return true
 	default:
-		return r.classify.namer != nil && faults.Any.After(r.classify.namer.FaultClass(err), faults.Register).Do == faults.Refuse
+		return r.classify.faults != nil && faults.Any.After(r.classify.faults.FaultClass(err), faults.Register).Do == faults.Refuse
 	}
 }
 
@@ -146,14 +146,14 @@ func (r *registration) register(ctx context.Context) error {
 	}
 	sources := r.sources.list()
 	// Sources first: a start that is refused must not register its window, which may be shorter than the recorded one.
-	if registrar, ok := r.store.(driver.SourceRegistrar); ok && len(sources) > 0 {
-		if err := registrar.RegisterSources(ctx, r.name, sources); err != nil {
+	if r.store != nil && len(sources) > 0 {
+		if err := r.store.RegisterSources(ctx, r.name, sources); err != nil {
 			return fmt.Errorf("consumer %q: start: %w", r.name, err)
 		}
 	}
 	if !r.registered.Load() {
-		if registrar, ok := r.store.(driver.Registrar); ok {
-			if err := registrar.Register(names.ByConsumer(ctx), r.name, r.window); err != nil {
+		if r.store != nil {
+			if err := r.store.Register(names.ByConsumer(ctx), r.name, r.window); err != nil {
 				return fmt.Errorf("consumer %q: start: %w", r.name, err)
 			}
 		}
@@ -184,7 +184,7 @@ func (s *sources) list() []string {
 	return slices.Clone(s.all)
 }
 
-// Close releases Config.Name, if the Store is a driver.Releaser, so that another Consumer with that name can be made on
+// Close releases Config.Name, if the Store is a driver.Registrar, so that another Consumer with that name can be made on
 // the Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not
 // for messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in
 // flight. If the Consumer is paused, Close calls Trace.Resumed.
@@ -199,8 +199,8 @@ func (c *Consumer[TTx]) Close() {
 	}
 	r.turn <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
 	defer func() { <-r.turn }()
-	if releaser, ok := r.store.(driver.Releaser); ok && r.registered.Load() {
-		releaser.Release(r.name)
+	if r.store != nil && r.registered.Load() {
+		r.store.Release(r.name)
 	}
 	c.gate.end(context.Background()) //nolint:forbidigo // Close has no ctx, and tells a hook only
 }

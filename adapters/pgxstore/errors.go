@@ -43,9 +43,7 @@ func (s *Store) Ambiguous(err error) bool {
 	return faults.Postgres.Ambiguous(class(err))
 }
 
-var _ driver.FaultNamer = (*Store)(nil)
-
-// FaultClass implements driver.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's, if it has one: the answer
 // to COMMIT says why the transaction was not committed.
 func (s *Store) FaultClass(err error) driver.FaultClass {
 	switch c := class(err); {
@@ -58,9 +56,7 @@ func (s *Store) FaultClass(err error) driver.FaultClass {
 	}
 }
 
-var _ driver.ResultClassifier = (*Store)(nil)
-
-// Result implements driver.ResultClassifier.
+// Result implements driver.FaultClassifier.
 func (s *Store) Result(err error) observe.Result {
 	switch {
 	case faults.CollidedPostgres(sqlState(err)):

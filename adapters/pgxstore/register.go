@@ -46,14 +46,10 @@ func (s *Store) check(ctx context.Context) error {
 	return s.checkSchema(ctx)
 }
 
-var _ driver.Releaser = (*Store)(nil)
-
-// Release implements driver.Releaser.
+// Release implements driver.Registrar.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-var _ driver.NameChecker = (*Store)(nil)
-
-// NameFree implements driver.NameChecker.
+// NameFree implements driver.Registrar.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // checkSettings rejects a database that may lose commits, or that accepts no writes. A session that was changed proves nothing: another one

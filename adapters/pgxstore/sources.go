@@ -6,14 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/faults"
 )
 
-var _ driver.SourceRegistrar = (*Store)(nil)
-
-// RegisterSources implements driver.SourceRegistrar. Like Register, it checks the database first, so a refused start records
+// RegisterSources implements driver.Registrar. Like Register, it checks the database first, so a refused start records
 // nothing.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {

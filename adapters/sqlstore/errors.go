@@ -34,9 +34,7 @@ func (s *Store) Ambiguous(err error) bool {
 	return s.Retryable(err) && !engine.Database.Caused(err) && (s.fault(err).Ambiguous || errors.As(err, new(idleError)))
 }
 
-var _ dedupdriver.FaultNamer = (*Store)(nil)
-
-// FaultClass implements driver.FaultNamer. The class of an error that was marked as the database's is its code's, if it has one: the answer
+// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's, if it has one: the answer
 // to COMMIT says why the transaction was not committed.
 func (s *Store) FaultClass(err error) dedupdriver.FaultClass {
 	f := s.fault(err)
@@ -51,9 +49,7 @@ func (s *Store) FaultClass(err error) dedupdriver.FaultClass {
 	return f.Class
 }
 
-var _ dedupdriver.ResultClassifier = (*Store)(nil)
-
-// Result implements driver.ResultClassifier.
+// Result implements driver.FaultClassifier.
 func (s *Store) Result(err error) observe.Result {
 	switch {
 	case err == nil:

@@ -7,7 +7,6 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/migrations"
 )
@@ -49,14 +48,10 @@ func (s *Store) checkStart(ctx context.Context) error {
 	return err
 }
 
-var _ driver.Releaser = (*Store)(nil)
-
-// Release implements driver.Releaser.
+// Release implements driver.Registrar.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-var _ driver.NameChecker = (*Store)(nil)
-
-// NameFree implements driver.NameChecker.
+// NameFree implements driver.Registrar.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 func (s *Store) checkSchema(ctx context.Context) error {

@@ -6,13 +6,10 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
 
-var _ driver.SourceRegistrar = (*Store)(nil)
-
-// RegisterSources implements driver.SourceRegistrar. It first checks what Register checks. If that fails, it records nothing.
+// RegisterSources implements driver.Registrar. It first checks what Register checks. If that fails, it records nothing.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err

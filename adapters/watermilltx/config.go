@@ -94,7 +94,11 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 			var tx TTx
 			return cfg, fmt.Errorf("watermilltx: Config.Join: watermill-sql's transactions are of type *sql.Tx, and Config.Store's are %T", tx)
 		}
-		cfg.Store = any(newJoiningStore(store)).(dedup.Store[TTx])
+		joining, err := newJoiningStore(store)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Store = any(joining).(dedup.Store[TTx])
 	}
 	if cfg.Topic == nil {
 		cfg.Topic = func(in, _ *message.Message) string { return message.PublishTopicFromCtx(in.Context()) }

@@ -24,19 +24,22 @@ import (
 // that would commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
 type joiningStore struct {
 	dedup.Store[*sql.Tx]
-}
-
-// joiningLot is a joiningStore whose Store is a parking lot.
-type joiningLot struct {
-	joiningStore
 	consumer.ParkingLot[*sql.Tx]
+	dedupdriver.Registrar
+	verifier dedupdriver.TxVerifier[*sql.Tx]
 }
 
-func newJoiningStore(store dedup.Store[*sql.Tx]) dedup.Store[*sql.Tx] {
-	if lot, ok := store.(consumer.ParkingLot[*sql.Tx]); ok {
-		return &joiningLot{joiningStore{store}, lot}
+// newJoiningStore returns store as a joiningStore, or an error if store lacks some of its methods.
+func newJoiningStore(store dedup.Store[*sql.Tx]) (dedup.Store[*sql.Tx], error) {
+	s := &joiningStore{Store: store}
+	var parks, registers, verifies bool
+	s.ParkingLot, parks = store.(consumer.ParkingLot[*sql.Tx])
+	s.Registrar, registers = store.(dedupdriver.Registrar)
+	s.verifier, verifies = store.(dedupdriver.TxVerifier[*sql.Tx])
+	if !parks || !registers || !verifies {
+		return nil, fmt.Errorf("watermilltx: Config.Join: want a *sqlstore.Store, or a type that embeds one; a %T lacks some of its methods", store)
 	}
-	return &joiningStore{store}
+	return s, nil
 }
 
 // joinedTx is the state of the transaction of one delivery.
@@ -59,20 +62,12 @@ const (
 // undoTimeout bounds undoAttempt, which also runs after the message's context has ended.
 const undoTimeout = 10 * time.Second
 
-// Register implements driver.Registrar.
-func (s *joiningStore) Register(ctx context.Context, name string, window time.Duration) error {
-	if registrar, ok := s.Store.(dedupdriver.Registrar); ok {
-		return registrar.Register(ctx, name, window)
-	}
-	return nil
-}
-
 // VerifyTx implements driver.TxVerifier. Each of watermill-sql's transactions has one message, and attempt finds out what its handler did.
 func (s *joiningStore) VerifyTx(ctx context.Context, tx *sql.Tx) error {
-	if verifier, ok := s.Store.(dedupdriver.TxVerifier[*sql.Tx]); ok && ctx.Value(runKey{}) == nil {
-		return verifier.VerifyTx(ctx, tx)
+	if ctx.Value(runKey{}) != nil {
+		return nil
 	}
-	return nil
+	return s.verifier.VerifyTx(ctx, tx)
 }
 
 // Retryable implements dedup.Store.

@@ -43,7 +43,7 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 	case errors.Is(err, dedup.ErrTxEnded):
 		t.Errorf("%v: blames the handler for a lost connection", err)
 	}
-	if c, ok := faulty.(driver.ResultClassifier); ok && c.Result(err) != observe.CommitUnknown {
+	if c, ok := faulty.(driver.FaultClassifier); ok && c.Result(err) != observe.CommitUnknown {
 		t.Errorf("%v: the result is %q, want %q", err, c.Result(err), observe.CommitUnknown)
 	}
 

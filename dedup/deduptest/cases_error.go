@@ -76,7 +76,7 @@ func commitCodes[TTx any](t *testing.T, e *env[TTx]) {
 			t.Errorf("%s: InTx = %v; RaiseAtCommit returned nil: %v", code, err, done)
 			continue
 		}
-		if c, ok := s.(driver.ResultClassifier); ok && (c.Result(err) == observe.CommitUnknown) != want.Unknown {
+		if c, ok := s.(driver.FaultClassifier); ok && (c.Result(err) == observe.CommitUnknown) != want.Unknown {
 			t.Errorf("%s: the result of %v is %q; want an unknown outcome: %v", code, err, c.Result(err), want.Unknown)
 		}
 		if want.Unknown {
@@ -95,7 +95,7 @@ func classified[TTx any](t *testing.T, s dedup.Store[TTx], code string, err erro
 	if c, ok := s.(driver.FaultClassifier); ok && c.Ambiguous(err) != want.Ambiguous {
 		t.Errorf("%s: Ambiguous(%v) = %v, want %v", code, err, c.Ambiguous(err), want.Ambiguous)
 	}
-	if c, ok := s.(driver.FaultNamer); ok && want.Class != "" && c.FaultClass(err) != want.Class {
+	if c, ok := s.(driver.FaultClassifier); ok && want.Class != "" && c.FaultClass(err) != want.Class {
 		t.Errorf("%s: the class of %v is %q, want %q", code, err, c.FaultClass(err), want.Class)
 	}
 	if errors.Is(err, dedup.ErrInFlight) {
@@ -161,32 +161,31 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 // nameHeld checks that a refusal says what has the name: a call of Register, which nothing closes, or a Consumer.
 func nameHeld[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	checker, ok := s.(driver.NameChecker)
-	releaser, releases := s.(driver.Releaser)
-	hook(t, "driver.NameChecker", !ok || !releases)
+	registrar, ok := s.(driver.Registrar)
+	hook(t, "driver.Registrar", !ok)
 	const call, consumer = "a call of Register has registered", "a Consumer has registered"
-	byConsumer := func(name string) error { return s.(driver.Registrar).Register(names.ByConsumer(bounded(t)), name, 0) }
+	byConsumer := func(name string) error { return registrar.Register(names.ByConsumer(bounded(t)), name, 0) }
 	for _, step := range []struct {
 		what string
 		err  error
 		want string // empty: no error
 	}{
 		{"a call of Register", register(t, s, "billing", 0), ""},
-		{"a Consumer that is made after it", checker.NameFree("billing"), call},
+		{"a Consumer that is made after it", registrar.NameFree("billing"), call},
 		{"a Consumer that starts after it", byConsumer("billing"), call},
 		{"a Consumer", byConsumer("mail"), ""},
-		{"a Consumer that is made beside it, to replace it", checker.NameFree("mail"), ""},
+		{"a Consumer that is made beside it, to replace it", registrar.NameFree("mail"), ""},
 		{"a Consumer that starts beside it", byConsumer("mail"), consumer},
 		{"a call of Register beside it", register(t, s, "mail", 0), consumer},
-		{"a name that is free", checker.NameFree("other"), ""},
+		{"a name that is free", registrar.NameFree("other"), ""},
 	} {
 		if err := step.err; (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), step.want)) {
 			t.Errorf("%s: %v, want %q", step.what, err, step.want)
 		}
 	}
-	releaser.Release("billing")
-	releaser.Release("mail")
-	if err := errors.Join(checker.NameFree("billing"), byConsumer("billing"), register(t, s, "mail", 0), checker.NameFree("billing")); err != nil {
+	registrar.Release("billing")
+	registrar.Release("mail")
+	if err := errors.Join(registrar.NameFree("billing"), byConsumer("billing"), register(t, s, "mail", 0), registrar.NameFree("billing")); err != nil {
 		t.Errorf("after Release: %v", err)
 	}
 }
@@ -242,12 +241,12 @@ func notDurable[TTx any](t *testing.T, e *env[TTx]) {
 		t.Error("ErrNotDurable is retryable")
 	}
 	t.Log(err)
-	refused, ok := s.(driver.SourceRegistrar)
-	hook(t, "driver.SourceRegistrar", !ok)
+	refused, ok := s.(driver.Registrar)
+	hook(t, "driver.Registrar", !ok)
 	if err := refused.RegisterSources(bounded(t), consumer, []string{"sqs queue a"}); !errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("RegisterSources = %v, want ErrNotDurable", err)
 	}
-	other := e.node(t).(driver.SourceRegistrar)
+	other := e.node(t).(driver.Registrar)
 	// Behind a pooler the setting belongs to the role, so this node is refused too.
 	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil && !errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("a start that was refused has recorded its source: %v", err)

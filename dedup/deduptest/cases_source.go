@@ -21,10 +21,10 @@ func sourceCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-func sourceRegistrar[TTx any](t *testing.T, s dedup.Store[TTx]) driver.SourceRegistrar {
+func sourceRegistrar[TTx any](t *testing.T, s dedup.Store[TTx]) driver.Registrar {
 	t.Helper()
-	reg, ok := s.(driver.SourceRegistrar)
-	hook(t, "driver.SourceRegistrar", !ok)
+	reg, ok := s.(driver.Registrar)
+	hook(t, "driver.Registrar", !ok)
 	return reg
 }
 
@@ -33,7 +33,7 @@ func sourcesCompared[TTx any](t *testing.T, e *env[TTx]) {
 	a, b := sourceRegistrar(t, e.node(t)), sourceRegistrar(t, e.node(t))
 	for _, step := range []struct {
 		what     string
-		node     driver.SourceRegistrar
+		node     driver.Registrar
 		consumer string
 		sources  []string
 		refused  bool

@@ -49,8 +49,6 @@ var (
 	_ driver.Registrar       = (*Store)(nil)
 	_ driver.TxVerifier[*Tx] = (*Store)(nil)
 	_ driver.KeyProber       = (*Store)(nil)
-	_ driver.Releaser        = (*Store)(nil)
-	_ driver.NameChecker     = (*Store)(nil)
 	_ dedup.ResultStore[*Tx] = (*Store)(nil)
 	_ dedup.Purger           = (*Store)(nil)
 	_ dedup.KeyReader        = (*Store)(nil)
@@ -262,10 +260,10 @@ func (s *Store) Register(ctx context.Context, consumer string, window time.Durat
 	return nil
 }
 
-// Release implements driver.Releaser.
+// Release implements driver.Registrar.
 func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 
-// NameFree implements driver.NameChecker.
+// NameFree implements driver.Registrar.
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.

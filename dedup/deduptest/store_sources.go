@@ -6,12 +6,9 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 )
 
-var _ driver.SourceRegistrar = (*Store)(nil)
-
-// RegisterSources implements driver.SourceRegistrar.
+// RegisterSources implements driver.Registrar.
 func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "-"}).Validate(); err != nil {
 		return err

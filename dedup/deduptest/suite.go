@@ -93,7 +93,7 @@ type Options struct {
 type Code struct {
 	Retryable bool              // as dedup.Store says
 	Ambiguous bool              // as driver.FaultClassifier says, if the store implements it
-	Class     driver.FaultClass // as driver.FaultNamer says, if the store implements it; "": not checked
+	Class     driver.FaultClass // as driver.FaultClassifier says, if the store implements it; "": not checked
 	Unknown   bool              // as the answer to COMMIT, the code leaves it open whether the transaction was committed
 }
 

@@ -1,5 +1,7 @@
 package driver
 
+import "github.com/txonce/txonce/observe"
+
 // FaultClass says what kind of failure an error of the database is. docs/operations.md has a table of what follows from each class.
 type FaultClass string
 
@@ -24,13 +26,30 @@ const (
 	FaultAborted     FaultClass = "aborted"           // an earlier statement of the transaction failed, and its class decides
 )
 
-// FaultNamer tells the class of an error of InTx. It is optional. A consumer handles three classes in their own way:
+// FaultClassifier says more about an error than Store.Retryable.
 //
-//   - FaultContention never counts as an attempt. Messages that meet it again and again run one after the other.
-//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs again with
-//     WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no other message comes, it counts from
-//     the tenth time on.
-//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent nothing.
-type FaultNamer interface {
+// Without it each Retryable error counts as a lost connection: a missing column, a statement that one message makes too slow, and a deadlock
+// are tried 20 times before the message is parked, and waits for locks count like faults.
+type FaultClassifier interface {
+	// FaultClass tells the class of an error of InTx. A consumer handles three classes in their own way:
+	//
+	//   - FaultContention never counts as an attempt. Messages that meet it again and again run one after the other.
+	//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs again with
+	//     WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no other message comes, it counts
+	//     from the tenth time on.
+	//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent nothing.
 	FaultClass(err error) FaultClass
+
+	// Ambiguous reports of a Retryable error that either the database or the handler is at fault: a missing table or column, a refused
+	// permission, a statement or a transaction that exceeds a limit of time. While no message is committed, a consumer pauses
+	// and counts no attempt. If other messages are committed between two such errors of one message, it counts the second and
+	// each further one as an attempt.
+	//
+	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of these
+	// errors of one message, only the 21st and later ones count, and none if the class is FaultContention.
+	Ambiguous(err error) bool
+
+	// Result returns observe.Deadlock, CommitUnknown or RolledBack for an error of InTx. An error that it does not know is RolledBack.
+	// It is for metrics: only another claim proves what happened.
+	Result(err error) observe.Result
 }

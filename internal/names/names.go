@@ -43,7 +43,7 @@ func (n *Names) Take(ctx context.Context, name string) error {
 	return nil
 }
 
-// NameFree implements driver.NameChecker.
+// NameFree implements driver.Registrar.
 func (n *Names) NameFree(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,7 +24,7 @@ func TestResult(t *testing.T) {
 			"sqlite":   {`SELECT * FROM missing`},
 		}
 		s := db.open(deduptest.Options{})
-		var classifier driver.ResultClassifier = s
+		var classifier driver.FaultClassifier = s
 		for want, statements := range map[observe.Result][]string{observe.Deadlock: deadlocks[db.dialect], observe.RolledBack: others[db.dialect]} {
 			for i, statement := range statements {
 				err := s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(want, i))}, func(tx *sql.Tx, _ []dedup.Claim) error {
