@@ -24,6 +24,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return migrations.Apply(ctx, db, "postgres", schema)
 }
 
+var _ driver.Registrar = (*Store)(nil)
+
 // Register implements driver.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
 	err := s.names.Register(ctx, consumer, window, func(w claims.Window) error {
