@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // reader handles all messages of a broker until ctx ends, and counts them.
@@ -88,7 +89,7 @@ func (b *bench) fromBroker(name, base string, k kind, n int, far bool, read read
 // processor is a consumer.Processor that also takes batches.
 type processor interface {
 	consumer.Processor
-	consumer.BatchProcessor
+	driver.BatchProcessor
 }
 
 func reading(which func(consumers) processor) reader {
@@ -115,7 +116,7 @@ type counting struct {
 	tally *tally
 }
 
-// ProcessBatch implements consumer.BatchProcessor.
+// ProcessBatch implements driver.BatchProcessor.
 func (c counting) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	errs := c.processor.ProcessBatch(ctx, msgs)
 	n := 0
@@ -136,7 +137,7 @@ func (r repeating) Process(ctx context.Context, msg *consumer.Message) error {
 	return r.ProcessBatch(ctx, []*consumer.Message{msg})[0]
 }
 
-// ProcessBatch implements consumer.BatchProcessor.
+// ProcessBatch implements driver.BatchProcessor.
 func (r repeating) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	err := pgx.BeginFunc(ctx, r.world.pool, func(tx pgx.Tx) error {
 		for _, msg := range msgs {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 )
 
@@ -80,7 +81,7 @@ func process(c *consumer.Consumer[pgx.Tx]) func(context.Context, string) error {
 }
 
 // hundred handles a batch.
-func hundred(c consumer.BatchProcessor) func(context.Context, func() string) (int, error) {
+func hundred(c driver.BatchProcessor) func(context.Context, func() string) (int, error) {
 	return func(ctx context.Context, id func() string) (int, error) {
 		return batch(ctx, c, messages(id, batchSize))
 	}
@@ -142,7 +143,7 @@ func (w *world) inMemory() (consumers, error) {
 }
 
 // batch processes messages in one call, and returns the first error.
-func batch(ctx context.Context, c consumer.BatchProcessor, msgs []*consumer.Message) (int, error) {
+func batch(ctx context.Context, c driver.BatchProcessor, msgs []*consumer.Message) (int, error) {
 	for _, err := range c.ProcessBatch(ctx, msgs) {
 		if err != nil {
 			return 0, err

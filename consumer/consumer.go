@@ -28,14 +28,7 @@ type Consumer[TTx any] struct {
 	turn         chan struct{} // contains one element while a message runs that has lost to other transactions again and again
 }
 
-var (
-	_ Processor      = (*Consumer[any])(nil)
-	_ BatchProcessor = (*Consumer[any])(nil)
-	_ Starter        = (*Consumer[any])(nil)
-	_ Windowed       = (*Consumer[any])(nil)
-	_ Sourced        = (*Consumer[any])(nil)
-	_ Keyed          = (*Consumer[any])(nil)
-)
+var _ Processor = (*Consumer[any])(nil)
 
 // New returns a Consumer, or an error that names the field of cfg that is invalid. It does not use the database.
 func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
@@ -69,10 +62,11 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 // MaxAttempts returns Config.MaxAttempts or its default. awssqs compares it with a queue's redrive policy.
 func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 
-// Window implements Windowed: it returns Config.Window or its default.
+// Window implements driver.Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
-// KeyFor implements Keyed.
+// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls Config.Tenant and
+// Config.Key, and claims nothing.
 func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.cfg.key(msg, true) }
 
 // Process implements Processor. A failure of the database and a key that another process holds do not count as attempts,
@@ -101,7 +95,7 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 // batchKeyWait is how long a batch waits, in total, for other calls of this Consumer that process its keys.
 const batchKeyWait = time.Second
 
-// ProcessBatch implements BatchProcessor. The messages share one transaction, or with Config.MaxPerTransaction several. When a transaction fails, the
+// ProcessBatch handles several messages at once, without sleeping between attempts; see driver.BatchProcessor for its answers. The messages share one transaction, or with Config.MaxPerTransaction several. When a transaction fails, the
 // failing message is tried apart from the others; if it is unknown which message fails, the batch is tried in halves. Only messages with
 // the ordering key of a failed message wait for it. A crash before a COMMIT leaves nothing of its transaction.
 func (c *Consumer[TTx]) ProcessBatch(ctx context.Context, msgs []*Message) []error {

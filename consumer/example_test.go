@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
@@ -144,7 +145,7 @@ func ExampleProcessor() {
 }
 
 func ExampleBatchProcessor() {
-	var p consumer.BatchProcessor = newBilling(consumertest.NewStore())
+	var p driver.BatchProcessor = newBilling(consumertest.NewStore())
 	msgs := []*consumer.Message{{Payload: []byte(`{"order_id": "A"}`)}, {Payload: []byte(`{"order_id": "B"}`)}}
 	for i, err := range p.ProcessBatch(context.Background(), msgs) {
 		fmt.Println(i, err)
@@ -156,7 +157,7 @@ func ExampleBatchProcessor() {
 
 func ExampleStarter() {
 	var p consumer.Processor = newBilling(consumertest.NewStore())
-	if s, ok := p.(consumer.Starter); ok {
+	if s, ok := p.(driver.Starter); ok {
 		fmt.Println(s.Start(context.Background()))
 	}
 	// Output: <nil>
@@ -164,7 +165,7 @@ func ExampleStarter() {
 
 func ExampleWindowed() {
 	var p consumer.Processor = newBilling(consumertest.NewStore())
-	if w, ok := p.(consumer.Windowed); ok {
+	if w, ok := p.(driver.Windowed); ok {
 		fmt.Println(w.Window() > 7*24*time.Hour)
 	}
 	// Output: true

@@ -166,7 +166,7 @@ func (r *registration) register(ctx context.Context) error {
 	return nil
 }
 
-// AddSource implements Sourced. Add all sources before Start or the first message. A source that is added later is
+// AddSource implements driver.Sourced. Add all sources before Start or the first message. A source that is added later is
 // registered before the next message, which fails if the source is refused.
 func (c *Consumer[TTx]) AddSource(source string) {
 	r := c.registration

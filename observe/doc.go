@@ -3,6 +3,6 @@
 //
 // # Use
 //
-// The hooks of consumer.Trace, consumer.SourceTrace, relay.Trace and dedup.SweepTrace pass these words. Each list is closed: [Outcomes],
+// The hooks of consumer.Trace, driver.SourceTrace, relay.Trace and dedup.SweepTrace pass these words. Each list is closed: [Outcomes],
 // [Causes] and [Results] return all of its words, so a program can export a counter for each word before it first occurs.
 package observe

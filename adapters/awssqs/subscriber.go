@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/counts"
 )
 
@@ -61,7 +62,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		return fmt.Errorf("awssqs: queue %s: %w", s.cfg.Queue, err)
 	}
 	// After the checks: a start registers the Processor's window, and one that is too short must not be registered.
-	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := s.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); ctx.Err() != nil {
 			return nil
 		} else if err != nil {
@@ -76,7 +77,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 
 // addSource tells the Processor about a queue, given as a name or a URL.
 func addSource(p consumer.Processor, queue string) {
-	if sourced, ok := p.(consumer.Sourced); ok {
+	if sourced, ok := p.(driver.Sourced); ok {
 		sourced.AddSource("sqs queue " + queue[strings.LastIndexByte(queue, '/')+1:])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/internal/usercode"
@@ -23,8 +24,8 @@ type SubscriberConfig struct {
 	// Queue is the URL of the queue, or its name in the Client's account and region. Required.
 	Queue string
 
-	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by Run, and
-	// the window of a consumer.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by Run, and
+	// the window of a driver.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
 	// compared with the queue's redrive policy; otherwise consumer.DefaultMaxAttempts is. Required.
 	Processor consumer.Processor
 
@@ -88,7 +89,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *consumer.SourceTrace
+	Trace *driver.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//

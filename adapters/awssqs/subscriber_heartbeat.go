@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/deliver"
 )
@@ -225,7 +225,7 @@ func (r *reception) reportLost(gone []*received, why string) {
 	r.log.Warn("awssqs: messages are lost to this process and will be delivered again; their handlers are cancelled",
 		"messages", len(gone), "first", gone[0].delivery.Message.Position, "why", why)
 	for _, m := range gone {
-		r.events.Lost(r.requests, consumer.SourceEvent{Message: m.delivery.Message, Messages: 1, Err: errors.New(why)})
+		r.events.Lost(r.requests, driver.SourceEvent{Message: m.delivery.Message, Messages: 1, Err: errors.New(why)})
 		r.deliverer.Lose(m.delivery)
 	}
 }

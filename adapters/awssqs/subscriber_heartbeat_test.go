@@ -13,6 +13,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 var errNotYet = errors.New("not yet")
@@ -89,7 +90,7 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 					}}, fifo, map[string]string{"VisibilityTimeout": "8"})
 					running, cancelled := make(chan string, 1), make(chan error, 1)
 					s.send("g", "a")
-					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }}}, // 1: it does not receive what it loses
+					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }}}, // 1: it does not receive what it loses
 						func(ctx context.Context, msg *consumer.Message) error {
 							running <- receiptOf(msg)
 							<-ctx.Done()

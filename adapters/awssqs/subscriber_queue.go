@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // queue is what a Subscriber knows about its queue.
@@ -120,7 +121,7 @@ func (s *Subscriber) attempts() int {
 
 // checkRetention refuses a queue that keeps messages for longer than the Processor remembers keys.
 func (s *Subscriber) checkRetention(has map[string]string) error {
-	windowed, ok := s.cfg.Processor.(consumer.Windowed)
+	windowed, ok := s.cfg.Processor.(driver.Windowed)
 	if !ok {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
@@ -156,7 +157,7 @@ func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, err
 		return answers, err
 	}
 	return r.unconfirmed(answers, ids(out.Successful, func(e types.DeleteMessageBatchResultEntry) *string { return e.Id }), out.Failed, func(a answer) {
-		r.events.Acked(ctx, consumer.SourceEvent{Message: a.message.delivery.Message, Began: began})
+		r.events.Acked(ctx, driver.SourceEvent{Message: a.message.delivery.Message, Began: began})
 	}), nil
 }
 
@@ -171,7 +172,7 @@ func (r *reception) change(ctx context.Context, answers []answer) ([]answer, err
 		return answers, err
 	}
 	return r.unconfirmed(answers, ids(out.Successful, func(e types.ChangeMessageVisibilityBatchResultEntry) *string { return e.Id }), out.Failed, func(a answer) {
-		r.events.Returned(ctx, consumer.SourceEvent{Message: a.message.delivery.Message, After: a.after})
+		r.events.Returned(ctx, driver.SourceEvent{Message: a.message.delivery.Message, After: a.after})
 	}), nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/txonce/txonce/adapters/awssqs/awssqstest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testsqs"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/testlog"
@@ -122,7 +123,7 @@ type suiteBroker struct {
 	t         *testing.T
 	url       string
 	publisher *awssqs.Publisher
-	trace     *consumer.SourceTrace
+	trace     *driver.SourceTrace
 	changing  sync.RWMutex // held by Revoke, and read while a subscriber changes a visibility
 
 	mu       sync.Mutex
@@ -245,7 +246,7 @@ func (b *suiteBroker) Left(ctx context.Context) (int, error) {
 }
 
 // Trace implements consumertest.Tracer.
-func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.trace = trace }
+func (b *suiteBroker) Trace(trace *driver.SourceTrace) { b.trace = trace }
 
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/usercode"
 )
@@ -42,7 +43,7 @@ func (r *reception) take(got []types.Message) {
 			r.settle(m.delivery, behind)
 			continue
 		}
-		r.events.Received(r.requests, consumer.SourceEvent{Message: msg})
+		r.events.Received(r.requests, driver.SourceEvent{Message: msg})
 		taken, ds = append(taken, m), append(ds, m.delivery)
 	}
 	r.flush()

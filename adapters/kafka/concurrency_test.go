@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
@@ -262,7 +263,7 @@ func inTurns(t *testing.T, store *consumertest.Store, before func(ctx context.Co
 	}
 	return struct {
 		consumer.Processor
-		consumer.Starter
+		driver.Starter
 	}{c, c}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/risks"
 )
 
@@ -22,8 +23,8 @@ type SubscriberConfig struct {
 	// Topics to receive; they must exist. Required.
 	Topics []string
 
-	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by Run, and
-	// the window of a consumer.Windowed is compared with the topics' retention. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by Run, and
+	// the window of a driver.Windowed is compared with the topics' retention. Required.
 	Processor consumer.Processor
 
 	// MaxBatch is the maximum number of a partition's messages that a BatchProcessor gets at once. A batch should be done well within Grace.
@@ -64,7 +65,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *consumer.SourceTrace
+	Trace *driver.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//

@@ -7,7 +7,7 @@
 // message only when the Processor has answered nil for that message and for all messages delivered before it. A crash repeats messages and
 // never skips one; the Processor, a consumer.Consumer, makes sure that a repeated message has no second effect.
 //
-// Messages of a partition are delivered in order: in batches of waiting messages when the Processor is a consumer.BatchProcessor (a batch
+// Messages of a partition are delivered in order: in batches of waiting messages when the Processor is a driver.BatchProcessor (a batch
 // never waits to be filled), otherwise one by one. A message to be retried stays in memory, and the Subscriber delivers it again itself.
 // Meanwhile messages with other keys go on, messages with its key wait, and the committed offset stays below it. While the database is away
 // all messages are retried. The member keeps its partitions during that pause, because sarama sends heartbeats in the background. The count of

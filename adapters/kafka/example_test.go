@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/outboxtest"
@@ -54,7 +55,7 @@ func Example() {
 	defer client.Close()
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: "billing", Topics: []string{"orders"}, Processor: charge,
-		Trace: &consumer.SourceTrace{Acked: func(_ context.Context, e consumer.SourceEvent) { // in a worker a signal ends ctx
+		Trace: &driver.SourceTrace{Acked: func(_ context.Context, e driver.SourceEvent) { // in a worker a signal ends ctx
 			if e.Offset == 2 {
 				cancel()
 			}
@@ -268,12 +269,12 @@ func ExampleSubscriberConfig_trace() {
 	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: "billing", Topics: []string{"orders"}, Logger: quiet,
 		Processor: processor(func(context.Context, *consumer.Message) error { return nil }),
-		Trace: &consumer.SourceTrace{
-			Assigned: func(_ context.Context, e consumer.SourceEvent) {
+		Trace: &driver.SourceTrace{
+			Assigned: func(_ context.Context, e driver.SourceEvent) {
 				fmt.Printf("assigned %s/%d in generation %d\n", e.Source, e.Partition, e.Generation)
 			},
-			Revoked: func(_ context.Context, e consumer.SourceEvent) { fmt.Printf("gave up %s/%d\n", e.Source, e.Partition) },
-			Acked: func(_ context.Context, e consumer.SourceEvent) {
+			Revoked: func(_ context.Context, e driver.SourceEvent) { fmt.Printf("gave up %s/%d\n", e.Source, e.Partition) },
+			Acked: func(_ context.Context, e driver.SourceEvent) {
 				if e.Offset == 1 {
 					fmt.Printf("%s/%d is done up to %d\n", e.Source, e.Partition, e.Offset)
 					cancel()

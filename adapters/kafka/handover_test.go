@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // TestStaticMemberDiesInAHandOver: a cooperative rebalance takes a partition from its owner in one generation and assigns it in
@@ -22,7 +23,7 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 		for p := range int32(4) {
 			g.produce(t, text(p, "a")...)
 		}
-		config := func(id string, trace *consumer.SourceTrace) kafka.SubscriberConfig {
+		config := func(id string, trace *driver.SourceTrace) kafka.SubscriberConfig {
 			cfg := testConfig(sarama.NewBalanceStrategyCooperativeSticky())
 			cfg.Consumer.Group.InstanceId = id
 			cfg.Consumer.Group.Rebalance.Timeout = time.Hour

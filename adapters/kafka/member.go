@@ -11,7 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
@@ -169,7 +169,7 @@ func (m *member) stopFor(err error) bool {
 	var at *sarama.ConsumerError
 	if errors.As(err, &at) && errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		if err = m.offsetGap(at.Topic, at.Partition); err != nil {
-			m.events.Gap(m.hooksCtx, consumer.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
+			m.events.Gap(m.hooksCtx, driver.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
 		}
 	} else {
 		err = m.fatal(err)

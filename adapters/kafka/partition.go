@@ -9,6 +9,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/hooks"
 )
@@ -46,7 +47,7 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 		Keep:        func(*deliver.Delivery, *consumer.RetryError) bool { return true },
 		Logger:      m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
 	})
-	assigned := consumer.SourceEvent{Source: claim.Topic(), Partition: claim.Partition(), Generation: session.GenerationID(), Member: session.MemberID()}
+	assigned := driver.SourceEvent{Source: claim.Topic(), Partition: claim.Partition(), Generation: session.GenerationID(), Member: session.MemberID()}
 	m.events.Assigned(m.hooksCtx, assigned)
 	p.commitStart()
 	p.receive()
@@ -201,7 +202,7 @@ func (p *partition) mark(finished *trackedOffset) {
 	p.session.MarkMessage(low, "")
 	if p.member.events.WantsAcks() {
 		p.acks.Add(func() {
-			p.member.events.Acked(p.member.hooksCtx, consumer.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
+			p.member.events.Acked(p.member.hooksCtx, driver.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
 		})
 	}
 }

@@ -17,30 +17,31 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
 // assignments collects the calls of a Trace.
 type assignments struct {
 	mu       sync.Mutex
-	assigned []consumer.SourceEvent
-	revoked  []consumer.SourceEvent
+	assigned []driver.SourceEvent
+	revoked  []driver.SourceEvent
 	marked   []string
 }
 
-func (a *assignments) trace() *consumer.SourceTrace {
-	return &consumer.SourceTrace{
-		Assigned: func(_ context.Context, e consumer.SourceEvent) {
+func (a *assignments) trace() *driver.SourceTrace {
+	return &driver.SourceTrace{
+		Assigned: func(_ context.Context, e driver.SourceEvent) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.assigned = append(a.assigned, e)
 		},
-		Revoked: func(_ context.Context, e consumer.SourceEvent) {
+		Revoked: func(_ context.Context, e driver.SourceEvent) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.revoked = append(a.revoked, e)
 		},
-		Acked: func(_ context.Context, e consumer.SourceEvent) {
+		Acked: func(_ context.Context, e driver.SourceEvent) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.marked = append(a.marked, fmt.Sprintf("%d/%d", e.Partition, e.Offset))
@@ -243,7 +244,7 @@ func TestStaticMember(t *testing.T) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
 			g := c.group(t, 2)
 			var l ledger
-			join := func(id string, trace *consumer.SourceTrace) *member {
+			join := func(id string, trace *driver.SourceTrace) *member {
 				cfg := testConfig(strategy)
 				cfg.Consumer.Group.InstanceId = id
 				cfg.Consumer.Group.Session.Timeout = 2 * time.Minute // how soon it is back
@@ -283,7 +284,7 @@ func TestStaticMember(t *testing.T) {
 func TestTwoMembersUnderOneInstanceId(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
-		join := func(trace *consumer.SourceTrace) *member {
+		join := func(trace *driver.SourceTrace) *member {
 			cfg := testConfig(sarama.NewBalanceStrategyRange())
 			cfg.Consumer.Group.InstanceId = "same"
 			return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace})
@@ -312,7 +313,7 @@ func TestPausedPartitionComesBack(t *testing.T) {
 					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Held: true}
 				}
 			})
-			join := func(trace *consumer.SourceTrace) *member {
+			join := func(trace *driver.SourceTrace) *member {
 				return g.join(t, kafka.SubscriberConfig{
 					Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, MaxBatch: 1, MaxUnfinished: 5, Trace: trace,
 				})

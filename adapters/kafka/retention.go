@@ -11,7 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // forever is how long a topic keeps messages that it never deletes by age.
@@ -30,7 +30,7 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 			return fmt.Errorf("kafka: topic %s: %w", topic, err)
 		}
 	}
-	windowed, ok := s.cfg.Processor.(consumer.Windowed)
+	windowed, ok := s.cfg.Processor.(driver.Windowed)
 	for _, topic := range s.cfg.Topics {
 		entries, err := settingsOf(client, topic)
 		warnOfOneReplica(s.log, topic, entries, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/testlog"
@@ -352,4 +353,4 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-var _ consumer.Windowed = (*starting)(nil)
+var _ driver.Windowed = (*starting)(nil)

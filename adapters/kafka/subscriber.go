@@ -11,7 +11,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 )
 
@@ -30,7 +30,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
+	if sourced, ok := cfg.Processor.(driver.Sourced); ok {
 		for _, topic := range cfg.Topics {
 			sourced.AddSource(fmt.Sprintf("kafka group %s, topic %s", cfg.Group, topic))
 		}
@@ -81,7 +81,7 @@ func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
 		return m, err
 	}
 	// After the checks, because Start registers the Processor's window, and a window that is too short must not be registered.
-	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := s.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return m, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testkafka"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/matrix"
@@ -143,7 +144,7 @@ type suiteBroker struct {
 	strategy sarama.BalanceStrategy
 
 	concurrency int
-	trace       *consumer.SourceTrace
+	trace       *driver.SourceTrace
 	producer    func() (sarama.SyncProducer, error)
 }
 
@@ -226,7 +227,7 @@ func (b *suiteBroker) Left(context.Context) (int, error) {
 }
 
 // Trace implements consumertest.Tracer.
-func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.trace = trace }
+func (b *suiteBroker) Trace(trace *driver.SourceTrace) { b.trace = trace }
 
 // Trim implements consumertest.Trimmer.
 func (b *suiteBroker) Trim(context.Context) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
@@ -63,7 +63,7 @@ func TestHandshakeCut(t *testing.T) {
 	consuming := make(chan struct{}, 8)
 	s, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
 		Dial: dial, Queue: testrabbitmq.Queue(t, url, nil), Processor: &answers{}, Logger: testlog.New(t).Logger(),
-		Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
+		Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }},
 	})
 	if err != nil {
 		t.Fatal(err)

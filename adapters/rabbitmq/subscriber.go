@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
@@ -30,7 +31,7 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
+	if sourced, ok := cfg.Processor.(driver.Sourced); ok {
 		sourced.AddSource("rabbitmq queue " + cfg.Queue)
 	}
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
@@ -53,7 +54,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		return errors.New("rabbitmq: Subscriber.Run is running already")
 	}
 	defer s.running.Store(false)
-	if starter, ok := s.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := s.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -143,7 +144,7 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 	case err == nil:
 		began := time.Now()
 		if dl.session.ack(dl) {
-			r.events.Acked(r.hooksCtx, consumer.SourceEvent{Message: dl.msg, Began: began})
+			r.events.Acked(r.hooksCtx, driver.SourceEvent{Message: dl.msg, Began: began})
 		}
 	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
 		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind it.

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/testlog"
@@ -91,9 +92,9 @@ func ackOnce(
 	lossy := &lossyAcks{fault: fault, cut: cut}
 	s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 		Dial: lossy.dial(dial), Queue: queue, Processor: c,
-		Trace: &consumer.SourceTrace{
-			Subscribed: func(context.Context, consumer.SourceEvent) { mu.Lock(); defer mu.Unlock(); begun++ },
-			Acked: func(_ context.Context, e consumer.SourceEvent) {
+		Trace: &driver.SourceTrace{
+			Subscribed: func(context.Context, driver.SourceEvent) { mu.Lock(); defer mu.Unlock(); begun++ },
+			Acked: func(_ context.Context, e driver.SourceEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				acked[e.Message.ID]++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/internal/usercode"
@@ -35,8 +36,8 @@ type SubscriberConfig struct {
 	// Defaults to false: the queue must exist.
 	Declare bool
 
-	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, a consumer.Starter is started by
-	// Run, and the window of a consumer.Windowed is compared with Spec.MessageTTL. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by
+	// Run, and the window of a driver.Windowed is compared with Spec.MessageTTL. Required.
 	Processor consumer.Processor
 
 	// Ordered makes the messages of one Key be handled in the order of the queue, one after the other: a message to be retried waits in
@@ -94,7 +95,7 @@ type SubscriberConfig struct {
 	// Trace has hooks.
 	//
 	// Defaults to none.
-	Trace *consumer.SourceTrace
+	Trace *driver.SourceTrace
 
 	// Logger gets one line for each event that an operator should know.
 	//
@@ -177,7 +178,7 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	deliver.SetDefault(refuse, "MaxBatch", &c.MaxBatch, 100)
 	deliver.SetDefault(refuse, "MaxBatchBytes", &c.MaxBatchBytes, 4<<20)
 	inWork := c.Concurrency
-	if _, batches := c.Processor.(consumer.BatchProcessor); batches {
+	if _, batches := c.Processor.(driver.BatchProcessor); batches {
 		inWork *= c.MaxBatch
 	}
 	deliver.SetDefault(refuse, "Prefetch", &c.Prefetch, min(max(inWork, 100), maxPrefetch))

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // How a message is deferred. A copy goes to a retry queue, and the server moves it back to the work queue when its delay is over. The
@@ -143,7 +143,7 @@ func (r *retries) answer(d *deferral, err error) {
 	switch {
 	case err == nil:
 		s.ack(d.delivery)
-		s.run.events.Returned(s.run.hooksCtx, consumer.SourceEvent{Message: d.delivery.msg, After: d.after})
+		s.run.events.Returned(s.run.hooksCtx, driver.SourceEvent{Message: d.delivery.msg, After: d.after})
 	case r.connected.Err() != nil || s.run.deliverer.Context().Err() != nil: // it goes back when the channel is closed
 		if d.delivery.expires() {
 			r.log.Warn("rabbitmq: a message has an expiration, and the server did not take a copy without one before Run ended; the message goes back to the queue, "+

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed. The deferrals are not
@@ -32,9 +33,9 @@ func TestNoHotRequeue(t *testing.T) {
 			return nil
 		}}
 		var acked, returned atomic.Int32
-		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Trace: &consumer.SourceTrace{
-			Acked:    func(context.Context, consumer.SourceEvent) { acked.Add(1) },
-			Returned: func(context.Context, consumer.SourceEvent) { returned.Add(1) },
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Trace: &driver.SourceTrace{
+			Acked:    func(context.Context, driver.SourceEvent) { acked.Add(1) },
+			Returned: func(context.Context, driver.SourceEvent) { returned.Add(1) },
 		}})
 		// It expires after 3 s in a queue, and is received at once.
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m", Body: []byte("x"), Expiration: "3000", CorrelationId: "c", Headers: amqp.Table{

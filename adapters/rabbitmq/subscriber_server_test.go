@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/testlog"
 )
@@ -45,7 +46,7 @@ func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 			queue := testrabbitmq.Queue(t, own.URL, args)
 			consuming := make(chan struct{}, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }},
+				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }},
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Run(t.Context()) }()
@@ -82,7 +83,7 @@ func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 			var lost atomic.Int64
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 				Dial: dialer(own.URL), Queue: queue, Processor: p, MaxBatch: 1, ConsumerTimeout: timeout, Grace: time.Second,
-				Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }},
+				Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }},
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -124,7 +125,7 @@ func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 			acked := make(chan int, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
 				Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: time.Second, // it is not told the timeout
-				Trace: &consumer.SourceTrace{Acked: func(_ context.Context, e consumer.SourceEvent) { acked <- e.Message.Attempt }},
+				Trace: &driver.SourceTrace{Acked: func(_ context.Context, e driver.SourceEvent) { acked <- e.Message.Attempt }},
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Run(ctx) }()

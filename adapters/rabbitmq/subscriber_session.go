@@ -11,7 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 )
 
@@ -105,7 +105,7 @@ func (s *session) awaitClose(closes <-chan *amqp.Error) {
 		s.run.deliverer.Lose(lost[tag])
 	}
 	if s.run.deliverer.Context().Err() == nil {
-		s.run.events.Lost(s.run.hooksCtx, consumer.SourceEvent{Messages: len(lost), Err: s.why})
+		s.run.events.Lost(s.run.hooksCtx, driver.SourceEvent{Messages: len(lost), Err: s.why})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
@@ -82,7 +83,7 @@ func TestSpecIsRead(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, dial rabbitmq.Dialer, queue string, cfg rabbitmq.SubscriberConfig, want string) {
 		consuming := make(chan struct{}, 8)
-		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue, &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { consuming <- struct{}{} }}
+		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue, &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }}
 		if cfg.Processor == nil {
 			cfg.Processor = &answers{}
 		}

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/txonce/txonce/adapters/rabbitmq"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
@@ -21,7 +21,7 @@ func TestStreamIsNotReceived(t *testing.T) {
 	p := &answers{}
 	subscribed := make(chan struct{}, 1)
 	s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-		Queue: queue, Processor: p, Trace: &consumer.SourceTrace{Subscribed: func(context.Context, consumer.SourceEvent) { subscribed <- struct{}{} }},
+		Queue: queue, Processor: p, Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { subscribed <- struct{}{} }},
 		Dial: func(ctx context.Context) (rabbitmq.Connection, error) {
 			c, err := dialer(url)(ctx)
 			return unreadable{c}, err

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 	"github.com/txonce/txonce/internal/test/features"
 	"github.com/txonce/txonce/internal/test/matrix"
@@ -332,7 +333,7 @@ func (b *suiteBroker) Left(ctx context.Context) (int, error) {
 }
 
 // Trace implements consumertest.Tracer.
-func (b *suiteBroker) Trace(trace *consumer.SourceTrace) { b.cfg.Trace = trace }
+func (b *suiteBroker) Trace(trace *driver.SourceTrace) { b.cfg.Trace = trace }
 
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }

@@ -19,6 +19,7 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 	"github.com/txonce/txonce/adapters/rabbitmq/internal/rabbitmqtest"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is
@@ -83,7 +84,7 @@ func TestSlowMessageGoesBackAlone(t *testing.T) {
 		send(t, s.Dial, workQueue, msgs...)
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{
 			Processor: p, ConsumerTimeout: timeout, Grace: time.Second, Concurrency: 2,
-			Trace: &consumer.SourceTrace{Lost: func(context.Context, consumer.SourceEvent) { lost.Add(1) }},
+			Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }},
 		})
 		lapse(timeout - time.Second)
 		if log := b.log.String(); !strings.Contains(log, "messages are not finished: they go back to the queue alone") {

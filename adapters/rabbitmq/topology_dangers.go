@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // danger is a setting of a queue that can lose or park messages although no handler failed.
@@ -46,7 +46,7 @@ func (c *SubscriberConfig) dangers(version string) (all []danger) {
 			"create a durable queue that is not auto-delete and has no x-expires",
 		})
 	}
-	if windowed, ok := c.Processor.(consumer.Windowed); ok && windowed.Window() < ttl {
+	if windowed, ok := c.Processor.(driver.Windowed); ok && windowed.Window() < ttl {
 		all = append(all, danger{
 			RiskShortWindow, fmt.Sprintf("rabbitmq: queue %s keeps messages for up to %v (Spec.MessageTTL), the Processor remembers keys for %v",
 				c.Queue, ttl, windowed.Window()),
@@ -91,7 +91,7 @@ func (c *SubscriberConfig) warnOfRisks(version string) {
 			"overtake it; when one message is not finished within that time, the server closes the channel and delivers all its messages again; "+
 			"make handlers shorter, Prefetch smaller, or the server's consumer_timeout longer", "queue", c.Queue, "consumer_timeout", c.ConsumerTimeout)
 	}
-	if windowed, ok := c.Processor.(consumer.Windowed); ok && c.Spec.MessageTTL == 0 {
+	if windowed, ok := c.Processor.(driver.Windowed); ok && c.Spec.MessageTTL == 0 {
 		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
 			"give the Processor a longer Window, or the queue a time to live with a dead letter exchange (Spec.MessageTTL and Spec.DeadLetters), which keeps what expires", "queue", c.Queue, "remembers", windowed.Window())
 	}

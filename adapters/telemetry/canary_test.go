@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/outbox"
 )
@@ -43,7 +44,7 @@ func TestCanaries(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), consumer.SourceEvent{System: "aws_sqs", Source: "queue", Message: msgs[0]})
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: msgs[0]})
 
 	var out strings.Builder
 	for _, span := range r.spans.Ended() {

@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/adapters/telemetry/internal/provoke"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
@@ -66,7 +67,7 @@ func TestSourceEventsAreBornAtZero(t *testing.T) {
 	if n, ok := values(t, r.collect(t)["txonce.source.events"])[gap]; !ok || n != 0 {
 		t.Errorf("before the first gap: %d, exported: %t", n, ok)
 	}
-	hooks.Gap(t.Context(), consumer.SourceEvent{System: "kafka", Source: "orders"})
+	hooks.Gap(t.Context(), driver.SourceEvent{System: "kafka", Source: "orders"})
 	if n := values(t, r.collect(t)["txonce.source.events"])[gap]; n != 1 {
 		t.Errorf("after a gap: %d", n)
 	}

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
@@ -28,10 +28,10 @@ var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"
 // the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
 // first message that was deleted before it was read. Subscribers of the same name share their series; one that is paused counts. A nil Telemetry returns nil, and so does one without Config.MeterProvider and
 // Config.AckSpans.
-func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.SourceTrace {
-	var spans *consumer.SourceTrace
+func (t *Telemetry) Subscriber(system, name string, topics ...string) *driver.SourceTrace {
+	var spans *driver.SourceTrace
 	if t != nil && t.cfg.AckSpans {
-		spans = &consumer.SourceTrace{Acked: t.ackSpans(name)}
+		spans = &driver.SourceTrace{Acked: t.ackSpans(name)}
 	}
 	if t == nil || t.meters == nil {
 		return spans
@@ -43,20 +43,20 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *consumer.
 		}
 	}
 	t.pauses.born(attrSource, name, observe.CauseBroker)
-	counts := func(event string) func(context.Context, consumer.SourceEvent) {
-		return func(_ context.Context, e consumer.SourceEvent) {
+	counts := func(event string) func(context.Context, driver.SourceEvent) {
+		return func(_ context.Context, e driver.SourceEvent) {
 			t.sourceCell(e.System, e.Source, event).n.Add(int64(max(e.Messages, 1)))
 		}
 	}
-	return (&consumer.SourceTrace{
+	return (&driver.SourceTrace{
 		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
 		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
 	}).Then(spans)
 }
 
 // ackSpans returns the hook Acked of a subscriber, which writes a span after the fact.
-func (t *Telemetry) ackSpans(name string) func(context.Context, consumer.SourceEvent) {
-	return func(ctx context.Context, e consumer.SourceEvent) {
+func (t *Telemetry) ackSpans(name string) func(context.Context, driver.SourceEvent) {
+	return func(ctx context.Context, e driver.SourceEvent) {
 		operation, ended := "ack", time.Now()
 		began := e.Began
 		if began.IsZero() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -161,8 +162,8 @@ func TestAckSpans(t *testing.T) {
 	}
 	r := newRig(t, telemetry.Config{AckSpans: true})
 	began := time.Now().Add(-time.Second)
-	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), consumer.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
-	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(), consumer.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
+	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(), driver.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
 	acks, commits := r.named("ack queue"), r.named("commit orders")
 	if len(acks) != 1 || len(commits) != 1 {
 		t.Fatalf("%d and %d spans, want 1 and 1", len(acks), len(commits))

@@ -44,7 +44,7 @@
 // has neither delays nor delivery counts: a message waits in the Handler for its next attempt, for a bounded time, and attempts are counted
 // in memory.
 //
-// Config.Trace, or that of the Consumer behind a Handler, reports what happens to messages. There is no consumer.SourceTrace: partitions,
+// Config.Trace, or that of the Consumer behind a Handler, reports what happens to messages. There is no driver.SourceTrace: partitions,
 // leases and acknowledgements belong to watermill's subscriber and Router, which have no hooks for them.
 //
 // # An outbox on watermill's brokers

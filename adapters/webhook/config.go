@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/internal/usercode"
@@ -56,7 +56,7 @@ type Config struct {
 	// Its Window must be at least Source.Horizon. It should park: without a dead letter, an event that it gives up is answered with 500 until the
 	// sender stops.
 	// Required.
-	Processor consumer.BatchProcessor
+	Processor driver.BatchProcessor
 
 	// PublicURL is the beginning of the endpoint's URL as the sender knows it, such as "https://shop.example", or with the path that a
 	// proxy removes. The request's path and query are appended. Only verifiers that check signatures over the URL need it.
@@ -127,7 +127,7 @@ func (c Config) withDefaults() (Config, Source, error) {
 	if isNil(c.Processor) {
 		refuse("Processor is required, and must not be a nil pointer")
 	}
-	if w, ok := c.Processor.(consumer.Windowed); ok && !isNil(c.Processor) && w.Window() < source.Horizon && !slices.Contains(c.AcceptedRisks, RiskShortWindow) {
+	if w, ok := c.Processor.(driver.Windowed); ok && !isNil(c.Processor) && w.Window() < source.Horizon && !slices.Contains(c.AcceptedRisks, RiskShortWindow) {
 		refuse("Processor forgets keys after %s, but %s may deliver an event again for %s: a late delivery would run again; "+
 			"set the Window of the consumer or Inbox to that or longer, or accept webhook.RiskShortWindow (AcceptedRisks)", days.Text(w.Window()), source.Name, days.Text(source.Horizon))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/outbox"
 )
@@ -65,11 +66,11 @@ type Inbox[TTx any] struct {
 }
 
 var (
-	_ consumer.BatchProcessor = (*Inbox[any])(nil)
-	_ consumer.Starter        = (*Inbox[any])(nil)
-	_ consumer.Sourced        = (*Inbox[any])(nil)
-	_ consumer.Windowed       = (*Inbox[any])(nil)
-	_ forwarder               = (*Inbox[any])(nil)
+	_ driver.BatchProcessor = (*Inbox[any])(nil)
+	_ driver.Starter        = (*Inbox[any])(nil)
+	_ driver.Sourced        = (*Inbox[any])(nil)
+	_ driver.Windowed       = (*Inbox[any])(nil)
+	_ forwarder             = (*Inbox[any])(nil)
 )
 
 // NewInbox returns an Inbox, or an error that names the field of cfg that is invalid. It does not use the database.
@@ -117,18 +118,18 @@ func forward[TTx any](topic string, out outbox.Writer[TTx]) consumer.Handler[TTx
 	}
 }
 
-// ProcessBatch implements consumer.BatchProcessor: nil means that an event is stored, by this call or an earlier one, or is parked.
+// ProcessBatch implements driver.BatchProcessor: nil means that an event is stored, by this call or an earlier one, or is parked.
 func (in *Inbox[TTx]) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	return in.consumer.ProcessBatch(ctx, msgs)
 }
 
-// Start implements consumer.Starter.
+// Start implements driver.Starter.
 func (in *Inbox[TTx]) Start(ctx context.Context) error { return in.consumer.Start(ctx) }
 
-// AddSource implements consumer.Sourced.
+// AddSource implements driver.Sourced.
 func (in *Inbox[TTx]) AddSource(source string) { in.consumer.AddSource(source) }
 
-// Window implements consumer.Windowed.
+// Window implements driver.Windowed.
 func (in *Inbox[TTx]) Window() time.Duration { return in.consumer.Window() }
 
 // Consumer returns the consumer that claims events for the Inbox, for its dead letters: Consumer.DeadLetters, Replay and Discard.

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -161,7 +162,7 @@ func newForwarding(t *testing.T) *forwarding {
 }
 
 // deliver hands an event to the Inbox or the consumer, and forwards what the Inbox has stored.
-func (f *forwarding) deliver(t *testing.T, to consumer.BatchProcessor, id, content string, aliases ...string) {
+func (f *forwarding) deliver(t *testing.T, to driver.BatchProcessor, id, content string, aliases ...string) {
 	t.Helper()
 	fingerprint := dedup.FingerprintOf([]byte(content))
 	msg := &consumer.Message{ID: id, Tenant: "shop/live", Payload: []byte(content), Fingerprint: &fingerprint, Aliases: aliases}

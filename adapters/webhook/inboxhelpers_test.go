@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
@@ -145,7 +146,7 @@ func (s sender) deliver(t testing.TB, e shopEvent, first time.Duration, most int
 
 // env is a Processor on some database.
 type env struct {
-	processor consumer.BatchProcessor
+	processor consumerdriver.BatchProcessor
 	effects   func(id string) int
 	letters   func() []consumer.DeadLetter
 }

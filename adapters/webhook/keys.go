@@ -5,19 +5,20 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // firstKey finds out whether the Processor can find keys at all. A Config.Key for another source, such as a JSONKey of the worker's
 // messages, finds none in any event: each would be parked as no_key, and answered with 200. A Key that needs no more than what each event has,
 // such as consumer.MessageID, is right from the start. A Key that reads payloads is right as soon as it has found the key of one event.
 type firstKey struct {
-	keyed consumer.Keyed // nil: the Processor does not say
+	keyed driver.Keyed // nil: the Processor does not say
 	found atomic.Bool
 }
 
 func newFirstKey(processor any) *firstKey {
 	f := &firstKey{}
-	if f.keyed, _ = processor.(consumer.Keyed); f.keyed != nil {
+	if f.keyed, _ = processor.(driver.Keyed); f.keyed != nil {
 		_, err := f.keyed.KeyFor(&consumer.Message{Topic: "any", ID: "any"})
 		f.found.Store(err == nil)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // Receiver is the http.Handler for the webhooks of one sender. It is safe for concurrent use.
@@ -41,13 +41,13 @@ func New(cfg Config) (*Receiver, error) {
 	}
 	r := &Receiver{cfg: cfg, source: source, starter: newStarter(cfg.Processor), keys: newFirstKey(cfg.Processor), working: map[*work]struct{}{}}
 	r.bodies.most = cfg.MaxInFlight - 2*cfg.MaxBody // the express has two buffers while it grows
-	if sourced, ok := cfg.Processor.(consumer.Sourced); ok {
+	if sourced, ok := cfg.Processor.(driver.Sourced); ok {
 		sourced.AddSource("webhook " + source.Name)
 	}
 	return r, nil
 }
 
-// Start makes the checks of the Processor that would otherwise make every delivery fail, if it is a consumer.Starter: a missing schema,
+// Start makes the checks of the Processor that would otherwise make every delivery fail, if it is a driver.Starter: a missing schema,
 // for example. It waits for a database that is away until ctx ends. Call it before the HTTP server listens. Without it, the first
 // delivery starts the Processor, and deliveries are answered with 503 until that succeeds.
 func (r *Receiver) Start(ctx context.Context) error {

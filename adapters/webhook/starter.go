@@ -7,19 +7,20 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// starter calls Start of a consumer.Starter until it has succeeded once. One call runs at a time, and the others wait for it.
+// starter calls Start of a driver.Starter until it has succeeded once. One call runs at a time, and the others wait for it.
 type starter struct {
-	starter consumer.Starter // nil: there is nothing to start
+	starter driver.Starter // nil: there is nothing to start
 	started atomic.Bool
 	busy    chan struct{} // contains one element while a call runs
 }
 
 func newStarter(processor any) *starter {
 	s := &starter{busy: make(chan struct{}, 1)}
-	s.starter, _ = processor.(consumer.Starter)
+	s.starter, _ = processor.(driver.Starter)
 	return s
 }
 
@@ -42,7 +43,7 @@ func (s *starter) start(ctx context.Context) error {
 }
 
 // batches is a BatchProcessor with the other method that package deliver expects.
-type batches struct{ consumer.BatchProcessor }
+type batches struct{ driver.BatchProcessor }
 
 func (b batches) Process(ctx context.Context, msg *consumer.Message) error {
 	return b.ProcessBatch(ctx, []*consumer.Message{msg})[0]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/counts"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
@@ -15,7 +16,7 @@ import (
 // WorkerConfig configures a Worker.
 type WorkerConfig struct {
 	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID. Its Name is InboxConfig.Name. Required.
-	Processor consumer.BatchProcessor
+	Processor driver.BatchProcessor
 
 	// MaxBatch is the maximum number of events that the Processor gets at once, in one transaction. All handlers of a batch together must
 	// take less time than relay.Config.PublishTimeout.
@@ -34,7 +35,7 @@ type WorkerConfig struct {
 //
 // The relay does not say how often it has leased a message, so an event whose handler ends the process is tried again and again.
 type Worker struct {
-	processor consumer.BatchProcessor
+	processor driver.BatchProcessor
 	maxBatch  int
 	starter   *starter
 	failures  counts.Counter // by ID: attempts that failed and counted

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter, a Revoker, a Tracer and a Trimmer.
@@ -42,10 +43,10 @@ type Revoker interface {
 	Revoke(ctx context.Context) error
 }
 
-// Tracer is a Broker whose subscribers take a consumer.SourceTrace.
+// Tracer is a Broker whose subscribers take a driver.SourceTrace.
 type Tracer interface {
 	// Trace sets the trace of the subscribers that Subscriber returns from now on.
-	Trace(trace *consumer.SourceTrace)
+	Trace(trace *driver.SourceTrace)
 }
 
 // Trimmer is a Broker that can delete messages that were not handled, as Kafka does at the end of a topic's retention.
@@ -59,7 +60,7 @@ type Features struct {
 	Ordered        bool // messages of one Key are handled in the order of their sending
 	Delay          bool // a message is not delivered again before its RetryError.After has passed
 	CountsAttempts bool // Message.Attempt counts on when another subscriber gets the message
-	Batch          bool // a consumer.BatchProcessor gets several messages at once
+	Batch          bool // a driver.BatchProcessor gets several messages at once
 	Fenced         bool // a subscriber that has lost a message cannot acknowledge it any more
 	Partitions     bool // messages are assigned to subscribers by partition, and stay with the broker when they are acknowledged
 

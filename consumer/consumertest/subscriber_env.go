@@ -105,7 +105,7 @@ func (p *tapped) Process(ctx context.Context, msg *consumer.Message) error {
 	})[0]
 }
 
-// ProcessBatch implements consumer.BatchProcessor.
+// ProcessBatch implements driver.BatchProcessor.
 func (p *tapped) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	return p.deliver(ctx, msgs, func(msgs []*consumer.Message) []error { return p.Consumer.ProcessBatch(ctx, msgs) })
 }

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// The cases about the hooks of a consumer.SourceTrace.
+// The cases about the hooks of a driver.SourceTrace.
 
 // sourceEvents records the calls of a SourceTrace.
 type sourceEvents struct {
@@ -25,7 +26,7 @@ type sourceEvents struct {
 
 type namedEvent struct {
 	name string
-	consumer.SourceEvent
+	driver.SourceEvent
 }
 
 // trace gives the subscribers that run from now on a SourceTrace that records.
@@ -36,8 +37,8 @@ func (e *subscriberEnv) trace() *sourceEvents {
 		e.Fatal("this Broker is no Tracer: its Subscriber takes a consumer.SourceTrace, or Features.DoesNotApply says why there can be none")
 	}
 	events := &sourceEvents{}
-	records := func(name string) func(context.Context, consumer.SourceEvent) {
-		return func(_ context.Context, event consumer.SourceEvent) {
+	records := func(name string) func(context.Context, driver.SourceEvent) {
+		return func(_ context.Context, event driver.SourceEvent) {
 			named := namedEvent{name, event}
 			if events.check != nil {
 				events.check(&named)
@@ -47,7 +48,7 @@ func (e *subscriberEnv) trace() *sourceEvents {
 			events.all = append(events.all, named)
 		}
 	}
-	tracer.Trace(&consumer.SourceTrace{
+	tracer.Trace(&driver.SourceTrace{
 		Assigned: records("assigned"), Revoked: records("revoked"), Gap: records("gap"), Acked: records("acked"), Lost: records("lost"),
 	})
 	return events

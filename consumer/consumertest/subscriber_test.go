@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 )
 
@@ -29,7 +30,7 @@ func TestTheSuiteOnAQueue(t *testing.T) {
 }
 
 type fakeQueue struct {
-	trace *consumer.SourceTrace
+	trace *driver.SourceTrace
 	mu    sync.Mutex
 	sent  int
 	queue []*queued
@@ -56,7 +57,7 @@ func (q *fakeQueue) Publish(_ context.Context, msgs ...consumer.Message) error {
 	return nil
 }
 
-func (q *fakeQueue) Trace(trace *consumer.SourceTrace) { q.trace = trace }
+func (q *fakeQueue) Trace(trace *driver.SourceTrace) { q.trace = trace }
 
 func (q *fakeQueue) Left(context.Context) (int, error) {
 	q.mu.Lock()
@@ -76,13 +77,13 @@ func (q *fakeQueue) Revoke(ctx context.Context) error {
 	}
 	q.mu.Unlock()
 	for _, m := range lost {
-		q.report(ctx, consumer.SourceEvent{Message: &m.msg, Messages: 1, Err: errors.New("revoked")})
+		q.report(ctx, driver.SourceEvent{Message: &m.msg, Messages: 1, Err: errors.New("revoked")})
 	}
 	return nil
 }
 
 // report calls the hook Lost if e has a reason, and otherwise Acked.
-func (q *fakeQueue) report(ctx context.Context, e consumer.SourceEvent) {
+func (q *fakeQueue) report(ctx context.Context, e driver.SourceEvent) {
 	e.System, e.Source = "fake", "fake"
 	switch {
 	case q.trace == nil:
@@ -123,7 +124,7 @@ func (q *fakeQueue) lease(work context.Context) *leased {
 // answer ends a lease, unless it was lost.
 func (q *fakeQueue) answer(delivery *leased, err error) {
 	if q.settle(delivery, err) && err == nil {
-		q.report(delivery.ctx, consumer.SourceEvent{Message: &delivery.msg})
+		q.report(delivery.ctx, driver.SourceEvent{Message: &delivery.msg})
 	}
 }
 
@@ -162,7 +163,7 @@ type fakeSubscriber struct {
 
 // Run delivers to three handlers, in batches of one: Process sleeps between attempts and would keep the lease.
 func (s *fakeSubscriber) Run(ctx context.Context) error {
-	if starter, ok := s.p.(consumer.Starter); ok {
+	if starter, ok := s.p.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return err
 		}

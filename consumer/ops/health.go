@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -60,16 +61,16 @@ func (h *Health) Trace() *consumer.Trace {
 
 // SourceTrace returns the hooks for the SubscriberConfig of an adapter. Join it with your own: h.SourceTrace().Then(own). Call it for each
 // Subscriber: two Subscribers of one queue that share a SourceTrace count as one, which is ready as soon as one of them is.
-func (h *Health) SourceTrace() *consumer.SourceTrace {
+func (h *Health) SourceTrace() *driver.SourceTrace {
 	h.mu.Lock()
 	h.traces++
 	trace := h.traces
 	h.mu.Unlock()
-	return &consumer.SourceTrace{
+	return &driver.SourceTrace{
 		Paused:     func(_ context.Context, p observe.Pause) { h.paused(trace, p) },
 		Resumed:    func(_ context.Context, p observe.Pause) { h.resumed(trace, p) },
-		Subscribed: func(_ context.Context, e consumer.SourceEvent) { h.set(trace, e, nil) },
-		Unsubscribed: func(_ context.Context, e consumer.SourceEvent) {
+		Subscribed: func(_ context.Context, e driver.SourceEvent) { h.set(trace, e, nil) },
+		Unsubscribed: func(_ context.Context, e driver.SourceEvent) {
 			r := &Reason{Name: e.Source, Since: time.Now()}
 			if e.Err != nil {
 				r.Error = e.Err.Error()
@@ -80,7 +81,7 @@ func (h *Health) SourceTrace() *consumer.SourceTrace {
 }
 
 // set records the state of a subscriber. Its first event answers one call of Expect.
-func (h *Health) set(trace int, e consumer.SourceEvent, r *Reason) {
+func (h *Health) set(trace int, e driver.SourceEvent, r *Reason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at, of := source{trace, e.System, e.Source}, source{system: e.System, name: e.Source}

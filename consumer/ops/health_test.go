@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/observe"
 )
@@ -45,7 +45,7 @@ func TestHealth(t *testing.T) {
 	want("nothing is expected", http.StatusOK, "ready")
 	h.Expect("kafka", "billing")
 	want("expected", http.StatusServiceUnavailable, "billing: not subscribed")
-	at := consumer.SourceEvent{System: "kafka", Source: "billing"}
+	at := driver.SourceEvent{System: "kafka", Source: "billing"}
 	source.Subscribed(ctx, at)
 	want("subscribed", http.StatusOK)
 	down := observe.Pause{Name: "billing", Cause: observe.CauseDatabase, Err: errors.New("connection\nrefused"), Since: time.Now()}
@@ -78,7 +78,7 @@ func TestHealth(t *testing.T) {
 
 // One of two subscribers of a queue does not answer for the other.
 func TestHealthOfTwoSubscribers(t *testing.T) {
-	h, ctx, at := ops.NewHealth(), context.Background(), consumer.SourceEvent{System: "aws_sqs", Source: "orders"}
+	h, ctx, at := ops.NewHealth(), context.Background(), driver.SourceEvent{System: "aws_sqs", Source: "orders"}
 	want := func(what string, reasons ...string) {
 		t.Helper()
 		got := h.Reasons()

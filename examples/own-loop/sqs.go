@@ -12,11 +12,12 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // receiveSQS handles messages until ctx ends or SQS answers with an error. name is the queue's name, which is a part of the position
 // that dead letters show.
-func receiveSQS(ctx context.Context, client *sqs.Client, name, queueURL string, orders consumer.BatchProcessor) error {
+func receiveSQS(ctx context.Context, client *sqs.Client, name, queueURL string, orders driver.BatchProcessor) error {
 	const visible = 60 // seconds for which SQS hides what it delivered
 	for ctx.Err() == nil {
 		got, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{

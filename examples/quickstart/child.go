@@ -16,6 +16,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -36,7 +37,7 @@ type workerConfig struct {
 	place
 	broker      string // kfake, kafka, sqs or rabbitmq
 	Sarama      *sarama.Config
-	SourceTrace *consumer.SourceTrace
+	SourceTrace *driver.SourceTrace
 	Concurrency int // SQS and RabbitMQ
 	MaxBatch    int // SQS and RabbitMQ
 }

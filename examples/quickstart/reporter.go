@@ -10,6 +10,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // reporter collects from the worker's hooks what the worker has finished, and reports it to the parent.
@@ -57,9 +58,9 @@ func (r *reporter) begin(msg *consumer.Message) {
 }
 
 // sourceTrace records the progress in each partition of Kafka, and counts the deliveries of a queue.
-func (r *reporter) sourceTrace() *consumer.SourceTrace {
-	return &consumer.SourceTrace{
-		Assigned: func(_ context.Context, e consumer.SourceEvent) {
+func (r *reporter) sourceTrace() *driver.SourceTrace {
+	return &driver.SourceTrace{
+		Assigned: func(_ context.Context, e driver.SourceEvent) {
 			r.mu.Lock()
 			r.generation = e.Generation
 			r.mu.Unlock()
@@ -68,12 +69,12 @@ func (r *reporter) sourceTrace() *consumer.SourceTrace {
 			r.ranges[e.Partition] = finished{}
 			r.mu.Unlock()
 		},
-		Received: func(_ context.Context, e consumer.SourceEvent) {
+		Received: func(_ context.Context, e driver.SourceEvent) {
 			if e.Message.Attempt > 1 {
 				r.add(0, 1)
 			}
 		},
-		Acked: func(_ context.Context, e consumer.SourceEvent) {
+		Acked: func(_ context.Context, e driver.SourceEvent) {
 			if e.Message != nil {
 				r.add(1, 0)
 				return
@@ -84,7 +85,7 @@ func (r *reporter) sourceTrace() *consumer.SourceTrace {
 				f.to = max(f.to, e.Offset+1)
 			}
 		},
-		Lost: func(_ context.Context, e consumer.SourceEvent) {
+		Lost: func(_ context.Context, e driver.SourceEvent) {
 			if e.System == "rabbitmq" { // those of SQS are counted when they are received again
 				r.add(0, e.Messages)
 			}

@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Call hands msgs to p: together if p is a consumer.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
+// Call hands msgs to p: together if p is a driver.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
 // per message, which is safe to use, and never panics: a panic, or a wrong number of answers, is the error of every message. So is the end of the
 // goroutine (runtime.Goexit, or FailNow of a test); p therefore runs on a goroutine of its own.
 func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (errs []error) {
@@ -34,7 +35,7 @@ func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (
 }
 
 func call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) []error {
-	if batches, ok := p.(consumer.BatchProcessor); ok {
+	if batches, ok := p.(driver.BatchProcessor); ok {
 		return batches.ProcessBatch(ctx, msgs)
 	}
 	return []error{p.Process(ctx, msgs[0])}

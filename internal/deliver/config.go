@@ -23,7 +23,7 @@ var (
 
 // Config of a Deliverer.
 type Config struct {
-	// Processor handles the messages. A consumer.BatchProcessor gets batches. Required.
+	// Processor handles the messages. A driver.BatchProcessor gets batches. Required.
 	Processor consumer.Processor
 
 	// Concurrency is the maximum number of batches in work at a time.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
@@ -39,7 +40,7 @@ type Deliverer struct {
 func New(ctx context.Context, cfg Config) *Deliverer {
 	cfg.Concurrency, cfg.MaxBatch = max(cfg.Concurrency, 1), max(cfg.MaxBatch, 1)
 	cfg.Logger = usercode.Logger(cfg.Logger)
-	if _, batches := cfg.Processor.(consumer.BatchProcessor); !batches {
+	if _, batches := cfg.Processor.(driver.BatchProcessor); !batches {
 		cfg.MaxBatch = 1
 	}
 	dr := &Deliverer{cfg: cfg, running: map[*batch]struct{}{}, busy: map[string]*batch{}, changed: make(chan struct{})}

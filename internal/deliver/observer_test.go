@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/observe"
 )
@@ -14,10 +14,10 @@ import (
 // A Subscriber whose Run ends during a pause and is run again is paused once and not for ever: a gauge counts the calls.
 func TestPauseEndsWithRun(t *testing.T) {
 	paused, order := 0, ""
-	trace := &consumer.SourceTrace{
+	trace := &driver.SourceTrace{
 		Paused:       func(context.Context, observe.Pause) { paused++ },
 		Resumed:      func(context.Context, observe.Pause) { paused--; order += "resumed " },
-		Unsubscribed: func(context.Context, consumer.SourceEvent) { order += "unsubscribed " },
+		Unsubscribed: func(context.Context, driver.SourceEvent) { order += "unsubscribed " },
 	}
 	for range 2 {
 		o := deliver.NewObserver("kafka", "kafka", "billing", "the cluster", trace, slog.New(slog.DiscardHandler))

@@ -7,13 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
 // Each hook of two Traces is called, the first one first. A hook that Then forgets would silently count nothing.
 func TestThenCallsEachHook(t *testing.T) {
 	t.Run("consumer.Trace", func(t *testing.T) { callsBoth(t, (*consumer.Trace).Then) })
-	t.Run("consumer.SourceTrace", func(t *testing.T) { callsBoth(t, (*consumer.SourceTrace).Then) })
+	t.Run("consumer.SourceTrace", func(t *testing.T) { callsBoth(t, (*driver.SourceTrace).Then) })
 	t.Run("relay.Trace", func(t *testing.T) { callsBoth(t, (*relay.Trace).Then) })
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/risks"
 	"github.com/txonce/txonce/internal/usercode"
 )
@@ -25,8 +26,8 @@ type Client interface {
 
 // Config configures a Handler.
 type Config struct {
-	// Processor handles the messages: a consumer.Consumer. A consumer.BatchProcessor gets batches, others get one message at a time.
-	// Each invocation calls Start of a consumer.Starter; a Consumer starts once. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, others get one message at a time.
+	// Each invocation calls Start of a driver.Starter; a Consumer starts once. Required.
 	Processor consumer.Processor
 
 	// Client, an *sqs.Client, makes failed messages come back after the delay that the Processor asks for. It needs
@@ -73,7 +74,7 @@ func (c Config) withDefaults() (Config, error) {
 	if client, isClient := c.Client.(*sqs.Client); isClient && client == nil {
 		refuse("Client is a nil *sqs.Client; leave it out instead")
 	}
-	if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks, awssqs.RiskShortWindow) {
+	if w, ok := c.Processor.(driver.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks, awssqs.RiskShortWindow) {
 		refuse("Processor forgets keys after %v, and a queue may keep messages for %v: a message that is delivered again after its key was forgotten would be parked as unprovable, or run again; "+
 			"set consumer.Config.Window to that, or accept awssqs.RiskShortWindow (AcceptedRisks) where the queue's MessageRetentionPeriod is shorter", w.Window(), maxRetention)
 	}

@@ -17,7 +17,7 @@
 // On a FIFO queue the messages after a failed one of their group are not handled, and are named too. Messages of other groups are
 // handled: to name those would only repeat them and raise their receive counts.
 //
-// The Processor's Trace reports what happens to messages. There is no consumer.SourceTrace, because Lambda receives and deletes them.
+// The Processor's Trace reports what happens to messages. There is no driver.SourceTrace, because Lambda receives and deletes them.
 //
 // # After a crash
 //

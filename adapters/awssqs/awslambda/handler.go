@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/awssqs"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/counts"
 	"github.com/txonce/txonce/internal/deliver"
 )
@@ -31,7 +32,7 @@ func New(cfg Config) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{cfg: cfg, maxBatch: 1, urls: make(map[string]string)}
-	if _, batches := cfg.Processor.(consumer.BatchProcessor); batches {
+	if _, batches := cfg.Processor.(driver.BatchProcessor); batches {
 		h.maxBatch = cfg.MaxBatch
 	}
 	return h, nil
@@ -56,14 +57,14 @@ func (h *Handler) Handle(ctx context.Context, event Event) (Response, error) {
 		exit, cancelExit = context.WithDeadline(ctx, deadline.Add(-h.cfg.Margin/2))
 		defer cancelExit()
 	}
-	if sourced, ok := h.cfg.Processor.(consumer.Sourced); ok {
+	if sourced, ok := h.cfg.Processor.(driver.Sourced); ok {
 		for i := range event.Records {
 			if name := event.Records[i].queue(); name != "" {
 				sourced.AddSource("sqs queue " + name)
 			}
 		}
 	}
-	if starter, ok := h.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := h.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(work); err != nil {
 			return Response{}, fmt.Errorf("awslambda: the messages stay in the queue: %w", err)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
@@ -90,7 +90,7 @@ const (
 // Pass passes all notifications since the checkpoint to the Processor, and moves the checkpoint to now. When it returns nil, each
 // is committed or parked.
 func (b *Backfill[TTx]) Pass(ctx context.Context) (passed Passed, err error) {
-	if starter, ok := b.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := b.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return passed, fmt.Errorf("applehook: backfill: %w", err)
 		}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/usercode"
 )
@@ -31,7 +31,7 @@ type BackfillConfig[TTx any] struct {
 	Verifier *Verifier
 
 	// Processor handles the notifications: the same consumer that the receiver uses, so that both use the same keys. Required.
-	Processor consumer.BatchProcessor
+	Processor driver.BatchProcessor
 
 	// Store keeps the checkpoint. It must be a dedup.ResultStore, as pgxstore and sqlstore are. Required.
 	Store dedup.Store[TTx]
@@ -107,7 +107,7 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], *ecdsa.Private
 	}
 	if isNil(c.Processor) {
 		refuse("Processor is required: use the receiver's consumer")
-	} else if w, ok := c.Processor.(consumer.Windowed); ok && c.Verifier != nil && w.Window() < c.Verifier.Source().Horizon {
+	} else if w, ok := c.Processor.(driver.Windowed); ok && c.Verifier != nil && w.Window() < c.Verifier.Source().Horizon {
 		refuse("Processor forgets keys after %s, and Apple's history is longer: set consumer.Config.Window to %s or more",
 			days.Text(w.Window()), days.Text(c.Verifier.Source().Horizon))
 	}

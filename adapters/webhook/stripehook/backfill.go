@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 )
 
@@ -61,7 +61,7 @@ func (b *Backfill[TTx]) Run(ctx context.Context) error {
 func (b *Backfill[TTx]) Once(ctx context.Context) error {
 	b.passing.Lock()
 	defer b.passing.Unlock()
-	if starter, ok := b.cfg.Processor.(consumer.Starter); ok {
+	if starter, ok := b.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return fmt.Errorf("stripehook: backfill: %w", err)
 		}

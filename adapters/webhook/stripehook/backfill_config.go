@@ -11,7 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/adapters/webhook/internal/days"
-	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
@@ -29,7 +29,7 @@ type BackfillConfig[TTx any] struct {
 	// database. With another Name each event would run twice. Behind an Inbox with a Worker, that consumer or the Inbox. Behind an Inbox
 	// with a broker, and with ObjectAlias, the Inbox: the consumer does not get aliases from a broker. Its window must be at least
 	// Verifier.Source().Horizon. Required.
-	Processor consumer.BatchProcessor
+	Processor driver.BatchProcessor
 
 	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own. Required.
 	Checkpoint *webhook.Checkpoint[TTx]
@@ -102,7 +102,7 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 	}
 	if v := reflect.ValueOf(c.Processor); c.Processor == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		refuse("Processor is required: the consumer.Consumer that handles the webhooks")
-	} else if w, ok := c.Processor.(consumer.Windowed); ok && w.Window() < horizon {
+	} else if w, ok := c.Processor.(driver.Windowed); ok && w.Window() < horizon {
 		refuse("Processor forgets keys after %s, and Stripe may deliver an event again for %s: set consumer.Config.Window to that or longer",
 			days.Text(w.Window()), days.Text(horizon))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/consumer"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
@@ -88,14 +89,14 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 	}
 
 	source := t.Subscriber("kafka", "orders")
-	e := consumer.SourceEvent{System: "kafka", Source: "orders"}
-	for _, hook := range []func(context.Context, consumer.SourceEvent){source.Assigned, source.Revoked, source.Gap, source.Returned, source.Lost} {
+	e := consumerdriver.SourceEvent{System: "kafka", Source: "orders"}
+	for _, hook := range []func(context.Context, consumerdriver.SourceEvent){source.Assigned, source.Revoked, source.Gap, source.Returned, source.Lost} {
 		hook(ctx, e)
 	}
 	if source.Acked != nil { // with Config.AckSpans
 		e.Partition, e.Offset = 3, 1042
 		source.Acked(ctx, e)
-		source.Acked(ctx, consumer.SourceEvent{System: "aws_sqs", Source: "orders", Message: &consumer.Message{Position: "1"}, Began: began})
+		source.Acked(ctx, consumerdriver.SourceEvent{System: "aws_sqs", Source: "orders", Message: &consumer.Message{Position: "1"}, Began: began})
 	}
 	t.Sweeper().Swept(ctx, dedup.SweepEvent{Result: dedup.SweepResult{Keys: 5}})
 	t.Audited("billing", telemetry.Audit{Checked: 1000, Lost: 1, Doubled: 1, Orphaned: 1, Repeated: 1})

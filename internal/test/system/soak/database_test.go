@@ -22,6 +22,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
@@ -39,7 +40,7 @@ type database struct {
 type place struct{ db *sql.DB }
 
 type node interface {
-	consumer.BatchProcessor
+	driver.BatchProcessor
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 }
 

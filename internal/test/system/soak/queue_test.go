@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 )
 
 // queue is a broker in memory that delivers each message at least once, and some of them several times concurrently.
@@ -87,7 +88,7 @@ func (q *queue) answer(d *delivery, err error) error {
 }
 
 // work is one worker. It ends when every delivery is acknowledged, or when ctx ends.
-func (q *queue) work(ctx context.Context, t *testing.T, p consumer.BatchProcessor, batch int) {
+func (q *queue) work(ctx context.Context, t *testing.T, p driver.BatchProcessor, batch int) {
 	for ctx.Err() == nil {
 		deliveries, done := q.take(batch)
 		if done {

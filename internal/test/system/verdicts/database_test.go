@@ -21,6 +21,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
@@ -36,7 +37,7 @@ type handler func(ctx context.Context, run exec, m *consumer.Message) error
 // worker is a consumer on any database.
 type worker interface {
 	consumer.Processor
-	consumer.BatchProcessor
+	driver.BatchProcessor
 	Start(ctx context.Context) error
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 	Replay(ctx context.Context, letter consumer.DeadLetter, opts consumer.Replay) (ran bool, err error)

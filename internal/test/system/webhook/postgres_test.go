@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/observe"
@@ -129,7 +130,7 @@ func TestIDsPostgres(t *testing.T) {
 	s, pool := newShop(), postgres(t)
 	store := pgStore(t, pool)
 	for name, processor := range map[string]interface {
-		consumer.BatchProcessor
+		driver.BatchProcessor
 		DeadLetters(context.Context, consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 	}{"inline": pgConsumer(t, store, insert), "stored": lettersOf{pgInbox(t, store)}} {
 		t.Run("case 72: "+name, func(t *testing.T) {

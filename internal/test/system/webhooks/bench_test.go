@@ -23,6 +23,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/test/system/engines"
 )
 
@@ -90,7 +91,7 @@ func benchmarkReceiver(b *testing.B, name string) {
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error { return handle(ctx, tx, m.Payload) },
 	}))
 	inbox := must(webhook.NewInbox(webhook.InboxConfig[pgx.Tx]{Name: "billing", Store: store, Logger: logger}))
-	receiver := func(p consumer.BatchProcessor) http.Handler {
+	receiver := func(p driver.BatchProcessor) http.Handler {
 		return must(webhook.New(webhook.Config{
 			Verifier: verifier, Processor: p, Logger: logger, AcceptedRisks: []webhook.Risk{webhook.RiskUntimedInline},
 		}))

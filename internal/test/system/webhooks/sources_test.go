@@ -28,6 +28,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/twiliohook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 )
@@ -191,7 +192,7 @@ func newReceiver(t *testing.T, s source, store *consumertest.Store, trace *webho
 	t.Helper()
 	const window = 500 * 24 * time.Hour
 	logger := slog.New(slog.DiscardHandler)
-	var processor consumer.BatchProcessor
+	var processor driver.BatchProcessor
 	var err error
 	if s.inbox {
 		processor, err = webhook.NewInbox(webhook.InboxConfig[*deduptest.Tx]{

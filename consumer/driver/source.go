@@ -1,9 +1,10 @@
-package consumer
+package driver
 
 import (
 	"context"
 	"time"
 
+	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/observe"
 )
@@ -38,7 +39,7 @@ type SourceEvent struct {
 	Generation int32  // of the group; each rebalance begins a new one
 	Member     string // the Subscriber's member ID
 
-	Message  *Message  // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
+	Message  *consumer.Message // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
 	Messages int       // of Lost: how many
 	Began    time.Time // of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
 	After    time.Duration
