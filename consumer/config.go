@@ -27,7 +27,7 @@ type Config[TTx any] struct {
 	// Store keeps the claims and the dead letters. Required.
 	Store dedup.Store[TTx]
 
-	// RejectGivenUp says that Store keeps no dead letters, since it is not a ParkingLot: messages that are given up are rejected, see
+	// RejectGivenUp says that Store keeps no dead letters, since it is not a driver.ParkingLot: messages that are given up are rejected, see
 	// Processor.
 	//
 	// Defaults to false: New refuses such a Store.
@@ -252,11 +252,11 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 // methods than those of the interface, whatever the Store in it can do.
 func (cfg *Config[TTx]) storeLacks() error {
 	const fix = "embed the type of the store (such as *pgxstore.Store) in a wrapper, and not dedup.Store"
-	_, parks := cfg.Store.(ParkingLot[TTx])
+	_, parks := cfg.Store.(parkingLot[TTx])
 	_, verifies := cfg.Store.(driver.TxVerifier[TTx])
 	switch {
 	case !parks && !cfg.RejectGivenUp:
-		return fmt.Errorf("Store: a %T keeps no dead letters: it lacks some of the methods Park, TakeDeadLetter and DeadLetters of ParkingLot; %s, "+
+		return fmt.Errorf("Store: a %T keeps no dead letters: it lacks some of the methods Park, TakeDeadLetter and DeadLetters of driver.ParkingLot; %s, "+
 			"or set Config.RejectGivenUp: messages that are given up are rejected then", cfg.Store, fix)
 	case !verifies && !cfg.TrustHandlers:
 		return fmt.Errorf("Store: a %T cannot verify that a handler has left its transaction open: it lacks the method VerifyTx of driver.TxVerifier; %s, "+

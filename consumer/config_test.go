@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
@@ -82,7 +83,7 @@ func TestNewRefusesAStoreThatLost(t *testing.T) {
 			"verification",
 			config{Store: struct {
 				dedup.Store[tx]
-				consumer.ParkingLot[tx]
+				driver.ParkingLot[tx]
 			}{store, store}},
 			[]string{"Config.Store", "VerifyTx", "embed", "Config.TrustHandlers"},
 		},

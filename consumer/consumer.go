@@ -52,7 +52,7 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
 	}
-	c.letters.lot, _ = cfg.Store.(ParkingLot[TTx])
+	c.letters.lot, _ = cfg.Store.(parkingLot[TTx])
 	if cfg.Interleave {
 		c.interleaver, _ = cfg.Store.(driver.Interleaver[TTx])
 	}

@@ -64,7 +64,7 @@ type DeadLetter struct {
 	Cause   observe.Cause // why it was parked, see Causes
 	Error   string        // the text of the error
 
-	// Filled in by a ParkingLot.
+	// Filled in by the store.
 	Times         int       // how many times it was parked
 	First, Latest time.Time // when it was parked, by the database's clock
 	Settled       bool      // its key was claimed for the same content since: nothing is left to do
@@ -116,17 +116,9 @@ type DeadLetterCursor struct {
 // Cursor returns the letter's position, for DeadLetterFilter.After.
 func (l DeadLetter) Cursor() DeadLetterCursor { return DeadLetterCursor{First: l.First, ID: l.ID} }
 
-// ParkingLot is a Store that keeps dead letters in the same database. It is safe for concurrent use.
-type ParkingLot[TTx any] interface {
-	// Park writes letter as part of tx. If there is a letter with the same ID, Park updates it and adds one to Times. Of the two payloads the
-	// longer one stays: letters with one ID have the same, unless one of them is shortened. Payload, headers and Key may contain any bytes.
+// parkingLot is driver.ParkingLot, which says what a store does. Package driver imports this one.
+type parkingLot[TTx any] interface {
 	Park(ctx context.Context, tx TTx, letter DeadLetter) error
-
-	// TakeDeadLetter removes the letter with the ID and the Cause of letter as part of tx. It fails with ErrNotParked if there is none: it
-	// was removed, or parked again for another cause since it was read. If two transactions take one letter, the second waits for the first,
-	// and fails if the first commits.
 	TakeDeadLetter(ctx context.Context, tx TTx, letter DeadLetter) error
-
-	// DeadLetters lists letters by First, latest first. Letters with equal First are listed by ID, greatest first.
 	DeadLetters(ctx context.Context, filter DeadLetterFilter) ([]DeadLetter, error)
 }

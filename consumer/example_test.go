@@ -254,7 +254,7 @@ func ExampleDeadLetterFilter() {
 func ExampleParkingLot() {
 	ctx := context.Background()
 	store := consumertest.NewStore()
-	var lot consumer.ParkingLot[*deduptest.Tx] = store
+	var lot driver.ParkingLot[*deduptest.Tx] = store
 	letter := consumer.DeadLetter{ID: consumer.DeadLetterID{1}, Cause: observe.CauseExhausted, Error: "parked by hand"}
 	err := store.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return lot.Park(ctx, tx, letter) })
 	fmt.Println(err, len(must(lot.DeadLetters(ctx, consumer.DeadLetterFilter{}))))

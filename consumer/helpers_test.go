@@ -15,6 +15,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/dedup/driver"
@@ -54,7 +55,7 @@ func newConsumer(t rapid.TB, cfg config) *consumer.Consumer[tx] {
 
 // lacks reports whether store keeps no dead letters, and whether it cannot verify transactions.
 func lacks(store dedup.Store[tx]) (letters, verification bool) {
-	_, parks := store.(consumer.ParkingLot[tx])
+	_, parks := store.(consumerdriver.ParkingLot[tx])
 	_, verifies := store.(driver.TxVerifier[tx])
 	return !parks, !verifies
 }

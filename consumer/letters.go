@@ -11,7 +11,7 @@ import (
 // letters writes dead letters.
 type letters[TTx any] struct {
 	store    dedup.Store[TTx]
-	lot      ParkingLot[TTx] // nil: messages that are given up are rejected
+	lot      parkingLot[TTx] // nil: messages that are given up are rejected
 	classify classifier
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -18,16 +19,16 @@ type requested struct {
 	asked int
 }
 
-func (r *requested) TakeReplay(context.Context, string, time.Duration) (consumer.RequestedReplay, bool, time.Duration, error) {
+func (r *requested) TakeReplay(context.Context, string, time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	r.asked++
-	return consumer.RequestedReplay{}, false, 0, nil
+	return nil, consumer.DeadLetter{}, 0, nil
 }
 
-func (r *requested) SettleReplay(context.Context, tx, consumer.ActionID, consumer.DeadLetter, observe.Outcome) error {
+func (r *requested) SettleReplay(context.Context, tx, [16]byte, consumer.DeadLetter, observe.Outcome) error {
 	return nil
 }
 
-func (r *requested) ReturnReplay(context.Context, consumer.RequestedReplay, observe.Cause, string, time.Duration) error {
+func (r *requested) ReturnReplay(context.Context, [16]byte, consumer.DeadLetterID, observe.Cause, string, time.Duration) error {
 	return nil
 }
 

@@ -64,7 +64,7 @@ func newRegistration[TTx any](cfg *Config[TTx], classify classifier) *registrati
 	if cfg.ParkUntimed {
 		untimed = "park once keys were deleted"
 	}
-	if _, parks := cfg.Store.(ParkingLot[TTx]); !parks {
+	if _, parks := cfg.Store.(parkingLot[TTx]); !parks {
 		givenUp = "reject: the store keeps no dead letters"
 	}
 	store, _ := cfg.Store.(driver.Registrar)

@@ -11,16 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/observe"
 )
 
 var (
-	_ consumer.ReplayQueue[pgx.Tx] = (*Store)(nil)
-	_ ops.Store                    = operators{}
+	_ driver.ReplayQueue[pgx.Tx] = (*Store)(nil)
+	_ ops.Store                  = operators{}
 )
 
 // Operator returns what operators ask and request of this store's database: see package consumer/ops.
@@ -108,18 +110,18 @@ func (s *Store) operatorError(what string, err error) error {
 	return database.Errorf("pgxstore: %s: %w", what, err)
 }
 
-// TakeReplay implements consumer.ReplayQueue.
-func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (consumer.RequestedReplay, bool, time.Duration, error) {
+// TakeReplay implements driver.ReplayQueue.
+func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*dedupdriver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	return s.operator().TakeReplay(ctx, name, lease)
 }
 
-// ReturnReplay implements consumer.ReplayQueue.
-func (s *Store) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, failed observe.Cause, text string, wait time.Duration) error {
-	return s.operator().ReturnReplay(ctx, r, failed, text, wait)
+// ReturnReplay implements driver.ReplayQueue.
+func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+	return s.operator().ReturnReplay(ctx, action, letter, failed, text, wait)
 }
 
-// SettleReplay implements consumer.ReplayQueue.
-func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
+// SettleReplay implements driver.ReplayQueue.
+func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/operator"
 )
 
-var _ consumer.ParkingLot[pgx.Tx] = (*Store)(nil)
+var _ driver.ParkingLot[pgx.Tx] = (*Store)(nil)
 
-// Park implements consumer.ParkingLot.
+// Park implements driver.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	return s.stepError("park", err)
 }
 
-// TakeDeadLetter implements consumer.ParkingLot.
+// TakeDeadLetter implements driver.ParkingLot.
 func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, letter consumer.D
 	return nil
 }
 
-// DeadLetters implements consumer.ParkingLot.
+// DeadLetters implements driver.ParkingLot.
 func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return nil, err

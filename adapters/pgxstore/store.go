@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/wakes"
 )
 
-// Store is a dedup.Store, a consumer.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
+// Store is a dedup.Store, a driver.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg          Config
 	plain        dialect.Postgres // only for statements without a table; these need no resolve

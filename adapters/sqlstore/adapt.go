@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
@@ -27,16 +28,16 @@ type Adapted[TTx any] struct {
 }
 
 var (
-	_ dedup.Store[*sql.Conn]          = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
-	_ dedup.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
-	_ driver.Registrar                = (*Adapted[*sql.Conn])(nil)
-	_ driver.TxVerifier[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
-	_ driver.FaultClassifier          = (*Adapted[*sql.Conn])(nil)
-	_ dedup.Purger                    = (*Adapted[*sql.Conn])(nil)
-	_ dedup.KeyReader                 = (*Adapted[*sql.Conn])(nil)
-	_ consumer.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
-	_ outbox.Writer[*sql.Conn]        = (*Adapted[*sql.Conn])(nil)
-	_ outboxdriver.Queue              = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Store[*sql.Conn]                = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
+	_ dedup.ResultStore[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
+	_ driver.Registrar                      = (*Adapted[*sql.Conn])(nil)
+	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
+	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Purger                          = (*Adapted[*sql.Conn])(nil)
+	_ dedup.KeyReader                       = (*Adapted[*sql.Conn])(nil)
+	_ consumerdriver.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
+	_ outbox.Writer[*sql.Conn]              = (*Adapted[*sql.Conn])(nil)
+	_ outboxdriver.Queue                    = (*Adapted[*sql.Conn])(nil)
 )
 
 // Adapt returns a store whose transactions have type TTx.
@@ -96,18 +97,18 @@ func (l *Adapted[TTx]) VerifyTx(ctx context.Context, tx TTx) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.VerifyTx(ctx, tx) })
 }
 
-// Park implements consumer.ParkingLot.
+// Park implements driver.ParkingLot.
 func (l *Adapted[TTx]) Park(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Park(ctx, tx, letter) })
 }
 
-// TakeDeadLetter implements consumer.ParkingLot.
+// TakeDeadLetter implements driver.ParkingLot.
 func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, letter consumer.DeadLetter) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.TakeDeadLetter(ctx, tx, letter) })
 }
 
-// SettleReplay implements consumer.ReplayQueue.
-func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
+// SettleReplay implements driver.ReplayQueue.
+func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SettleReplay(ctx, tx, action, letter, outcome) })
 }
 

@@ -1,7 +1,7 @@
 // Package sqlstore runs message handlers once per message through database/sql: the record that a message was handled
 // commits in the same transaction as the handler's writes.
 //
-// A [Store] implements dedup.Store, consumer.ParkingLot, outbox.Writer and driver.Queue with *sql.Tx as the handler's
+// A [Store] implements dedup.Store, driver.ParkingLot, outbox.Writer and driver.Queue with *sql.Tx as the handler's
 // transaction. It works on PostgreSQL, SQLite, MySQL 8.0.19 and MariaDB 10.6 or later. With pgx as the driver, use
 // adapters/pgxstore: it needs fewer round trips per claim and guards the handler's transaction better.
 //

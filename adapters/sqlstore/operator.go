@@ -9,16 +9,18 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/observe"
 )
 
 var (
-	_ consumer.ReplayQueue[*sql.Tx] = (*Store)(nil)
-	_ ops.Store                     = operators{}
+	_ driver.ReplayQueue[*sql.Tx] = (*Store)(nil)
+	_ ops.Store                   = operators{}
 )
 
 // Operator returns what operators ask and request of this store's database: see package consumer/ops.
@@ -65,18 +67,18 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 	}))
 }
 
-// TakeReplay implements consumer.ReplayQueue.
-func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (consumer.RequestedReplay, bool, time.Duration, error) {
+// TakeReplay implements driver.ReplayQueue.
+func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*dedupdriver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	return s.operator().TakeReplay(ctx, name, lease)
 }
 
-// ReturnReplay implements consumer.ReplayQueue.
-func (s *Store) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, failed observe.Cause, text string, wait time.Duration) error {
-	return s.operator().ReturnReplay(ctx, r, failed, text, wait)
+// ReturnReplay implements driver.ReplayQueue.
+func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+	return s.operator().ReturnReplay(ctx, action, letter, failed, text, wait)
 }
 
-// SettleReplay implements consumer.ReplayQueue.
-func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action consumer.ActionID, letter consumer.DeadLetter, outcome observe.Outcome) error {
+// SettleReplay implements driver.ReplayQueue.
+func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/operator"
 )
 
-var _ consumer.ParkingLot[*sql.Tx] = (*Store)(nil)
+var _ driver.ParkingLot[*sql.Tx] = (*Store)(nil)
 
-// Park implements consumer.ParkingLot.
+// Park implements driver.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	return s.statementError(err)
 }
 
-// TakeDeadLetter implements consumer.ParkingLot.
+// TakeDeadLetter implements driver.ParkingLot.
 func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
@@ -50,7 +51,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, letter consumer.
 	return s.statementError(err)
 }
 
-// DeadLetters implements consumer.ParkingLot.
+// DeadLetters implements driver.ParkingLot.
 func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
 	if err := s.locate(ctx, nil); err != nil {
 		return nil, err

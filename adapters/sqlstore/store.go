@@ -19,7 +19,7 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Store implements dedup.Store, consumer.ParkingLot, outbox.Writer and driver.Queue. It is safe for concurrent use.
+// Store implements dedup.Store, driver.ParkingLot, outbox.Writer and driver.Queue. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	db     engine.Engine

@@ -10,7 +10,7 @@ import (
 
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/txonce/txonce/consumer"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	dedupdriver "github.com/txonce/txonce/dedup/driver"
 )
@@ -24,7 +24,7 @@ import (
 // that would commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
 type joiningStore struct {
 	dedup.Store[*sql.Tx]
-	consumer.ParkingLot[*sql.Tx]
+	consumerdriver.ParkingLot[*sql.Tx]
 	dedupdriver.Registrar
 	verifier dedupdriver.TxVerifier[*sql.Tx]
 }
@@ -33,7 +33,7 @@ type joiningStore struct {
 func newJoiningStore(store dedup.Store[*sql.Tx]) (dedup.Store[*sql.Tx], error) {
 	s := &joiningStore{Store: store}
 	var parks, registers, verifies bool
-	s.ParkingLot, parks = store.(consumer.ParkingLot[*sql.Tx])
+	s.ParkingLot, parks = store.(consumerdriver.ParkingLot[*sql.Tx])
 	s.Registrar, registers = store.(dedupdriver.Registrar)
 	s.verifier, verifies = store.(dedupdriver.TxVerifier[*sql.Tx])
 	if !parks || !registers || !verifies {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
@@ -51,7 +51,7 @@ type blind struct {
 }
 
 type lot interface {
-	consumer.ParkingLot[tx]
+	driver.ParkingLot[tx]
 }
 
 func TestBatches(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/txonce/txonce/consumer"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 )
@@ -26,19 +26,19 @@ type passing[TTx any] struct {
 
 // store returns p as a Store that keeps dead letters, and runs handlers side by side, if the Store behind it does.
 func (p *passing[TTx]) store() dedup.Store[TTx] {
-	lot, parks := p.Store.(consumer.ParkingLot[TTx])
+	lot, parks := p.Store.(consumerdriver.ParkingLot[TTx])
 	interleaver, interleaves := p.Store.(driver.Interleaver[TTx])
 	switch {
 	case parks && interleaves:
 		return struct {
 			*passing[TTx]
-			consumer.ParkingLot[TTx]
+			consumerdriver.ParkingLot[TTx]
 			driver.Interleaver[TTx]
 		}{p, lot, interleaver}
 	case parks:
 		return struct {
 			*passing[TTx]
-			consumer.ParkingLot[TTx]
+			consumerdriver.ParkingLot[TTx]
 		}{p, lot}
 	default:
 		return p

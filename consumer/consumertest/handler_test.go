@@ -16,6 +16,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 )
@@ -29,7 +30,7 @@ func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.
 	return consumertest.HandlerTest[tx]{
 		Store: store,
 		New: func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
-			_, parks := store.(consumer.ParkingLot[tx])
+			_, parks := store.(driver.ParkingLot[tx])
 			return consumer.New(consumer.Config[tx]{
 				Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
 			})

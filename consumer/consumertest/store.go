@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 )
 
-// Store is a deduptest.Store that is also a consumer.ParkingLot. It is safe for concurrent use.
+// Store is a deduptest.Store that is also a driver.ParkingLot. It is safe for concurrent use.
 type Store struct {
 	*deduptest.Store
 
@@ -27,8 +28,8 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store[*deduptest.Tx]         = (*Store)(nil)
-	_ consumer.ParkingLot[*deduptest.Tx] = (*Store)(nil)
+	_ dedup.Store[*deduptest.Tx]       = (*Store)(nil)
+	_ driver.ParkingLot[*deduptest.Tx] = (*Store)(nil)
 )
 
 // NewStore returns a Store on a new database in memory.
@@ -40,7 +41,7 @@ func NewStoreOn(db *deduptest.Database) *Store { return &Store{Store: db.NewStor
 // letters begins the names of the database's values that are dead letters.
 const letters = "consumertest: dead letter "
 
-// Park implements consumer.ParkingLot.
+// Park implements driver.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	if letter.ID == (consumer.DeadLetterID{}) || letter.Cause == "" {
 		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Cause; this one has %v and %q", letter.ID, letter.Cause))
@@ -70,7 +71,7 @@ func letterBytes(l consumer.DeadLetter) int {
 	return n
 }
 
-// TakeDeadLetter implements consumer.ParkingLot.
+// TakeDeadLetter implements driver.ParkingLot.
 func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	found := false
 	err := tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
@@ -85,7 +86,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx *deduptest.Tx, letter con
 	return err
 }
 
-// DeadLetters implements consumer.ParkingLot.
+// DeadLetters implements driver.ParkingLot.
 func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) (found []consumer.DeadLetter, err error) {
 	var all []consumer.DeadLetter
 	for _, l := range s.Database().Values(letters) {

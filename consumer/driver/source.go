@@ -40,8 +40,8 @@ type SourceEvent struct {
 	Member     string // the Subscriber's member ID
 
 	Message  *consumer.Message // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
-	Messages int       // of Lost: how many
-	Began    time.Time // of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
+	Messages int               // of Lost: how many
+	Began    time.Time         // of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
 	After    time.Duration
 	Err      error
 }

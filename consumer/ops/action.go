@@ -13,7 +13,9 @@ import (
 )
 
 // ActionID identifies an action.
-type ActionID = consumer.ActionID
+type ActionID [16]byte
+
+func (id ActionID) String() string { return hex.EncodeToString(id[:]) }
 
 // ParseActionID is the inverse of ActionID.String.
 func ParseActionID(s string) (id ActionID, err error) {

@@ -93,7 +93,7 @@ type SweepStatus struct {
 
 // LetterKeeper reads and discards dead letters.
 type LetterKeeper interface {
-	// DeadLetters lists dead letters, newest first. See consumer.ParkingLot. Where no index selects the letters, it reads all of them until it has
+	// DeadLetters lists dead letters, newest first. See driver.ParkingLot. Where no index selects the letters, it reads all of them until it has
 	// found filter.Limit: see Searcher.Reach.
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 

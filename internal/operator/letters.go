@@ -16,7 +16,7 @@ import (
 // defaultLimit is how many letters are listed if a filter has no limit.
 const defaultLimit = 100
 
-// ListLetters implements consumer.ParkingLot.DeadLetters. statement is the DeadLetters statement of the store's dialect, and read runs it.
+// ListLetters implements driver.ParkingLot.DeadLetters. statement is the DeadLetters statement of the store's dialect, and read runs it.
 //
 // There are indexes of the consumer with the time, and of the key. If the filter names neither, the newest letters of each consumer are
 // read in the order of the index, and the newest of all are chosen among them. Otherwise each page would sort all letters.

@@ -1,4 +1,4 @@
-// Package operator implements most of ops.Store and consumer.ReplayQueue for all stores: status, actions and requested replays. A store adds
+// Package operator implements most of ops.Store and driver.ReplayQueue for all stores: status, actions and requested replays. A store adds
 // its connections (Database), its dead letters (Letters) and its outbox.
 package operator
 
@@ -37,7 +37,7 @@ type Letters interface {
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 }
 
-// Service implements ops.StatusReader, ops.Keys, ops.Requester and a part of consumer.ReplayQueue.
+// Service implements ops.StatusReader, ops.Keys, ops.Requester and a part of driver.ReplayQueue.
 type Service struct {
 	DB      Database
 	Letters Letters

@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/sqlrows"
@@ -25,11 +26,11 @@ type openReplay struct {
 	repair      bool
 }
 
-// TakeReplay implements consumer.ReplayQueue.
-func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Duration) (r consumer.RequestedReplay, found bool, wait time.Duration, err error) {
+// TakeReplay implements driver.ReplayQueue.
+func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Duration) (r *driver.RequestedReplay, letter consumer.DeadLetter, wait time.Duration, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
-		return r, false, 0, err
+		return nil, letter, 0, err
 	}
 	open, err := readRows(ctx, s.DB, "requested replays", st.OpenReplays, []any{name}, func(rows *sql.Rows) (a openReplay, err error) {
 		var digits string
@@ -42,12 +43,12 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 		return a, err
 	})
 	if err != nil {
-		return r, false, 0, err
+		return nil, letter, 0, err
 	}
 	for _, a := range open {
 		turn, err := s.takeLetter(ctx, st, a, lease)
 		if err != nil {
-			return r, false, 0, err
+			return nil, letter, 0, err
 		}
 		if !turn.found {
 			if turn.wait > 0 && (wait == 0 || turn.wait < wait) {
@@ -55,19 +56,18 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			}
 			continue
 		}
-		r = consumer.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries, Lost: turn.lost}
+		r = &driver.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries, Lost: turn.lost}
 		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
 		if err != nil {
-			return r, false, 0, err
+			return nil, letter, 0, err
 		}
 		if len(letters) == 0 { // it was processed or discarded in another way
 			err := s.gone(ctx, st, a.id, turn.letter)
-			return r, false, 1, err // at once again
+			return nil, letter, 1, err // at once again
 		}
-		r.Letter = letters[0]
-		return r, true, 0, nil
+		return r, letters[0], 0, nil
 	}
-	return r, false, wait, nil
+	return nil, letter, wait, nil
 }
 
 // turn is the answer to a worker that wants a letter of one action.
@@ -164,17 +164,17 @@ func (s *Service) gone(ctx context.Context, st *dialect.Operator, action ops.Act
 	})
 }
 
-// ReturnReplay implements consumer.ReplayQueue.
-func (s *Service) ReturnReplay(ctx context.Context, r consumer.RequestedReplay, failed observe.Cause, text string, wait time.Duration) error {
+// ReturnReplay implements driver.ReplayQueue.
+func (s *Service) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
 		return err
 	}
 	return s.DB.Write(ctx, "return a requested replay", func(ctx context.Context, q Queryer) (err error) {
 		if failed == "" {
-			_, err = q.ExecContext(ctx, st.Release, wait.Microseconds(), id(r.Action), id(r.Letter.ID))
+			_, err = q.ExecContext(ctx, st.Release, wait.Microseconds(), id(action), id(letter))
 		} else {
-			_, err = q.ExecContext(ctx, st.Fail, string(observe.Parked), string(failed), columns.Text(text), id(r.Action), id(r.Letter.ID))
+			_, err = q.ExecContext(ctx, st.Fail, string(observe.Parked), string(failed), columns.Text(text), id(action), id(letter))
 		}
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/matrix"
@@ -174,7 +175,7 @@ func TestAdaptedHidesNothing(t *testing.T) {
 		}
 	}
 	var s any = adapt(t, new(sqlstore.Store))
-	if _, ok := s.(consumer.ParkingLot[*appTx]); !ok {
+	if _, ok := s.(driver.ParkingLot[*appTx]); !ok {
 		t.Error("Adapted is no ParkingLot")
 	}
 	if _, ok := s.(dedup.ResultStore[*appTx]); !ok {

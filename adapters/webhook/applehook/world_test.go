@@ -22,6 +22,7 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/applehook/appletest"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/await"
@@ -71,7 +72,7 @@ type world struct {
 func (w *world) config(store dedup.Store[*deduptest.Tx]) applehook.BackfillConfig[*deduptest.Tx] {
 	w.Helper()
 	logger := slog.New(slog.NewTextHandler(w.logs, nil))
-	_, parks := store.(consumer.ParkingLot[*deduptest.Tx])
+	_, parks := store.(driver.ParkingLot[*deduptest.Tx])
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Window: 200 * day, Logger: logger,
 		Handle: func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {

@@ -33,7 +33,7 @@ func testSettlingKeepsNobody[TTx any](t *testing.T, e *env[TTx]) {
 	one, two := e.node(t), e.node(t)
 	e.park(t, one, messages(2)...)
 	a := request(t, one.Operator(), replayRequest())
-	first, found, _, err := one.TakeReplay(bounded(t), name, 0) // the lease is over at once
+	first, found, _, err := take(bounded(t), one, name, 0) // the lease is over at once
 	if !found || err != nil {
 		t.Fatal(found, err)
 	}
@@ -43,11 +43,11 @@ func testSettlingKeepsNobody[TTx any](t *testing.T, e *env[TTx]) {
 		if err := one.SettleReplay(bounded(t), tx, a.ID, first.Letter, observe.Processed); err != nil {
 			return err
 		}
-		second, found, _, err := two.TakeReplay(ctx, name, time.Hour)
+		second, found, _, err := take(ctx, two, name, time.Hour)
 		if !found || err != nil || second.Letter.ID == first.Letter.ID {
 			t.Errorf("the other worker takes %v, %v, %v; want the second letter", second.Letter.ID, found, err)
 		}
-		if _, found, wait, err := two.TakeReplay(ctx, name, time.Hour); found || err != nil || wait < 100*time.Millisecond {
+		if _, found, wait, err := take(ctx, two, name, time.Hour); found || err != nil || wait < 100*time.Millisecond {
 			t.Errorf("once more: %v, %v, %v; want to wait for a while", found, wait, err)
 		}
 		return nil

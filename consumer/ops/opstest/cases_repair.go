@@ -46,7 +46,7 @@ func testRepair[TTx any](t *testing.T, e *env[TTx]) {
 	if a.Matched != 1 || a.Note != "" || strings.Contains(a.Filter, "fixed") || !strings.Contains(a.Filter, `"payload_bytes":19`) || a.Kind != ops.Repair {
 		t.Errorf("requested %+v", a)
 	}
-	taken, found, _, err := s.TakeReplay(bounded(t), name, time.Millisecond) // and the process is killed
+	taken, found, _, err := take(bounded(t), s, name, time.Millisecond) // and the process is killed
 	if !found || err != nil || string(taken.Payload) != fixed || string(taken.Letter.Message.Payload) != "payload of order-000" {
 		t.Errorf("taken %+v, %v, %v", taken, found, err)
 	}
@@ -135,7 +135,7 @@ func testRepairOne[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	r.Payload = []byte(strings.Repeat("\xff", ops.MaxRepair))
 	a := request(t, s.Operator(), r)
-	taken, found, _, err := s.TakeReplay(bounded(t), name, time.Hour)
+	taken, found, _, err := take(bounded(t), s, name, time.Hour)
 	if !found || err != nil || string(taken.Payload) != string(r.Payload) {
 		t.Errorf("%d bytes arrive, %v, %v", len(taken.Payload), found, err)
 	}

@@ -128,7 +128,7 @@ func testReplayKilled[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(3)...)
 	a := request(t, s.Operator(), replayRequest())
-	if _, found, _, err := s.TakeReplay(bounded(t), name, 50*time.Millisecond); !found || err != nil { // and the process is killed
+	if _, found, _, err := take(bounded(t), s, name, 50*time.Millisecond); !found || err != nil { // and the process is killed
 		t.Fatal(found, err)
 	}
 	ctx, kill := context.WithCancel(bounded(t))
@@ -150,24 +150,24 @@ func testReplayTaken[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(2)...)
 	request(t, s.Operator(), replayRequest())
-	first, found, _, err := s.TakeReplay(bounded(t), name, time.Hour)
+	first, found, _, err := take(bounded(t), s, name, time.Hour)
 	if !found || err != nil || first.Letter.Record.Key.ID != "order-000" || first.Tries != 1 {
 		t.Fatalf("%+v, %v, %v", first, found, err)
 	}
-	second, found, _, err := s.TakeReplay(bounded(t), name, time.Hour)
+	second, found, _, err := take(bounded(t), s, name, time.Hour)
 	if !found || err != nil || second.Letter.Record.Key.ID != "order-001" {
 		t.Fatalf("%+v, %v, %v", second, found, err)
 	}
-	if _, found, wait, err := s.TakeReplay(bounded(t), name, time.Hour); found || err != nil || wait < time.Minute {
+	if _, found, wait, err := take(bounded(t), s, name, time.Hour); found || err != nil || wait < time.Minute {
 		t.Errorf("found %v, wait %v, %v; want to wait for the end of a lease", found, wait, err)
 	}
-	if _, found, wait, err := s.TakeReplay(bounded(t), "other", time.Hour); found || err != nil || wait != 0 {
+	if _, found, wait, err := take(bounded(t), s, "other", time.Hour); found || err != nil || wait != 0 {
 		t.Errorf("another consumer: found %v, wait %v, %v", found, wait, err)
 	}
-	if err := s.ReturnReplay(bounded(t), first, "", "", 0); err != nil {
+	if err := s.ReturnReplay(bounded(t), first.Action, first.Letter.ID, "", "", 0); err != nil {
 		t.Fatal(err)
 	}
-	again, found, _, err := s.TakeReplay(bounded(t), name, time.Hour)
+	again, found, _, err := take(bounded(t), s, name, time.Hour)
 	if !found || err != nil || again.Letter.ID != first.Letter.ID || again.Tries != 2 {
 		t.Errorf("%+v, %v, %v; want the first again", again, found, err)
 	}
@@ -194,7 +194,7 @@ func testRateAfterIdle[TTx any](t *testing.T, e *env[TTx]) {
 	request(t, s.Operator(), r)
 	e.Age(t, 48*time.Hour)
 	lose(t, s)
-	if _, found, wait, err := s.TakeReplay(bounded(t), name, time.Hour); found || err != nil || wait < 800*time.Second || wait > 1000*time.Second {
+	if _, found, wait, err := take(bounded(t), s, name, time.Hour); found || err != nil || wait < 800*time.Second || wait > 1000*time.Second {
 		t.Errorf("the second letter: found %v, wait %v, %v; want a wait of 1000 s", found, wait, err)
 	}
 }
@@ -208,7 +208,7 @@ func testRateOfLateLetters[TTx any](t *testing.T, e *env[TTx]) {
 	request(t, s.Operator(), r)
 	e.Age(t, time.Hour)
 	lose(t, s)
-	if _, found, wait, err := s.TakeReplay(bounded(t), name, time.Hour); !found || err != nil {
+	if _, found, wait, err := take(bounded(t), s, name, time.Hour); !found || err != nil {
 		t.Errorf("the second letter: found %v, wait %v, %v; want it at once, because the first one was late", found, wait, err)
 	}
 }

@@ -38,7 +38,7 @@ func testExpect[TTx any](t *testing.T, e *env[TTx]) {
 	if actions, err := s.Operator().Actions(bounded(t), ops.ActionFilter{}); len(actions) != 0 || err != nil {
 		t.Errorf("%+v, %v", actions, err)
 	}
-	if _, found, _, err := s.TakeReplay(bounded(t), name, 0); found || err != nil {
+	if _, found, _, err := take(bounded(t), s, name, 0); found || err != nil {
 		t.Errorf("a letter is marked: %v, %v", found, err)
 	}
 	r.Expect = 3
@@ -60,7 +60,7 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(2)...)
 	a := request(t, s.Operator(), replayRequest())
-	taken, found, _, err := s.TakeReplay(bounded(t), name, 0)
+	taken, found, _, err := take(bounded(t), s, name, 0)
 	if !found || err != nil {
 		t.Fatal(found, err)
 	}

@@ -26,7 +26,7 @@ func stalledCases[TTx any]() []testCase[TTx] {
 // lose takes a letter as a worker does that ends at once, and returns the letter's key.
 func lose[TTx any](t *testing.T, s store[TTx]) string {
 	t.Helper()
-	r, found, _, err := s.TakeReplay(bounded(t), name, 0) // the lease is over at once
+	r, found, _, err := take(bounded(t), s, name, 0) // the lease is over at once
 	if !found || err != nil {
 		t.Fatal(found, err)
 	}
@@ -50,11 +50,11 @@ func testEndsWorkers[TTx any](t *testing.T, e *env[TTx]) {
 	a := request(t, s.Operator(), replayRequest())
 	for range 5 {
 		lose(t, s)
-		r, found, _, err := s.TakeReplay(bounded(t), name, time.Hour)
+		r, found, _, err := take(bounded(t), s, name, time.Hour)
 		if !found || err != nil {
 			t.Fatal(found, err)
 		}
-		if err := s.ReturnReplay(bounded(t), r, "", "", 0); err != nil { // it is in flight, for example
+		if err := s.ReturnReplay(bounded(t), r.Action, r.Letter.ID, "", "", 0); err != nil { // it is in flight, for example
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package opstest has the suite for what stores do for operators: ops.Store and consumer.ReplayQueue.
+// Package opstest has the suite for what stores do for operators: ops.Store and driver.ReplayQueue.
 package opstest
 
 import (
@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 )
 
 // store is one node.
 type store[TTx any] struct {
 	dedup.Store[TTx]
-	consumer.ReplayQueue[TTx]
+	driver.ReplayQueue[TTx]
 	dedup.KeyReader
 	operator
 }
@@ -29,7 +31,7 @@ type operator interface {
 	Activity() ops.ActivityKeeper
 }
 
-// TestStore runs the suite. The stores of h must be a consumer.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
+// TestStore runs the suite. The stores of h must be a driver.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
 // driver.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
@@ -68,7 +70,7 @@ func (e *env[TTx]) node(t *testing.T) store[TTx] {
 func (e *env[TTx]) open(t *testing.T, o deduptest.Options) store[TTx] {
 	t.Helper()
 	s := e.Open(t, o)
-	queue, isQueue := s.(consumer.ReplayQueue[TTx])
+	queue, isQueue := s.(driver.ReplayQueue[TTx])
 	reader, isReader := s.(dedup.KeyReader)
 	op, isOperator := s.(operator)
 	if !isQueue || !isReader || !isOperator {
@@ -214,4 +216,19 @@ func waitForEnd(t *testing.T, s ops.Store, action ops.ActionID) ops.Action {
 			t.Fatalf("the action does not end: %+v", found[0])
 		}
 	}
+}
+
+// requested is a dead letter that TakeReplay has returned.
+type requested struct {
+	dedupdriver.RequestedReplay
+	Letter consumer.DeadLetter
+}
+
+// take calls TakeReplay.
+func take[TTx any](ctx context.Context, s store[TTx], name string, lease time.Duration) (r requested, found bool, wait time.Duration, err error) {
+	how, letter, wait, err := s.TakeReplay(ctx, name, lease)
+	if how != nil {
+		r = requested{*how, letter}
+	}
+	return r, how != nil, wait, err
 }

@@ -37,11 +37,12 @@ var rows = []row{
 	{"outbox/relay", []string{"outbox", "outbox/driver", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
 	{"consumer", []string{"consumer/internal/decide", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
+	{"consumer/driver", []string{"consumer", "dedup", "dedup/driver", "observe", "internal/hooks"}},
 	{"consumer/internal/decide", []string{"dedup", "dedup/driver", "observe", "internal/faults"}},
-	{"consumer/ops", []string{"consumer", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe"}},
+	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
-	{"consumer/ops/opstest", []string{"consumer", "consumer/ops", "dedup", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
-	{"consumer/consumertest", []string{"consumer", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
+	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
+	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
 	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
@@ -61,7 +62,7 @@ var rows = []row{
 	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
 	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-	{"adapters/telemetry", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
+	{"adapters/telemetry", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
 
 	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "internal/usercode"}},
@@ -89,7 +90,7 @@ var rows = []row{
 	{"internal/usercode", nil},
 	{"internal/watermark", nil},
 	{"internal/counts", nil},
-	{"internal/deliver", []string{"consumer", "observe", "internal/hooks", "internal/usercode"}},
+	{"internal/deliver", []string{"consumer", "consumer/driver", "observe", "internal/hooks", "internal/usercode"}},
 	{"internal/publishing", []string{"outbox", "internal/usercode"}},
 	{"internal/risks", nil},
 
@@ -106,12 +107,12 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/driver", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver", "consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.
