@@ -10,13 +10,14 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/tokens"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// DefaultMaxAttempts is the default of Config.MaxAttempts.
-const DefaultMaxAttempts = 3
+// defaultMaxAttempts is the default of Config.MaxAttempts.
+const defaultMaxAttempts = 3
 
 // Config configures a Consumer. TTx is the native transaction of its Store. All functions must be safe for concurrent use.
 type Config[TTx any] struct {
@@ -131,7 +132,7 @@ type Config[TTx any] struct {
 	// The message is parked when three processes have ended during such a trial. This needs a source that counts deliveries which
 	// ended with their process, such as SQS. The Subscribers of Kafka and RabbitMQ do not count them.
 	//
-	// Defaults to DefaultMaxAttempts.
+	// Defaults to 3.
 	MaxAttempts int
 
 	// HandlerTimeout is how long one call of Handle or HandleBatch may run. After that its ctx ends with ErrHandlerTimeout
@@ -144,7 +145,7 @@ type Config[TTx any] struct {
 
 	// Backoff returns how long to wait after the given number of failed attempts, which is at least 1.
 	//
-	// Defaults to FullJitter(DefaultBackoffBase, DefaultBackoffCap), which also applies when Backoff panics.
+	// Defaults to FullJitter(100*time.Millisecond, 10*time.Second), which also applies when Backoff panics.
 	Backoff func(attempt int) time.Duration
 
 	// ParkLimit limits how fast messages are parked. When it is spent, the cause is probably a faulty deployment and not the
@@ -230,12 +231,12 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	if cfg.Fingerprint == nil {
 		cfg.Fingerprint = WholePayload
 	}
-	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, DefaultMaxAttempts)
+	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, defaultMaxAttempts)
 	if cfg.ParkLimit == (ParkLimit{}) {
 		cfg.ParkLimit = ParkLimit{Burst: 100, PerMinute: 100}
 	}
 	cfg.Logger = usercode.Logger(cfg.Logger)
-	usual := FullJitter(DefaultBackoffBase, DefaultBackoffCap)
+	usual := FullJitter(backoff.Base, backoff.Cap)
 	if own := cfg.Backoff; own == nil {
 		cfg.Backoff = usual
 	} else {

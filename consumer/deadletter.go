@@ -32,28 +32,11 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
-// Causes returns those of observe.Causes for which a consumer parks a message:
-//   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
-//   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
-//   - observe.CauseMismatch, CauseUnprovable, CauseKnownContent: the store's keys show that it must not run.
-//   - observe.CauseCrashed: three processes ended while they tried the message alone. A message is tried alone if it was
-//     delivered far more often than Config.MaxAttempts and this process knows nothing about it. It has a letter with this
-//     cause while its handler runs, and the process removes the letter afterwards.
-//   - observe.CauseUnknown: a handler ended the transaction that claimed the message, so it is unknown whether the message's
-//     effects are committed. The key stays claimed, so that a redelivery does not run, and DeadLetter.Settled is false although
-//     there is a claim. Look at the effects, then Replay it AsNew or Discard it. Config.ParkLimit does not apply.
-func Causes() []observe.Cause {
-	return []observe.Cause{
-		observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseUndecodable, observe.CauseNoKey,
-		observe.CauseMismatch, observe.CauseUnprovable, observe.CauseKnownContent, observe.CauseCrashed, observe.CauseUnknown,
-	}
-}
-
 // Headers that a consumer adds to the message of a dead letter, in place of headers with these names that the message may have had. A
 // replay removes them before the message is used.
 const (
-	HeaderParkedBy = "txonce-parked-by" // what the hook Parking of its Trace returned
-	HeaderAliases  = "txonce-aliases"   // Message.Aliases, as a JSON array of strings; absent if there are none. See DeadLetter.AliasRecords
+	headerParkedBy = "txonce-parked-by" // what the hook Parking of its Trace returned
+	headerAliases  = "txonce-aliases"   // Message.Aliases, as a JSON array of strings; absent if there are none. See DeadLetter.AliasRecords
 )
 
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
@@ -61,7 +44,7 @@ type DeadLetter struct {
 	ID      DeadLetterID
 	Record  dedup.Record  // what the consumer would have claimed; Key.ID is empty if the message has no usable key
 	Message Message       // without Raw, Malformed, Fingerprint, Aliases and GiveUpAt
-	Cause   observe.Cause // why it was parked, see Causes
+	Cause   observe.Cause // why it was parked; ops.Causes explains each
 	Error   string        // the text of the error
 
 	// Filled in by the store.
@@ -73,7 +56,7 @@ type DeadLetter struct {
 // AliasRecords returns what a replay or a discard of the letter claims beside rec, for the Aliases of its message. rec has the key that the
 // message is claimed under.
 func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
-	ids, _ := aliases.Split(l.Message.Headers[HeaderAliases]) // parking has written them
+	ids, _ := aliases.Split(l.Message.Headers[headerAliases]) // parking has written them
 	recs, _ := aliasRecords(rec, ids)                         // and has left out those that cannot be claimed
 	return recs
 }

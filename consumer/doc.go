@@ -21,7 +21,7 @@
 // error that is [Permanent] parks it at once. A failure of the database parks nothing: the consumer pauses until the database
 // answers.
 //
-// Some messages are parked without running; see [Causes]. For example, a mismatch has the key of an earlier message with
+// Some messages are parked without running; see Causes of package ops. For example, a mismatch has the key of an earlier message with
 // other content. An unprovable message has no claim, but is so old that its claim may have been deleted.
 //
 // [Consumer.Process] takes one message and sleeps between attempts. [Consumer.ProcessBatch] takes several messages, handles

@@ -17,6 +17,9 @@ var (
 	ErrParkLimit      = errors.New("consumer: parking limit spent")
 	ErrHandlerTimeout = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
 	ErrClosed         = errors.New("consumer: closed") // the answer to calls after Close
+
+	// ErrShortened says that a letter has only a part of its message, so that a replay needs a Repair that puts the whole one back.
+	ErrShortened = errors.New("the dead letter has only a part of its message")
 )
 
 type permanentError struct{ error }

@@ -201,7 +201,7 @@ func ExampleDeadLetter() {
 	// Output: A-42: permanent: negative amount, parked 1 times
 }
 
-func ExampleCauses() {
+func ExampleConsumer_DeadLetters() {
 	ctx := context.Background()
 	billing := newBilling(consumertest.NewStore())
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "amount": 7}`, `{}`} {

@@ -46,9 +46,9 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 		runs  int // how many times each culprit runs alone until it is parked
 		batch bool
 	}{
-		{name: "ambiguous", err: errAmbiguous, runs: 1 + consumer.DefaultMaxAttempts},
-		{name: "ambiguous, HandleBatch", err: errAmbiguous, runs: 1 + consumer.DefaultMaxAttempts, batch: true},
-		{name: "of the database", err: errFault, runs: 20 + consumer.DefaultMaxAttempts},
+		{name: "ambiguous", err: errAmbiguous, runs: 1 + 3},
+		{name: "ambiguous, HandleBatch", err: errAmbiguous, runs: 1 + 3, batch: true},
+		{name: "of the database", err: errFault, runs: 20 + 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 					t.Fatalf("%d letters, want 2", len(found))
 				}
 				for _, l := range found {
-					if l.Cause != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) || l.Message.Attempt != consumer.DefaultMaxAttempts {
+					if l.Cause != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) || l.Message.Attempt != 3 {
 						t.Errorf("letter: cause %q, error %q, attempt %d", l.Cause, l.Error, l.Message.Attempt)
 					}
 				}

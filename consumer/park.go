@@ -179,14 +179,14 @@ func (p *pass) newLetter(ctx context.Context, it *item, cause observe.Cause, tex
 	letter.Message.Raw, letter.Message.Malformed, letter.Message.Attempt = nil, nil, max(it.msg.Attempt, 1)
 	letter.Message.GiveUpAt = time.Time{} // a replay may be repeated
 	letter.Message.Fingerprint = nil      // Record has it
-	letter.Message.Aliases = nil          // HeaderAliases has them
+	letter.Message.Aliases = nil          // headerAliases has them
 	var ids []string
 	recs, _ := aliasRecords(it.rec, it.msg.Aliases) // an alias that cannot be claimed is of no use
 	for _, alias := range recs {
 		ids = append(ids, alias.Key.ID)
 	}
 	letter.Message.Headers = withReserved(it.msg.Headers, map[string]string{
-		HeaderParkedBy: p.parking(ctx), HeaderAliases: aliases.Join(ids), HeaderShortened: "",
+		headerParkedBy: p.parking(ctx), headerAliases: aliases.Join(ids), headerShortened: "",
 	})
 	return letter
 }

@@ -43,7 +43,7 @@ func TestParkedBy(t *testing.T) {
 	}
 	poisoned = false
 	for _, l := range letters(t, c) {
-		if by := l.Message.Headers[consumer.HeaderParkedBy]; by != "pass of 1" {
+		if by := l.Message.Headers["txonce-parked-by"]; by != "pass of 1" {
 			t.Errorf("the letter was parked by %q", by)
 		}
 		opts := consumer.Replay{Repair: func(m *consumer.Message) error {
@@ -86,7 +86,7 @@ func TestParkingHooks(t *testing.T) {
 			})
 			process(t, c, msg("1", "x"))
 			all := letters(t, c)
-			if len(all) != 1 || all[0].Message.Headers[consumer.HeaderParkedBy] != test.want {
+			if len(all) != 1 || all[0].Message.Headers["txonce-parked-by"] != test.want {
 				t.Errorf("letters: %+v, want one that was parked by %q", all, test.want)
 			}
 		})

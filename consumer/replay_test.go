@@ -152,7 +152,7 @@ func TestReplay(t *testing.T) {
 		},
 		{
 			name: "a reserved header that was delivered", after: []*consumer.Message{msg("victim", "")}, opts: consumer.Replay{Repair: repair}, ran: true,
-			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Headers: map[string]string{consumer.HeaderAliases: `["victim"]`}}}, effects: map[string]int{"1": 1, "victim": 1},
+			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Headers: map[string]string{"txonce-aliases": `["victim"]`}}}, effects: map[string]int{"1": 1, "victim": 1},
 		},
 		{name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, err: dedup.ErrFuture, says: "AsNew", letters: 1},
 		{

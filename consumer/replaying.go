@@ -61,7 +61,7 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 	r.aliases = letter.AliasRecords(r.keys[0])
 	r.msg.Fingerprint = &r.keys[0].Fingerprint // an Inbox forwards the message with the fingerprint that the replay claims
 	r.pass = c.newPass(ctx, []*Message{r.msg}, letter.ID)
-	r.pass.delivery.ParkedBy = letter.Message.Headers[HeaderParkedBy]
+	r.pass.delivery.ParkedBy = letter.Message.Headers[headerParkedBy]
 	ctx = r.pass.start(ctx)
 	err = r.run(ctx)
 	if errors.Is(err, dedup.ErrTxEnded) && !errors.Is(err, dedup.ErrRolledBack) {
@@ -77,9 +77,9 @@ func repaired(letter DeadLetter, opts Replay) (*Message, error) {
 	msg := letter.Message
 	msg.Payload, msg.Headers = bytes.Clone(msg.Payload), maps.Clone(msg.Headers)
 	msg.Attempt++
-	delete(msg.Headers, HeaderParkedBy)
-	delete(msg.Headers, HeaderAliases)
-	delete(msg.Headers, HeaderShortened)
+	delete(msg.Headers, headerParkedBy)
+	delete(msg.Headers, headerAliases)
+	delete(msg.Headers, headerShortened)
 	if opts.Key != "" && msg.ID == letter.Record.Key.ID {
 		msg.ID = opts.Key
 	}

@@ -4,18 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// HeaderShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
-const HeaderShortened = "txonce-shortened"
-
-// ErrShortened says that a letter has only a part of its message, so that a replay needs a Repair that puts the whole one back.
-var ErrShortened = errors.New("the dead letter has only a part of its message")
+// headerShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
+const headerShortened = "txonce-shortened"
 
 // Shortened says what a dead letter lacks because the database refused the whole message.
 type Shortened struct {
@@ -27,7 +23,7 @@ type Shortened struct {
 
 // Shortened returns what the letter lacks. ok is false if it has its whole message.
 func (l DeadLetter) Shortened() (s Shortened, ok bool) {
-	text, ok := l.Message.Headers[HeaderShortened] // parking has written it
+	text, ok := l.Message.Headers[headerShortened] // parking has written it
 	if err := json.Unmarshal([]byte(text), &s); ok && err != nil {
 		return Shortened{Fields: []string{"payload"}, Refused: text}, true
 	}
@@ -35,6 +31,19 @@ func (l DeadLetter) Shortened() (s Shortened, ok bool) {
 		s.Fields = slices.DeleteFunc(s.Fields, func(field string) bool { return field == "payload" })
 	}
 	return s, ok && len(s.Fields) > 0
+}
+
+// WithoutContent returns the letter without what uses much memory: its payload, and the headers that its methods do not read.
+func (l DeadLetter) WithoutContent() DeadLetter {
+	own := map[string]string{}
+	if aliases, found := l.Message.Headers[headerAliases]; found {
+		own[headerAliases] = aliases
+	}
+	if _, shortened := l.Shortened(); shortened {
+		own[headerShortened] = l.Message.Headers[headerShortened]
+	}
+	l.Message.Payload, l.Message.Headers = nil, own
+	return l
 }
 
 func sumOf(payload []byte) string {
@@ -81,14 +90,14 @@ func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, 
 		lack("payload")
 	}
 	own := map[string]string{} // a replay needs them
-	for _, name := range []string{HeaderParkedBy, HeaderAliases} {
+	for _, name := range []string{headerParkedBy, headerAliases} {
 		if value, ok := msg.Headers[name]; ok {
 			own[name] = value
 		}
 	}
 	bytes := 0
 	for name, value := range msg.Headers {
-		if _, keep := own[name]; !keep && name != HeaderShortened {
+		if _, keep := own[name]; !keep && name != headerShortened {
 			bytes += len(name) + len(value)
 		}
 	}
@@ -109,7 +118,7 @@ func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, 
 	}
 	s.Refused = plainText(refused.Error(), shorter[1].text)
 	if text, err := json.Marshal(s); err == nil {
-		msg.Headers = withReserved(msg.Headers, map[string]string{HeaderShortened: string(text)})
+		msg.Headers = withReserved(msg.Headers, map[string]string{headerShortened: string(text)})
 	}
 	return letter, changed
 }

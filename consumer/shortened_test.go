@@ -17,7 +17,7 @@ import (
 // large returns a message that newLimited's store refuses to park as it is.
 func large(id string) *consumer.Message {
 	m := msg(id, "poison"+strings.Repeat("x", 1<<20))
-	m.OrderingKey, m.Position, m.Headers = "", "orders/3/"+id, map[string]string{"trace": "abc", consumer.HeaderShortened: "forged"}
+	m.OrderingKey, m.Position, m.Headers = "", "orders/3/"+id, map[string]string{"trace": "abc", "txonce-shortened": "forged"}
 	return m
 }
 
@@ -67,7 +67,7 @@ func TestALetterThatTheDatabaseRefusesIsShortened(t *testing.T) {
 			t.Errorf("Replay with a Repair that leaves the payload = %v", err)
 		}
 		ran, err := c.Replay(t.Context(), found[0], consumer.Replay{Repair: func(m *consumer.Message) error {
-			if _, ok := m.Headers[consumer.HeaderShortened]; ok {
+			if _, ok := m.Headers["txonce-shortened"]; ok {
 				t.Error("the handler gets the header")
 			}
 			m.Payload = []byte("the whole")

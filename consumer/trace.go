@@ -33,7 +33,7 @@ type Trace struct {
 	Attempt func(ctx context.Context, d *Delivery, a Attempt)
 
 	// Parking is called when a message becomes a dead letter, before the letter is written; the transaction may still roll back. It returns a
-	// text that identifies the pass, such as a traceparent of W3C, or an empty one. The text is kept in the letter's header HeaderParkedBy, and
+	// text that identifies the pass, such as a traceparent of W3C, or an empty one. The text is kept in the letter's header txonce-parked-by, and
 	// is Delivery.ParkedBy when the letter is replayed.
 	Parking func(ctx context.Context, d *Delivery) (pass string)
 

@@ -26,7 +26,7 @@ type SubscriberConfig struct {
 
 	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by Run, and
 	// the window of a driver.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
-	// compared with the queue's redrive policy; otherwise consumer.DefaultMaxAttempts is. Required.
+	// compared with the queue's redrive policy; otherwise 3 is, the default of consumer.Config. Required.
 	Processor consumer.Processor
 
 	// OrderBy returns the ordering key of a message, which becomes its Message.OrderingKey; empty: no order. ByKey returns the key that the message

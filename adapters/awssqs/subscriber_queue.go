@@ -116,7 +116,7 @@ func (s *Subscriber) attempts() int {
 	if p, says := s.cfg.Processor.(interface{ MaxAttempts() int }); says {
 		return p.MaxAttempts()
 	}
-	return consumer.DefaultMaxAttempts
+	return 3 // the default of consumer.Config
 }
 
 // checkRetention refuses a queue that keeps messages for longer than the Processor remembers keys.

@@ -91,7 +91,7 @@ func (r *reception) run() error {
 // receive is one receiver: it requests messages until the Deliverer's Context ends. While requests return as many messages as they can, further
 // receivers are started. A receiver that gets nothing ends, unless it is the last one.
 func (r *reception) receive() {
-	delay := backoff.FullJitter(consumer.DefaultBackoffBase, consumer.DefaultBackoffCap)
+	delay := backoff.FullJitter(backoff.Base, backoff.Cap)
 	token, failures := rand.Text(), 0
 	for {
 		n := r.deliverer.Reserve(maxBatch)

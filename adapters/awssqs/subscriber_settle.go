@@ -113,7 +113,7 @@ func (r *reception) send(answers []answer) {
 // sendUntilDone repeats call with the answers that it returns, until their visibility timeout expires. Then SQS delivers those messages
 // again: handled ones are duplicates then, and are deleted.
 func (r *reception) sendUntilDone(answers []answer, o *outage, action string, call func(context.Context, []answer) ([]answer, error)) {
-	delay := backoff.FullJitter(consumer.DefaultBackoffBase, consumer.DefaultBackoffCap)
+	delay := backoff.FullJitter(backoff.Base, backoff.Cap)
 	for failures := 0; ; {
 		ctx, cancel := context.WithTimeout(r.requests, answerWithin)
 		left, err := call(ctx, answers)

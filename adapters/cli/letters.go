@@ -41,7 +41,7 @@ func (f *letterFlags) add(c *cobra.Command) {
 
 func causes() []string {
 	names := []string{}
-	for _, r := range consumer.Causes() {
+	for _, r := range ops.Causes() {
 		names = append(names, string(r))
 	}
 	return names

@@ -30,7 +30,7 @@ type letterList struct {
 
 // letters lists dead letters.
 func (d *Dashboard) letters(w http.ResponseWriter, r *http.Request) {
-	list := letterList{Choice: choiceOf(r), Causes: consumer.Causes()}
+	list := letterList{Choice: choiceOf(r), Causes: ops.Causes()}
 	filter, err := list.Choice.filter()
 	if err == nil {
 		filter.After, err = parseCursor(r.FormValue("after"))

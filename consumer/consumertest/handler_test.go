@@ -19,11 +19,19 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 )
 
 type tx = *deduptest.Tx
 
 // charge is a correct handler.
+// unregistered is a Store that several consumers with one name may use.
+type unregistered struct {
+	dedup.Store[tx]
+	driver.ParkingLot[tx]
+	dedupdriver.TxVerifier[tx]
+}
+
 func charge(_ context.Context, tx tx, _ *consumer.Message) error { return tx.Add("charges") }
 
 func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.Handler[tx]) consumertest.HandlerTest[tx] {
@@ -203,7 +211,7 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no funds"},
 		{"store that was not given", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) {
-				return handlerTest(s, s.Database(), charge).New(struct{ *consumertest.Store }{s})
+				return handlerTest(s, s.Database(), charge).New(unregistered{s, s, s})
 			}
 		}, []string{"crash before commit", "crash after commit", "concurrent twin"}, "use the store that it is given"},
 		{"no consumer", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {

@@ -53,7 +53,7 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 	limit := filter.Limit
 	filter.Limit = 0
 	err = eachLetter(ctx, s, filter, func(l consumer.DeadLetter) bool {
-		letters = append(letters, withoutContent(l))
+		letters = append(letters, l.WithoutContent())
 		return true
 	})
 	slices.Reverse(letters)
@@ -61,19 +61,6 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 		letters = letters[:min(limit, len(letters))]
 	}
 	return letters, err
-}
-
-// withoutContent returns l without what uses much memory. The headers stay that AliasRecords and Shortened read.
-func withoutContent(l consumer.DeadLetter) consumer.DeadLetter {
-	own := map[string]string{}
-	if aliases, found := l.Message.Headers[consumer.HeaderAliases]; found {
-		own[consumer.HeaderAliases] = aliases
-	}
-	if _, shortened := l.Shortened(); shortened {
-		own[consumer.HeaderShortened] = l.Message.Headers[consumer.HeaderShortened]
-	}
-	l.Message.Payload, l.Message.Headers = nil, own
-	return l
 }
 
 // DiscardLetters discards the letters that r.Filter chooses, oldest first, in this process, and records the action with one result for each. A

@@ -123,7 +123,7 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 			l.Record.Fingerprint = dedup.FingerprintOf(l.Message.Payload)
 		}
 		if r.Kind != Repair { // which is for one letter, and compares its payload
-			l = withoutContent(l)
+			l = l.WithoutContent()
 		}
 		letters = append(letters, l)
 		return true

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// The default of consumer.Config.Backoff is FullJitter(Base, Cap).
+const (
+	Base = 100 * time.Millisecond
+	Cap  = 10 * time.Second
+)
+
 // FullJitter returns a function that returns a random duration up to base*2^(attempt-1), and at most limit. The jitter is
 // full because messages that failed together would otherwise come back together. Attempts start at 1.
 func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {

@@ -319,7 +319,7 @@ func TestParkKeepsTheLongerPayload(t *testing.T) {
 		whole, short := letter(1), letter(1)
 		sum := sha256.Sum256(everyByte)
 		short.Message.Payload = everyByte[:10]
-		short.Message.Headers = map[string]string{consumer.HeaderShortened: fmt.Sprintf(`{"fields":["payload"],"payload_bytes":256,"payload_sha256":"%x"}`, sum)}
+		short.Message.Headers = map[string]string{"txonce-shortened": fmt.Sprintf(`{"fields":["payload"],"payload_bytes":256,"payload_sha256":"%x"}`, sum)}
 		for i, step := range []struct {
 			park      consumer.DeadLetter
 			bytes     int

@@ -141,7 +141,7 @@ func TestPoisonDoesNotBlock(t *testing.T) {
 // Without a parking lot the consumer rejects poison. Nobody keeps it, so the checkpoint stays before it.
 func TestRejectedEventsHoldTheCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store.Store, MaxAttempts: 2}) // a deduptest.Store does not park
+		w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store.Store, RejectGivenUp: true, MaxAttempts: 2}) // a deduptest.Store does not park
 		w.stripe.add(events(300, time.Minute)...)
 		broken := true
 		w.fail = func(msg *consumer.Message) error {

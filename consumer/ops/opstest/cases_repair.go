@@ -154,7 +154,7 @@ func testRepairShortened[TTx any](t *testing.T, e *env[TTx]) {
 	e.park(t, s, messages(2)...)
 	letter := e.letters(t, s)[1]
 	letter.Message.Payload = letter.Message.Payload[:7]
-	letter.Message.Headers = map[string]string{consumer.HeaderShortened: `{"fields":["payload"],"payload_bytes":20,"payload_sha256":"ab","refused":"too large"}`}
+	letter.Message.Headers = map[string]string{"txonce-shortened": `{"fields":["payload"],"payload_bytes":20,"payload_sha256":"ab","refused":"too large"}`}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, letter) }); err != nil {
 		t.Fatal(err)
 	}

@@ -164,11 +164,11 @@ func wantRuns(v faults.Verdict, beside bool) int {
 	}
 	switch {
 	case v.Do == faults.Count:
-		return consumer.DefaultMaxAttempts
+		return 3
 	case from == 0:
 		return 0
 	}
-	return from - 1 + consumer.DefaultMaxAttempts
+	return from - 1 + 3
 }
 
 // runs delivers the message bad until it is parked, and returns how often that was. beside delivers another message in between, which must
