@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/counts"

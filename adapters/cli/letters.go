@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/observe"
 )
