@@ -151,11 +151,7 @@ func (w *world) send(ctx context.Context, insertOne, id string) error {
 // inTx is what Process does in the store.
 func (w *world) inTx(ctx context.Context, id string) error {
 	m := message(id)
-	fingerprint, err := consumer.WholePayload(m)
-	if err != nil {
-		return err
-	}
-	rec := dedup.Record{Key: dedup.Key{Consumer: "in tx", ID: id}, Fingerprint: fingerprint, Time: m.Time}
+	rec := dedup.Record{Key: dedup.Key{Consumer: "in tx", ID: id}, Fingerprint: dedup.FingerprintOf(m.Payload), Time: m.Time}
 	return w.store.InTx(ctx, []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
 		_, err := tx.Exec(ctx, insertEffect, id)
 		return err

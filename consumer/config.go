@@ -59,9 +59,9 @@ type Config[TTx any] struct {
 	Window time.Duration
 
 	// Fingerprint hashes the content that is the same on every delivery, so that other content under a known key is
-	// noticed: WholePayload, JSONFields, NoFingerprint, or any other function. Message.Fingerprint takes precedence.
+	// noticed: JSONFields, NoFingerprint, or any other function. Message.Fingerprint takes precedence.
 	//
-	// Defaults to WholePayload.
+	// Defaults to the hash of the whole payload, for producers that send the same bytes again.
 	Fingerprint FingerprintFunc
 
 	// MismatchIsDuplicate acknowledges a message whose key was used for other content, without running it. Set it if producers
@@ -229,7 +229,7 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 
 	cfg.Window = cmp.Or(cfg.Window, dedup.DefaultWindow)
 	if cfg.Fingerprint == nil {
-		cfg.Fingerprint = WholePayload
+		cfg.Fingerprint = wholePayload
 	}
 	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, defaultMaxAttempts)
 	if cfg.ParkLimit == (ParkLimit{}) {

@@ -11,6 +11,9 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
+// WholePayload is the default of Config.Fingerprint.
+var WholePayload = wholePayload
+
 // Reports counts the reports of a pause.
 type Reports struct {
 	mu       *sync.Mutex // guards the reported state

@@ -19,8 +19,8 @@ import (
 // observe.CauseUndecodable. A FingerprintFunc must not change the message, and must be safe for concurrent use.
 type FingerprintFunc func(msg *Message) (dedup.Fingerprint, error)
 
-// WholePayload is a FingerprintFunc that hashes the payload, for producers that send the same bytes again.
-func WholePayload(msg *Message) (dedup.Fingerprint, error) {
+// wholePayload is the default FingerprintFunc.
+func wholePayload(msg *Message) (dedup.Fingerprint, error) {
 	return dedup.FingerprintOf(msg.Payload), nil
 }
 

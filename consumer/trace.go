@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/txonce/txonce/consumer/internal/traced"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/observe"
@@ -42,7 +43,7 @@ type Trace struct {
 	Done func(ctx context.Context, d *Delivery, outcomes []MessageOutcome)
 
 	// Paused and Resumed are called when the consumer begins and ends to make no progress: with observe.CauseDatabase after three faults
-	// of the database in a row, and with observe.CauseBudget when Config.ParkLimit is spent. Those of WithTrace are not called.
+	// of the database in a row, and with observe.CauseBudget when Config.ParkLimit is spent. Those of driver.WithTrace are not called.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 }
@@ -113,18 +114,9 @@ func thenParking(first, second func(context.Context, *Delivery) string) func(con
 	return func(ctx context.Context, d *Delivery) string { return cmp.Or(first(ctx, d), second(ctx, d)) }
 }
 
-type traceKey struct{}
-
-// WithTrace returns a ctx. With it, Process, ProcessBatch and Replay also call the hooks of t, after those of Config.Trace. It is
-// for callers that want to know what happened to their own message, such as adapters/webhook: nil as the answer of Process means
-// that the message was committed now, or before, or is parked. Paused and Resumed are not called. t replaces a Trace that ctx already has.
-func WithTrace(ctx context.Context, t *Trace) context.Context {
-	return context.WithValue(ctx, traceKey{}, t)
-}
-
-// trace returns the hooks for a pass: those of Config.Trace and those of WithTrace.
+// trace returns the hooks for a pass: those of Config.Trace and those of driver.WithTrace.
 func (c *Consumer[TTx]) trace(ctx context.Context) *Trace {
-	if own, _ := ctx.Value(traceKey{}).(*Trace); own != nil {
+	if own, _ := ctx.Value(traced.Key{}).(*Trace); own != nil {
 		return c.cfg.Trace.Then(own)
 	}
 	return c.cfg.Trace

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -20,7 +21,7 @@ func TestWithTrace(t *testing.T) {
 	process(t, c, msg("other", "a"))
 	configured.take()
 
-	ctx := consumer.WithTrace(t.Context(), own.trace())
+	ctx := driver.WithTrace(t.Context(), own.trace())
 	for range 2 {
 		if err := errors.Join(c.ProcessBatch(ctx, []*consumer.Message{msg("1", "a")})...); err != nil {
 			t.Fatal(err)
@@ -35,7 +36,7 @@ func TestWithTrace(t *testing.T) {
 	}
 
 	only := 0
-	ctx = consumer.WithTrace(t.Context(), &consumer.Trace{Done: func(context.Context, *consumer.Delivery, []consumer.MessageOutcome) { only++ }})
+	ctx = driver.WithTrace(t.Context(), &consumer.Trace{Done: func(context.Context, *consumer.Delivery, []consumer.MessageOutcome) { only++ }})
 	process(t, c, msg("1", "a"))
 	if err := c.Process(ctx, msg("1", "a")); err != nil || only != 1 {
 		t.Errorf("Process: %v; the only hook was called %d times, want 1", err, only)

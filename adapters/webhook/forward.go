@@ -101,7 +101,7 @@ func parseFingerprint(text string) (f dedup.Fingerprint, err error) {
 func ForwardedFingerprint(msg *consumer.Message) (dedup.Fingerprint, error) {
 	text, found := msg.Headers[HeaderFingerprint]
 	if !found {
-		return consumer.WholePayload(msg)
+		return dedup.FingerprintOf(msg.Payload), nil
 	}
 	return parseFingerprint(text)
 }

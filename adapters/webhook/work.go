@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/observe"
 )
@@ -130,7 +131,7 @@ func (r *Receiver) message(e *Event) *consumer.Message {
 // process returns one error for each message, logs those that are not handled, and traces all.
 func (r *Receiver) process(wk *work, d *Delivery, msgs []*consumer.Message) (errs []error) {
 	seen := results{of: make(map[*consumer.Message]result, len(msgs))}
-	ctx := consumer.WithTrace(wk.ctx, seen.trace(wk.claimed))
+	ctx := driver.WithTrace(wk.ctx, seen.trace(wk.claimed))
 	if err := r.starter.start(ctx); err != nil {
 		errs = make([]error, len(msgs))
 		for i := range errs {

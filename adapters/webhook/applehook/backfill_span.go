@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/usercode"
@@ -113,7 +114,7 @@ func (b *Backfill[TTx]) process(ctx context.Context, msgs []*consumer.Message, p
 		passed.New += int(committed.Load())
 		passed.Parked += int(parked.Load())
 	}()
-	traced := consumer.WithTrace(ctx, &consumer.Trace{
+	traced := driver.WithTrace(ctx, &consumer.Trace{
 		Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
 			for _, o := range outcomes {
 				switch o.Outcome {

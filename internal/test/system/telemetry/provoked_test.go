@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/adapters/telemetry"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/test/testdb"
@@ -119,7 +120,7 @@ var provocations = []struct {
 		for _, m := range []*consumer.Message{message("0"), message("1")} {
 			ctx := p.Context()
 			if m.ID == "1" {
-				ctx = consumer.WithTrace(ctx, p.trace)
+				ctx = driver.WithTrace(ctx, p.trace)
 			}
 			spent.ProcessBatch(ctx, []*consumer.Message{m})
 		}
