@@ -55,10 +55,7 @@ func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
 	}()
 	failed := c.open(ctx)
 	if failed == nil {
-		failed = g.store.fits(g.ctx, c)
-	}
-	if failed == nil {
-		failed = g.store.durable(c.session, c.standbys)
+		failed = c.fits(g.ctx)
 	}
 	tx.Tx, g.tx, g.session, g.standbys = c.tx, c.tx, c.session, c.standbys
 	if failed != nil {

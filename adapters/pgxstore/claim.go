@@ -61,6 +61,20 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	return err
 }
 
+// fits returns nil if the session of c is as it must be. After an error, the connection must be discarded.
+func (c *claim) fits(ctx context.Context) error {
+	if c.tx == nil { // all keys had rows, and the claim's transaction has ended; guard.open checks the one that the handler may begin
+		if err := c.store.durable(c.session, c.standbys); err != nil {
+			return fmt.Errorf("%w: %w", claims.ErrAgain, err) // a changed session may be to blame
+		}
+		return nil
+	}
+	if err := c.store.compare(ctx, c.conn, &c.session); err != nil {
+		return err
+	}
+	return c.store.durable(c.session, c.standbys)
+}
+
 // bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
 // limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This costs a connection when
 // keys collide, and nothing otherwise. Setting lock_timeout for each claim and restoring it for the handler would cost about 10 µs.
@@ -71,7 +85,7 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return c.store.waited(ctx, err)
 	}
-	return c.store.claimError(err)
+	return claimError(err)
 }
 
 // queue adds the statements that claim rows: one for each combination of consumer and window, usually one in total. If a row is
@@ -137,7 +151,7 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 	if !c.asked {
 		return nil
 	}
-	return c.store.sweepError(results.QueryRow().Scan(&c.isolation, &c.forgotten))
+	return sweepError(results.QueryRow().Scan(&c.isolation, &c.forgotten))
 }
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
@@ -183,7 +197,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 // Forget implements claims.Driver.
 func (c *claim) Forget(ctx context.Context, keys []dedup.KeyHash) error {
 	_, err := c.tx.Exec(ctx, c.store.sql.Forget, pgUUIDs(keys))
-	return c.store.claimError(err)
+	return claimError(err)
 }
 
 // Flush implements claims.Driver.
@@ -197,14 +211,14 @@ func (c *claim) Flush(ctx context.Context) error {
 		}
 	}
 	_, err := c.tx.Exec(ctx, c.store.sql.FlushDuplicate)
-	return c.store.claimError(err)
+	return claimError(err)
 }
 
 // Forgotten implements claims.Driver.
 func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
 	if !c.asked { // queue did not ask, because this machine's clock is behind the database's
 		if err := c.tx.QueryRow(ctx, c.store.sql.Sweep).Scan(&c.isolation, &c.forgotten); err != nil {
-			return forgotten, nil, c.store.sweepError(err)
+			return forgotten, nil, sweepError(err)
 		}
 	}
 	var q querier = c.tx
@@ -214,7 +228,7 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
-			return forgotten, nil, c.store.sweepError(err)
+			return forgotten, nil, sweepError(err)
 		}
 	}
 	if c.forgotten == nil {
@@ -230,14 +244,8 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 			return u, err
 		})
 		if err != nil {
-			return forgotten, nil, c.store.claimError(err)
+			return forgotten, nil, claimError(err)
 		}
 	}
 	return *c.forgotten, uses, nil
-}
-
-// querier is a transaction or the pool.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }

@@ -63,10 +63,7 @@ func (s *Store) inTxEarly(ctx context.Context, c *claim, fn func(tx pgx.Tx, answ
 func (g *guard) claimNow(ctx context.Context, c *claim, tx *guarded) error {
 	answers, err := c.Make(ctx, c)
 	if err == nil {
-		err = g.store.fits(ctx, c)
-	}
-	if err == nil {
-		err = g.store.durable(c.session, c.standbys)
+		err = c.fits(ctx)
 	}
 	tx.Tx, g.tx = c.tx, c.tx
 	if err != nil || answers[0].Verdict != dedup.First {
@@ -107,7 +104,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	}
 	switch code := sqlState(err); {
 	case code == "55P03", code == "57014", code == "25P04": // another transaction holds the key
-		return s.claimError(err)
+		return claimError(err)
 	case isUnencodable(err): // an argument of the handler's; nothing was sent
 		return err
 	case errors.As(err, new(pgx.ErrPreprocessingBatch)), code != "" && isDefinite(err): // the usual way says why

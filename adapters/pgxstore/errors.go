@@ -21,8 +21,11 @@ import (
 // database marks the errors of this package's stores that their database caused.
 const database = claims.Owner("pgxstore")
 
+// faultClasses tells consumers and relays what an error means.
+type faultClasses struct{}
+
 // Retryable implements dedup.Store.
-func (s *Store) Retryable(err error) bool {
+func (faultClasses) Retryable(err error) bool {
 	if errors.As(err, new(foreignError)) || errors.Is(err, dedup.ErrTxEnded) || isCopyFailed(err) {
 		return false
 	}
@@ -32,11 +35,9 @@ func (s *Store) Retryable(err error) bool {
 	return faults.Postgres.Retryable(class(err))
 }
 
-var _ driver.FaultClassifier = (*Store)(nil)
-
 // Ambiguous implements driver.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
 // that has the plan, so any message succeeds when it is retried.
-func (s *Store) Ambiguous(err error) bool {
+func (faultClasses) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || database.Caused(err) || isCopyFailed(err) {
 		return false
 	}
@@ -45,7 +46,7 @@ func (s *Store) Ambiguous(err error) bool {
 
 // FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's, if it has one: the answer
 // to COMMIT says why the transaction was not committed.
-func (s *Store) FaultClass(err error) driver.FaultClass {
+func (faultClasses) FaultClass(err error) driver.FaultClass {
 	switch c := class(err); {
 	case errors.As(err, new(foreignError)), errors.Is(err, dedup.ErrTxEnded), isCopyFailed(err):
 		return driver.FaultUnknown
@@ -57,7 +58,7 @@ func (s *Store) FaultClass(err error) driver.FaultClass {
 }
 
 // Result implements driver.FaultClassifier.
-func (s *Store) Result(err error) observe.Result {
+func (faultClasses) Result(err error) observe.Result {
 	switch {
 	case faults.CollidedPostgres(sqlState(err)):
 		return observe.Deadlock
@@ -90,6 +91,16 @@ func isStalePlan(err error) bool {
 	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
+// blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
+// permission, transactions are read-only, or a statement was prepared before a migration or is not prepared any more.
+func blamesSession(err error) bool {
+	switch sqlState(err) {
+	case "42501", "25006", "26000":
+		return true
+	}
+	return isStalePlan(err)
+}
+
 // isCopyFailed reports whether the client ended a COPY: a value could not be encoded, or the source of the rows failed. The server answers with
 // the code that it also has for a statement that it cancelled.
 func isCopyFailed(err error) bool {
@@ -98,7 +109,7 @@ func isCopyFailed(err error) bool {
 }
 
 // claimError classifies an error of a claim. The handler has not run yet, so the message is not to blame.
-func (s *Store) claimError(err error) error {
+func claimError(err error) error {
 	switch code := sqlState(err); {
 	case err == nil, errors.Is(err, dedup.ErrKeyCollision), database.Caused(err):
 		return err
@@ -112,36 +123,22 @@ func (s *Store) claimError(err error) error {
 	return database.Errorf("pgxstore: claim: %w", err)
 }
 
-// pingWait bounds the check whether the database still answers.
-const pingWait = time.Second
-
-// waited explains why a claim got no answer in time: another transaction holds its key, or the database is unreachable.
-func (s *Store) waited(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(ctx, pingWait)
-	defer cancel()
-	ping := s.cfg.Pool.Ping(ctx)
-	if stat := s.cfg.Pool.Stat(); ping != nil && stat.AcquiredConns() < stat.MaxConns() {
-		return database.Errorf("pgxstore: claim: %w (and the database does not answer: %w)", err, ping)
-	}
-	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
-}
-
 // sweepError is claimError for reads of the only row of txonce_sweep.
-func (s *Store) sweepError(err error) error {
+func sweepError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return database.Errorf("%w: the one row of table txonce_sweep, which records until when keys were forgotten, is missing: INSERT INTO txonce_sweep (forgotten_until) VALUES (now())", dedup.ErrSchema)
 	}
-	return s.claimError(err)
+	return claimError(err)
 }
 
 // stepError adds the name of the failed step to err. The step ran in a transaction of the handler, whose earlier statements may
 // be to blame, so the code of the error decides. A missing table is always the database's fault.
-func (s *Store) stepError(step string, err error) error {
+func stepError(step string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case isUndefined(err):
-		return s.claimError(err)
+		return claimError(err)
 	}
 	return fmt.Errorf("pgxstore: %s: %w", step, err)
 }

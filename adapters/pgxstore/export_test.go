@@ -25,7 +25,7 @@ func EndLease(s *Store, consumer string, window time.Duration, until time.Time) 
 func SetClock(s *Store, now func() time.Time) { s.now = now }
 
 // SetPoolerWithin extends the limit of the pooler's check for slow machines.
-func SetPoolerWithin(s *Store, d time.Duration) { s.poolerWithin = d }
+func SetPoolerWithin(s *Store, d time.Duration) { s.pooler.within = d }
 
 // Subscribe subscribes to commits through s only.
 func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {

@@ -6,11 +6,8 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 )
-
-var _ driver.KeyProber = (*Store)(nil)
 
 // HeldKeys implements driver.KeyProber in one round trip. It tries to insert the keys and rolls back.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
@@ -33,7 +30,7 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 	defer func() { s.release(ctx, conn, err) }()
 	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+s.sql.HeldKeysOf(derived)+";"+s.sql.Held+";ROLLBACK").ReadAll()
 	if err != nil {
-		return nil, s.claimError(fmt.Errorf("held keys: %w", err))
+		return nil, claimError(fmt.Errorf("held keys: %w", err))
 	}
 	for _, r := range results {
 		if len(r.Rows) == 1 {

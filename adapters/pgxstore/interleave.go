@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Interleave runs the handlers of a batch side by side in one transaction. Each has a goroutine and a branch, which is its pgx.Tx. A branch
@@ -70,8 +68,6 @@ type interleaving struct {
 	failed   int       // the place of the handler that failed first, or -1
 	err      error     // its error; nil: none has failed
 }
-
-var _ driver.Interleaver[pgx.Tx] = (*Store)(nil)
 
 // Interleave implements driver.Interleaver. Above READ COMMITTED, where handlers may rely on the isolation of transactions in place of locks, and
 // in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of the statements of several handlers.

@@ -72,13 +72,7 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 	answers, err := c.Make(ctx, c)
 	unfit := false
 	if err == nil {
-		err = s.fits(ctx, c)
-		if err == nil {
-			err = s.durable(c.session, c.standbys)
-			if err != nil && c.tx == nil { // all keys had rows, and fits has not compared the session
-				err = fmt.Errorf("%w: %w", claims.ErrAgain, err)
-			}
-		}
+		err = c.fits(ctx)
 		unfit = err != nil // a newer connection may pass
 	}
 	if err != nil {
@@ -199,11 +193,4 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	defer cancel()
 	defer cutInUse(tx.Conn())
 	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
-}
-
-// cutInUse is deferred. pgx panics when a goroutine of the handler still uses the connection, which the handler may have got from Conn.
-func cutInUse(conn *pgx.Conn) {
-	if recover() != nil {
-		_ = conn.PgConn().Conn().Close()
-	}
 }

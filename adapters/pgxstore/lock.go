@@ -46,7 +46,7 @@ func (s *Store) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) erro
 		case sqlState(err) == "55P03":
 			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.ClaimTimeout, err)
 		case err != nil:
-			return s.stepError(fmt.Sprintf("lock %v", l.Key), err)
+			return stepError(fmt.Sprintf("lock %v", l.Key), err)
 		}
 	}
 	return nil

@@ -11,19 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
-	dedupdriver "github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/observe"
 )
 
-var (
-	_ driver.ReplayQueue[pgx.Tx] = (*Store)(nil)
-	_ ops.Store                  = operators{}
-)
+var _ ops.Store = operators{}
 
 // Operator returns what operators ask and request of this store's database: see package consumer/ops.
 func (s *Store) Operator() ops.Store { return operators{s.operator(), s} }
@@ -61,7 +57,7 @@ func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Co
 	defer cancel()
 	db := stdlib.OpenDBFromPool(d.store.cfg.Pool)
 	defer db.Close()
-	return d.store.operatorError(what, f(ctx, db))
+	return operatorError(what, f(ctx, db))
 }
 
 // Write implements operator.Database.
@@ -72,7 +68,7 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 	defer db.Close()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return d.store.operatorError(what, err)
+		return operatorError(what, err)
 	}
 	defer conn.Close() // gives it back to the pool
 	err = d.write(ctx, conn, f)
@@ -82,7 +78,7 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 			return nil
 		})
 	}
-	return d.store.operatorError(what, err)
+	return operatorError(what, err)
 }
 
 func (d operatorDB) write(ctx context.Context, conn *sql.Conn, f func(ctx context.Context, q operator.Queryer) error) error {
@@ -100,7 +96,7 @@ func (d operatorDB) write(ctx context.Context, conn *sql.Conn, f func(ctx contex
 	return tx.Commit()
 }
 
-func (s *Store) operatorError(what string, err error) error {
+func operatorError(what string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ops.ErrExpected):
 		return err
@@ -111,7 +107,7 @@ func (s *Store) operatorError(what string, err error) error {
 }
 
 // TakeReplay implements driver.ReplayQueue.
-func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*dedupdriver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
+func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	return s.operator().TakeReplay(ctx, name, lease)
 }
 
@@ -128,7 +124,7 @@ func (s *Store) SettleReplay(ctx context.Context, tx pgx.Tx, action [16]byte, le
 	query, args := operator.Settlement(&s.operations, action, letter.ID, outcome)
 	tag, err := tx.Exec(ctx, query, args...)
 	if err != nil {
-		return s.stepError("settle replay", err)
+		return stepError("settle replay", err)
 	}
 	if tag.RowsAffected() == 0 {
 		return fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter.ID, action)
@@ -146,7 +142,7 @@ func (o operators) DiscardLetter(ctx context.Context, action ops.ActionID, lette
 	return s.InTx(ctx, recs, func(tx pgx.Tx, claims []dedup.Claim) error {
 		query, args := operator.Discarded(&s.operations, action, &letter, claims)
 		if _, err := tx.Exec(ctx, query, args...); err != nil {
-			return s.stepError("discard letter", err)
+			return stepError("discard letter", err)
 		}
 		return s.TakeDeadLetter(ctx, tx, letter)
 	})

@@ -206,7 +206,7 @@ func (s *Store) readLate(results pgx.BatchResults, late *lateWrites, insertions 
 	}
 	for range insertions {
 		if _, err := results.Exec(); err != nil {
-			return lostWith(s.stepError("enqueue", err))
+			return lostWith(stepError("enqueue", err))
 		}
 	}
 	if late.sync != "" {

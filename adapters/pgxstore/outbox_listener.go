@@ -101,7 +101,7 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 	if err != nil {
 		return false
 	}
-	defer s.disconnect(ctx, conn)
+	defer disconnect(ctx, conn)
 	s.listener.listens.Store(true)
 	defer s.listener.listens.Store(false)
 	s.wakes.Wake(nil) // for commits that happened before LISTEN
@@ -119,7 +119,13 @@ func (s *Store) listenOnce(ctx context.Context) (listened bool) {
 func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
-	conn, err := s.connectDirect(ctx)
+	var conn *pgx.Conn
+	var err error
+	if s.cfg.Direct == nil {
+		conn, err = connect(ctx, s.cfg.Pool)
+	} else {
+		conn, err = pgx.ConnectConfig(ctx, s.cfg.Direct.Copy()) // it avoids the pooler
+	}
 	if err != nil {
 		return nil, err
 	}

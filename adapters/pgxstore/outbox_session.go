@@ -11,8 +11,6 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-var _ driver.Queue = (*Store)(nil)
-
 // Open implements driver.Queue. It checks that the database does not lose commits and that the tables exist. The
 // sessions of a Store use up to 5 connections besides those of Config.Pool, made with its configuration, and one for
 // LISTEN. Hooks of the pool that run at each acquire or release do not run for them: set a role or a search_path in

@@ -41,7 +41,7 @@ func (d outboxDatabase) Transact(ctx context.Context, operation string, steps ..
 func (d outboxDatabase) Read(ctx context.Context, operation string, step pgrelay.Step) error {
 	b := &pgx.Batch{}
 	queueSteps(b, []pgrelay.Step{step})
-	return d.store.outboxError(operation, d.store.cfg.Pool.SendBatch(ctx, b).Close())
+	return outboxError(operation, d.store.cfg.Pool.SendBatch(ctx, b).Close())
 }
 
 // relayLink runs the statements of a session.
@@ -124,11 +124,11 @@ func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation st
 		defer cancel()
 		_, _ = conn.Exec(ctx, `ROLLBACK`) // otherwise the pool would close the connection
 	}
-	return s.outboxError(operation, err)
+	return outboxError(operation, err)
 }
 
 // outboxError classifies an error of the relay's statements, which no message can cause.
-func (s *Store) outboxError(operation string, err error) error {
+func outboxError(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -11,8 +11,6 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-var _ outbox.Writer[pgx.Tx] = (*Store)(nil)
-
 // Enqueue implements outbox.Writer.
 //
 // In a transaction of InTx the messages are written together with COMMIT, without an extra round trip. So the handler does not
@@ -66,7 +64,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, rows []outgoing) (written 
 		n := fitting(rest)
 		sql, args := s.insertion(rest[:n], shards)
 		if _, err := tx.Exec(ctx, sql, args...); err != nil {
-			return written, s.stepError("enqueue", err)
+			return written, stepError("enqueue", err)
 		}
 		written += n
 	}
@@ -87,7 +85,7 @@ func (s *Store) shardsIn(ctx context.Context, tx querier) (int, error) {
 	}
 	var count, last int64
 	if err := tx.QueryRow(ctx, s.writes.Shards).Scan(&count, &last); err != nil {
-		return 0, s.stepError("enqueue: count the shards", err)
+		return 0, stepError("enqueue: count the shards", err)
 	}
 	if count == 0 || last != count-1 {
 		return 0, database.Errorf("%w: table txonce_shards has %d rows, and the last shard is %d: want all from 0 on, as the migration wrote them", dedup.ErrSchema, count, last)
@@ -106,5 +104,5 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx pgx.Tx, key string) erro
 		return err
 	}
 	_, err := tx.Exec(ctx, s.writes.LockOrderingKey, int64(columns.SerializeLock(key)))
-	return s.stepError("serialize", err)
+	return stepError("serialize", err)
 }

@@ -9,12 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/internal/columns"
 	"github.com/txonce/txonce/internal/operator"
 )
-
-var _ driver.ParkingLot[pgx.Tx] = (*Store)(nil)
 
 // Park implements driver.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter) error {
@@ -31,7 +28,7 @@ func (s *Store) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLetter)
 	}
 	_, err = tx.Exec(ctx, s.sql.Park, pgUUID(l.ID), pgtype.UUID{Bytes: l.Key, Valid: l.HasKey}, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window, at,
 		l.Cause, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
-	return s.stepError("park", err)
+	return stepError("park", err)
 }
 
 // TakeDeadLetter implements driver.ParkingLot.
@@ -41,7 +38,7 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx pgx.Tx, letter consumer.D
 	}
 	tag, err := tx.Exec(ctx, s.sql.TakeDeadLetter, pgUUID(letter.ID), string(letter.Cause))
 	if err != nil {
-		return s.stepError("take letter", err)
+		return stepError("take letter", err)
 	}
 	if tag.RowsAffected() == 0 {
 		return fmt.Errorf("%w: %v", consumer.ErrNotParked, letter.ID)
@@ -57,7 +54,7 @@ func (s *Store) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter) ([
 	return operator.ListLetters(ctx, operatorDB{s}, s.sql.DeadLetters, f, func(query string, args []any) ([]consumer.DeadLetter, error) {
 		rows, _ := s.cfg.Pool.Query(ctx, query, args...)
 		letters, err := pgx.CollectRows(rows, letter)
-		return letters, s.claimError(err)
+		return letters, claimError(err)
 	})
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A pooler such as PgBouncer answers a client in the server's name. In transaction mode it may use a different session of the
@@ -19,28 +21,35 @@ import (
 // poolerWithin limits the checks that need two connections, because a pooler may allow only one.
 const poolerWithin = 2 * time.Second
 
-// checkPooler finds out whether the pool connects through a pooler, and rejects a pool whose mode does not work with it.
-func (s *Store) checkPooler(ctx context.Context) error {
-	if s.poolerKnown.Load() {
+// pooler is what is known about a pooler between the pool and the server.
+type pooler struct {
+	within time.Duration // limit for checkMode; tests on a busy machine extend it
+	known  atomic.Bool   // check has found out whether there is one
+	pooled atomic.Bool   // there is one; see also sessions.look
+}
+
+// check finds out whether pool connects through a pooler, and rejects a pool whose mode does not work with it.
+func (p *pooler) check(ctx context.Context, pool *pgxpool.Pool) error {
+	if p.known.Load() {
 		return nil
 	}
-	conn, err := s.cfg.Pool.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return database.Errorf("pgxstore: connect: %w", err)
 	}
 	// A pooler assigns its own process numbers for cancellation, which differ from the server's pg_backend_pid().
 	server, err := servedBy(ctx, conn.Conn().PgConn())
-	s.pooled.Store(err == nil && server != conn.Conn().PgConn().PID())
+	p.pooled.Store(err == nil && server != conn.Conn().PgConn().PID())
 	conn.Release()
 	if err != nil {
 		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
-	if s.pooled.Load() {
-		if err := s.checkPooledMode(ctx); err != nil {
+	if p.pooled.Load() {
+		if err := p.checkMode(ctx, pool); err != nil {
 			return err
 		}
 	}
-	s.poolerKnown.Store(true)
+	p.known.Store(true)
 	return nil
 }
 
@@ -60,17 +69,17 @@ func onePID(results []*pgconn.Result, err error) (uint32, error) {
 	return uint32(pid), err
 }
 
-// checkPooledMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the pooler
+// checkMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the pooler
 // keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first statement that meets
 // another session fails with a clear error.
-func (s *Store) checkPooledMode(ctx context.Context) error {
-	mode := s.cfg.Pool.Config().ConnConfig.DefaultQueryExecMode
+func (p *pooler) checkMode(ctx context.Context, pool *pgxpool.Pool) error {
+	mode := pool.Config().ConnConfig.DefaultQueryExecMode
 	if mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.poolerWithin)
+	ctx, cancel := context.WithTimeout(ctx, p.within)
 	defer cancel()
-	why := s.sessionsChange(ctx, mode == pgx.QueryExecModeCacheStatement)
+	why := sessionsChange(ctx, pool, mode == pgx.QueryExecModeCacheStatement)
 	if why == nil {
 		return nil
 	}
@@ -80,17 +89,17 @@ func (s *Store) checkPooledMode(ctx context.Context) error {
 
 // sessionsChange opens two connections. It uses the first, occupies that one's session by the second, and then uses the first
 // again in the way of the pool's mode. It returns what went wrong, or nil if nothing did or the session stayed the same.
-func (s *Store) sessionsChange(ctx context.Context, named bool) (why error) {
-	one, err := s.connect(ctx)
+func sessionsChange(ctx context.Context, pool *pgxpool.Pool, named bool) (why error) {
+	one, err := connect(ctx, pool)
 	if err != nil {
 		return nil // unknown
 	}
-	defer s.disconnect(ctx, one)
-	two, err := s.connect(ctx)
+	defer disconnect(ctx, one)
+	two, err := connect(ctx, pool)
 	if err != nil {
 		return nil // unknown
 	}
-	defer s.disconnect(ctx, two)
+	defer disconnect(ctx, two)
 	ask := servedBy
 	if named {
 		name := fmt.Sprintf("txonce_%x", rand.Uint64())
@@ -127,33 +136,18 @@ func missingStatement(err error) error {
 	return nil
 }
 
-// connect opens a connection with the pool's configuration, but outside of the pool.
-func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	cfg, err := s.connConfig(ctx)
-	if err != nil {
-		return nil, err
+// connect opens a connection with the configuration of pool, but outside of it.
+func connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
+	cfg := pool.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil { // the hook may set a short-lived password
+			return nil, err
+		}
 	}
-	return pgx.ConnectConfig(ctx, cfg)
+	return pgx.ConnectConfig(ctx, cfg.ConnConfig)
 }
 
-// connConfig returns the configuration of a new connection of the pool.
-func (s *Store) connConfig(ctx context.Context) (*pgx.ConnConfig, error) {
-	pool := s.cfg.Pool.Config()
-	if pool.BeforeConnect == nil {
-		return pool.ConnConfig, nil
-	}
-	return pool.ConnConfig, pool.BeforeConnect(ctx, pool.ConnConfig) // the hook may set a short-lived password
-}
-
-// connectDirect opens a connection with Config.Direct, which avoids the pooler, if it is set.
-func (s *Store) connectDirect(ctx context.Context) (*pgx.Conn, error) {
-	if s.cfg.Direct == nil {
-		return s.connect(ctx)
-	}
-	return pgx.ConnectConfig(ctx, s.cfg.Direct.Copy())
-}
-
-func (s *Store) disconnect(ctx context.Context, conn *pgx.Conn) {
+func disconnect(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)

@@ -39,10 +39,10 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 		return swept, nil
 	}
 	if err != nil {
-		return swept, s.purgeError(err)
+		return swept, purgeError(err)
 	}
 	if err := s.sweep(ctx, tx, by, page, pages, &swept); err != nil {
-		return swept, s.purgeError(err)
+		return swept, purgeError(err)
 	}
 	if err := s.commit(ctx, tx, lateWrites{}, false); err != nil {
 		return dedup.SweepResult{}, err
@@ -93,9 +93,9 @@ func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, 
 }
 
 // purgeError classifies an error of a sweep. Every failure of a sweep, such as a lock timeout, is the database's and temporary.
-func (s *Store) purgeError(err error) error {
+func purgeError(err error) error {
 	if isUndefined(err) {
-		return s.claimError(err)
+		return claimError(err)
 	}
 	return database.Errorf("pgxstore: purge: %w", err)
 }

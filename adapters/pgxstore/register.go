@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,8 +22,6 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	defer db.Close()
 	return migrations.Apply(ctx, db, "postgres", schema)
 }
-
-var _ driver.Registrar = (*Store)(nil)
 
 // Register implements driver.Registrar.
 func (s *Store) Register(ctx context.Context, consumer string, window time.Duration) error {
@@ -87,7 +84,7 @@ func (s *Store) checkSession(ctx context.Context) (err error) {
 	if err := c.open(ctx); err != nil {
 		return database.Errorf("pgxstore: read the database's settings: %w", err)
 	}
-	if err := s.fits(ctx, c); err != nil {
+	if err := s.compare(ctx, c.conn, &c.session); err != nil {
 		return err
 	}
 	var settings claims.PostgresSettings
@@ -98,38 +95,6 @@ func (s *Store) checkSession(ctx context.Context) (err error) {
 		return err
 	}
 	return claims.CheckFormats(database, func(sql string, dest ...any) error { return c.tx.QueryRow(ctx, sql).Scan(dest...) })
-}
-
-func (s *Store) checkSchema(ctx context.Context) error {
-	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
-		return err
-	}
-	var version, worksWith int
-	err := s.cfg.Pool.QueryRow(ctx, s.sql.SchemaVersion).Scan(&version, &worksWith)
-	switch {
-	case isUndefined(err):
-		return s.schema().Missing()
-	case err != nil:
-		return database.Errorf("pgxstore: read the schema's version: %w", err)
-	}
-	if err := s.schema().Check(version, worksWith); err != nil {
-		return err
-	}
-	switch _, err := s.cfg.Pool.Exec(ctx, s.sql.SchemaTables); {
-	case isUndefined(err):
-		return s.schema().Dropped(err, version)
-	case err != nil:
-		return database.Errorf("pgxstore: read the schema's tables: %w", err)
-	}
-	return nil
-}
-
-func (s *Store) schema() claims.Schema {
-	where := " in search_path"
-	if s.cfg.Schema != "" {
-		where = fmt.Sprintf(" in schema %q", s.cfg.Schema)
-	}
-	return claims.Schema{Owner: database, Where: where, HowTo: howToMigrate, Known: migrations.Latest("postgres")}
 }
 
 // useWindows registers the windows of plan before the first claim uses them, and again before their registrations expire. It
@@ -150,7 +115,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	}
 	switch {
 	case isUndefined(err):
-		return until, s.claimError(err)
+		return until, claimError(err)
 	case err != nil:
 		return until, database.Errorf("pgxstore: register consumer %q: %w", w.Consumer, err)
 	}
@@ -173,5 +138,5 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 		c, err = stored.Claim(key)
 		return err
 	})
-	return c, found, s.claimError(err)
+	return c, found, claimError(err)
 }

@@ -21,8 +21,6 @@ type savedResult struct {
 	result []byte
 }
 
-var _ dedup.ResultStore[pgx.Tx] = (*Store)(nil)
-
 // SaveResult implements dedup.ResultStore. If InTx has claimed key and the handler sends no further statement, result is written
 // together with COMMIT, and InTx returns the database's errors about it.
 func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
@@ -39,7 +37,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if err == nil && tag.RowsAffected() != 1 {
 		return fmt.Errorf(errNotClaimed, key)
 	}
-	return s.stepError("save result", err)
+	return stepError("save result", err)
 }
 
 // divisionByZero is how dialect.Postgres.SaveClaimed fails when the key is not claimed.
@@ -106,7 +104,7 @@ func (s *Store) readResults(sent pgx.BatchResults, results []savedResult) error 
 		if _, err := sent.Exec(); sqlState(err) == divisionByZero {
 			return fmt.Errorf(errNotClaimed+": %w", r.key, err)
 		} else if err != nil {
-			return s.stepError("save result", err)
+			return stepError("save result", err)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 	case refused != nil:
 		return refused
 	case isUndefined(err):
-		return s.claimError(err)
+		return claimError(err)
 	}
 	return refusedAccess(database.Errorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
 }
@@ -63,12 +63,4 @@ func refusedAccess(err error) error {
 		return database.Errorf("%w: %w", dedup.ErrAccess, err)
 	}
 	return err
-}
-
-// qualifier returns the prefix for table names in statements that users copy from error messages.
-func (s *Store) qualifier() string {
-	if s.cfg.Schema == "" {
-		return ""
-	}
-	return `"` + s.cfg.Schema + `".`
 }

@@ -6,41 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/internal/wakes"
+	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // Store is a dedup.Store, a driver.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
 type Store struct {
-	cfg          Config
-	plain        dialect.Postgres // only for statements without a table; these need no resolve
-	sql          dialect.Postgres
-	writes       dialect.PostgresOutboxWrite
-	outbox       dialect.PostgresOutbox
-	operations   dialect.Operator
+	faultClasses
+	*sessions
+
 	idle         any // IdleInTxTimeout in the server's format; nil: no limit
 	windowLeases claims.Leases
 	now          func() time.Time // this machine's clock; tests replace it
 	names        claims.Names
 	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
-	describes    bool          // pgx describes the statements of a batch before it sends them
-	hooks        hooks
 
-	resolved  atomic.Bool // the statements include the schema, see resolve
-	resolving sync.Mutex
-	warned    sync.Once // limits the warning about handlers that change their session
-
-	poolerKnown, pooled  atomic.Bool   // see checkPooler and look
-	poolerWithin         time.Duration // limit for checkPooledMode; tests on a busy machine extend it
 	endWithin            time.Duration // limit for COMMIT; tests shorten it
 	lingers, stallsAfter time.Duration // see Interleave; tests change them
 
@@ -52,6 +43,23 @@ type Store struct {
 	listener   listener
 	relayConns relayConns
 }
+
+var (
+	_ dedup.Store[pgx.Tx]                = (*Store)(nil)
+	_ dedup.ResultStore[pgx.Tx]          = (*Store)(nil)
+	_ dedup.KeyReader                    = (*Store)(nil)
+	_ dedup.Purger                       = (*Store)(nil)
+	_ driver.Registrar                   = (*Store)(nil)
+	_ driver.KeyProber                   = (*Store)(nil)
+	_ driver.PoolReporter                = (*Store)(nil)
+	_ driver.TxVerifier[pgx.Tx]          = (*Store)(nil)
+	_ driver.Interleaver[pgx.Tx]         = (*Store)(nil)
+	_ driver.FaultClassifier             = (*Store)(nil)
+	_ consumerdriver.ParkingLot[pgx.Tx]  = (*Store)(nil)
+	_ consumerdriver.ReplayQueue[pgx.Tx] = (*Store)(nil)
+	_ outbox.Writer[pgx.Tx]              = (*Store)(nil)
+	_ outboxdriver.Queue                 = (*Store)(nil)
+)
 
 // New returns a Store. It does not connect to the database. The consumer calls Register at its start.
 func New(cfg Config) (*Store, error) {
@@ -78,10 +86,7 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{cfg: cfg, now: time.Now, plain: dialect.NewPostgres(""), poolerWithin: poolerWithin, endWithin: endTimeout, lingers: lingers, stallsAfter: stallsAfter}
-	if cfg.Schema != "" {
-		s.useSchema(cfg.Schema)
-	}
+	s := &Store{sessions: newSessions(cfg), now: time.Now, endWithin: endTimeout, lingers: lingers, stallsAfter: stallsAfter}
 	if cfg.IdleInTxTimeout > 0 {
 		s.idle = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}
@@ -91,13 +96,6 @@ func New(cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("pgxstore: Config.Isolation %q needs a Config.Pool of at least 2 connections", cfg.Isolation)
 		}
 		s.spare = make(chan struct{}, most-1)
-	}
-	pool := cfg.Pool.Config()
-	s.hooks = hooksOf(pool)
-	switch pool.ConnConfig.DefaultQueryExecMode {
-	case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec:
-		s.describes = true
-	default:
 	}
 	return s, nil
 }
@@ -136,5 +134,5 @@ func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error 
 		derived[i] = k.Hash()
 	}
 	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
-	return s.stepError("forget", err)
+	return stepError("forget", err)
 }

@@ -9,10 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/dedup/driver"
 )
-
-var _ driver.TxVerifier[pgx.Tx] = (*Store)(nil)
 
 // VerifyTx implements driver.TxVerifier. It asks the server only if the handler could do something that the Store did not see:
 // the handler used a pgx.QueryRewriter or savepoints, or sent several statements in one string, or this handler or an earlier
@@ -138,14 +135,14 @@ func (g *guard) committed(ctx context.Context) (bool, error) {
 	var conn *pgx.Conn
 	defer func() {
 		if conn != nil {
-			g.store.disconnect(ctx, conn)
+			disconnect(ctx, conn)
 		}
 	}()
 	for until := time.Now().Add(answerWithin); ; <-time.After(10 * time.Millisecond) {
 		var status string
 		var err error
 		if conn == nil || conn.IsClosed() {
-			conn, err = g.store.connect(ctx)
+			conn, err = connect(ctx, g.store.cfg.Pool)
 		}
 		if err == nil {
 			status, err = g.status(ctx, conn)
