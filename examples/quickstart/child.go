@@ -3,12 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
+	"github.com/txonce/txonce/internal/test/spawn"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -63,12 +64,8 @@ func (w workerConfig) connect(billing consumer.Processor) (*ends, error) {
 
 // workerMain runs a worker process and returns its exit code. The settings are the first line on standard input.
 func workerMain() int {
-	in := bufio.NewReader(os.Stdin)
 	var s settings
-	line, err := in.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &s)
-	}
+	in, err := spawn.Settings(&s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart: a worker is started by the demo, which writes settings to its standard input:", err)
 		return 2
@@ -98,7 +95,7 @@ func workerMain() int {
 func obey(in *bufio.Reader, stop *fault) {
 	for {
 		line, err := in.ReadString('\n')
-		if line == haltOrder {
+		if strings.TrimSuffix(line, "\n") == haltOrder {
 			stop.Next()
 		}
 		if err == io.EOF {

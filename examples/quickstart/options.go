@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/internal/test/address"
 )
 
 // options are the values of the command line.
@@ -133,7 +132,10 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 			errs = append(errs, fmt.Errorf("-%s is of no use with -%s %s; add -%[2]s %[4]s", server.flag, server.option, server.value,
 				strings.Join(server.askedBy, " or -"+server.option+" ")))
 		case asked && *server.address == "":
-			if *server.address = service(server.env); *server.address == "" {
+			found, err := address.Lookup(".", server.env)
+			if *server.address = found; err != nil {
+				errs = append(errs, err)
+			} else if found == "" {
 				errs = append(errs, fmt.Errorf("-%s %s needs -%s with the %s, or make services-up", server.option, server.value, server.flag, server.title))
 			}
 		}
@@ -142,23 +144,4 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 		o.kafka = strings.Split(kafkas, ",")
 	}
 	return errors.Join(errs...)
-}
-
-// service returns the address of a server from the environment or from the file of make services-up. It is empty if neither has
-// one.
-func service(name string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	f, err := os.Open(filepath.Join(".services", "env"))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, _ := strings.Cut(lines.Text(), "="); key == name {
-			return strings.Trim(value, "'") // quoted for a shell
-		}
-	}
-	return ""
 }

@@ -176,7 +176,7 @@ var dynamicName = staticName(statics)
 func (s *supervisor) start(name string, halt int) error {
 	w := s.template
 	w.Name, w.Static, w.Halt = name, name != dynamicName, halt
-	p, err := spawn(w, s.verbose, s.events)
+	p, err := start(w, s.verbose, s.events)
 	if err == nil {
 		s.running[name] = p
 	}
@@ -216,9 +216,9 @@ func (s *supervisor) processEnded(e event) error {
 	case !p.terminated && (!p.joined || s.fenced(p)) && s.watch.idle(time.Now()) < patience: // a supervisor such as Kubernetes would restart it too
 		time.AfterFunc(retryPause, func() { s.again <- p })
 	case !p.terminated:
-		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.cmd.ProcessState, &p.log)
+		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.State(), &p.Log)
 	case e.err != nil:
-		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.log)
+		return fmt.Errorf("%s was told to stop and failed: %w\n%s", p.Name, e.err, &p.Log)
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (s *supervisor) stop() (err error) {
 				s.kills++
 			}
 			if e.from.terminated && e.from.joined && e.err != nil {
-				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err, &e.from.log))
+				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err, &e.from.Log))
 			}
 		case <-late.C:
 			for _, p := range s.running {

@@ -31,7 +31,7 @@ func (s *supervisor) restart(name string) error {
 // predecessor, which has the same instance ID, was answered after its own.
 func (s *supervisor) fenced(p *process) bool {
 	_, succeeds := s.idled[p.Name]
-	return succeeds && p.cmd.ProcessState.ExitCode() == fencedCode
+	return succeeds && p.State().ExitCode() == fencedCode
 }
 
 // startHeld starts the workers that were held back until the dynamic worker had joined.

@@ -17,13 +17,11 @@
 package testdb
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
@@ -33,6 +31,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/txonce/txonce/internal/test/address"
 )
 
 // setUpWithin limits each exchange with a server for setup and cleanup.
@@ -63,29 +63,7 @@ func lookup(env string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, err := os.Open(filepath.Join(root, ".services", "env"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if name, value, _ := strings.Cut(lines.Text(), "="); name == env {
-			return unquoted(value), nil
-		}
-	}
-	return "", lines.Err()
-}
-
-// unquoted removes the quotes that protect a value in .services/env from shells.
-func unquoted(value string) string {
-	if inner, quoted := strings.CutPrefix(value, "'"); quoted {
-		return strings.ReplaceAll(strings.TrimSuffix(inner, "'"), `'\''`, "'")
-	}
-	return value
+	return address.Lookup(root, env)
 }
 
 // Root walks up from the current folder, which is the test's package, to the top of the checkout, whose go.mod is the

@@ -75,7 +75,7 @@ func (k *keeper) start() error {
 	k.born++
 	s := k.settings
 	s.Name = fmt.Sprintf("%s.%d", k.name, k.born) // unique, so that the database can tell a lease from the previous process's
-	relay, err := spawn(s, k.verbose)
+	relay, err := start(s, k.verbose)
 	if err == nil {
 		k.relay = relay // otherwise stop must see the old process
 	}
@@ -102,7 +102,7 @@ func (k *keeper) next(ctx context.Context) (f fault, ok bool, err error) {
 
 // failed is the error for a relay that ended unexpectedly.
 func (k *keeper) failed() error {
-	return fmt.Errorf("%s ended by itself (%s)\n%s", k.relay.Name, k.relay.cmd.ProcessState, &k.relay.log)
+	return fmt.Errorf("%s ended by itself (%s)\n%s", k.relay.Name, k.relay.State(), &k.relay.Log)
 }
 
 // apply applies f if the relay reaches the place of f and holds a lease. done tells whether it did.
@@ -110,7 +110,7 @@ func (k *keeper) apply(ctx context.Context, f *fault) (done bool, err error) {
 	if shards, err := k.testbed.held(ctx, k.relay.Name); err != nil || shards == 0 {
 		return false, err
 	}
-	defer k.relay.order(orderFree)
+	defer k.relay.Order(orderFree)
 	if !k.stopsAt(ctx, f.place) {
 		if k.finished(ctx) {
 			f.misses++
@@ -155,9 +155,9 @@ func (k *keeper) stopsAt(ctx context.Context, where place) bool {
 	case anywhere:
 		return true
 	case beforePublish:
-		k.relay.order(orderBefore)
+		k.relay.Order(orderBefore)
 	default:
-		k.relay.order(orderAfter)
+		k.relay.Order(orderAfter)
 	}
 	late := time.NewTimer(stopPatience)
 	defer late.Stop()
@@ -173,7 +173,7 @@ func (k *keeper) stopsAt(ctx context.Context, where place) bool {
 
 // kill kills the relay and starts another one.
 func (k *keeper) kill(ctx context.Context, f *fault) error {
-	k.relay.signal(syscall.SIGKILL)
+	k.relay.Signal(syscall.SIGKILL)
 	<-k.relay.ended
 	k.applied.kills++
 	k.say.fault("%s is killed (SIGKILL) %s", k.relay.Name, f.place)
@@ -186,10 +186,10 @@ func (k *keeper) kill(ctx context.Context, f *fault) error {
 // pause freezes the relay until its lease has expired, and then resumes it.
 func (k *keeper) pause(ctx context.Context, f *fault) error {
 	begin := time.Now()
-	k.relay.signal(syscall.SIGSTOP)
+	k.relay.Signal(syscall.SIGSTOP)
 	slept := sleep(ctx, k.settings.Lease+f.rest)
 	took := time.Since(begin)
-	k.relay.signal(syscall.SIGCONT)
+	k.relay.Signal(syscall.SIGCONT)
 	if slept == nil {
 		k.applied.pauses++
 		k.say.fault("%s was frozen (SIGSTOP) %s, for %.1f s", k.relay.Name, f.place, took.Seconds())
@@ -207,17 +207,17 @@ func (k *keeper) stop() error {
 	case <-k.relay.ended:
 	case <-time.After(ending):
 	}
-	k.relay.order(orderFree)
-	k.relay.signal(syscall.SIGTERM)
+	k.relay.Order(orderFree)
+	k.relay.Signal(syscall.SIGTERM)
 	select {
 	case <-k.relay.ended:
 	case <-time.After(ending):
-		k.relay.signal(syscall.SIGKILL)
+		k.relay.Signal(syscall.SIGKILL)
 		<-k.relay.ended
-		return fmt.Errorf("%s did not stop within %v of SIGTERM\n%s", k.relay.Name, ending, &k.relay.log)
+		return fmt.Errorf("%s did not stop within %v of SIGTERM\n%s", k.relay.Name, ending, &k.relay.Log)
 	}
 	if k.relay.err != nil {
-		return fmt.Errorf("%s was told to stop and failed: %w\n%s", k.relay.Name, k.relay.err, &k.relay.log)
+		return fmt.Errorf("%s was told to stop and failed: %w\n%s", k.relay.Name, k.relay.err, &k.relay.Log)
 	}
 	return nil
 }

@@ -3,17 +3,16 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/internal/test/address"
 )
 
 // options are the values of the command line.
@@ -50,8 +49,16 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.broken, "broken", "", "use a faulty program, to see the audit fail: "+strings.Join(ways, ", "))
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
 	flags.BoolVar(&o.verbose, "v", false, "show the relays' logs")
-	flags.StringVar(&o.postgres, "postgres", service("TXONCE_POSTGRES"), "PostgreSQL's `DSN`")
-	brokers := flags.String("kafka", service("TXONCE_KAFKA"), "Kafka's `brokers`, host:port,…")
+	postgres, err := address.Lookup(".", "TXONCE_POSTGRES")
+	if err != nil {
+		return o, err
+	}
+	kafka, err := address.Lookup(".", "TXONCE_KAFKA")
+	if err != nil {
+		return o, err
+	}
+	flags.StringVar(&o.postgres, "postgres", postgres, "PostgreSQL's `DSN`")
+	brokers := flags.String("kafka", kafka, "Kafka's `brokers`, host:port,…")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -88,23 +95,4 @@ func (o *options) check() error {
 	refuse(o.postgres == "", "-postgres: want the DSN of a PostgreSQL, or make services-up")
 	refuse(len(o.kafka) == 0, "-kafka: want the addresses of a Kafka, or make services-up")
 	return errors.Join(errs...)
-}
-
-// service returns the address of a server from the environment or from the file of make services-up. It is empty if neither has
-// one.
-func service(name string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	f, err := os.Open(filepath.Join(".services", "env"))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, _ := strings.Cut(lines.Text(), "="); key == name {
-			return value
-		}
-	}
-	return ""
 }

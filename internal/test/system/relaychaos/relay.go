@@ -20,6 +20,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/internal/test/spawn"
 	"github.com/txonce/txonce/outbox/relay"
 )
 
@@ -31,12 +32,8 @@ func relayMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // fails only if the parent is gone, and then this process ends too
-	in := bufio.NewReader(os.Stdin)
 	var s settings
-	line, err := in.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &s)
-	}
+	in, err := spawn.Settings(&s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "relaychaos: a relay is started by the command, which writes settings to its standard input:", err)
 		return 2
