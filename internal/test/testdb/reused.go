@@ -25,7 +25,7 @@ type maker interface {
 	create(ctx context.Context, name string) (place, error)
 	// empty waits until no transaction on the place's tables is open, and restores the rows that create has inserted. It reports false if
 	// the tables are not as create has made them.
-	empty(ctx context.Context, p place) (emptied place, same bool, err error)
+	empty(ctx context.Context, p place) (same bool, err error)
 }
 
 var reused = struct {
@@ -46,9 +46,9 @@ func reuse(t testing.TB, server, prefix, tables string, m maker) (name string) {
 	t.Cleanup(func() {
 		ctx, cancel := CleanUpContext(t)
 		defer cancel()
-		emptied, same, err := m.empty(ctx, p)
+		same, err := m.empty(ctx, p)
 		if err == nil && !same {
-			emptied, err = m.create(ctx, p.name)
+			p, err = m.create(ctx, p.name)
 		}
 		if err != nil {
 			t.Error(err) // nothing uses this place again
@@ -56,7 +56,7 @@ func reuse(t testing.TB, server, prefix, tables string, m maker) (name string) {
 		}
 		reused.mu.Lock()
 		defer reused.mu.Unlock()
-		reused.idle[kind] = append(reused.idle[kind], emptied)
+		reused.idle[kind] = append(reused.idle[kind], p)
 	})
 	return p.name
 }

@@ -81,7 +81,7 @@ func (m mysqlPlaces) create(ctx context.Context, name string) (p place, err erro
 }
 
 // empty leaves tables alone whose rows are as create has inserted them.
-func (m mysqlPlaces) empty(ctx context.Context, p place) (emptied place, same bool, err error) {
+func (m mysqlPlaces) empty(ctx context.Context, p place) (same bool, err error) {
 	err = m.on(ctx, func(conn *sql.Conn) error {
 		tables, made, err := mysqlTables(ctx, conn, p.name)
 		if err != nil || made != p.made {
@@ -109,7 +109,7 @@ func (m mysqlPlaces) empty(ctx context.Context, p place) (emptied place, same bo
 		same = err == nil
 		return err
 	})
-	return p, same, err
+	return same, err
 }
 
 // on runs f on a connection, which is closed if f fails.
