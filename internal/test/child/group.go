@@ -17,7 +17,8 @@ type Group struct {
 	mu      sync.Mutex
 	all     []*Process
 	started int
-	ended   int // before Stop
+	took    time.Duration // by the last start
+	ended   int           // before Stop
 	stopped bool
 }
 
@@ -38,6 +39,7 @@ func (g *Group) start(i int) *Process {
 	nth := g.started
 	g.started++
 	g.mu.Unlock()
+	began := time.Now()
 	p, err := Start(g.args(nth)...)
 	if err != nil {
 		g.t.Error(err)
@@ -45,6 +47,7 @@ func (g *Group) start(i int) *Process {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.took = time.Since(began)
 	if g.stopped {
 		p.Kill()
 		return nil
@@ -77,13 +80,17 @@ func (g *Group) Any() *Process {
 	return g.all[rand.IntN(len(g.all))]
 }
 
-// KillSome kills the children in turn, at random times, until ctx ends.
+// KillSome kills the children in turn, at random times, until ctx ends. On a busy machine, where a child takes long to start, it kills more
+// seldom: otherwise the children would do little more than start.
 func (g *Group) KillSome(ctx context.Context) {
 	for i := 0; ; i = (i + 1) % len(g.all) {
+		g.mu.Lock()
+		took := g.took
+		g.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(50+rand.IntN(200)) * time.Millisecond):
+		case <-time.After(took + time.Duration(50+rand.IntN(200))*time.Millisecond):
 		}
 		g.mu.Lock()
 		victim := g.all[i]
