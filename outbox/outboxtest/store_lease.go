@@ -144,7 +144,7 @@ func parts[TTx any](e *env[TTx]) {
 
 // partsMissNothing enqueues between the turns, into any group of shards.
 func partsMissNothing[TTx any](e *env[TTx]) {
-	const n = 90
+	const n = 30 // in half of the shards or more
 	for _, part := range []int{2, 3, 7, 100} {
 		s := e.open("suite", limit)
 		s.renew()
