@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/usercode"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // slowHandler is how long a handler runs before it is logged.
@@ -22,7 +22,7 @@ func (cfg *Config[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, key
 		defer end()
 		return cfg.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return cfg.HandleBatch(ctx, tx, msgs) })
 	}
-	ctx, end := outbox.WithScope(ctx, seed(keys[0]))
+	ctx, end := outboxdriver.WithScope(ctx, seed(keys[0]))
 	defer end()
 	return cfg.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return cfg.Handle(ctx, tx, msgs[0]) })
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/outgoing"
-	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -17,7 +16,7 @@ import (
 func Scope(ctx context.Context, msg *Message) context.Context {
 	s, _ := ctx.Value(scopesKey{}).(*scopes)
 	if s == nil {
-		none, _ := outbox.WithScope(ctx, "")
+		none, _ := driver.WithScope(ctx, "")
 		return none
 	}
 	return driver.JoinScope(ctx, s.of(msg))
@@ -38,7 +37,7 @@ type scopes struct {
 
 // withScopes returns the ctx for a BatchHandler that gets msgs, which were claimed under keys. end ends all scopes.
 func withScopes(ctx context.Context, msgs []*Message, keys []dedup.Key) (scoped context.Context, end func()) {
-	outer, _ := outbox.WithScope(ctx, "") // hides the scope of a handler further out
+	outer, _ := driver.WithScope(ctx, "") // hides the scope of a handler further out
 	s := &scopes{outer: outer, keys: map[*Message]dedup.Key{}, open: map[*Message]context.Context{}}
 	for i, msg := range msgs {
 		s.keys[msg] = keys[i]
@@ -56,7 +55,7 @@ func (s *scopes) of(msg *Message) context.Context {
 	if !ok || s.ended { // msg is not in this batch, or the handler has returned
 		return s.outer
 	}
-	ctx, end := outbox.WithScope(s.outer, seed(key))
+	ctx, end := driver.WithScope(s.outer, seed(key))
 	s.open[msg], s.ends = ctx, append(s.ends, end)
 	return ctx
 }

@@ -227,7 +227,7 @@ func TestOutboxIDsAreNeverGuessed(t *testing.T) {
 					return nil
 				}
 			}
-			ctx, _ := outbox.WithScope(t.Context(), "an outer handler's")
+			ctx, _ := driver.WithScope(t.Context(), "an outer handler's")
 			if err := newConsumer(t, cfg).Process(ctx, msg("order-1", "{}")); err != nil {
 				t.Fatal(err)
 			}

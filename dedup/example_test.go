@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // The examples run on the in-memory store. With adapters/pgxstore or adapters/sqlstore the transaction is a pgx.Tx or a
@@ -115,7 +116,7 @@ func ExampleClaim() {
 func ExampleResultStore() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
-	var results dedup.ResultStore[*deduptest.Tx] = store
+	var results driver.ResultStore[*deduptest.Tx] = store
 	r := record("request-7", "POST /payments")
 	for range 2 {
 		_ = store.InTx(ctx, []dedup.Record{r}, func(tx *deduptest.Tx, claims []dedup.Claim) error {
@@ -138,7 +139,7 @@ func ExampleKeyReader() {
 	store := deduptest.NewStore()
 	_ = store.InTx(ctx, []dedup.Record{record("order-42:paid", "10 EUR")}, func(*deduptest.Tx, []dedup.Claim) error { return nil })
 
-	var look dedup.KeyReader = store
+	var look driver.KeyReader = store
 	for _, id := range []string{"order-42:paid", "order-43:paid"} {
 		_, found, err := look.Lookup(ctx, dedup.Key{Consumer: "billing", ID: id})
 		fmt.Println(id, found, err)

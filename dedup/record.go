@@ -21,10 +21,6 @@ const MinWindow = time.Hour
 // that clocks are wrong by MaxAhead at most.
 const MaxAhead = time.Hour
 
-// MaxClockSkew is how far the clocks of a machine and of its database may differ. If they differ more, a message that seems to
-// come from the future fails with ErrClocks, because either clock may be wrong.
-const MaxClockSkew = 5 * time.Minute
-
 // minYear is the first year that a Time may be of: a time before it comes from a clock that was never set, or from a number of seconds that
 // was read as milliseconds, which gives 1970. Once keys were deleted, such a message would always be Unprovable.
 const minYear = 1980
@@ -51,14 +47,8 @@ func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 // Matches reports whether f and g may be hashes of the same content.
 func (f Fingerprint) Matches(g Fingerprint) bool { return f == g || f.IsZero() || g.IsZero() }
 
-// Int64 returns f for a database's bigint column.
+// Int64 returns f for a database's bigint column. driver.FingerprintFromInt64 is its inverse.
 func (f Fingerprint) Int64() int64 { return int64(binary.BigEndian.Uint64(f[:])) }
-
-// FingerprintFromInt64 is the inverse of Int64.
-func FingerprintFromInt64(n int64) (f Fingerprint) {
-	binary.BigEndian.PutUint64(f[:], uint64(n))
-	return f
-}
 
 // Record is a request to claim a key.
 type Record struct {
@@ -70,7 +60,7 @@ type Record struct {
 }
 
 // Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep, or that is before 1980 and not zero, is
-// ErrFuture, and ValidateTime checks the others.
+// ErrFuture, and driver.ValidateTime checks the others.
 func (r Record) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
@@ -86,23 +76,6 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: %v is of the year %d%s", ErrFuture, r.Key, year, hint)
 	}
 	return nil
-}
-
-// ValidateTime returns an error if Time is more than MaxAhead ahead of database, the time of the database's clock right after
-// the claim of a new row. machine is the time of this machine's clock at the same moment. The database's clock decides,
-// because all processes share it. If the two clocks agree, the message is at fault, and the error is ErrFuture. If they
-// differ by more than MaxClockSkew, the error is ErrClocks, which a Store must make Retryable.
-func (r Record) ValidateTime(database, machine time.Time) error {
-	ahead := r.Time.Sub(database)
-	if ahead <= MaxAhead {
-		return nil
-	}
-	if skew := machine.Sub(database); skew.Abs() > MaxClockSkew {
-		return fmt.Errorf("%w by %v: %v is of %v, the database's clock says %v, this machine's clock says %v; set the clock that is wrong",
-			ErrClocks, skew.Abs().Round(time.Second), r.Key, utc(r.Time), utc(database), utc(machine))
-	}
-	return fmt.Errorf("%w: %v is of %v, %v ahead of the database's clock, more than %v%s",
-		ErrFuture, r.Key, utc(r.Time), ahead.Round(time.Second), MaxAhead, idtime.UnitHint(r.Time))
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // These values must never change, because they are compared with rows that another version wrote.
@@ -56,14 +57,14 @@ func FuzzFingerprint(f *testing.F) {
 		f.Add(n, []byte{})
 	}
 	f.Fuzz(func(t *testing.T, n int64, content []byte) {
-		if got := dedup.FingerprintFromInt64(n).Int64(); got != n {
+		if got := driver.FingerprintFromInt64(n).Int64(); got != n {
 			t.Errorf("%d came back as %d", n, got)
 		}
 		fp := dedup.FingerprintOf(content)
 		if fp.IsZero() {
 			t.Errorf("%q has the fingerprint that matches any", content)
 		}
-		if got := dedup.FingerprintFromInt64(fp.Int64()); got != fp {
+		if got := driver.FingerprintFromInt64(fp.Int64()); got != fp {
 			t.Errorf("%x came back as %x", fp, got)
 		}
 	})
@@ -117,13 +118,13 @@ func TestRecordValidateTime(t *testing.T) {
 		{"no time", time.Time{}, database.Add(9 * time.Hour), nil},
 		{"as far ahead as may be", database.Add(dedup.MaxAhead), database.Add(-9 * time.Hour), nil},
 		{"too far ahead", database.Add(dedup.MaxAhead + 1), database, dedup.ErrFuture},
-		{"too far ahead, clocks differ a little", database.Add(dedup.MaxAhead + 1), database.Add(dedup.MaxClockSkew), dedup.ErrFuture},
-		{"a slow database", database.Add(dedup.MaxAhead + 1), database.Add(dedup.MaxClockSkew + 1), dedup.ErrClocks},
-		{"a slow machine", database.Add(dedup.MaxAhead + 1), database.Add(-dedup.MaxClockSkew - 1), dedup.ErrClocks},
+		{"too far ahead, clocks differ a little", database.Add(dedup.MaxAhead + 1), database.Add(driver.MaxClockSkew), dedup.ErrFuture},
+		{"a slow database", database.Add(dedup.MaxAhead + 1), database.Add(driver.MaxClockSkew + 1), dedup.ErrClocks},
+		{"a slow machine", database.Add(dedup.MaxAhead + 1), database.Add(-driver.MaxClockSkew - 1), dedup.ErrClocks},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-42"}, Time: test.time}
-			err := rec.ValidateTime(database, test.machine)
+			err := driver.ValidateTime(rec, database, test.machine)
 			if !errors.Is(err, test.want) || test.want == nil && err != nil || errors.Is(err, dedup.ErrFuture) && errors.Is(err, dedup.ErrClocks) {
 				t.Errorf("ValidateTime = %v, want %v", err, test.want)
 			}
@@ -164,7 +165,7 @@ func ExampleRecord() {
 	fmt.Println(r.Validate())
 	// A producer whose clock is a day ahead:
 	now := created.AddDate(0, 0, -1)
-	fmt.Println(r.ValidateTime(now, now))
+	fmt.Println(driver.ValidateTime(r, now, now))
 	// Output:
 	// 360h0m0s
 	// <nil>

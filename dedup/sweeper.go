@@ -43,7 +43,7 @@ type SweeperConfig struct {
 	// Defaults to an hour, or to ten times Every if that is longer.
 	AlarmAfter time.Duration
 
-	// ConfirmClock is called when the database's clock is ahead of expected by more than ClockMargin. A clock that jumps
+	// ConfirmClock is called when the database's clock is ahead of expected by more than ten minutes. A clock that jumps
 	// ahead expires keys too early, so that messages that are delivered again would run twice. The sweeper deletes nothing
 	// and calls ConfirmClock again until it returns true. It should return true after somebody has made sure that the new
 	// time is right, or that no message can be delivered any more whose key would expire now. The sweeper then goes on from the new time. If
@@ -97,8 +97,8 @@ type Alarm struct {
 	Failures int           // how many calls of Purge failed in a row
 }
 
-// ClockMargin is how far the database's clock may be ahead of the time that a Sweeper expects.
-const ClockMargin = 10 * time.Minute
+// clockMargin is how far the database's clock may be ahead of the time that a Sweeper expects.
+const clockMargin = 10 * time.Minute
 
 // Sweeper deletes expired keys. Run one in every process: one at a time is active, and another one takes over when its
 // lease ends. It uses a seventh of one connection's time at most, however many keys there are.
@@ -239,14 +239,14 @@ func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	sweep, asked := s.sweep, time.Now()
 	expected := s.clock.expected(asked)
 	if !expected.IsZero() {
-		sweep.Latest = expected.Add(ClockMargin)
+		sweep.Latest = expected.Add(clockMargin)
 	}
 	swept, err := s.cfg.Store.Purge(ctx, sweep)
 	switch {
 	case errors.Is(err, ErrClock) && s.confirmed(expected, swept.Clock):
 		s.cfg.Logger.Warn("dedup: the database's clock was confirmed", "expected", expected, "clock", swept.Clock)
 		s.clock = sweepClock{at: swept.Clock, seen: asked}
-		sweep.Latest = swept.Clock.Add(ClockMargin)
+		sweep.Latest = swept.Clock.Add(clockMargin)
 		return s.cfg.Store.Purge(ctx, sweep)
 	case err == nil && !swept.Clock.IsZero():
 		s.clock = sweepClock{at: swept.Clock, seen: asked}

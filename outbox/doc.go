@@ -32,7 +32,8 @@
 //
 // Within a handler of package consumer, a message without ID gets one that is derived from the handled message, the topic and an
 // ordinal. A handler that runs again enqueues the same IDs, and receivers can recognize the repeats. Elsewhere the caller must
-// set the ID, and also where several goroutines of one handler enqueue: their order may differ between two runs, see [WithScope].
+// set the ID, and also where several goroutines of one handler enqueue: their order may differ between two runs. driver.WithScope
+// (outbox/driver) has the rules.
 //
 // # What a crash does
 //

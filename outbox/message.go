@@ -11,7 +11,7 @@ import (
 
 // Message is published after its transaction is committed.
 type Message struct {
-	ID          string            // the same on every publication, at most 255 bytes; empty: derived within a handler, see WithScope
+	ID          string            // the same on every publication, at most 255 bytes; empty: derived within a handler
 	Topic       string            // a Kafka topic, a queue, an exchange: its meaning is the Publisher's; at most 255 bytes
 	OrderingKey string            // any bytes, at most MaxOrderingKey; messages of one key keep their order; empty: no order
 	Payload     []byte            // the content, any bytes, at most MaxPayload; may be empty
@@ -54,8 +54,15 @@ const (
 	maxTopic       = 255
 )
 
-// ErrBadMessage says that a message cannot be enqueued as it is.
-var ErrBadMessage = errors.New("outbox: bad message")
+// Errors of Enqueue.
+var (
+	// ErrBadMessage says that a message cannot be enqueued as it is.
+	ErrBadMessage = errors.New("outbox: bad message")
+
+	// ErrNoID says that a message has no ID, and that no ID can be derived that stays the same when the handler runs again. Set
+	// Message.ID.
+	ErrNoID = errors.New("outbox: message without ID")
+)
 
 // Validate returns an ErrBadMessage that says why m cannot be enqueued. An empty ID is valid.
 func (m *Message) Validate() error {

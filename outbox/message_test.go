@@ -49,7 +49,7 @@ func TestOutboxMessageValidate(t *testing.T) {
 
 // All or nothing, and the caller's slice stays as it is.
 func TestOutboxPrepare(t *testing.T) {
-	ctx, end := outbox.WithScope(t.Context(), "seed")
+	ctx, end := driver.WithScope(t.Context(), "seed")
 	defer end()
 	msgs := []outbox.Message{{Topic: "t"}, {Topic: "t", ID: "mine"}}
 	before := append([]outbox.Message(nil), msgs...)
@@ -72,7 +72,7 @@ func TestOutboxPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, endAgain := outbox.WithScope(t.Context(), "seed")
+	again, endAgain := driver.WithScope(t.Context(), "seed")
 	defer endAgain()
 	both, _, err := driver.Prepare(again, []outbox.Message{{Topic: "t"}, {Topic: "t"}})
 	if err != nil || both[0].ID != ready[0].ID || both[1].ID != next[0].ID {

@@ -1,16 +1,5 @@
 package outbox
 
-import "errors"
-
-// Errors of the stores.
-var (
-	// ErrSchema says that the outbox's tables are missing, or have a version that this program does not support. Queues wrap it.
-	ErrSchema = errors.New("outbox: the database's schema does not fit")
-
-	// ErrSettings says that a setting of the database, the role or the DSN breaks the relay's statements. The error names it. Queues wrap it.
-	ErrSettings = errors.New("outbox: settings of the database, the role or the DSN")
-)
-
 // ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
 type ParkPolicy int
 

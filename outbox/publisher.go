@@ -26,37 +26,11 @@ import (
 // A call that panics, ends its goroutine, or returns another number of errors has no usable answers. The relay then publishes its messages
 // once more, each in a call of its own, and those that still have no answer count as failed.
 //
-// The relay passes at most one message of each key per call, unless the publisher is an [AtomicPublisher] or an [OrderedPublisher],
+// The relay passes at most one message of each key per call, unless the publisher is a driver.AtomicPublisher or a driver.OrderedPublisher (outbox/driver),
 // and may call Publish several times at once, for different keys.
 type Publisher interface {
 	Publish(ctx context.Context, msgs []Message) (errs []error)
 }
-
-// DefaultPublishTimeout is how long a call of Publish may take: that of a relay without PublishTimeout, and of a Publisher whose ctx
-// has no deadline.
-const DefaultPublishTimeout = 10 * time.Second
-
-// AtomicPublisher publishes all messages of a call or none, in their order (a Kafka transaction). When Atomic returns true, Publish
-// may get several messages of one key. After a call that failed, errs[i] of each message that was not at fault wraps
-// ErrNotTried.
-type AtomicPublisher interface {
-	Publisher
-	Atomic() bool
-}
-
-// OrderedPublisher publishes nothing of a key behind a failure: what arrives of a key is a prefix of its messages in the call, in their
-// order, also when a part arrives after Publish has returned. When Ordered returns true, Publish may get several messages of one
-// key. After the first error of a key, the errors of its later messages wrap ErrNotTried, unless they may have arrived.
-//
-// A publisher that sends the messages of a key side by side, or several requests without waiting, cannot promise this: the broker may
-// refuse one message, and take the next.
-type OrderedPublisher interface {
-	Publisher
-	Ordered() bool
-}
-
-// ErrNotTried says that a message was not published because of another message of its call. No attempt is counted.
-var ErrNotTried = errors.New("outbox: not published because of another message of the call")
 
 // permanentError marks a refusal that a repetition does not change.
 type permanentError struct{ err error }

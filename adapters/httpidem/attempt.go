@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/usercode"
-	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // errUndo rolls back the work of a handler that has written a status of 400 or more.
@@ -95,7 +95,7 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	if c.id != nil { // a key that comes again after the Window, with other content, must not get the IDs of the first messages
 		seed = string(c.id.derive("outbox", string(c.content)))
 	}
-	ctx, endScope := outbox.WithScope(ctx, seed)
+	ctx, endScope := outboxdriver.WithScope(ctx, seed)
 	defer endScope()
 	e := &execution{guard: c.guard, id: c.id, tx: tx}
 	defer e.end()

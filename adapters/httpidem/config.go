@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/hooks"
 	"github.com/txonce/txonce/internal/usercode"
 )
@@ -25,7 +26,7 @@ type Config[TTx any] struct {
 	// Required.
 	Name string
 
-	// Store keeps the keys and the responses. It must be a dedup.ResultStore, as pgxstore and sqlstore are. Required.
+	// Store keeps the keys and the responses. It must be a driver.ResultStore, as pgxstore and sqlstore are. Required.
 	Store dedup.Store[TTx]
 
 	// Secrets hide the clients' keys: the database gets HMACs of them. Each secret has MinSecret bytes or more. All processes need
@@ -166,8 +167,8 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	c.Window = cmp.Or(c.Window, 24*time.Hour)
 	if c.Store == nil {
 		refuse("Store is required")
-	} else if _, ok := c.Store.(dedup.ResultStore[TTx]); !ok {
-		refuse("Store: %T is not a dedup.ResultStore and cannot keep responses; use pgxstore or sqlstore", c.Store)
+	} else if _, ok := c.Store.(driver.ResultStore[TTx]); !ok {
+		refuse("Store: %T is not a driver.ResultStore and cannot keep responses; use pgxstore or sqlstore", c.Store)
 	}
 	if err := (dedup.Record{Key: dedup.Key{Consumer: c.Name, ID: "-"}}).Validate(); err != nil {
 		refuse("Name %q: %w; give the API a name, such as \"payments-api\"", c.Name, err)

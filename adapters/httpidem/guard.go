@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until COMMIT.
@@ -26,7 +26,7 @@ type Handler[TTx any] func(ctx context.Context, tx TTx, w http.ResponseWriter, r
 // Guard makes HTTP handlers idempotent. It is safe for concurrent use. One Guard serves any number of routes.
 type Guard[TTx any] struct {
 	cfg     Config[TTx]
-	results dedup.ResultStore[TTx]
+	results driver.ResultStore[TTx]
 	twins   gate
 	recent  recent
 	slots   chan struct{} // one element for each transaction in progress
@@ -38,7 +38,7 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(dedup.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
+	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(driver.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
 }
 
 // Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares outside, above all those

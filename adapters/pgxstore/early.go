@@ -22,7 +22,7 @@ import (
 // that was delivered before, that is old, or that comes in a run of duplicates, nor on a connection whose session it does not know.
 
 // youngest and oldest bound the age of a message that InTx guesses for, by this machine's clock. The horizon does not reach messages of
-// that age, also when the clocks differ by dedup.MaxClockSkew.
+// that age, also when the clocks differ by driver.MaxClockSkew.
 const (
 	youngest = -time.Minute
 	oldest   = dedup.MinWindow / 2
@@ -41,7 +41,7 @@ func (c *claim) guesses(ctx context.Context) bool {
 		return false
 	}
 	known, ok := c.conn.PgConn().CustomData()[seenKey].(seen)
-	if !ok || known.met.temps != noTemporaries || !c.Windows.Cover(c.Plan.Windows(), now.Add(dedup.MaxClockSkew)) {
+	if !ok || known.met.temps != noTemporaries || !c.Windows.Cover(c.Plan.Windows(), now.Add(driver.MaxClockSkew)) {
 		return false
 	}
 	c.session = known.met
@@ -86,7 +86,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	b := &pgx.Batch{}
 	c.queueBegin(b)
 	b.Queue(s.sql.InsertNew, append(s.args(&c.Plan.Rows[0], c.idleLimit),
-		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(), pgtype.Timestamptz{Time: c.Now(), Valid: true}, dedup.MaxClockSkew.Seconds())...)
+		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(), pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
 	insertions := s.queueLate(b, &late, shards)
 	results, err := c.begin(ctx, b)
 	defer func() {

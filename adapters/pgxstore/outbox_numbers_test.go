@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -51,7 +51,7 @@ func TestSequencesBehindTheNumbersInUse(t *testing.T) {
 				t.Fatalf("%s: Check = %v", test.name, err)
 			}
 			if test.sequence == "outbox_seq" {
-				if ran := run(20 * time.Second); !errors.Is(ran, outbox.ErrSettings) || !strings.Contains(ran.Error(), err.Error()) {
+				if ran := run(20 * time.Second); !errors.Is(ran, driver.ErrSettings) || !strings.Contains(ran.Error(), err.Error()) {
 					t.Errorf("%s: Run = %v, Check = %v", test.name, ran, err)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -23,7 +23,7 @@ func TestOutboxRelayWithoutSchema(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := r.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "pgxstore.Migrate") {
+	if err := r.Run(ctx); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "pgxstore.Migrate") {
 		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
 	}
 }

@@ -122,7 +122,7 @@ func (s *Store) use(ctx context.Context, w claims.Window) (until time.Time, err 
 	return until, nil
 }
 
-// Lookup implements dedup.KeyReader.
+// Lookup implements driver.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
 		return dedup.Claim{}, false, err

@@ -21,7 +21,7 @@ type savedResult struct {
 	result []byte
 }
 
-// SaveResult implements dedup.ResultStore. If InTx has claimed key and the handler sends no further statement, result is written
+// SaveResult implements driver.ResultStore. If InTx has claimed key and the handler sends no further statement, result is written
 // together with COMMIT, and InTx returns the database's errors about it.
 func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
 	if err := s.resolve(ctx, tx); err != nil {

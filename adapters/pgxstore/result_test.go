@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 )
@@ -127,4 +128,4 @@ func TestSaveResultWithCommit(t *testing.T) {
 	}
 }
 
-var _ dedup.ResultStore[pgx.Tx] = (*pgxstore.Store)(nil)
+var _ driver.ResultStore[pgx.Tx] = (*pgxstore.Store)(nil)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -46,7 +46,7 @@ func TestRegisterRefusesFormats(t *testing.T) {
 				if err != nil {
 					t.Errorf("%+v: Register = %v", test, err)
 				}
-			} else if ran := r.Run(ctx); !errors.Is(err, dedup.ErrSettings) || !strings.Contains(err.Error(), test.want) || !errors.Is(ran, outbox.ErrSettings) {
+			} else if ran := r.Run(ctx); !errors.Is(err, dedup.ErrSettings) || !strings.Contains(err.Error(), test.want) || !errors.Is(ran, driver.ErrSettings) {
 				t.Errorf("%+v: Register = %v, Run = %v", test, err, ran)
 			}
 			cancel()

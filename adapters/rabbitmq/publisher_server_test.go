@@ -68,7 +68,7 @@ func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 				}
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), outbox.DefaultPublishTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		errs := p.Publish(ctx, batch)
 		confirmed := map[string]bool{}

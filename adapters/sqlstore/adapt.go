@@ -11,6 +11,7 @@ import (
 	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
@@ -29,12 +30,12 @@ type Adapted[TTx any] struct {
 
 var (
 	_ dedup.Store[*sql.Conn]                = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
-	_ dedup.ResultStore[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
+	_ dedupdriver.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
 	_ driver.Registrar                      = (*Adapted[*sql.Conn])(nil)
 	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
 	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Purger                          = (*Adapted[*sql.Conn])(nil)
-	_ dedup.KeyReader                       = (*Adapted[*sql.Conn])(nil)
+	_ dedupdriver.KeyReader                 = (*Adapted[*sql.Conn])(nil)
 	_ consumerdriver.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]              = (*Adapted[*sql.Conn])(nil)
 	_ outboxdriver.Queue                    = (*Adapted[*sql.Conn])(nil)
@@ -87,7 +88,7 @@ func (l *Adapted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) er
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.Forget(ctx, tx, keys...) })
 }
 
-// SaveResult implements dedup.ResultStore.
+// SaveResult implements driver.ResultStore.
 func (l *Adapted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
 }

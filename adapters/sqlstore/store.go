@@ -38,13 +38,13 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store[*sql.Tx]       = (*Store)(nil)
-	_ dedup.ResultStore[*sql.Tx] = (*Store)(nil)
-	_ driver.Registrar           = (*Store)(nil)
-	_ dedup.Purger               = (*Store)(nil)
-	_ dedup.KeyReader            = (*Store)(nil)
-	_ driver.TxVerifier[*sql.Tx] = (*Store)(nil)
-	_ driver.FaultClassifier     = (*Store)(nil)
+	_ dedup.Store[*sql.Tx]        = (*Store)(nil)
+	_ driver.ResultStore[*sql.Tx] = (*Store)(nil)
+	_ driver.Registrar            = (*Store)(nil)
+	_ dedup.Purger                = (*Store)(nil)
+	_ driver.KeyReader            = (*Store)(nil)
+	_ driver.TxVerifier[*sql.Tx]  = (*Store)(nil)
+	_ driver.FaultClassifier      = (*Store)(nil)
 )
 
 var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
@@ -208,7 +208,7 @@ func (s *Store) Forget(ctx context.Context, tx *sql.Tx, keys ...dedup.Key) error
 	return s.statementError(err)
 }
 
-// SaveResult implements dedup.ResultStore.
+// SaveResult implements driver.ResultStore.
 func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, result []byte) error {
 	if result == nil {
 		result = []byte{} // NULL means that no result was saved
@@ -223,7 +223,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *sql.Tx, key dedup.Key, resul
 	return s.statementError(err)
 }
 
-// Lookup implements dedup.KeyReader.
+// Lookup implements driver.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	if err := key.Validate(); err != nil {
 		return dedup.Claim{}, false, err

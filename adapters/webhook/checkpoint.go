@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Checkpoint keeps in the database how far a backfill has come, in a claim's result. It needs no table of its own.
 type Checkpoint[TTx any] struct {
 	store   dedup.Store[TTx]
-	results dedup.ResultStore[TTx]
+	results driver.ResultStore[TTx]
 	rec     dedup.Record
 }
 
 // NewCheckpoint returns the checkpoint called name. Each backfill needs a name of its own. A checkpoint that was not saved for
-// longer than window is forgotten. The store must be a dedup.ResultStore, as pgxstore and sqlstore are.
+// longer than window is forgotten. The store must be a driver.ResultStore, as pgxstore and sqlstore are.
 func NewCheckpoint[TTx any](store dedup.Store[TTx], name string, window time.Duration) (*Checkpoint[TTx], error) {
-	results, ok := store.(dedup.ResultStore[TTx])
+	results, ok := store.(driver.ResultStore[TTx])
 	if !ok {
-		return nil, fmt.Errorf("webhook: NewCheckpoint: the store %T is not a dedup.ResultStore", store)
+		return nil, fmt.Errorf("webhook: NewCheckpoint: the store %T is not a driver.ResultStore", store)
 	}
 	rec := dedup.Record{Key: dedup.Key{Consumer: name + "/backfill", ID: "checkpoint"}, Window: window}
 	if err := rec.Validate(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/internal/counts"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/outbox"
+	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
 // WorkerConfig configures a Worker.
@@ -80,7 +81,7 @@ func (w *Worker) Publish(ctx context.Context, msgs []outbox.Message) []error {
 		end := min(start+w.maxBatch, len(msgs))
 		if ctx.Err() != nil || faults >= faultsInARow {
 			for i := start; i < len(msgs); i++ {
-				errs[i] = fmt.Errorf("%w: the events before it took too long, or the database fails", outbox.ErrNotTried)
+				errs[i] = fmt.Errorf("%w: the events before it took too long, or the database fails", outboxdriver.ErrNotTried)
 			}
 			return errs
 		}
@@ -122,7 +123,7 @@ func (w *Worker) answer(ctx context.Context, m *outbox.Message, err error, alone
 	case ctx.Err() != nil && alone: // the relay knows whether the time was up or the lease
 		return fmt.Errorf("webhook: the handler was cancelled: %w: %s", ctx.Err(), err.Error())
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %s", outbox.ErrNotTried, err.Error())
+		return fmt.Errorf("%w: %s", outboxdriver.ErrNotTried, err.Error())
 	case retry.Held:
 		return &outbox.UnavailableError{After: min(max(retry.After, 0), maxWorkerPause), Err: opaque(err)}
 	default:

@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 type publisherFunc func(ctx context.Context, msgs []outbox.Message) []error
@@ -54,7 +55,7 @@ func TestAnswersOfAWorker(t *testing.T) {
 		switch {
 		case err == nil:
 			return "sent"
-		case errors.Is(err, outbox.ErrNotTried):
+		case errors.Is(err, driver.ErrNotTried):
 			return "not tried"
 		case errors.Is(err, context.DeadlineExceeded):
 			return "out of time"

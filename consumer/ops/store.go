@@ -179,7 +179,7 @@ type Discarded struct {
 }
 
 // Outgoing counts the messages that the handler of one message has enqueued, as far as their IDs are derived from its key: see
-// outbox.WithScope. Messages with an ID of their own, and those of httpidem, are not found. Neither is a message after the first thousand of
+// driver.WithScope. Messages with an ID of their own, and those of httpidem, are not found. Neither is a message after the first thousand of
 // its topic that are gone.
 type Outgoing struct {
 	Pending int // committed, due and not yet confirmed

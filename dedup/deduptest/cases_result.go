@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // resultCases are about the content of a row, and about forgetting it.
@@ -23,8 +24,8 @@ func resultCases[TTx any]() []testCase[TTx] {
 
 func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
-	rs, ok := s.(dedup.ResultStore[TTx])
-	hook(t, "dedup.ResultStore", !ok)
+	rs, ok := s.(driver.ResultStore[TTx])
+	hook(t, "driver.ResultStore", !ok)
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -58,8 +59,8 @@ func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 
 func savedResultRollsBack[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
-	rs, ok := s.(dedup.ResultStore[TTx])
-	hook(t, "dedup.ResultStore", !ok)
+	rs, ok := s.(driver.ResultStore[TTx])
+	hook(t, "driver.ResultStore", !ok)
 	attempt := func(end error) error {
 		return s.InTx(ctx, []dedup.Record{record("k")}, func(tx TTx, _ []dedup.Claim) error {
 			return errors.Join(rs.SaveResult(ctx, tx, record("k").Key, []byte(fmt.Sprint(end))), end)
@@ -115,8 +116,8 @@ func forgetRollsBack[TTx any](t *testing.T, e *env[TTx]) {
 
 func lookup[TTx any](t *testing.T, e *env[TTx]) {
 	s, ctx := e.node(t), bounded(t)
-	look, ok := s.(dedup.KeyReader)
-	hook(t, "dedup.KeyReader", !ok)
+	look, ok := s.(driver.KeyReader)
+	hook(t, "driver.KeyReader", !ok)
 	r := record("k")
 	if _, found, err := look.Lookup(ctx, r.Key); found || err != nil {
 		t.Fatalf("before the claim: found %v, error %v", found, err)

@@ -45,13 +45,13 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store[*Tx]       = (*Store)(nil)
-	_ driver.Registrar       = (*Store)(nil)
-	_ driver.TxVerifier[*Tx] = (*Store)(nil)
-	_ driver.KeyProber       = (*Store)(nil)
-	_ dedup.ResultStore[*Tx] = (*Store)(nil)
-	_ dedup.Purger           = (*Store)(nil)
-	_ dedup.KeyReader        = (*Store)(nil)
+	_ dedup.Store[*Tx]        = (*Store)(nil)
+	_ driver.Registrar        = (*Store)(nil)
+	_ driver.TxVerifier[*Tx]  = (*Store)(nil)
+	_ driver.KeyProber        = (*Store)(nil)
+	_ driver.ResultStore[*Tx] = (*Store)(nil)
+	_ dedup.Purger            = (*Store)(nil)
+	_ driver.KeyReader        = (*Store)(nil)
 )
 
 // NewStore returns a Store on a new Database.
@@ -167,7 +167,7 @@ func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time)
 		return dedup.Claim{Verdict: dedup.Unprovable}, nil
 	}
 	expires := db.now()
-	if err := r.ValidateTime(expires, machine()); err != nil {
+	if err := driver.ValidateTime(r, expires, machine()); err != nil {
 		return dedup.Claim{}, err
 	}
 	if r.Time.After(expires) {
@@ -212,7 +212,7 @@ func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
 	return nil
 }
 
-// SaveResult implements dedup.ResultStore.
+// SaveResult implements driver.ResultStore.
 func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []byte) error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	return nil
 }
 
-// Lookup implements dedup.KeyReader.
+// Lookup implements driver.KeyReader.
 func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found bool, err error) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()

@@ -15,7 +15,7 @@ func billingKey(order string) dedup.Key { return dedup.Key{Consumer: "billing", 
 func eventID(topic string) func(order string) string {
 	return func(order string) string {
 		seed := billingKey(order).Hash()
-		ctx, end := outbox.WithScope(context.Background(), string(seed[:])+"/"+order)
+		ctx, end := driver.WithScope(context.Background(), string(seed[:])+"/"+order)
 		defer end()
 		event := []outbox.Message{{Topic: topic}}
 		if err := driver.AssignIDs(ctx, event); err != nil {

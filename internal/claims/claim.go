@@ -191,7 +191,7 @@ func (c *Claim) verdicts(horizons map[string]time.Time) (found []dedup.Claim, un
 			found[i].Verdict = Known(rec, found[i])
 			continue
 		}
-		if err := rec.ValidateTime(c.Clock, c.Now()); err != nil {
+		if err := driver.ValidateTime(rec, c.Clock, c.Now()); err != nil {
 			return nil, nil, c.clockError(err)
 		}
 		found[i] = dedup.Claim{Verdict: dedup.First, Fingerprint: rec.Fingerprint, ExpiresAt: c.expires(rec)}

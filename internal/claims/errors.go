@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/txonce/txonce/dedup"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Owner is the package whose stores made an error. A handler may use a store of another package on another database: an error of
@@ -36,9 +36,9 @@ func (e databaseError) Error() string { return e.err.Error() }
 
 func (e databaseError) Unwrap() error { return e.err }
 
-// Is matches the owner. It also makes dedup.ErrSchema match outbox.ErrSchema, and ErrSettings likewise, because the relay does not import package
+// Is matches the owner. It also makes dedup.ErrSchema match driver.ErrSchema, and ErrSettings likewise, because the relay does not import package
 // dedup.
 func (e databaseError) Is(target error) bool {
-	return target == e.owner || target == outbox.ErrSchema && errors.Is(e.err, dedup.ErrSchema) ||
-		target == outbox.ErrSettings && errors.Is(e.err, dedup.ErrSettings)
+	return target == e.owner || target == driver.ErrSchema && errors.Is(e.err, dedup.ErrSchema) ||
+		target == driver.ErrSettings && errors.Is(e.err, dedup.ErrSettings)
 }

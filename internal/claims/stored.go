@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // Stored is a row of processed_messages. Nil pointers are NULL.
@@ -29,7 +30,7 @@ func (s *Stored) Claim(key dedup.Key) (dedup.Claim, error) {
 	}
 	c := dedup.Claim{Verdict: dedup.Duplicate, ExpiresAt: s.ExpiresAt, Result: s.Result}
 	if s.Fingerprint != nil {
-		c.Fingerprint = dedup.FingerprintFromInt64(*s.Fingerprint)
+		c.Fingerprint = driver.FingerprintFromInt64(*s.Fingerprint)
 	}
 	return c, nil
 }

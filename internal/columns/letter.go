@@ -76,7 +76,7 @@ func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 		d.Record.Key.ID, d.Message.ID = *l.MessageID, *l.MessageID
 	}
 	if l.Fingerprint != nil {
-		d.Record.Fingerprint = dedup.FingerprintFromInt64(*l.Fingerprint)
+		d.Record.Fingerprint = driver.FingerprintFromInt64(*l.Fingerprint)
 	}
 	d.Message.Headers, err = driver.DecodeHeaders([]byte(l.Headers))
 	return d, err

@@ -1,5 +1,5 @@
 // Package idtime finds the time that an ID contains. Keys begin with it (dedup.Key.Hash), and so do the IDs that a handler's outgoing
-// messages get (outbox.WithScope). What Of returns for an ID must never change, because the ID would get another key.
+// messages get (driver.WithScope). What Of returns for an ID must never change, because the ID would get another key.
 package idtime
 
 import (

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/sqlrows"
 )
@@ -112,7 +113,7 @@ func (s *Service) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]
 				}
 				hash, err := parseID(digits)
 				if err == nil {
-					claimed[byHash[hash]] = dedup.FingerprintFromInt64(fingerprint.Int64) // NULL: the zero fingerprint
+					claimed[byHash[hash]] = driver.FingerprintFromInt64(fingerprint.Int64) // NULL: the zero fingerprint
 				}
 				return err
 			})

@@ -8,8 +8,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Errors of Sessions.
+// Errors of Queues and Sessions.
 var (
+	// ErrSchema says that the outbox's tables are missing, or have a version that this program does not support. Queues wrap it.
+	ErrSchema = errors.New("outbox: the database's schema does not fit")
+
+	// ErrSettings says that a setting of the database, the role or the DSN breaks the relay's statements. The error names it. Queues wrap it.
+	ErrSettings = errors.New("outbox: settings of the database, the role or the DSN")
+
 	// ErrLeaseLost says that the session's hold expired, or that another relay took a shard. Nothing was changed. The relay that
 	// holds the shard now publishes its pending messages, so a message that this session has published may be published twice.
 	ErrLeaseLost = errors.New("outbox: lease lost")
@@ -22,7 +28,8 @@ var (
 // Queue is the relay's side of an outbox. It is safe for concurrent use.
 type Queue interface {
 	// Open opens a session under a fresh random owner, so that nothing of an earlier session applies to it. The session holds
-	// nothing until the first Renew. ctx limits Open alone. When the tables are missing, Open or Renew fails with outbox.ErrSchema. Open fails with outbox.ErrSettings when settings break its statements.
+	// nothing until the first Renew. ctx limits Open alone. When the tables are missing, Open or Renew fails with ErrSchema. Open fails with
+	// ErrSettings when settings break its statements.
 	Open(ctx context.Context, opts SessionOptions) (Session, error)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 func brokenPublishers() []brokenPublisher {
@@ -235,7 +236,7 @@ func brokenPublishers() []brokenPublisher {
 				failed := false
 				for i := range errs { // its answers look right
 					if failed && msgs[i].OrderingKey == "a" {
-						errs[i] = outbox.ErrNotTried
+						errs[i] = driver.ErrNotTried
 					}
 					failed = failed || outbox.IsPermanent(errs[i])
 				}
@@ -247,7 +248,7 @@ func brokenPublishers() []brokenPublisher {
 				errs := make([]error, len(msgs))
 				for i := range msgs {
 					if i > 0 && errs[i-1] != nil {
-						errs[i] = outbox.ErrNotTried
+						errs[i] = driver.ErrNotTried
 					} else if answer := fake.Publish(ctx, msgs[i:i+1]); answer != nil {
 						errs[i] = answer[0]
 					}
@@ -256,13 +257,13 @@ func brokenPublishers() []brokenPublisher {
 			}
 		}},
 		{name: "blames the messages behind a refusal", ordered: true, found: []string{behind}, breaks: each(func(_ outbox.Message, err error) error {
-			if errors.Is(err, outbox.ErrNotTried) {
+			if errors.Is(err, driver.ErrNotTried) {
 				return errors.New("the batch was refused")
 			}
 			return err
 		})},
 		{name: "blames all for one", atomic: true, found: []string{together}, breaks: each(func(_ outbox.Message, err error) error {
-			if errors.Is(err, outbox.ErrNotTried) {
+			if errors.Is(err, driver.ErrNotTried) {
 				return errors.New("the transaction was aborted")
 			}
 			return err

@@ -86,7 +86,7 @@ func brokenWriters() []brokenStore {
 		})},
 		{name: "begins a scope with each call", found: []string{"a re-execution enqueues the same IDs, whatever the bounds of its calls"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
-				ctx, end := outbox.WithScope(ctx, "handler")
+				ctx, end := driver.WithScope(ctx, "handler")
 				defer end()
 				return m.Enqueue(ctx, tx, msgs...)
 			})

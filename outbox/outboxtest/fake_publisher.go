@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // FakePublisher is a broker and its publisher in memory, for tests. Its zero value confirms everything. It is safe for
@@ -22,9 +23,9 @@ type FakePublisher struct {
 	//
 	// Defaults to the zero Fate.
 	Decide func(outbox.Message) Fate
-	// AllOrNothing makes it an outbox.AtomicPublisher whose Atomic is true. Set it before use.
+	// AllOrNothing makes it an driver.AtomicPublisher whose Atomic is true. Set it before use.
 	AllOrNothing bool
-	// InOrder makes it an outbox.OrderedPublisher whose Ordered is true: it publishes one message after another. Set it before use.
+	// InOrder makes it an driver.OrderedPublisher whose Ordered is true: it publishes one message after another. Set it before use.
 	InOrder bool
 
 	mu        sync.Mutex
@@ -34,8 +35,8 @@ type FakePublisher struct {
 }
 
 var (
-	_ outbox.AtomicPublisher  = (*FakePublisher)(nil)
-	_ outbox.OrderedPublisher = (*FakePublisher)(nil)
+	_ driver.AtomicPublisher  = (*FakePublisher)(nil)
+	_ driver.OrderedPublisher = (*FakePublisher)(nil)
 )
 
 // Fate is what happens to one publication. The zero value: it arrives and is confirmed.
@@ -97,7 +98,7 @@ func (f *FakePublisher) publishInOrder(ctx context.Context, msgs []outbox.Messag
 	failed := map[string]string{} // the IDs of failed messages by key
 	for i, m := range msgs {
 		if id, behind := failed[m.OrderingKey]; behind {
-			errs[i] = fmt.Errorf("%w: message %q", outbox.ErrNotTried, id)
+			errs[i] = fmt.Errorf("%w: message %q", driver.ErrNotTried, id)
 			continue
 		}
 		if errs[i] = f.publish(ctx, m, fates[i]); errs[i] != nil && m.OrderingKey != "" {
@@ -138,7 +139,7 @@ func (f *FakePublisher) publishAll(ctx context.Context, msgs []outbox.Message, f
 	if at := slices.IndexFunc(fates, func(f Fate) bool { return f.Err != nil && !f.Lost }); at >= 0 {
 		for i := range msgs {
 			if errs[i] = fates[i].Err; errs[i] == nil || fates[i].Lost {
-				errs[i] = fmt.Errorf("%w: message %q", outbox.ErrNotTried, msgs[at].ID)
+				errs[i] = fmt.Errorf("%w: message %q", driver.ErrNotTried, msgs[at].ID)
 			}
 		}
 		return
@@ -162,10 +163,10 @@ func (f *FakePublisher) arrive(m outbox.Message, confirmed bool) {
 	f.published = append(f.published, Published{Message: m, Confirmed: confirmed, At: time.Now()})
 }
 
-// Atomic implements outbox.AtomicPublisher.
+// Atomic implements driver.AtomicPublisher.
 func (f *FakePublisher) Atomic() bool { return f.AllOrNothing }
 
-// Ordered implements outbox.OrderedPublisher.
+// Ordered implements driver.OrderedPublisher.
 func (f *FakePublisher) Ordered() bool { return f.InOrder }
 
 // Published returns the messages that arrived, in their order, with every repeat.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // PublisherHarness lets the suite use one kind of publisher. The fields of the first group are required. The others are hooks that
@@ -48,10 +49,10 @@ type Unsafe struct {
 
 // PublisherFeatures says what a publisher can do. It is data, as Features is.
 type PublisherFeatures struct {
-	// Atomic says that it is an outbox.AtomicPublisher whose Atomic is true.
+	// Atomic says that it is an driver.AtomicPublisher whose Atomic is true.
 	Atomic bool
 
-	// Ordered says that it is an outbox.OrderedPublisher whose Ordered is true.
+	// Ordered says that it is an driver.OrderedPublisher whose Ordered is true.
 	Ordered bool
 
 	// DoesNotApply has a reason for each case that cannot exist on this broker. A case whose hook is nil fails.
@@ -133,11 +134,11 @@ func newPublisherEnv(t *testing.T, tb testing.TB, h PublisherHarness, c publishe
 	t.Cleanup(cancel)
 	e := &publisherEnv{judge: judge{tb, c.hazard}, PublisherHarness: h, t: t, ctx: ctx}
 	e.publisher, e.topic = h.New(t), h.Topic(t)
-	atomic, ok := e.publisher.(outbox.AtomicPublisher)
+	atomic, ok := e.publisher.(driver.AtomicPublisher)
 	if got := ok && atomic.Atomic(); got != h.Features.Atomic {
 		e.Fatalf("Atomic is %v, and Features.Atomic %v", got, h.Features.Atomic)
 	}
-	ordered, ok := e.publisher.(outbox.OrderedPublisher)
+	ordered, ok := e.publisher.(driver.OrderedPublisher)
 	if got := ok && ordered.Ordered(); got != h.Features.Ordered {
 		e.Fatalf("Ordered is %v, and Features.Ordered %v", got, h.Features.Ordered)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // refusalCases are about refused messages and refused settings.
@@ -153,7 +154,7 @@ func refusedTogether(e *publisherEnv) {
 				e.wantPermanent(err)
 			case err == nil:
 				e.Errorf("message %d was confirmed, of a call in which message %d was refused", i+1, at+1)
-			case !errors.Is(err, outbox.ErrNotTried):
+			case !errors.Is(err, driver.ErrNotTried):
 				e.Errorf("message %d is not at fault, and its error is no ErrNotTried: %v", i+1, err)
 			}
 		}
@@ -179,7 +180,7 @@ func refusedInKey(e *publisherEnv) {
 			switch {
 			case i == 2*at:
 				e.wantPermanent(err)
-			case behind && !errors.Is(err, outbox.ErrNotTried):
+			case behind && !errors.Is(err, driver.ErrNotTried):
 				e.Errorf("message %d of a key whose message %d was refused: %v, want an ErrNotTried", i/2+1, at+1, err)
 			case !behind && err != nil:
 				e.Errorf("message %q: %v, and it is not behind the refused one", msgs[i].ID, err)

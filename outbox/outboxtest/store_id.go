@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // idCases are about outgoing IDs.
@@ -17,8 +18,8 @@ func idCases[TTx any]() []storeCase[TTx] {
 }
 
 func noScope[TTx any](e *env[TTx]) {
-	closed, _ := outbox.WithScope(e.ctx, "")
-	over, end := outbox.WithScope(e.ctx, "seed")
+	closed, _ := driver.WithScope(e.ctx, "")
+	over, end := driver.WithScope(e.ctx, "seed")
 	end()
 	for _, ctx := range []struct {
 		name string
@@ -62,7 +63,7 @@ func sameIDs[TTx any](e *env[TTx]) {
 	s := e.session()
 
 	execute := func(seed string, bounds ...int) (byPayload map[string]string) {
-		ctx, end := outbox.WithScope(e.ctx, seed)
+		ctx, end := driver.WithScope(e.ctx, seed)
 		defer end()
 		err := e.InTx(ctx, func(tx TTx) error {
 			from := 0

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -87,7 +86,7 @@ func (p *pausedKeys) may(key string) bool {
 // handle publishes and settles msgs. mayHaveMore says that further messages may be due in their shards.
 func (s *session) handle(stop context.Context, msgs []driver.Leased, leasedAt time.Time, mayHaveMore bool) report {
 	b := &batch{
-		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]driver.Outcome, len(msgs)), errs: slices.Repeat([]error{outbox.ErrNotTried}, len(msgs)),
+		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]driver.Outcome, len(msgs)), errs: slices.Repeat([]error{driver.ErrNotTried}, len(msgs)),
 		underWay: map[*call]bool{}, answered: make(chan *call), abandoned: make(chan struct{}),
 	}
 	for i := range msgs {

@@ -20,15 +20,16 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultBatchSize   = 1000
-	DefaultBatchBytes  = 8 << 20
-	DefaultWorkers     = 4
-	DefaultLeaseTTL    = 30 * time.Second
-	DefaultMaxAttempts = 10
-	DefaultBackoffBase = 100 * time.Millisecond
-	DefaultBackoffCap  = time.Minute
-	DefaultPollMin     = 10 * time.Millisecond
-	DefaultPollMax     = time.Second
+	DefaultBatchSize      = 1000
+	DefaultBatchBytes     = 8 << 20
+	DefaultWorkers        = 4
+	DefaultLeaseTTL       = 30 * time.Second
+	DefaultMaxAttempts    = 10
+	DefaultPublishTimeout = 10 * time.Second
+	DefaultBackoffBase    = 100 * time.Millisecond
+	DefaultBackoffCap     = time.Minute
+	DefaultPollMin        = 10 * time.Millisecond
+	DefaultPollMax        = time.Second
 )
 
 // MinLeaseTTL is the shortest Config.LeaseTTL: a hold is renewed three times within it or more often, each time with a round trip.
@@ -83,7 +84,7 @@ type Config struct {
 
 	// PublishTimeout limits one call of Publish. The end of the hold may make a call shorter.
 	//
-	// Defaults to outbox.DefaultPublishTimeout.
+	// Defaults to DefaultPublishTimeout.
 	PublishTimeout time.Duration
 
 	// MaxAttempts is how often a message is tried before it is parked. Failures of the broker or of a topic do not count.
@@ -148,7 +149,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultWorkers)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, DefaultLeaseTTL)
 	cfg.Margin = cmp.Or(cfg.Margin, cfg.LeaseTTL/5)
-	cfg.PublishTimeout = cmp.Or(cfg.PublishTimeout, outbox.DefaultPublishTimeout)
+	cfg.PublishTimeout = cmp.Or(cfg.PublishTimeout, DefaultPublishTimeout)
 	cfg.MaxAttempts = cmp.Or(cfg.MaxAttempts, DefaultMaxAttempts)
 	cfg.PollMin = cmp.Or(cfg.PollMin, DefaultPollMin)
 	cfg.PollMax = cmp.Or(cfg.PollMax, max(DefaultPollMax, cfg.PollMin))

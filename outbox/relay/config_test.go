@@ -68,8 +68,8 @@ func TestRelayConfigDefaultsFitTogether(t *testing.T) {
 			t.Errorf("RunOnce = %d, %v; Publish had %v, want 4/5 of LeaseTTL", n, err, left)
 		}
 		enqueueIDs(t, memory, "a2")
-		if _, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); err != nil || left != outbox.DefaultPublishTimeout {
-			t.Errorf("RunOnce = %v; Publish had %v, want %v", err, left, outbox.DefaultPublishTimeout)
+		if _, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); err != nil || left != relay.DefaultPublishTimeout {
+			t.Errorf("RunOnce = %v; Publish had %v, want %v", err, left, relay.DefaultPublishTimeout)
 		}
 	})
 }

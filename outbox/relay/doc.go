@@ -40,7 +40,7 @@
 // message; when the broker confirms it, the others follow within a minute: all but the first of them wait longer than the pause.
 //
 // Messages of one key are published one per call: the next one leaves after the broker confirmed the one before. An
-// [outbox.AtomicPublisher] or an [outbox.OrderedPublisher] gets all of them in one call.
+// [driver.AtomicPublisher] or an [driver.OrderedPublisher] gets all of them in one call.
 //
 // Two relays never publish messages of one shard at the same time, because a relay publishes only while no other relay can hold
 // its shards. A call of Publish may run

@@ -16,6 +16,7 @@ import (
 
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -282,7 +283,7 @@ func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		p := &recorder{Publisher: publisherFunc(func(_ context.Context, msgs []outbox.Message) []error {
-			return slices.Repeat([]error{outbox.ErrNotTried}, len(msgs))
+			return slices.Repeat([]error{driver.ErrNotTried}, len(msgs))
 		})}
 		enqueueIDs(t, memory, "a1", "b1", "c1", "d1")
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: p, BatchSize: 1})

@@ -40,7 +40,7 @@ func (b *batch) decide(i int, c *call) bool {
 	var unavailable *outbox.UnavailableError
 	var topic *outbox.TopicError
 	switch err := b.errs[i]; {
-	case errors.Is(err, outbox.ErrNotTried):
+	case errors.Is(err, driver.ErrNotTried):
 		return false
 	case b.isLeaseEnd(c, err):
 		return false

@@ -45,7 +45,7 @@ func TestRelayGivesUpForAPublisherThatDoesNotReturn(t *testing.T) {
 		trace := leaseLost(func(err error) { lost = append(lost, err) })
 		_, stop := start(t, relay.Config{Name: "stuck", Queue: queue, Publisher: stuck, Logger: log.logger(), Trace: trace})
 		_, stopHealthy := start(t, relay.Config{Name: "healthy", Queue: memory, Publisher: broker})
-		<-time.After(outbox.DefaultPublishTimeout + relay.DefaultLeaseTTL/5)
+		<-time.After(relay.DefaultPublishTimeout + relay.DefaultLeaseTTL/5)
 		synctest.Wait()
 		if log.with("publisher=*relay_test.hanging") != int(stuck.calls.Load()) || log.with("has not returned by its deadline") != int(stuck.calls.Load()) {
 			t.Errorf("want a line for each of %d calls, which names the publisher:\n%s", stuck.calls.Load(), log)
@@ -123,7 +123,7 @@ func TestRelayRunOnceThoughAPublisherDoesNotReturn(t *testing.T) {
 		enqueueIDs(t, memory, "a1")
 		began := time.Now()
 		n, err := newRelay(t, relay.Config{Queue: memory, Publisher: stuck}).RunOnce(t.Context())
-		if took, want := time.Since(began), outbox.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 || !errors.Is(err, driver.ErrLeaseLost) || took != want {
+		if took, want := time.Since(began), relay.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 || !errors.Is(err, driver.ErrLeaseLost) || took != want {
 			t.Errorf("RunOnce = %d, %v after %v, want ErrLeaseLost after %v", n, err, took, want)
 		}
 		close(stuck.release)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -119,7 +120,7 @@ func (p *process) publishInOrder(ctx context.Context, msgs []outbox.Message) []e
 	errs, failed := make([]error, len(msgs)), map[string]bool{}
 	for i, m := range msgs {
 		if failed[m.OrderingKey] {
-			errs[i] = outbox.ErrNotTried
+			errs[i] = driver.ErrNotTried
 			continue
 		}
 		errs[i] = p.publish(ctx, m)
@@ -155,7 +156,7 @@ func (p *process) publishAll(ctx context.Context, msgs []outbox.Message) []error
 		if fate == forgets {
 			break
 		}
-		errs := slices.Repeat([]error{outbox.ErrNotTried}, len(msgs))
+		errs := slices.Repeat([]error{driver.ErrNotTried}, len(msgs))
 		if fate == unavailable || fate == hangs {
 			return slices.Repeat([]error{err}, len(msgs))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // ErrNoPublisher is in the error of a message that was deferred because Config has publishers only for other topics.
@@ -64,8 +65,8 @@ func newPublishers(cfg Config) (ps publishers, err error) {
 		}
 		s := &publisherState{publisher: p, backoff: cfg.Backoff}
 		if ended := usercode.Run(func() {
-			atomic, isAtomic := p.(outbox.AtomicPublisher)
-			ordered, isOrdered := p.(outbox.OrderedPublisher)
+			atomic, isAtomic := p.(driver.AtomicPublisher)
+			ordered, isOrdered := p.(driver.OrderedPublisher)
 			s.together = isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered()
 		}); ended != nil {
 			err = ended.Of(fmt.Sprintf("relay: Atomic or Ordered of publisher %T", p))
@@ -173,7 +174,7 @@ func (p *publisherState) available(ctx context.Context, ps *pauses) bool {
 // showsUnavailable reports whether err may come from the broker. The end of the lease also ends a call that the broker never answered:
 // after patience that counts as an answer, or a broker that hangs would get full batches as long as leases are short.
 func (b *batch) showsUnavailable(c *call, err error) bool {
-	if errors.Is(err, outbox.ErrNotTried) {
+	if errors.Is(err, driver.ErrNotTried) {
 		return false
 	}
 	return !b.isLeaseEnd(c, err) || b.session.work.Err() == nil && time.Since(c.began) >= patience

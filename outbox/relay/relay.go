@@ -9,7 +9,7 @@ import (
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/hooks"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 )
 
 // Relay publishes what transactions have enqueued. New makes one, Run starts it.
@@ -72,7 +72,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for failures, started := 0, false; ctx.Err() == nil; {
 		s, err := r.open(ctx)
 		switch {
-		case err != nil && (errors.Is(err, outbox.ErrSchema) || errors.Is(err, outbox.ErrSettings)) && !started:
+		case err != nil && (errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrSettings)) && !started:
 			return err
 		case err != nil:
 			if ctx.Err() == nil {

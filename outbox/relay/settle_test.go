@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/observe"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -138,12 +138,12 @@ func TestRelayMissingSchema(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			memory, log := outboxtest.NewMemory(), new(lines)
 			queue := &faulty{Queue: memory}
-			queue.failing(fmt.Errorf("no table: %w", outbox.ErrSchema), op)
+			queue.failing(fmt.Errorf("no table: %w", driver.ErrSchema), op)
 			r := newRelay(t, relay.Config{Queue: queue, Publisher: new(outboxtest.FakePublisher), Logger: log.logger()})
-			if err := r.Run(t.Context()); !errors.Is(err, outbox.ErrSchema) {
+			if err := r.Run(t.Context()); !errors.Is(err, driver.ErrSchema) {
 				t.Errorf("Run = %v, want ErrSchema", err)
 			}
-			if _, err := r.RunOnce(t.Context()); !errors.Is(err, outbox.ErrSchema) {
+			if _, err := r.RunOnce(t.Context()); !errors.Is(err, driver.ErrSchema) {
 				t.Errorf("RunOnce = %v, want ErrSchema", err)
 			}
 		})
@@ -151,7 +151,7 @@ func TestRelayMissingSchema(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // after it has run, this is an outage: perhaps a backup is being restored
 		queue, broker := &faulty{Queue: outboxtest.NewMemory()}, new(outboxtest.FakePublisher)
 		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker})
-		queue.failing(outbox.ErrSchema, "open", "renew", "lease", "settle", "maintain")
+		queue.failing(driver.ErrSchema, "open", "renew", "lease", "settle", "maintain")
 		<-time.After(2 * time.Minute)
 		queue.failing(nil)
 		<-time.After(5 * time.Second)

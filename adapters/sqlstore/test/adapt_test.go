@@ -14,6 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
@@ -178,7 +179,7 @@ func TestAdaptedHidesNothing(t *testing.T) {
 	if _, ok := s.(driver.ParkingLot[*appTx]); !ok {
 		t.Error("Adapted is no ParkingLot")
 	}
-	if _, ok := s.(dedup.ResultStore[*appTx]); !ok {
+	if _, ok := s.(dedupdriver.ResultStore[*appTx]); !ok {
 		t.Error("Adapted is no ResultStore")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -50,7 +51,7 @@ func TestOutboxRelayRefusesNumbersThatAreInUse(t *testing.T) {
 		exec(t, db.DB, setBack[db.dialect])
 		began := time.Now()
 		err = run(broker, 30*time.Second)
-		if !errors.Is(err, outbox.ErrSettings) || time.Since(began) > 20*time.Second {
+		if !errors.Is(err, driver.ErrSettings) || time.Since(began) > 20*time.Second {
 			t.Fatalf("Run = %v, after %v", err, time.Since(began))
 		}
 		if checked := n.Check(t.Context()); checked == nil || checked.Error() != err.Error()[strings.Index(err.Error(), "sqlstore"):] {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -28,7 +28,7 @@ func TestOutboxRelayWithoutSchema(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if err := r.Run(ctx); !errors.Is(err, outbox.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
+	if err := r.Run(ctx); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") {
 		t.Errorf("Run = %v, want ErrSchema that says what to do", err)
 	}
 }

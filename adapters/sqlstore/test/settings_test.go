@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/test/testdb"
-	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
 	"github.com/txonce/txonce/outbox/outboxtest"
 	"github.com/txonce/txonce/outbox/relay"
 )
@@ -64,7 +64,7 @@ func TestStartRefusesSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = r.Run(ctx)
-			if refused("Run", err); !errors.Is(err, outbox.ErrSettings) {
+			if refused("Run", err); !errors.Is(err, driver.ErrSettings) {
 				t.Errorf("Run = %v, want ErrSettings", err)
 			}
 			if ctx.Err() != nil {

@@ -33,7 +33,7 @@ type BackfillConfig[TTx any] struct {
 	// Processor handles the notifications: the same consumer that the receiver uses, so that both use the same keys. Required.
 	Processor driver.BatchProcessor
 
-	// Store keeps the checkpoint. It must be a dedup.ResultStore, as pgxstore and sqlstore are. Required.
+	// Store keeps the checkpoint. It must be a driver.ResultStore, as pgxstore and sqlstore are. Required.
 	Store dedup.Store[TTx]
 
 	// IssuerID, KeyID and PrivateKey are those of an In-App Purchase key: in App Store Connect, under Users and Access,

@@ -22,7 +22,7 @@ import (
 type store[TTx any] struct {
 	dedup.Store[TTx]
 	driver.ReplayQueue[TTx]
-	dedup.KeyReader
+	dedupdriver.KeyReader
 	operator
 }
 
@@ -31,7 +31,7 @@ type operator interface {
 	Activity() ops.ActivityKeeper
 }
 
-// TestStore runs the suite. The stores of h must be a driver.ReplayQueue, a dedup.KeyReader, a dedup.Purger, an outbox.Writer and an
+// TestStore runs the suite. The stores of h must be a driver.ReplayQueue, a driver.KeyReader, a dedup.Purger, an outbox.Writer and an
 // driver.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
@@ -71,7 +71,7 @@ func (e *env[TTx]) open(t *testing.T, o deduptest.Options) store[TTx] {
 	t.Helper()
 	s := e.Open(t, o)
 	queue, isQueue := s.(driver.ReplayQueue[TTx])
-	reader, isReader := s.(dedup.KeyReader)
+	reader, isReader := s.(dedupdriver.KeyReader)
 	op, isOperator := s.(operator)
 	if !isQueue || !isReader || !isOperator {
 		t.Fatalf("%T is a ReplayQueue: %v, is a KeyReader: %v, has Operator: %v", s, isQueue, isReader, isOperator)

@@ -120,7 +120,7 @@ var claimRows = []row{
 	},
 	{
 		promise: "When the clocks of machine and database disagree, that is not the message's fault.",
-		in:      "dedup.(Record).ValidateTime",
+		in:      "dedup/driver.ValidateTime",
 		body:    `return nil`,
 		fails:   "TestStoreInMemory/clocks_that_disagree_are_not_the_message's_fault in dedup/deduptest",
 	},

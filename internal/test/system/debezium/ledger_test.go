@@ -184,7 +184,7 @@ func (l *ledger) missing() (ids []string) {
 	arrived := map[string]bool{}
 	l.capture.mu.Lock()
 	for i := range l.records {
-		id, _ := l.records[i].header(outbox.DebeziumID)
+		id, _ := l.records[i].header("id")
 		arrived[string(id)] = true
 	}
 	l.capture.mu.Unlock()
@@ -205,7 +205,7 @@ func (l *ledger) audit(t *testing.T) {
 	sequence := map[string]int{} // number of the last message of each key
 	for i := range l.records {
 		r := &l.records[i]
-		header, _ := r.header(outbox.DebeziumID)
+		header, _ := r.header("id")
 		id := string(header)
 		m := l.entries[id]
 		if m == nil || m.fate == rolledBack {

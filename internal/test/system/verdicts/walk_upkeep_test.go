@@ -100,7 +100,7 @@ func TestWalkRelays(t *testing.T) {
 					go func() { ended <- r.Run(ctx) }()
 					select {
 					case err := <-ended:
-						if u.operation == faults.Lease && slices.Contains(undefined, code) && errors.Is(err, outbox.ErrSchema) { // at the start of Run
+						if u.operation == faults.Lease && slices.Contains(undefined, code) && errors.Is(err, outboxdriver.ErrSchema) { // at the start of Run
 							cancel()
 							mustExec(t, d.admin, append(drop, `DELETE FROM outbox_messages`)...)
 							return

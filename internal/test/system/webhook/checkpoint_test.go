@@ -105,7 +105,7 @@ func TestNewCheckpointRefuses(t *testing.T) {
 		window time.Duration
 		says   string
 	}{
-		{struct{ dedup.Store[tx] }{store}, "a", time.Hour, "is not a dedup.ResultStore"},
+		{struct{ dedup.Store[tx] }{store}, "a", time.Hour, "is not a driver.ResultStore"},
 		{store, "a\x00", time.Hour, "NUL"},
 		{store, strings.Repeat("x", 255), time.Hour, "bytes"},
 		{store, "a", time.Minute, "window 1m0s"},

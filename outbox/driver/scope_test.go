@@ -1,4 +1,4 @@
-package outbox_test
+package driver_test
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func ids(t *testing.T, ctx context.Context, topics ...string) (got []string) {
 
 func scoped(t *testing.T, seed string) context.Context {
 	t.Helper()
-	ctx, end := outbox.WithScope(t.Context(), seed)
+	ctx, end := driver.WithScope(t.Context(), seed)
 	t.Cleanup(end)
 	return ctx
 }
@@ -95,10 +95,10 @@ func TestOutboxScopeIgnoresCallsAndStatedIDs(t *testing.T) {
 }
 
 func TestOutboxScopeRefuses(t *testing.T) {
-	ended, end := outbox.WithScope(t.Context(), "s")
+	ended, end := driver.WithScope(t.Context(), "s")
 	ids(t, ended, "a")
 	end()
-	closedOff, endClosed := outbox.WithScope(scoped(t, "s"), "")
+	closedOff, endClosed := driver.WithScope(scoped(t, "s"), "")
 	defer endClosed()
 	for _, test := range []struct {
 		name string
@@ -207,7 +207,7 @@ func TestOutboxScopeOfOneOtherGoroutine(t *testing.T) {
 func TestOutboxScopeNests(t *testing.T) {
 	outer := scoped(t, "outer")
 	one := ids(t, outer, "a")
-	inner, end := outbox.WithScope(outer, "inner")
+	inner, end := driver.WithScope(outer, "inner")
 	defer end()
 	if diff := cmp.Diff(ids(t, scoped(t, "inner"), "a"), ids(t, inner, "a")); diff != "" {
 		t.Error(diff)

@@ -1,4 +1,4 @@
-package outbox_test
+package driver_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // handler without a consumer opens it itself.
 func ExampleWithScope() {
 	for range 2 {
-		ctx, end := outbox.WithScope(context.Background(), "orders/17")
+		ctx, end := driver.WithScope(context.Background(), "orders/17")
 		msgs := []outbox.Message{{Topic: "charged"}}
 		fmt.Println(driver.AssignIDs(ctx, msgs), msgs[0].ID)
 		end()
