@@ -29,7 +29,7 @@ type noResults struct{ dedup.Store[*deduptest.Tx] }
 func TestNewRefuses(t *testing.T) {
 	for want, change := range map[string]func(c *config){
 		"Config.Store is required": func(c *config) { c.Store = nil },
-		"Config.Store: httpidem_test.noResults is not a driver.ResultStore":       func(c *config) { c.Store = noResults{c.Store} },
+		"Config.Store: httpidem_test.noResults is not a driver.ResultStore":      func(c *config) { c.Store = noResults{c.Store} },
 		`Config.Name "": dedup: key refused: the consumer's name is empty; give`: func(c *config) { c.Name = "" },
 		"Config.Name \"aaa": func(c *config) { c.Name = strings.Repeat("a", 256) },
 		"Config.Secrets is required: make a secret of 32 random bytes":                func(c *config) { c.Secrets = nil },

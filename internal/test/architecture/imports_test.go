@@ -108,7 +108,7 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/driver", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
+	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.

@@ -45,7 +45,7 @@ var outboxRows = []row{
 		promise: "An ID is not guessed when two goroutines of a handler enqueue at once: Enqueue asks for Message.ID.",
 		in:      "internal/outgoing.(*Scope).Begin",
 		body:    `return nil`,
-		fails:   "TestOutboxScopeRefusesOverlappingCalls in outbox",
+		fails:   "TestOutboxScopeRefusesOverlappingCalls in outbox/driver",
 	},
 	{
 		promise: "Only the relay that holds a shard removes or parks its messages.",
