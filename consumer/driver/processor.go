@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// A consumer.Processor may implement the following interfaces. Subscribers find them by type assertion. A Consumer implements all of them;
-// what a Processor that wraps one does not pass on is lost.
+// A consumer.Processor may implement the following interfaces. Subscribers find them by type assertion. A Consumer
+// implements all of them; what a Processor that wraps one does not pass on is lost.
 
 var (
 	_ BatchProcessor = (*consumer.Consumer[any])(nil)
@@ -19,23 +19,23 @@ var (
 	_ Windowed       = (*consumer.Consumer[any])(nil)
 )
 
-// BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the error
-// of Process does; errs has one element for each message, also if all are nil.
-// When a message fails, the later messages with the same consumer.Message.OrderingKey get an *consumer.RetryError with Held: deliver them again after the
-// failed message has succeeded or is parked. It is safe for concurrent use.
+// BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the
+// error of Process does; errs has one element for each message, also if all are nil. When a message fails, the later
+// messages with the same consumer.Message.OrderingKey get an *consumer.RetryError with Held: deliver them again after
+// the failed message has succeeded or is parked. It is safe for concurrent use.
 type BatchProcessor interface {
 	ProcessBatch(ctx context.Context, msgs []*consumer.Message) (errs []error)
 }
 
-// Starter is a consumer.Processor that checks at start what would otherwise make every message fail. Subscribers call Start when
-// their Run begins. Start waits for a database that is away. An error ends Run, and only a person can correct its
-// cause, unless ctx has ended.
+// Starter is a consumer.Processor that checks at start what would otherwise make every message fail. Subscribers call
+// Start when their Run begins. Start waits for a database that is away. An error ends Run, and only a person can
+// correct its cause, unless ctx has ended.
 type Starter interface {
 	Start(ctx context.Context) error
 }
 
-// Sourced is a consumer.Processor that records where its messages come from, which reveals two services with the same name.
-// Before Start, subscribers call AddSource for each queue or topic that they receive from.
+// Sourced is a consumer.Processor that records where its messages come from, which reveals two services with the same
+// name. Before Start, subscribers call AddSource for each queue or topic that they receive from.
 type Sourced interface {
 	// AddSource takes a name such as "sqs queue orders". Adding a name twice changes nothing.
 	AddSource(source string)
@@ -43,13 +43,13 @@ type Sourced interface {
 
 // Keyed is a consumer.Processor that can say which key it finds in a message.
 type Keyed interface {
-	// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls Config.Tenant
-	// and Config.Key, and claims nothing.
+	// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls
+	// Config.Tenant and Config.Key, and claims nothing.
 	KeyFor(msg *consumer.Message) (dedup.Key, error)
 }
 
-// Windowed is a consumer.Processor that remembers keys for a limited time. Subscribers compare that time with how long their
-// source may deliver a message again.
+// Windowed is a consumer.Processor that remembers keys for a limited time. Subscribers compare that time with how long
+// their source may deliver a message again.
 type Windowed interface {
 	Window() time.Duration
 }

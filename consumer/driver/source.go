@@ -9,9 +9,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// SourceTrace has hooks for what happens between a Subscriber and its broker. The Subscribers of all brokers take one. Nil hooks are not
-// called. Hooks run on several goroutines at a time, never under a lock: they must be quick and safe for concurrent use. A panic of a hook
-// is logged and has no other effect.
+// SourceTrace has hooks for what happens between a Subscriber and its broker. The Subscribers of all brokers take one.
+// Nil hooks are not called. Hooks run on several goroutines at a time, never under a lock: they must be quick and safe
+// for concurrent use. A panic of a hook is logged and has no other effect.
 type SourceTrace struct {
 	Subscribed   func(ctx context.Context, e SourceEvent) // messages may come from now on; called again after each new connection
 	Unsubscribed func(ctx context.Context, e SourceEvent) // Run ends; Err says why, if something went wrong
@@ -46,8 +46,8 @@ type SourceEvent struct {
 	Err      error
 }
 
-// Then returns a SourceTrace that calls the hooks of t and then those of u. Both may be nil. A panic of one hook does not keep the other
-// from being called.
+// Then returns a SourceTrace that calls the hooks of t and then those of u. Both may be nil. A panic of one hook does
+// not keep the other from being called.
 func (t *SourceTrace) Then(u *SourceTrace) *SourceTrace {
 	if t == nil {
 		t = &SourceTrace{}

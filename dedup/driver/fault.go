@@ -2,7 +2,8 @@ package driver
 
 import "github.com/txonce/txonce/observe"
 
-// FaultClass says what kind of failure an error of the database is. docs/operations.md has a table of what follows from each class.
+// FaultClass says what kind of failure an error of the database is. docs/operations.md has a table of what follows from
+// each class.
 type FaultClass string
 
 // The classes.
@@ -28,8 +29,8 @@ const (
 
 // FaultClassifier says more about an error than Store.Retryable.
 //
-// Without it each Retryable error counts as a lost connection: a missing column, a statement that one message makes too slow, and a deadlock
-// are tried 20 times before the message is parked, and waits for locks count like faults.
+// Without it each Retryable error counts as a lost connection: a missing column, a statement that one message makes too
+// slow, and a deadlock are tried 20 times before the message is parked, and waits for locks count like faults.
 type FaultClassifier interface {
 	// FaultClass tells the class of an error of InTx. A consumer handles three classes in their own way:
 	//
@@ -40,16 +41,16 @@ type FaultClassifier interface {
 	//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent nothing.
 	FaultClass(err error) FaultClass
 
-	// Ambiguous reports of a Retryable error that either the database or the handler is at fault: a missing table or column, a refused
-	// permission, a statement or a transaction that exceeds a limit of time. While no message is committed, a consumer pauses
-	// and counts no attempt. If other messages are committed between two such errors of one message, it counts the second and
-	// each further one as an attempt.
+	// Ambiguous reports of a Retryable error that either the database or the handler is at fault: a missing table or
+	// column, a refused permission, a statement or a transaction that exceeds a limit of time. While no message is
+	// committed, a consumer pauses and counts no attempt. If other messages are committed between two such errors of
+	// one message, it counts the second and each further one as an attempt.
 	//
-	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of these
-	// errors of one message, only the 21st and later ones count, and none if the class is FaultContention.
+	// Ambiguous is false for lost connections, failovers, deadlocks, serialization failures and stale cached plans: of
+	// these errors of one message, only the 21st and later ones count, and none if the class is FaultContention.
 	Ambiguous(err error) bool
 
-	// Result returns observe.Deadlock, CommitUnknown or RolledBack for an error of InTx. An error that it does not know is RolledBack.
-	// It is for metrics: only another claim proves what happened.
+	// Result returns observe.Deadlock, CommitUnknown or RolledBack for an error of InTx. An error that it does not know
+	// is RolledBack. It is for metrics: only another claim proves what happened.
 	Result(err error) observe.Result
 }

@@ -2,6 +2,12 @@ package main
 
 var handlerRows = []row{
 	{
+		promise: "A wrapper that hides that its store keeps dead letters, or that it verifies transactions, is refused by name.",
+		in:      "consumer.(*Config).storeLacks",
+		body:    `return nil`,
+		fails:   "TestNewRefusesAStoreThatLost in consumer",
+	},
+	{
 		promise: "A statement that would end the handler's transaction is recognised, however it is written, and refused.",
 		in:      "internal/dialect.Inspect",
 		body: `c = inspectOriginal(sql)
