@@ -46,8 +46,8 @@ type Store struct {
 
 var (
 	_ dedup.Store[pgx.Tx]                = (*Store)(nil)
-	_ dedup.ResultStore[pgx.Tx]          = (*Store)(nil)
-	_ dedup.KeyReader                    = (*Store)(nil)
+	_ driver.ResultStore[pgx.Tx]         = (*Store)(nil)
+	_ driver.KeyReader                   = (*Store)(nil)
 	_ dedup.Purger                       = (*Store)(nil)
 	_ driver.Registrar                   = (*Store)(nil)
 	_ driver.KeyProber                   = (*Store)(nil)
