@@ -3,14 +3,14 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// The first round trip of InTx is BEGIN with the claim. If the claim finds that all keys have rows, it reads the rows and ends its
-// transaction in the second round trip: most callers of InTx have nothing to do for a duplicate. If fn uses its transaction all the same,
-// the guard begins another one. The rows that were found had been committed, so the answers stay true whatever happens in between.
+// The first round trip of InTx is BEGIN with the claim. If the claim finds that all keys have rows, it reads the rows
+// and ends its transaction in the second round trip: most callers of InTx have nothing to do for a duplicate. If fn
+// uses its transaction all the same, the guard begins another one. The rows that were found had been committed, so the
+// answers stay true whatever happens in between.
 
 func (c *claim) queueBegin(b *pgx.Batch) {
 	b.BeginTx(pgx.TxOptions{IsoLevel: c.store.cfg.Isolation})
@@ -24,8 +24,8 @@ func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, erro
 	return results, err
 }
 
-// open begins a transaction that claims nothing: InTx got no records, or Existing has ended the first transaction. It sets the same limit
-// and reads the same state as Insert.
+// open begins a transaction that claims nothing: InTx got no records, or Existing has ended the first transaction. It
+// sets the same limit and reads the same state as Insert.
 func (c *claim) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
@@ -41,23 +41,25 @@ func (c *claim) open(ctx context.Context) error {
 	return c.read(results, nil, err)
 }
 
-// errNotBegun is the error of the transaction's methods while it begins, and for good if a tracer or logger of the user panics meanwhile.
+// errNotBegun is the error of the transaction's methods while it begins, and for good if a tracer or logger of the user
+// panics meanwhile.
 var errNotBegun = errors.New("pgxstore: the transaction has not begun")
 
-// open begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to keep open. If that
-// fails, the connection is closed: nothing that the handler sends may be committed alone.
-func (g *guard) open(ctx context.Context, c *claim, tx *guarded) (err error) {
+// openFor begins the transaction of c for the handler, which has got tx. All keys of c had rows, so there was none to
+// keep open. If that fails, the connection is closed: nothing that the handler sends may be committed alone.
+func (c *claim) openFor(ctx context.Context, tx *guarded) (err error) {
+	s, whole := c.store, tx.g.ctx
 	err = errNotBegun
 	defer func() {
 		if err != nil {
-			g.store.discard(g.ctx, g.conn)
+			s.discard(whole, c.conn)
 		}
 	}()
 	failed := c.open(ctx)
 	if failed == nil {
-		failed = c.fits(g.ctx)
+		failed = c.fits(whole)
 	}
-	tx.Tx, g.tx, g.session, g.standbys = c.tx, c.tx, c.session, c.standbys
+	tx.Tx = c.tx
 	if failed != nil {
 		return database.Errorf("pgxstore: begin: %w", failed)
 	}
@@ -85,7 +87,7 @@ func (g *guard) beginOnce(ctx context.Context) {
 	begin := g.begin
 	g.begin, g.ended = nil, errNotBegun
 	g.ended = begin(ctx)
-	g.latest = time.Now()
+	g.failures.begin()
 }
 
 // notBegun reports whether the transaction has not begun, because all keys had rows and the handler has done nothing.

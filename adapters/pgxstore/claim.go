@@ -24,6 +24,7 @@ type claim struct {
 	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
 	early     bool // the handler runs before the claim, see early.go
+	guessed   bool // early, and the handler must run again after the claim
 	short     bool // the statements of ShortWait and FormerWait surround the claim
 	oneShort  bool // InsertOneShort is sent
 	xid       string

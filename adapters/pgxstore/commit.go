@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// commitReplicated sends COMMIT when COMMIT waits for synchronous standbys. If that wait is cancelled, COMMIT still reports
-// success, and only a warning says that possibly no standby has the commit. The outcome of such a COMMIT counts as unknown. The
-// next claim then finds a duplicate, whose own COMMIT waits for the standbys too.
+// commitReplicated sends COMMIT when COMMIT waits for synchronous standbys. If that wait is cancelled, COMMIT still
+// reports success, and only a warning says that possibly no standby has the commit. The outcome of such a COMMIT counts
+// as unknown. The next claim then finds a duplicate, whose own COMMIT waits for the standbys too.
 //
-// pgx passes warnings to a callback in the pool's configuration, which belongs to the user. So this function reads them from
-// the protocol.
+// pgx passes warnings to a callback in the pool's configuration, which belongs to the user. So this function reads them
+// from the protocol.
 func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	if err := conn.SyncConn(ctx); err != nil {
 		return err
@@ -50,8 +50,8 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 }
 
-// cancelCommit cancels a COMMIT that got no answer in time. Otherwise its server process would wait as long as the standbys are
-// away, and each further message would add such a process.
+// cancelCommit cancels a COMMIT that got no answer in time. Otherwise its server process would wait as long as the
+// standbys are away, and each further message would add such a process.
 func cancelCommit(ctx context.Context, conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

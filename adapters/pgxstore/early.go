@@ -13,16 +13,18 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// With driver.WithLateClaim, fn of InTx runs before its message is claimed. If it only leaves statements and messages to the guard, one
-// round trip has everything: BEGIN, the claim, the statements, the messages and COMMIT. The claim there fails if the key has a row, and the
-// server then skips the rest. If fn sends a statement itself, the claim is made before that as always.
+// With driver.WithLateClaim, fn of InTx runs before its message is claimed. If it only leaves statements and messages
+// to the guard, one round trip has everything: BEGIN, the claim, the statements, the messages and COMMIT. The claim
+// there fails if the key has a row, and the server then skips the rest. If fn sends a statement itself, the claim is
+// made before that as always.
 //
-// The guess may be wrong: the key has a row, another transaction holds it, the session is not as it was. Then nothing of fn is committed, and
-// InTx does everything again in the usual way. So the guess decides nothing. To keep wrong guesses rare, InTx does not guess for a message
-// that was delivered before, that is old, or that comes in a run of duplicates, nor on a connection whose session it does not know.
+// The guess may be wrong: the key has a row, another transaction holds it, the session is not as it was. Then nothing
+// of fn is committed, and InTx does everything again in the usual way. So the guess decides nothing. To keep wrong
+// guesses rare, InTx does not guess for a message that was delivered before, that is old, or that comes in a run of
+// duplicates, nor on a connection whose session it does not know.
 
-// youngest and oldest bound the age of a message that InTx guesses for, by this machine's clock. The horizon does not reach messages of
-// that age, also when the clocks differ by driver.MaxClockSkew.
+// youngest and oldest bound the age of a message that InTx guesses for, by this machine's clock. The horizon does not
+// reach messages of that age, also when the clocks differ by driver.MaxClockSkew.
 const (
 	youngest = -time.Minute
 	oldest   = dedup.MinWindow / 2
@@ -48,29 +50,17 @@ func (c *claim) guesses(ctx context.Context) bool {
 	return true
 }
 
-// inTxEarly runs fn before the claim. After errGuessed nothing is committed.
-func (s *Store) inTxEarly(ctx context.Context, c *claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	c.early = true
-	err := s.handle(ctx, c, []dedup.Claim{{Verdict: dedup.First}}, fn)
-	if c.tx != nil {
-		rollback(ctx, c.tx)
-		c.tx = nil
-	}
-	return err
-}
-
-// claimNow begins the transaction of c for the handler, which has got tx and sends a statement itself.
-func (g *guard) claimNow(ctx context.Context, c *claim, tx *guarded) error {
+// makeFor begins the transaction of c for the handler, which has got tx and sends a statement itself.
+func (c *claim) makeFor(ctx context.Context, tx *guarded) error {
 	answers, err := c.Make(ctx, c)
 	if err == nil {
 		err = c.fits(ctx)
 	}
-	tx.Tx, g.tx = c.tx, c.tx
+	tx.Tx = c.tx
 	if err != nil || answers[0].Verdict != dedup.First {
-		g.guessed = true // InTx finds the same, and says why
+		c.guessed = true // InTx finds the same, and says why
 		return errGuessed
 	}
-	g.xid, g.session, g.standbys, g.inserted = c.xid, c.session, c.standbys, c.Inserted
 	return nil
 }
 

@@ -2,10 +2,8 @@ package pgxstore
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -144,62 +142,6 @@ func stepError(step string, err error) error {
 }
 
 const howToMigrate = "apply txonce's migrations: txonce migrate up, pgxstore.Migrate(ctx, pool, schema), or the files of package migrations"
-
-// blame adds to a handler's error what the handler cannot know: an earlier statement aborted the transaction, or the connection
-// was lost.
-func (g *guard) blame(err error) error {
-	g.mu.Lock()
-	first, ended := g.first, g.ended
-	g.mu.Unlock()
-	switch {
-	case ended != nil && !errors.Is(err, dedup.ErrTxEnded):
-		return fmt.Errorf("%w (the handler returned: %w)", ended, err)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err // a time limit of the handler, or the end of ctx, which also closes the connection
-	case g.conn.IsClosed():
-		return g.lost("connection lost", err)
-	case g.foreign(err):
-		err = foreignError{err}
-	case first != nil && !errors.Is(err, first) && g.conn.PgConn().TxStatus() == 'E':
-		return g.aborted(err)
-	}
-	return err
-}
-
-// foreign reports whether err holds a server's answer that belongs to no statement of this transaction.
-func (g *guard) foreign(err error) bool {
-	if !errors.As(err, new(*pgconn.PgError)) {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !g.exposed && !errors.Is(err, g.first) && !slices.ContainsFunc(g.answers, func(answer *pgconn.PgError) bool { return errors.Is(err, answer) })
-}
-
-// lost explains why the connection was lost. The database is at fault, unless the server ended the transaction because it was
-// idle too long.
-func (g *guard) lost(what string, err error) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	limit := g.store.cfg.IdleInTxTimeout
-	switch idle := max(g.idle, time.Since(g.latest)); {
-	case isUnencodable(err):
-		return err
-	case isUnencodable(g.first):
-		return &abortedError{err: err, first: g.first}
-	case isIdle(err):
-		return idleError(limit, err)
-	case isIdle(g.first):
-		return idleError(limit, g.first)
-	case class(g.first) == driver.FaultTimeLimit && class(err) != driver.FaultTimeLimit: // the handler's error hides it
-		return database.Errorf("pgxstore: %s: %w (the handler returned: %w)", what, g.first, err)
-	case err == nil:
-		return database.Errorf("pgxstore: %s", what)
-	case limit > 0 && idle >= limit:
-		return database.Errorf("pgxstore: %s, after %v between two statements, where Config.IdleInTxTimeout is %v: %w", what, idle.Round(time.Millisecond), limit, err)
-	}
-	return database.Errorf("pgxstore: %s: %w", what, err)
-}
 
 // isIdle reports whether the server ended the session because its transaction was idle too long.
 func isIdle(err error) bool { return sqlState(err) == "25P03" }

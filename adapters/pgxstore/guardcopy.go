@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// copySource is the handler's source of the rows of a COPY. pgx calls it on a goroutine of its own, where a panic would end the process, and the
-// end of that goroutine would leave the COPY waiting for ever.
+// copySource is the handler's source of the rows of a COPY. pgx calls it on a goroutine of its own, where a panic would
+// end the process, and the end of that goroutine would leave the COPY waiting for ever.
 type copySource struct {
 	pgx.CopyFromSource
 	ended error // how a call ended; read when pgx's CopyFrom has returned

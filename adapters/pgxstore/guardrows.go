@@ -30,18 +30,17 @@ func (r guardedRows) Next() bool {
 }
 
 func (r guardedRows) ended() {
-	r.g.tagged(r.Rows.CommandTag())
-	_ = r.g.note(r.Rows.Err())
+	_ = r.g.answered(r.Rows.CommandTag(), r.Rows.Err())
 }
 
-func (r guardedRows) Err() error { return r.g.note(r.Rows.Err()) }
+func (r guardedRows) Err() error { return r.g.failures.note(r.Rows.Err()) }
 
 // Conn returns nil after the handler has returned, as pgx allows: the connection may be in use by others.
 func (r guardedRows) Conn() *pgx.Conn {
-	if r.g.enter() != nil {
+	if r.g.use.enter() != nil {
 		return nil
 	}
-	defer r.g.exit()
+	defer r.g.use.exit()
 	r.g.expose()
 	return r.Rows.Conn()
 }
@@ -64,13 +63,12 @@ type guardedBatch struct {
 
 func (b guardedBatch) Exec() (pgconn.CommandTag, error) {
 	tag, err := b.BatchResults.Exec()
-	b.g.tagged(tag)
-	return tag, b.g.note(err)
+	return tag, b.g.answered(tag, err)
 }
 
 func (b guardedBatch) Query() (pgx.Rows, error) {
 	rows, err := b.BatchResults.Query()
-	return guardedRows{rows, b.g}, b.g.note(err)
+	return guardedRows{rows, b.g}, b.g.failures.note(err)
 }
 
 func (b guardedBatch) QueryRow() pgx.Row {
@@ -78,10 +76,10 @@ func (b guardedBatch) QueryRow() pgx.Row {
 	return guardedRow{guardedRows{rows, b.g}}
 }
 
-func (b guardedBatch) Close() error { return b.g.note(b.BatchResults.Close()) }
+func (b guardedBatch) Close() error { return b.g.failures.note(b.BatchResults.Close()) }
 
 // watched returns a copy of b. Its callbacks let the guard see the results that BatchResults.Close reads.
-func (g *guard) watched(b *pgx.Batch) *pgx.Batch {
+func watched(g *guard, b *pgx.Batch) *pgx.Batch {
 	own, queries := *b, make([]pgx.QueuedQuery, len(b.QueuedQueries))
 	own.QueuedQueries = make([]*pgx.QueuedQuery, len(queries))
 	for i, q := range b.QueuedQueries {

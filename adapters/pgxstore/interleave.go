@@ -84,7 +84,7 @@ func (s *Store) Interleave(ctx context.Context, tx pgx.Tx, keys []string, handle
 	defer f.timer.Stop()
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	defer f.cancel(nil)
-	f.alone = hidesText(t.g.conn) || s.cfg.Isolation != pgx.ReadCommitted || t.g.conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+	f.alone = hidesText(t.g.c.conn) || s.cfg.Isolation != pgx.ReadCommitted || t.g.c.conn.Config().DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 	f.start(keys, handlers)
 	defer f.run() // if code of the user panicked that ran on this goroutine, such as a tracer or driver.Valuer
 	f.run()

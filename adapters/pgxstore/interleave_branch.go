@@ -177,7 +177,7 @@ func (b *branch) needsTurn(s statement) (bool, error) {
 			return false, errRecall
 		}
 	}
-	return b.f.alone || c.Alone || b.f.tx.g.store.enqueues(s.sql) || slices.ContainsFunc(s.args, isOption), nil
+	return b.f.alone || c.Alone || b.f.tx.g.c.store.enqueues(s.sql) || slices.ContainsFunc(s.args, isOption), nil
 }
 
 // isOption reports whether a leading argument changes how pgx sends a statement, in a way that a pipeline does not support, or that

@@ -67,11 +67,11 @@ func (p *pipeline) run() (err error) {
 	if err := g.ready(p.f.ctx); err != nil {
 		return err
 	}
-	if hidesText(g.conn) {
+	if hidesText(g.c.conn) {
 		return errHidden
 	}
-	g.touch()
-	watch := time.AfterFunc(g.store.stallsAfter, p.f.stalled)
+	g.failures.touch()
+	watch := time.AfterFunc(g.c.store.stallsAfter, p.f.stalled)
 	sent := guardedBatch{p.f.tx.Tx.SendBatch(p.f.ctx, &p.batch), g}
 	watch.Stop()
 	p.results = make([]*result, len(p.statements))

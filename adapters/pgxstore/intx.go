@@ -15,7 +15,8 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown outcome.
+// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown
+// outcome.
 const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
@@ -62,11 +63,15 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		}
 	}()
 	if c.guesses(ctx) {
-		err := s.inTxEarly(ctx, c, fn)
+		c.early = true
+		err := s.handle(ctx, c, []dedup.Claim{{Verdict: dedup.First}}, fn)
 		if !errors.Is(err, errGuessed) {
 			return false, err
 		}
-		*c = *s.newClaim(plan)
+		if c.tx != nil {
+			rollback(ctx, c.tx)
+		}
+		c = s.newClaim(plan)
 		c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, true
 	}
 	answers, err := c.Make(ctx, c)
@@ -89,14 +94,16 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
 func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
-	g := &guard{store: s, ctx: ctx, conn: c.conn, tx: c.tx, xid: c.xid, session: c.session, standbys: c.standbys, inserted: c.Inserted, shared: len(answers) > 1, latest: time.Now()}
+	g := &guard{c: c, ctx: ctx}
+	g.failures.conn, g.points.shared = c.conn, len(answers) > 1
+	g.failures.begin()
 	defer g.leave(ctx)
 	tx := &guarded{Tx: c.tx, g: g}
 	switch {
 	case c.early:
-		g.early, g.begin = true, func(ctx context.Context) error { return g.claimNow(ctx, c, tx) }
+		g.begin = func(ctx context.Context) error { return c.makeFor(ctx, tx) }
 	case c.tx == nil:
-		g.begin = func(ctx context.Context) error { return g.open(ctx, c, tx) }
+		g.begin = func(ctx context.Context) error { return c.openFor(ctx, tx) }
 	}
 	if c.tx != nil && driver.LockWaitsRefused(ctx) {
 		if _, err := c.tx.Exec(ctx, dialect.PostgresShortLockWaits, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -104,9 +111,9 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 		}
 	}
 	switch err := fn(tx, answers); {
-	case g.returned():
+	case g.use.end(c.conn):
 		return g.lookBack(ctx, cmp.Or(err, errInUse))
-	case g.guessed, err != nil && c.early && g.notBegun(): // the handler has done nothing, and may have got a duplicate
+	case c.guessed, err != nil && c.early && g.notBegun(): // the handler has done nothing, and may have got a duplicate
 		return errGuessed
 	case err != nil:
 		return g.lookBack(ctx, g.blame(err))
@@ -117,7 +124,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("pgxstore: not committed: %w", err)
 	}
-	late, wakes, begun := g.shut()
+	late, begun := g.shut()
 	var err error
 	switch {
 	case begun:
@@ -128,13 +135,13 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 		return nil
 	}
 	if err != nil {
-		_ = g.note(err)  // it may be of the handler's statements
-		if isIdle(err) { // the server had already ended the transaction
+		_ = g.failures.note(err) // it may be of the handler's statements
+		if isIdle(err) {         // the server had already ended the transaction
 			return idleError(s.cfg.IdleInTxTimeout, err)
 		}
 		return err
 	}
-	for _, w := range wakes {
+	for _, w := range late.wakes {
 		w.store.wake(ctx, w.shards)
 	}
 	return nil

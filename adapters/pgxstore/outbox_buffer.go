@@ -28,11 +28,11 @@ func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
 
 func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 	g := t.g
-	if err := g.enter(); err != nil {
+	if err := g.use.enter(); err != nil {
 		return err
 	}
-	defer g.exit()
-	if !g.early {
+	defer g.use.exit()
+	if !g.c.early {
 		g.beginOnce(ctx)
 	}
 	if err := g.refused(); err != nil {
@@ -41,15 +41,15 @@ func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 	if t.closed {
 		return pgx.ErrTxClosed
 	}
-	if g.conn.IsClosed() || g.conn.PgConn().TxStatus() == 'E' {
-		return g.aborted(errAborted)
+	if g.c.conn.IsClosed() || g.c.conn.PgConn().TxStatus() == 'E' {
+		return g.failures.aborted(errAborted)
 	}
 	g.mu.Lock()
-	g.waiting = append(g.waiting, rows...)
-	unverified := g.unverified
+	g.late.messages = append(g.late.messages, rows...)
+	lost := g.sight.lost
 	g.mu.Unlock()
-	g.wakeAfter(g.store, rows)
-	if unverified {
+	g.wakeAfter(g.c.store, rows)
+	if lost {
 		return g.flush(ctx)
 	}
 	return nil
@@ -60,28 +60,26 @@ var errAborted = errors.New("pgxstore: enqueue: a statement failed in this trans
 // flush writes the waiting messages in a round trip of their own.
 func (g *guard) flush(ctx context.Context) error {
 	g.mu.Lock()
-	rows := g.waiting
+	rows := g.late.messages
 	g.mu.Unlock()
 	if len(rows) == 0 {
 		return nil
 	}
-	if g.conn.PgConn().TxStatus() == 'E' { // the transaction can only continue from a savepoint that is older than the waiting messages
-		g.drop()
+	if g.c.conn.PgConn().TxStatus() == 'E' { // the transaction can only continue from a savepoint that is older than the waiting messages
+		g.mu.Lock()
+		g.late.drop()
+		g.mu.Unlock()
 		return nil
 	}
-	written, err := g.store.write(ctx, g.tx, rows)
+	written, err := g.c.store.write(ctx, g.c.tx, rows)
 	g.mu.Lock()
-	g.waiting = g.waiting[written:] // after an error that did not abort the transaction, the other messages still wait
+	g.late.messages = g.late.messages[written:] // after an error that did not abort the transaction, the other messages still wait
 	g.mu.Unlock()
-	return g.note(err)
+	return g.failures.note(err)
 }
 
 // drop discards the waiting messages after a rollback to a savepoint.
-func (g *guard) drop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.waiting = nil
-}
+func (l *lateWrites) drop() { l.messages = nil }
 
 // expose is called when the handler gets the connection itself. The guard does not see what the handler does with it.
 func (g *guard) expose() {
@@ -89,13 +87,13 @@ func (g *guard) expose() {
 	if err == nil {
 		err = g.flush(g.ctx)
 	}
-	if !g.conn.PgConn().IsBusy() { // otherwise verify sets the savepoint after this handler
-		_ = g.separate(g.ctx) // an error aborts the transaction or closes the connection
+	if !g.c.conn.PgConn().IsBusy() { // otherwise verify sets the savepoint after this handler
+		_ = g.failures.note(g.points.separate(g.ctx, g.c.conn.PgConn())) // an error aborts the transaction or closes the connection
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unverified, g.exposed, g.resync = true, true, true
-	if err != nil && len(g.waiting)+len(g.results) > 0 && g.ended == nil {
+	g.sight.lost, g.sight.exposed, g.changed.sync = true, true, true
+	if err != nil && len(g.late.messages)+len(g.late.results) > 0 && g.ended == nil {
 		g.ended = fmt.Errorf("pgxstore: messages were enqueued or a result was saved, and they cannot be written before the handler gets the connection: close rows before Tx.Conn: %w", err)
 	}
 }
@@ -111,12 +109,12 @@ type wakeUp struct {
 func (g *guard) wakeAfter(s *Store, rows []outgoing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.wakes, func(w wakeUp) bool { return w.store == s })
+	i := slices.IndexFunc(g.late.wakes, func(w wakeUp) bool { return w.store == s })
 	if i < 0 {
-		i = len(g.wakes)
-		g.wakes = append(g.wakes, wakeUp{s, []int16{}})
+		i = len(g.late.wakes)
+		g.late.wakes = append(g.late.wakes, wakeUp{s, []int16{}})
 	}
-	w := &g.wakes[i]
+	w := &g.late.wakes[i]
 	of := int(s.shards.Load())
 	if rows == nil || of == 0 { // the number of shards is not known before the first message is written
 		w.shards = nil
@@ -137,27 +135,27 @@ var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTx
 // shut ends the handler's use of the transaction and returns what to write with COMMIT. Without it, code that kept the
 // transaction could enqueue messages that are never written, or use the connection while another message uses it. begun reports
 // whether there is a transaction.
-func (g *guard) shut() (late lateWrites, wakes []wakeUp, begun bool) {
+func (g *guard) shut() (late lateWrites, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	late, wakes = lateWrites{statements: g.deferred, deadline: g.deadline, results: g.results, messages: g.waiting}, g.wakes
-	if g.resync && !g.store.cfg.AllowAsyncCommit {
-		late.sync = g.session.sync
+	late, g.late = g.late, lateWrites{}
+	if g.changed.sync && !g.c.store.cfg.AllowAsyncCommit {
+		late.sync = g.c.session.sync
 	}
-	g.deferred, g.results, g.waiting, g.wakes = nil, nil, nil, nil
 	if g.ended == nil {
 		g.ended = errReturned
 	}
-	return late, wakes, g.begin == nil
+	return late, g.begin == nil
 }
 
-// lateWrites are written together with COMMIT.
+// lateWrites wait for COMMIT, or for the handler's next statement.
 type lateWrites struct {
-	statements []*pgx.QueuedQuery
-	deadline   time.Time // of statements; zero: none
-	results    []savedResult
-	messages   []outgoing
-	sync       string // the synchronous_commit for COMMIT; empty: it was not changed
+	statements []*pgx.QueuedQuery // see deferred.go
+	deadline   time.Time          // of the handler that queued statements; zero: none
+	results    []savedResult      // saved since the latest statement, see result.go
+	messages   []outgoing         // enqueued since the newest savepoint
+	sync       string             // the synchronous_commit for COMMIT; empty: it was not changed
+	wakes      []wakeUp           // notifications to send after COMMIT
 }
 
 // writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and

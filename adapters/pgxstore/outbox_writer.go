@@ -35,7 +35,7 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 		return err
 	}
 	guarded, branch := guardOf(tx)
-	ours := guarded != nil && guarded.g.store == s
+	ours := guarded != nil && guarded.g.c.store == s
 	switch {
 	case ours && branch != nil:
 		return branch.enqueue(ctx, guarded, rows)

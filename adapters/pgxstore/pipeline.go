@@ -162,7 +162,7 @@ func (q *queue) queue(o owner, sql string, args ...any) {
 func (q *queue) moves(query *pgx.QueuedQuery) bool {
 	c := dialect.Inspect(query.SQL)
 	t, ours := q.tx.(*guarded)
-	return c.Savepoint || c.Unclear || c.Several || ours && t.g.hides(c, query.Arguments, false)
+	return c.Savepoint || c.Unclear || c.Several || ours && hides(t.g.c.conn, c, query.Arguments, false)
 }
 
 // send sends the statements and reads their results.

@@ -10,10 +10,10 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If the handler sends no statement after it, the
-// result is written together with COMMIT, which saves a round trip. Otherwise it is written before the handler's next statement. The
-// server thus gets results and statements in the handler's order, and when the handler rolls back to a savepoint,
-// the server undoes exactly the results that were saved after that savepoint.
+// In a transaction of InTx, the result of a key that InTx has claimed waits in the guard. If the handler sends no
+// statement after it, the result is written together with COMMIT, which saves a round trip. Otherwise it is written
+// before the handler's next statement. The server thus gets results and statements in the handler's order, and when the
+// handler rolls back to a savepoint, the server undoes exactly the results that were saved after that savepoint.
 
 // savedResult is a result that waits.
 type savedResult struct {
@@ -21,8 +21,8 @@ type savedResult struct {
 	result []byte
 }
 
-// SaveResult implements driver.ResultStore. If InTx has claimed key and the handler sends no further statement, result is written
-// together with COMMIT, and InTx returns the database's errors about it.
+// SaveResult implements driver.ResultStore. If InTx has claimed key and the handler sends no further statement, result
+// is written together with COMMIT, and InTx returns the database's errors about it.
 func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
 	if err := s.resolve(ctx, tx); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if result == nil {
 		result = []byte{} // NULL means that no result was saved
 	}
-	if t, ours := tx.(*guarded); ours && t.g.store == s && ctx.Err() == nil && t.saveLater(key, result) {
+	if t, ours := tx.(*guarded); ours && t.g.c.store == s && ctx.Err() == nil && t.saveLater(key, result) {
 		return nil
 	}
 	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
@@ -45,38 +45,39 @@ const divisionByZero = "22012"
 
 const errNotClaimed = "pgxstore: save result: %v is not claimed"
 
-// saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement would fail anyhow,
-// or if the handler can send statements that the guard does not see.
+// saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement
+// would fail anyhow, or if the handler can send statements that the guard does not see.
 func (t *guarded) saveLater(key dedup.Key, result []byte) bool {
 	g := t.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.closed || g.ended != nil || g.exposed || g.unverified || !g.inserted[key.Hash()] || g.conn.IsClosed() || g.conn.PgConn().TxStatus() != 'T' {
+	if t.closed || g.ended != nil || g.sight.exposed || g.sight.lost || !g.c.Inserted[key.Hash()] ||
+		g.c.conn.IsClosed() || g.c.conn.PgConn().TxStatus() != 'T' {
 		return false
 	}
-	g.results = append(g.results, savedResult{key, slices.Clone(result)})
+	g.late.results = append(g.late.results, savedResult{key, slices.Clone(result)})
 	return true
 }
 
 // flushResults writes the waiting results before a statement of the handler.
 func (g *guard) flushResults(ctx context.Context) error {
 	g.mu.Lock()
-	results := g.results
+	results := g.late.results
 	g.mu.Unlock()
 	if len(results) == 0 {
 		return nil
 	}
-	if g.conn.PgConn().TxStatus() == 'E' { // the transaction is aborted: only a rollback to a savepoint can save it, and that undoes the results too
+	if g.c.conn.PgConn().TxStatus() == 'E' { // only a rollback to a savepoint can save it, and that undoes the results too
 		g.mu.Lock()
-		g.results = nil
+		g.late.results = nil
 		g.mu.Unlock()
 		return nil
 	}
-	if err := g.store.saveResults(ctx, g.tx, results); err != nil {
-		return g.note(err)
+	if err := g.c.store.saveResults(ctx, g.c.tx, results); err != nil {
+		return g.failures.note(err)
 	}
 	g.mu.Lock()
-	g.results = g.results[len(results):] // a goroutine of the handler may have saved another one meanwhile
+	g.late.results = g.late.results[len(results):] // a goroutine of the handler may have saved another one meanwhile
 	g.mu.Unlock()
 	return nil
 }

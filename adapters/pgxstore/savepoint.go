@@ -3,18 +3,18 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txonce/txonce/dedup"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A handler may leave a savepoint set. If a later handler of the batch rolled back to it, the effects of all handlers between
-// them would be undone, and their claims would not. So the Store sets a savepoint of its own before the first statement of a
-// transaction that may set one, and renews it after each handler that may have set others: releasing it also releases all later
-// savepoints. A handler that uses no savepoints, or only those of pgx's Tx.Begin, costs no round trip.
+// A handler may leave a savepoint set. If a later handler of the batch rolled back to it, the effects of all handlers
+// between them would be undone, and their claims would not. So the Store sets a savepoint of its own before the first
+// statement of a transaction that may set one, and renews it after each handler that may have set others: releasing it
+// also releases all later savepoints. A handler that uses no savepoints, or only those of pgx's Tx.Begin, costs no
+// round trip.
 
 const (
 	setSavepoint     = `SAVEPOINT txonce_handler`
@@ -25,47 +25,65 @@ const (
 var errUndone = errors.New("pgxstore: rolled back: the handler rolled back to a savepoint of an earlier handler, or released it, " +
 	"which would undo the work of other messages: roll back only to savepoints that the same handler has set")
 
+// savepoints knows the savepoints of a transaction.
+type savepoints struct {
+	shared bool // several handlers may use the transaction
+
+	mu        sync.Mutex
+	moved     bool       // since the last verification the handler may have set a savepoint, or rolled back to one
+	separated bool       // the Store's own savepoint is set
+	within    int        // how many of nested were open then
+	nested    []*guarded // savepoints that Begin has set and that are still open, oldest first
+}
+
 // separate is called before a statement that may set a savepoint or roll back to one.
-func (g *guard) separate(ctx context.Context) error {
-	if !g.shared {
+func (p *savepoints) separate(ctx context.Context, conn *pgconn.PgConn) error {
+	if !p.shared {
 		return nil
 	}
-	g.mu.Lock()
-	g.moved = true
-	ready := g.separated || g.conn.IsClosed() || g.conn.PgConn().TxStatus() != 'T' // an aborted transaction sets no savepoints
-	g.mu.Unlock()
+	p.mu.Lock()
+	p.moved = true
+	ready := p.separated || conn.IsClosed() || conn.TxStatus() != 'T' // an aborted transaction sets no savepoints
+	p.mu.Unlock()
 	if ready {
 		return nil
 	}
-	if _, err := g.conn.PgConn().Exec(ctx, setSavepoint).ReadAll(); err != nil {
-		return g.note(err)
+	if _, err := conn.Exec(ctx, setSavepoint).ReadAll(); err != nil {
+		return err
 	}
-	g.mu.Lock()
-	g.separated, g.within = true, len(g.nested)
-	g.mu.Unlock()
+	p.mu.Lock()
+	p.separated, p.within = true, len(p.nested)
+	p.mu.Unlock()
 	return nil
 }
 
-// closed records that the savepoint of t, which Begin set, was released or rolled back to. All later savepoints end with it.
-func (g *guard) closed(t *guarded) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if i := slices.Index(g.nested, t); i >= 0 {
-		g.nested = g.nested[:i]
-		g.separated = g.separated && g.within <= i
+// opened records that Begin has set the savepoint of t.
+func (p *savepoints) opened(t *guarded) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nested = append(p.nested, t)
+}
+
+// closed records that the savepoint of t was released or rolled back to. All later savepoints end with it.
+func (p *savepoints) closed(t *guarded) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.nested, t); i >= 0 {
+		p.nested = p.nested[:i]
+		p.separated = p.separated && p.within <= i
 	}
 }
 
 // release releases the savepoints that a handler left set with Begin, unless they end with the Store's own savepoint.
-func (g *guard) release(ctx context.Context) error {
-	g.mu.Lock()
-	open := g.nested
-	g.nested = nil
-	follows := g.separated && g.within == 0
+func (p *savepoints) release(ctx context.Context) error {
+	p.mu.Lock()
+	open := p.nested
+	p.nested = nil
+	follows := p.separated && p.within == 0
 	if len(open) > 0 {
-		g.separated = follows
+		p.separated = follows
 	}
-	g.mu.Unlock()
+	p.mu.Unlock()
 	for _, t := range open {
 		t.closed = true
 	}
@@ -73,63 +91,44 @@ func (g *guard) release(ctx context.Context) error {
 		return nil
 	}
 	if err := open[0].Tx.Commit(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-		return fmt.Errorf("pgxstore: release a savepoint that the handler left set: %w", g.note(err))
+		return err
 	}
 	return nil
 }
 
-// verify asks the server for the current transaction's id, which must be the claim's. If the Store set a savepoint, verify also checks that
-// it is still set. If renew is true, another handler follows: the savepoint is set again, and there must be no temporary table. Otherwise
-// COMMIT follows, and the synchronous_commit that the claim found is set again. All of it takes one round trip, unless the session has
-// ever had a temporary table.
-func (g *guard) verify(ctx context.Context, renew bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout) // the end of ctx must not prevent the answer
-	defer cancel()
-	g.mu.Lock()
-	b, xid, schema, renews := &pgx.Batch{}, "", "", renew && g.shared
-	b.Queue(g.store.plain.Verify)
-	if g.separated {
+// queue adds statements to b that release the Store's own savepoint, and with it all later ones. If renew is true, and
+// several handlers may use the transaction, another statement sets it again. If all succeed, call renewed.
+func (p *savepoints) queue(b *pgx.Batch, renew bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.separated {
 		b.Queue(releaseSavepoint)
 	}
-	if renews {
+	if renew && p.shared {
 		b.Queue(setSavepoint)
 	}
-	resyncs := !renew && !g.store.cfg.AllowAsyncCommit
-	if resyncs {
-		b.Queue(g.store.plain.Sync, g.session.sync)
+}
+
+func (p *savepoints) renewed(renew bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.separated = renew && p.shared; p.separated {
+		p.within = 0
 	}
-	g.mu.Unlock()
-	results := g.conn.SendBatch(ctx, b)
-	err := results.QueryRow().Scan(&xid, &schema)
-	asked := err == nil
-	if closed := results.Close(); asked {
-		err = closed
-	}
-	temporary := false
-	if err == nil && renew && schema != noTemporaries && xid == g.xid {
-		var tables string
-		err = g.conn.QueryRow(ctx, g.store.plain.Temporary).Scan(&tables)
-		temporary = tables != g.session.temps
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch {
-	case asked && xid != g.xid:
-		g.ended = fmt.Errorf("%w: the handler ended transaction %s and began another", dedup.ErrTxEnded, g.xid)
-		return g.ended
-	case asked && isNoSavepoint(err):
-		return errUndone
-	case err != nil:
-		return database.Errorf("pgxstore: verify the transaction: %w", err)
-	}
-	if g.separated = renews; renews {
-		g.within = 0
-	}
-	g.resync = g.resync && !resyncs
-	if g.temporary = temporary; temporary {
-		return errTemporary
-	}
-	return nil
+}
+
+// mayHave reports whether the handler may have set savepoints that the guard does not know.
+func (p *savepoints) mayHave() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.moved
+}
+
+// verified records that there are none.
+func (p *savepoints) verified() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moved = false
 }
 
 func isNoSavepoint(err error) bool { return sqlState(err) == "3B001" }

@@ -24,7 +24,7 @@ var outboxRows = []row{
 	},
 	{
 		promise: "Messages that were enqueued after a savepoint are gone when the handler rolls back to it.",
-		in:      "adapters/pgxstore.(*guard).drop",
+		in:      "adapters/pgxstore.(*lateWrites).drop",
 		body:    `return`,
 		fails:   "TestOutboxWriterAndSavepoints in adapters/pgxstore",
 	},
