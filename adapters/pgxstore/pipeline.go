@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,9 +23,10 @@ import (
 // If f returns nil for all messages and no statement or callback fails, all statements are committed together with the claims of
 // the batch. If f returns an error, panics or calls runtime.Goexit, or if a statement or a callback fails, nothing is committed.
 // The BatchHandler then returns a consumer.MessageError with the message that f was called for, and the consumer tries that message
-// alone and the others without it. In the exec and simple-protocol modes pgx does not say which statement it could not send; the
-// consumer then tries smaller batches. A callback may therefore run several times for one message: what it changes outside of the
-// transaction must bear that.
+// alone and the others without it. If pgx does not say which statement it could not send, the BatchHandler names no message, and the
+// consumer tries smaller batches: in the exec and simple-protocol modes, and for an argument that cannot be encoded if several messages
+// have queued the same SQL. A callback may therefore run several times for one message: what it changes outside of the transaction
+// must bear that.
 //
 // A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result: a callback that
 // queues one fails its message. Express that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
@@ -151,10 +151,9 @@ func (q *queue) add(msg *consumer.Message, own *pgx.Batch) {
 	}
 }
 
-// queue queues a copy without the callback, so that BatchResults.Close runs none. Each statement gets a text of its own: pgx names
-// a statement that it could not prepare or encode by its text, which other messages use too.
+// queue queues a copy without the callback, so that BatchResults.Close runs none.
 func (q *queue) queue(o owner, sql string, args ...any) {
-	q.batch.Queue(strings.Clone(sql), args...)
+	q.batch.Queue(sql, args...)
 	q.owners = append(q.owners, o)
 }
 

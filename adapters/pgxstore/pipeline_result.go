@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"errors"
 	"strings"
-	"unsafe"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -111,20 +110,26 @@ func (q *queue) culprit(err error) *consumer.Message {
 		return q.owners[refused.at].msg
 	}
 	unsent, isUnsent := errors.AsType[pgx.ErrPreprocessingBatch](err)
-	for i, query := range q.batch.QueuedQueries {
-		if len(query.Arguments) > 0 {
-			if _, ok := query.Arguments[0].(pgx.QueryRewriter); ok { // pgx replaces one after the other, and has stopped here
-				return q.owners[i].msg
-			}
-		}
-		if isUnsent && unsafe.StringData(query.SQL) == unsafe.StringData(unsent.SQL()) { // the same copy, see queue.queue
-			return q.owners[i].msg
-		}
-	}
 	if !isUnsent && errors.As(err, new(*pgconn.PgError)) { // the server's answer to the first statement
 		return q.owners[0].msg
 	}
-	return nil
+	var found *consumer.Message
+	for i, query := range q.batch.QueuedQueries {
+		msg := q.owners[i].msg
+		if len(query.Arguments) > 0 {
+			if _, ok := query.Arguments[0].(pgx.QueryRewriter); ok { // pgx replaces one after the other, and has stopped here
+				return msg
+			}
+		}
+		switch {
+		case !isUnsent || query.SQL != unsent.SQL():
+		case found == nil:
+			found = msg
+		case found != msg && isUnencodable(err): // pgx does not say whose argument
+			return nil
+		}
+	}
+	return found
 }
 
 // isUnencodable reports whether an argument of a batch could not be encoded. pgx then closes the connection, but that is the
