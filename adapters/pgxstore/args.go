@@ -9,15 +9,15 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// args returns the parameters of dialect.Postgres.InsertOne for a row. Their types have a plan of their own in pgx, which takes less time
+// claimArgs returns the parameters of dialect.Postgres.InsertOne for a row. Their types have a plan of their own in pgx, which takes less time
 // to encode than pointers and Go's own types do. nil is NULL.
-func (s *Store) args(row *claims.Row, idleLimit any) []any {
+func claimArgs(row *claims.Row, idleLimit any, compact bool) []any {
 	rec := &row.Record
 	args := []any{pgUUID(row.KeyHash), nil, nil, nil, nil, nil, pgtype.Float8{Float64: rec.Keep().Seconds(), Valid: true}, idleLimit}
 	if !rec.Fingerprint.IsZero() {
 		args[1] = pgtype.Int8{Int64: rec.Fingerprint.Int64(), Valid: true}
 	}
-	if !s.cfg.Compact {
+	if !compact {
 		args[2], args[4] = rec.Key.Consumer, rec.Key.ID
 		if rec.Key.Tenant != "" {
 			args[3] = rec.Key.Tenant
@@ -29,9 +29,9 @@ func (s *Store) args(row *claims.Row, idleLimit any) []any {
 	return args
 }
 
-// columns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per column. pgx
+// claimColumns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per column. pgx
 // encodes their types without reflection. The statement reads zero values as NULL, and a nil array as an array of NULLs.
-func (s *Store) columns(rows []claims.Row, idleLimit any) []any {
+func claimColumns(rows []claims.Row, idleLimit any, compact bool) []any {
 	var (
 		n            = len(rows)
 		keys         = make(pgtype.FlatArray[pgtype.UUID], n)
@@ -40,14 +40,14 @@ func (s *Store) columns(rows []claims.Row, idleLimit any) []any {
 		ids, tenants []string
 		consumer     *string
 	)
-	if !s.cfg.Compact {
+	if !compact {
 		ids, consumer = make([]string, n), &rows[0].Record.Key.Consumer
 	}
 	for i := range rows {
 		rec := &rows[i].Record
 		keys[i] = pgUUID(rows[i].KeyHash)
 		fingerprints[i], times[i] = rec.Fingerprint.Int64(), rec.Time
-		if s.cfg.Compact {
+		if compact {
 			continue
 		}
 		ids[i] = rec.Key.ID

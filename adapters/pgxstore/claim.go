@@ -18,7 +18,7 @@ import (
 type claim struct {
 	claims.Claim
 
-	store     *Store
+	store     *claimer
 	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
@@ -33,10 +33,6 @@ type claim struct {
 	asked     bool         // the next two fields are set
 	isolation string
 	forgotten *time.Time // all deleted rows had expired by then; nil: none was deleted
-}
-
-func (s *Store) newClaim(plan *claims.Plan) *claim {
-	return &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &s.windowLeases, Now: s.now}, store: s}
 }
 
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip. Without rows it sends BEGIN and
@@ -107,14 +103,14 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
-			args := c.store.args(&alike[0], c.idleLimit)
+			args := claimArgs(&alike[0], c.idleLimit, c.store.cfg.Compact)
 			if c.oneShort {
 				b.Queue(sql.InsertOneShort, append(args, limit)...)
 			} else {
 				b.Queue(sql.InsertOne, args...)
 			}
 		} else {
-			b.Queue(sql.Insert, c.store.columns(alike, c.idleLimit)...)
+			b.Queue(sql.Insert, claimColumns(alike, c.idleLimit, c.store.cfg.Compact)...)
 		}
 	}
 	soon := c.store.now().Add(dedup.MinWindow / 2)

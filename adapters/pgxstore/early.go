@@ -75,7 +75,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	defer cancel()
 	b := &pgx.Batch{}
 	c.queueBegin(b)
-	b.Queue(s.sql.InsertNew, append(s.args(&c.Plan.Rows[0], c.idleLimit),
+	b.Queue(s.sql.InsertNew, append(claimArgs(&c.Plan.Rows[0], c.idleLimit, s.cfg.Compact),
 		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(), pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
 	insertions := s.queueLate(b, &late, shards)
 	results, err := c.begin(ctx, b)
@@ -87,7 +87,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 		_, err = results.Exec()
 	}
 	if err == nil {
-		if err = s.readLate(results, &late, insertions); err == nil {
+		if err = readLate(results, &late, insertions); err == nil {
 			s.repeats.count(false)
 		}
 		return err

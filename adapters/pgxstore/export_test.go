@@ -17,8 +17,8 @@ import (
 // EndLease makes s believe that its registration ended at until, although it was just registered by this machine's clock.
 func EndLease(s *Store, consumer string, window time.Duration, until time.Time) {
 	w := claims.Window{Consumer: consumer, Seconds: int64(window / time.Second)}
-	s.windowLeases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // this forgets the registration
-	s.windowLeases.Registered(w, until, time.Now())
+	s.leases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // this forgets the registration
+	s.leases.Registered(w, until, time.Now())
 }
 
 // SetClock replaces the clock of s's machine.
@@ -35,13 +35,13 @@ func Subscribe(s *Store) (wake <-chan struct{}, stop func()) {
 
 // Listen subscribes to commits through any Store.
 func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
-	sub, leave := s.listen(ctx)
+	sub, leave := s.listener.listen(ctx)
 	return sub.Wake(), func() { leave(context.WithoutCancel(ctx)) }
 }
 
 // ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
 func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
-	sub, leave := s.listen(ctx)
+	sub, leave := s.listener.listen(ctx)
 	return sub.Wake(), sub.Take, func() { leave(context.WithoutCancel(ctx)) }
 }
 
@@ -77,19 +77,19 @@ func Skip(o driver.Session) int64 {
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
 // SetStallsAfter sets how long handlers in Interleave may wait while nothing happens.
-func SetStallsAfter(s *Store, d time.Duration) { s.stallsAfter = d }
+func SetStallsAfter(s *Store, d time.Duration) { s.patience.stallsAfter = d }
 
 // SetLingers sets how long Interleave waits for handlers that do something else before it sends statements.
-func SetLingers(s *Store, d time.Duration) { s.lingers = d }
+func SetLingers(s *Store, d time.Duration) { s.patience.lingers = d }
 
 const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`
 
 // OperatorIdleLimit returns how long a transaction of an operator's request may be idle.
 func OperatorIdleLimit(ctx context.Context, s *Store) (limit string, err error) {
-	if _, err := (operatorDB{s}).Statements(ctx); err != nil {
+	if _, err := (operatorDB{s.sessions}).Statements(ctx); err != nil {
 		return "", err
 	}
-	return limit, operatorDB{s}.Write(ctx, "test", func(ctx context.Context, q operator.Queryer) error {
+	return limit, operatorDB{s.sessions}.Write(ctx, "test", func(ctx context.Context, q operator.Queryer) error {
 		rows, err := q.QueryContext(ctx, idleSetting)
 		if err != nil {
 			return err

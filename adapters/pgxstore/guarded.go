@@ -27,7 +27,7 @@ func (t *guarded) before(ctx context.Context, sql string, args []any, exec bool)
 	}
 	hidden, enqueues := hides(t.g.c.conn, c, args, exec), t.g.c.store.enqueues(sql)
 	if enqueues {
-		t.g.wakeAfter(t.g.c.store, nil)
+		t.g.wakeAfter(t.g.c.store.writer, nil)
 	}
 	if hidden || enqueues || c.Savepoint {
 		if err := t.g.flush(ctx); err != nil {

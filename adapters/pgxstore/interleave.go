@@ -20,13 +20,15 @@ import (
 // The first failure cancels all handlers (see fail), and nothing is committed. Interleave may have caused it, for example by a deadlock between
 // handlers, so the consumer counts it as an attempt of no message. It runs the messages again without Interleave, and counts what fails then.
 
-// lingers is how long Interleave waits for handlers that do something else before it sends the statements of the others. Those handlers may
-// be waiting for one of the others, for example for a mutex.
-const lingers = time.Millisecond
-
-// stallsAfter is how long handlers may wait for a turn while nothing happens. A handler that has its turn, or another one before it,
-// may be waiting for one of them, for example for a mutex.
-const stallsAfter = time.Second
+// patience is how long Interleave waits. Tests change it.
+type patience struct {
+	// lingers is for handlers that do something else, before Interleave sends the statements of the others. Those handlers may be waiting for
+	// one of the others, for example for a mutex.
+	lingers time.Duration
+	// stallsAfter is for a turn while nothing happens. A handler that has its turn, or another one before it, may be waiting for one of those
+	// that wait for theirs, for example for a mutex.
+	stallsAfter time.Duration
+}
 
 // maxPassed is how many pipelines Interleave sends before a handler that waits for its turn gets it. Statements usually go first, because a
 // later handler may hold a mutex that the turn needs. But a handler may send statements without end, for example until it sees the
@@ -51,9 +53,10 @@ type interleaving struct {
 	stuck  chan struct{} // closed when the goroutine of Interleave itself may wait for a handler, see stalled
 	wake   chan struct{}
 	timer  *time.Timer
-	runs   int  // calls of run
-	done   bool // run has returned
-	moved  int  // the outbox messages of the branches before this place are with the guard; used by the goroutine of Interleave
+	patience
+	runs  int  // calls of run
+	done  bool // run has returned
+	moved int  // the outbox messages of the branches before this place are with the guard; used by the goroutine of Interleave
 
 	mu       sync.Mutex
 	branches []*branch
@@ -80,7 +83,7 @@ func (s *Store) Interleave(ctx context.Context, tx pgx.Tx, keys []string, handle
 	if err := t.g.ready(ctx); err != nil {
 		return -1, err
 	}
-	f := &interleaving{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(s.stallsAfter)}
+	f := &interleaving{tx: t, stuck: make(chan struct{}), wake: make(chan struct{}, 1), timer: time.NewTimer(s.patience.stallsAfter), patience: s.patience}
 	defer f.timer.Stop()
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	defer f.cancel(nil)

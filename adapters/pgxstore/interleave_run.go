@@ -67,7 +67,7 @@ func (f *interleaving) run() {
 			if idle && !f.turn.using {
 				f.fail(-1, errStalled)
 			}
-			idle = f.wait(f.tx.g.c.store.stallsAfter)
+			idle = f.wait(f.stallsAfter)
 		case f.turn != nil:
 			idle = f.wait(0)
 		case turn && quiet && (len(f.queue) == 0 || f.passed == maxPassed):
@@ -80,12 +80,12 @@ func (f *interleaving) run() {
 			f.send()
 			idle = false
 		case len(f.queue) > 0, turn:
-			idle = f.wait(f.tx.g.c.store.lingers)
+			idle = f.wait(f.lingers)
 		case f.turns > 0:
 			if idle {
 				f.fail(-1, errStalled)
 			}
-			idle = f.wait(f.tx.g.c.store.stallsAfter)
+			idle = f.wait(f.stallsAfter)
 		default:
 			idle = f.wait(0)
 		}
@@ -148,7 +148,7 @@ func (f *interleaving) answer(b *branch, err error) {
 // grant gives b its turn. It verifies the transaction before, so that what goes wrong later is the fault of this handler.
 func (f *interleaving) grant(b *branch) {
 	err := f.unlocked(func() error {
-		if err := f.tx.g.c.store.VerifyTx(f.ctx, f.tx); err != nil {
+		if err := verifyTx(f.ctx, f.tx); err != nil {
 			return err
 		}
 		return f.move(f.ctx, b.place)
@@ -166,7 +166,7 @@ func (f *interleaving) grant(b *branch) {
 // verify checks the transaction after a turn, and ends the turn.
 func (f *interleaving) verify() {
 	b := f.turn
-	err := f.unlocked(func() error { return f.tx.g.c.store.VerifyTx(f.ctx, f.tx) })
+	err := f.unlocked(func() error { return verifyTx(f.ctx, f.tx) })
 	f.turn = nil
 	if err != nil {
 		f.fail(b.place, err)

@@ -71,7 +71,7 @@ func (p *pipeline) run() (err error) {
 		return errHidden
 	}
 	g.failures.touch()
-	watch := time.AfterFunc(g.c.store.stallsAfter, p.f.stalled)
+	watch := time.AfterFunc(p.f.stallsAfter, p.f.stalled)
 	sent := guardedBatch{p.f.tx.Tx.SendBatch(p.f.ctx, &p.batch), g}
 	watch.Stop()
 	p.results = make([]*result, len(p.statements))

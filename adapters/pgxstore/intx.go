@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 )
-
-// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown
-// outcome.
-const endTimeout = 10 * time.Second
 
 // InTx implements dedup.Store. If all keys have rows already, the transaction of fn begins when fn first uses it.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
@@ -141,63 +136,8 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn 
 		}
 		return err
 	}
-	for _, w := range late.wakes {
-		w.store.wake(ctx, w.shards)
+	for _, up := range late.wakes {
+		up.writer.wake(ctx, up.shards)
 	}
 	return nil
-}
-
-// commit writes what waits and commits the transaction.
-func (s *Store) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standbys bool) error {
-	if len(late.statements) > 0 {
-		ctx, cancel := late.limited(ctx, s.endWithin)
-		defer cancel()
-		if !standbys || s.cfg.AllowAsyncCommit {
-			return late.late(ctx, s.writeAndCommit(ctx, tx, late))
-		}
-		if err := tx.SendBatch(ctx, &pgx.Batch{QueuedQueries: late.statements}).Close(); err != nil {
-			return late.late(ctx, lostBefore(err))
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.endWithin)
-	defer cancel()
-	if standbys && !s.cfg.AllowAsyncCommit {
-		if err := s.saveResults(ctx, tx, late.results); err != nil {
-			return lostBefore(err)
-		}
-		if _, err := s.write(ctx, tx, late.messages); err != nil {
-			return lostBefore(err)
-		}
-		if late.sync != "" {
-			if _, err := tx.Exec(ctx, s.plain.Sync, late.sync); err != nil {
-				return lostBefore(err)
-			}
-		}
-		return commitError(commitReplicated(ctx, tx.Conn().PgConn()))
-	}
-	if len(late.messages)+len(late.results) > 0 || late.sync != "" {
-		return s.writeAndCommit(ctx, tx, late)
-	}
-	return commitError(tx.Commit(ctx))
-}
-
-func commitError(err error) error {
-	if err != nil && !isDefinite(err) {
-		return unknownCommit(err)
-	}
-	return err
-}
-
-func unknownCommit(err error) error {
-	return database.Errorf("pgxstore: commit: %w: %w", errCommitUnknown, err)
-}
-
-func rollback(ctx context.Context, tx pgx.Tx) {
-	if tx.Conn().PgConn().TxStatus() == 'I' {
-		return // it was committed
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-	defer cancel()
-	defer cutInUse(tx.Conn())
-	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
 }

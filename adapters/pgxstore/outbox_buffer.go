@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a round trip.
@@ -48,7 +46,7 @@ func (t *guarded) add(ctx context.Context, rows []outgoing) error {
 	g.late.messages = append(g.late.messages, rows...)
 	lost := g.sight.lost
 	g.mu.Unlock()
-	g.wakeAfter(g.c.store, rows)
+	g.wakeAfter(g.c.store.writer, rows)
 	if lost {
 		return g.flush(ctx)
 	}
@@ -98,33 +96,27 @@ func (g *guard) expose() {
 	}
 }
 
-// wakeUp is a notification for the relays of a Store.
-type wakeUp struct {
-	store  *Store
-	shards []int16 // the shards that get messages; nil: any shard may
-}
-
-// wakeAfter schedules a notification to the relays of s after COMMIT, for the shards of rows. If rows is nil, it covers all
+// wakeAfter schedules a notification to the relays of w after COMMIT, for the shards of rows. If rows is nil, it covers all
 // shards.
-func (g *guard) wakeAfter(s *Store, rows []outgoing) {
+func (g *guard) wakeAfter(w *writer, rows []outgoing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(g.late.wakes, func(w wakeUp) bool { return w.store == s })
+	i := slices.IndexFunc(g.late.wakes, func(up wakeUp) bool { return up.writer == w })
 	if i < 0 {
 		i = len(g.late.wakes)
-		g.late.wakes = append(g.late.wakes, wakeUp{s, []int16{}})
+		g.late.wakes = append(g.late.wakes, wakeUp{w, []int16{}})
 	}
-	w := &g.late.wakes[i]
-	of := int(s.shards.Load())
+	up := &g.late.wakes[i]
+	of := int(w.shards.Load())
 	if rows == nil || of == 0 { // the number of shards is not known before the first message is written
-		w.shards = nil
+		up.shards = nil
 	}
 	for j := range rows {
-		if w.shards == nil {
+		if up.shards == nil {
 			return
 		}
-		if n := rows[j].shard(of); !slices.Contains(w.shards, n) {
-			w.shards = append(w.shards, n)
+		if n := rows[j].shard(of); !slices.Contains(up.shards, n) {
+			up.shards = append(up.shards, n)
 		}
 	}
 }
@@ -146,95 +138,4 @@ func (g *guard) shut() (late lateWrites, begun bool) {
 		g.ended = errReturned
 	}
 	return late, g.begin == nil
-}
-
-// lateWrites wait for COMMIT, or for the handler's next statement.
-type lateWrites struct {
-	statements []*pgx.QueuedQuery // see deferred.go
-	deadline   time.Time          // of the handler that queued statements; zero: none
-	results    []savedResult      // saved since the latest statement, see result.go
-	messages   []outgoing         // enqueued since the newest savepoint
-	sync       string             // the synchronous_commit for COMMIT; empty: it was not changed
-	wakes      []wakeUp           // notifications to send after COMMIT
-}
-
-// writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
-// the caller must roll back. After success the transaction has ended, but tx does not know that.
-func (s *Store) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) error {
-	shards := 0
-	if len(late.messages) > 0 {
-		var err error
-		if shards, err = s.shardsIn(ctx, tx); err != nil {
-			return lostBefore(err)
-		}
-	}
-	b := &pgx.Batch{}
-	insertions := s.queueLate(b, &late, shards)
-	results := tx.SendBatch(ctx, b)
-	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
-	return s.readLate(results, &late, insertions)
-}
-
-// queueLate adds late and COMMIT to b, and returns the number of statements that insert messages.
-func (s *Store) queueLate(b *pgx.Batch, late *lateWrites, shards int) (insertions int) {
-	b.QueuedQueries = append(b.QueuedQueries, late.statements...)
-	s.queueResults(b, late.results)
-	for rows := late.messages; len(rows) > 0; insertions++ {
-		n := fitting(rows)
-		sql, args := s.insertion(rows[:n], shards)
-		b.Queue(sql, args...)
-		rows = rows[n:]
-	}
-	if late.sync != "" {
-		b.Queue(s.plain.Sync, late.sync)
-	}
-	b.Queue("commit")
-	return insertions
-}
-
-// readLate reads the answers to what queueLate has added.
-func (s *Store) readLate(results pgx.BatchResults, late *lateWrites, insertions int) error {
-	for range late.statements {
-		if _, err := results.Exec(); err != nil {
-			return lostWith(err)
-		}
-	}
-	if err := s.readResults(results, late.results); err != nil {
-		return lostWith(err)
-	}
-	for range insertions {
-		if _, err := results.Exec(); err != nil {
-			return lostWith(stepError("enqueue", err))
-		}
-	}
-	if late.sync != "" {
-		if _, err := results.Exec(); err != nil {
-			return lostWith(err)
-		}
-	}
-	tag, err := results.Exec()
-	if err == nil && tag.String() == "ROLLBACK" {
-		err = pgx.ErrTxCommitRollback
-	}
-	return commitError(err)
-}
-
-// lostBefore classifies an error before COMMIT is sent. The code of the server's answer decides. Without one the database is at fault.
-func lostBefore(err error) error {
-	if errors.As(err, new(*pgconn.PgError)) || database.Caused(err) {
-		return err
-	}
-	return database.Errorf("pgxstore: not committed: %w", err)
-}
-
-// lostWith classifies an error of a statement that was sent together with COMMIT. If the server refused the statement, it skipped COMMIT,
-// and the error's code decides. If the connection was lost, the server may have committed: a pooler answers the first statement then.
-func lostWith(err error) error {
-	if errors.As(err, new(pgx.ErrPreprocessingBatch)) { // nothing was sent
-		return err
-	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && severity(pg) == "ERROR" {
-		return err
-	}
-	return unknownCommit(err)
 }

@@ -13,6 +13,8 @@ import (
 // connection. They are not taken from Config.Pool, because the application's statements must not meet these settings. The pool
 // exists while there are sessions.
 type relayConns struct {
+	*sessions
+
 	mu    sync.Mutex
 	users int
 	conns *relayPool
@@ -33,14 +35,14 @@ const (
 
 // enter returns the pool for one more session. leave ends its use. nil: Config.Pool leads through a pooler, where a setting would
 // stay on a connection that other programs use too; then each transaction makes its settings.
-func (r *relayConns) enter(ctx context.Context, s *Store) (conns *relayPool, leave func(context.Context), err error) {
-	if s.pooled.Load() {
+func (r *relayConns) enter(ctx context.Context) (conns *relayPool, leave func(context.Context), err error) {
+	if r.pooled.Load() {
 		return nil, func(context.Context) {}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users == 0 {
-		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), s.relayPoolConfig()) // it does not connect yet
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), r.config()) // it does not connect yet
 		if err != nil {
 			return nil, nil, database.Errorf("pgxstore: outbox: make a pool for the relay: %w", err)
 		}
@@ -85,10 +87,10 @@ func (p *relayPool) work(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// relayPoolConfig returns the configuration of Config.Pool without its hooks for single uses of a connection: these could reset the
+// config returns the configuration of Config.Pool without its hooks for single uses of a connection: these could reset the
 // settings. A connection that was lost is noticed by its next statement, which the relay repeats.
-func (s *Store) relayPoolConfig() *pgxpool.Config {
-	cfg := s.cfg.Pool.Config()
+func (r *relayConns) config() *pgxpool.Config {
+	cfg := r.cfg.Pool.Config()
 	cfg.BeforeAcquire, cfg.PrepareConn, cfg.AfterRelease = nil, nil, nil //nolint:staticcheck // BeforeAcquire is deprecated, and some pools have one
 	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = relayConnsMost, 0, 0
@@ -100,7 +102,7 @@ func (s *Store) relayPoolConfig() *pgxpool.Config {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, s.outbox.OwnSettings, pgx.QueryExecModeExec)
+		_, err := conn.Exec(ctx, r.outbox.OwnSettings, pgx.QueryExecModeExec)
 		return err
 	}
 	return cfg

@@ -15,20 +15,6 @@ import (
 	"github.com/txonce/txonce/internal/wakes"
 )
 
-// listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
-// NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
-func (s *Store) listen(ctx context.Context) (sub *wakes.Subscription, stop func(context.Context)) {
-	sub, unsubscribe := s.wakes.Subscribe()
-	s.listener.enter(ctx, s)
-	var once sync.Once
-	return sub, func(ctx context.Context) {
-		once.Do(func() {
-			unsubscribe()
-			s.listener.leave(ctx)
-		})
-	}
-}
-
 const (
 	listenPing     = time.Minute            // after this long without a notification, the connection is tested
 	listenLimit    = 10 * time.Second       // for LISTEN, and for the answer to a test
@@ -39,6 +25,9 @@ const (
 // listener waits for NOTIFY while there are subscriptions, on one connection for all of them. The connection is not taken from
 // the pool, which belongs to the application.
 type listener struct {
+	*sessions
+	wakes *wakes.Broadcaster // the notifier's: gets what this listener hears
+
 	mu     sync.Mutex
 	users  int
 	cancel context.CancelFunc
@@ -47,7 +36,21 @@ type listener struct {
 	listens atomic.Bool // LISTEN has succeeded, and the connection was not lost since
 }
 
-func (l *listener) enter(ctx context.Context, s *Store) {
+// listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
+// NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
+func (l *listener) listen(ctx context.Context) (sub *wakes.Subscription, stop func(context.Context)) {
+	sub, unsubscribe := l.wakes.Subscribe()
+	l.enter(ctx)
+	var once sync.Once
+	return sub, func(ctx context.Context) {
+		once.Do(func() {
+			unsubscribe()
+			l.leave(ctx)
+		})
+	}
+}
+
+func (l *listener) enter(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users++; l.users > 1 {
@@ -61,7 +64,7 @@ func (l *listener) enter(ctx context.Context, s *Store) {
 		if before != nil {
 			<-before // leave may not have waited for it
 		}
-		s.listenUntilDone(ctx)
+		l.run(ctx)
 	}()
 }
 
@@ -79,16 +82,16 @@ func (l *listener) leave(ctx context.Context) {
 	}
 }
 
-// listenUntilDone listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session that the
+// run listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session that the
 // next client uses. So without Config.Direct, relays behind a pooler only poll.
-func (s *Store) listenUntilDone(ctx context.Context) {
-	if s.pooled.Load() && s.cfg.Direct == nil {
-		s.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
+func (l *listener) run(ctx context.Context) {
+	if l.pooled.Load() && l.cfg.Direct == nil {
+		l.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
 			"by polling; set Config.Direct to connect without the pooler")
 		return
 	}
 	for failures := 1; ctx.Err() == nil; failures++ {
-		if s.listenOnce(ctx) {
+		if l.listenOnce(ctx) {
 			failures = 1
 		}
 		_ = await.Sleep(ctx, backoff.HalfJitter(listenPause, maxListenPause, failures)) // the loop looks at ctx
@@ -96,45 +99,45 @@ func (s *Store) listenUntilDone(ctx context.Context) {
 }
 
 // listenOnce listens until an error. It reports whether LISTEN had succeeded before the error.
-func (s *Store) listenOnce(ctx context.Context) (listened bool) {
-	conn, err := s.connectListener(ctx)
+func (l *listener) listenOnce(ctx context.Context) (listened bool) {
+	conn, err := l.connect(ctx)
 	if err != nil {
 		return false
 	}
 	defer disconnect(ctx, conn)
-	s.listener.listens.Store(true)
-	defer s.listener.listens.Store(false)
-	s.wakes.Wake(nil) // for commits that happened before LISTEN
+	l.listens.Store(true)
+	defer l.listens.Store(false)
+	l.wakes.Wake(nil) // for commits that happened before LISTEN
 	for {
 		n, err := awaitNotification(ctx, conn)
 		switch {
 		case err != nil:
 			return true
 		case n != nil:
-			s.wakes.Wake(dialect.NotifiedShards(n.Payload))
+			l.wakes.Wake(dialect.NotifiedShards(n.Payload))
 		}
 	}
 }
 
-func (s *Store) connectListener(ctx context.Context) (*pgx.Conn, error) {
+func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenLimit)
 	defer cancel()
 	var conn *pgx.Conn
 	var err error
-	if s.cfg.Direct == nil {
-		conn, err = connect(ctx, s.cfg.Pool)
+	if l.cfg.Direct == nil {
+		conn, err = connect(ctx, l.cfg.Pool)
 	} else {
-		conn, err = pgx.ConnectConfig(ctx, s.cfg.Direct.Copy()) // it avoids the pooler
+		conn, err = pgx.ConnectConfig(ctx, l.cfg.Direct.Copy()) // it avoids the pooler
 	}
 	if err != nil {
 		return nil, err
 	}
 	var channel string
-	if err = s.resolve(ctx, conn); err == nil {
-		err = conn.QueryRow(ctx, s.writes.Channel).Scan(&channel)
+	if err = l.resolve(ctx, conn); err == nil {
+		err = conn.QueryRow(ctx, l.writes.Channel).Scan(&channel)
 	}
 	if err == nil {
-		_, err = conn.Exec(ctx, s.writes.Hear)
+		_, err = conn.Exec(ctx, l.writes.Hear)
 	}
 	if err == nil {
 		_, err = conn.Exec(ctx, `LISTEN `+pgx.Identifier{channel}.Sanitize())

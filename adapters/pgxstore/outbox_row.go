@@ -64,50 +64,6 @@ func fitting(rows []outgoing) int {
 	return len(rows)
 }
 
-// insertion returns the statement that writes rows, and its arguments. An array without values is sent as NULL, and the
-// statement reads that as an array of NULLs.
-func (s *Store) insertion(rows []outgoing, shards int) (sql string, args []any) {
-	if len(rows) == 1 && rows[0].notBefore.IsZero() {
-		r := &rows[0]
-		return s.writes.EnqueueOne, []any{r.shard(shards), r.id, r.topic, []byte(r.key), r.payload, r.headers}
-	}
-	var (
-		n             = len(rows)
-		of            = make([]int16, n)
-		ids, topics   = make([]string, n), make([]string, n)
-		keys, headers = [][]byte(nil), []string(nil)
-		payloads      = make([][]byte, n)
-		times         []time.Time
-	)
-	for i := range rows {
-		r := &rows[i]
-		of[i], ids[i], topics[i], payloads[i] = r.shard(shards), r.id, r.topic, r.payload
-		if r.key != "" {
-			if keys == nil {
-				keys = empty(n)
-			}
-			keys[i] = []byte(r.key)
-		}
-		if r.headers != "" {
-			if headers == nil {
-				headers = make([]string, n)
-			}
-			headers[i] = r.headers
-		}
-		if !r.notBefore.IsZero() {
-			if times == nil {
-				times = make([]time.Time, n)
-			}
-			times[i] = r.notBefore
-		}
-	}
-	args = []any{of, ids, topics, keys, payloads, headers}
-	if times == nil {
-		return s.writes.Enqueue, args
-	}
-	return s.writes.EnqueueNotBefore, append(args, times)
-}
-
 func (r *outgoing) shard(shards int) int16 {
 	return int16(outboxdriver.Shard(&outbox.Message{ID: r.id, OrderingKey: r.key}, shards))
 }

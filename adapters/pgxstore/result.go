@@ -15,12 +15,6 @@ import (
 // before the handler's next statement. The server thus gets results and statements in the handler's order, and when the
 // handler rolls back to a savepoint, the server undoes exactly the results that were saved after that savepoint.
 
-// savedResult is a result that waits.
-type savedResult struct {
-	key    dedup.Key
-	result []byte
-}
-
 // SaveResult implements driver.ResultStore. If InTx has claimed key and the handler sends no further statement, result
 // is written together with COMMIT, and InTx returns the database's errors about it.
 func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result []byte) error {
@@ -30,7 +24,7 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	if result == nil {
 		result = []byte{} // NULL means that no result was saved
 	}
-	if t, ours := tx.(*guarded); ours && t.g.c.store == s && ctx.Err() == nil && t.saveLater(key, result) {
+	if t, ours := tx.(*guarded); ours && t.g.c.store == s.claimer && ctx.Err() == nil && t.saveLater(key, result) {
 		return nil
 	}
 	tag, err := tx.Exec(ctx, s.sql.SaveResult, pgUUID(key.Hash()), result)
@@ -39,11 +33,6 @@ func (s *Store) SaveResult(ctx context.Context, tx pgx.Tx, key dedup.Key, result
 	}
 	return stepError("save result", err)
 }
-
-// divisionByZero is how dialect.Postgres.SaveClaimed fails when the key is not claimed.
-const divisionByZero = "22012"
-
-const errNotClaimed = "pgxstore: save result: %v is not claimed"
 
 // saveLater keeps result until the next statement or COMMIT, and reports whether it may. It may not if the statement
 // would fail anyhow, or if the handler can send statements that the guard does not see.
@@ -79,34 +68,5 @@ func (g *guard) flushResults(ctx context.Context) error {
 	g.mu.Lock()
 	g.late.results = g.late.results[len(results):] // a goroutine of the handler may have saved another one meanwhile
 	g.mu.Unlock()
-	return nil
-}
-
-// saveResults writes results in one round trip.
-func (s *Store) saveResults(ctx context.Context, tx pgx.Tx, results []savedResult) error {
-	if len(results) == 0 {
-		return nil
-	}
-	b := &pgx.Batch{}
-	s.queueResults(b, results)
-	sent := tx.SendBatch(ctx, b)
-	defer sent.Close() // no error can follow the last answer
-	return s.readResults(sent, results)
-}
-
-func (s *Store) queueResults(b *pgx.Batch, results []savedResult) {
-	for _, r := range results {
-		b.Queue(s.sql.SaveClaimed, pgUUID(r.key.Hash()), r.result)
-	}
-}
-
-func (s *Store) readResults(sent pgx.BatchResults, results []savedResult) error {
-	for _, r := range results {
-		if _, err := sent.Exec(); sqlState(err) == divisionByZero {
-			return fmt.Errorf(errNotClaimed+": %w", r.key, err)
-		} else if err != nil {
-			return stepError("save result", err)
-		}
-	}
 	return nil
 }

@@ -168,6 +168,20 @@ func (s *sessions) discard(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
+// endTimeout bounds COMMIT and ROLLBACK. They ignore the end of ctx, because a COMMIT without an answer has an unknown
+// outcome.
+const endTimeout = 10 * time.Second
+
+func rollback(ctx context.Context, tx pgx.Tx) {
+	if tx.Conn().PgConn().TxStatus() == 'I' {
+		return // it was committed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	defer cutInUse(tx.Conn())
+	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
+}
+
 // cutInUse is deferred. pgx panics when a goroutine of the handler still uses the connection, which the handler may have got from Conn.
 func cutInUse(conn *pgx.Conn) {
 	if recover() != nil {

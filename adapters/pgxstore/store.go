@@ -6,42 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/consumer"
 	consumerdriver "github.com/txonce/txonce/consumer/driver"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/operator"
 	"github.com/txonce/txonce/internal/usercode"
-	"github.com/txonce/txonce/internal/wakes"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// Store is a dedup.Store, a driver.ParkingLot, an outbox.Writer and an driver.Queue. It is safe for concurrent use.
+// Store is a dedup.Store, a driver.ParkingLot, an outbox.Writer and a driver.Queue. It is safe for concurrent use.
 type Store struct {
+	// The methods of Store itself run transactions. The others belong to its parts. A part knows the parts that it embeds, and no part
+	// knows the Store.
+
 	faultClasses
-	*sessions
+	*sessions // Config, the statements (schema) and the connections (pooler)
+	*keys     // embeds sessions, as do sweeper and parkingLot
+	*sweeper
+	*parkingLot
+	*notifier    // embeds sessions
+	*claimer     // embeds writer, which embeds notifier; a claim and its guard know no more of the Store than the claimer
+	*registrar   // embeds claimer
+	*outboxQueue // uses registrar and notifier
 
-	idle         any // IdleInTxTimeout in the server's format; nil: no limit
-	windowLeases claims.Leases
-	now          func() time.Time // this machine's clock; tests replace it
-	names        claims.Names
-	spare        chan struct{} // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
-
-	endWithin            time.Duration // limit for COMMIT; tests shorten it
-	lingers, stallsAfter time.Duration // see Interleave; tests change them
-
-	repeats repeats
-
-	shards     atomic.Int64 // number of the outbox's shards; 0: not read yet
-	wakes      wakes.Broadcaster
-	notifier   notifier
-	listener   listener
-	relayConns relayConns
+	service  *operator.Service // for Operator
+	spare    chan struct{}     // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
+	patience patience          // of Interleave
 }
 
 var (
@@ -86,10 +85,15 @@ func New(cfg Config) (*Store, error) {
 	default:
 		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
 	}
-	s := &Store{sessions: newSessions(cfg), now: time.Now, endWithin: endTimeout, lingers: lingers, stallsAfter: stallsAfter}
-	if cfg.IdleInTxTimeout > 0 {
-		s.idle = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
+	on := newSessions(cfg)
+	c := newClaimer(&writer{notifier: &notifier{sessions: on}, endWithin: endTimeout})
+	r := &registrar{claimer: c}
+	s := &Store{
+		sessions: on, notifier: c.notifier, claimer: c, registrar: r,
+		keys: &keys{on}, sweeper: &sweeper{on}, parkingLot: &parkingLot{on}, outboxQueue: newOutboxQueue(r),
+		patience: patience{lingers: time.Millisecond, stallsAfter: time.Second},
 	}
+	s.service = &operator.Service{DB: operatorDB{on}, Letters: s.parkingLot, Queue: s.Outbox()}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)
 		if most < 2 {
@@ -124,15 +128,20 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	return answers, err
 }
 
-// Forget implements dedup.Store.
-func (s *Store) Forget(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
-	if err := s.resolve(ctx, tx); err != nil {
-		return err
-	}
-	derived := make([]dedup.KeyHash, len(keys))
-	for i, k := range keys {
-		derived[i] = k.Hash()
-	}
-	_, err := tx.Exec(ctx, s.sql.Forget, pgUUIDs(derived))
-	return stepError("forget", err)
+// Operator returns what operators ask and request of this store's database: see package consumer/ops.
+func (s *Store) Operator() ops.Store {
+	return operators{Service: s.service, letters: s.parkingLot, claimer: s.claimer, inTx: s.InTx}
+}
+
+// Activity returns what keeps the rates of consumers for dashboards: see ops.Recorder.
+func (s *Store) Activity() ops.ActivityKeeper { return s.service }
+
+// TakeReplay implements driver.ReplayQueue.
+func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
+	return s.service.TakeReplay(ctx, name, lease)
+}
+
+// ReturnReplay implements driver.ReplayQueue.
+func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+	return s.service.ReturnReplay(ctx, action, letter, failed, text, wait)
 }

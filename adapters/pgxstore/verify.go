@@ -13,7 +13,9 @@ import (
 // VerifyTx implements driver.TxVerifier. It asks the server only if the handler could do something that the Store did
 // not see: the handler used a pgx.QueryRewriter or savepoints, or sent several statements in one string, or this
 // handler or an earlier one called tx.Conn or tx.LargeObjects.
-func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error {
+func (s *Store) VerifyTx(ctx context.Context, tx pgx.Tx) error { return verifyTx(ctx, tx) }
+
+func verifyTx(ctx context.Context, tx pgx.Tx) error {
 	t, ok := tx.(*guarded)
 	if !ok {
 		return errors.New("pgxstore: verify: want the transaction that InTx gave to fn")

@@ -18,7 +18,7 @@ var outboxRows = []row{
 	},
 	{
 		promise: "Transactions that call LockOrderingKey with one key exclude each other.",
-		in:      "adapters/pgxstore.(*Store).LockOrderingKey",
+		in:      "adapters/pgxstore.(*keys).LockOrderingKey",
 		body:    `return nil`,
 		fails:   "TestOutboxStore/postgres15/LockOrderingKey_makes_transactions_of_one_key_exclude_each_other in adapters/pgxstore",
 	},

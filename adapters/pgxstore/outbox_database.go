@@ -24,24 +24,24 @@ var (
 const beginOutbox = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
 // outboxDatabase runs statements on connections of the application.
-type outboxDatabase struct{ store *Store }
+type outboxDatabase struct{ *sessions }
 
 // Transact implements pgrelay.Database. It sends the transaction in one round trip, so that a process that freezes
 // leaves no transaction open. The relay's settings last for this transaction only.
 func (d outboxDatabase) Transact(ctx context.Context, operation string, steps ...pgrelay.Step) error {
 	b := &pgx.Batch{}
 	b.Queue(beginOutbox)
-	b.Queue(d.store.outbox.Settings)
+	b.Queue(d.outbox.Settings)
 	queueSteps(b, steps)
 	b.Queue(`COMMIT`)
-	return d.store.sendOutbox(ctx, d.store.cfg.Pool, operation, b)
+	return d.send(ctx, d.cfg.Pool, operation, b)
 }
 
 // Read implements pgrelay.Database.
 func (d outboxDatabase) Read(ctx context.Context, operation string, step pgrelay.Step) error {
 	b := &pgx.Batch{}
 	queueSteps(b, []pgrelay.Step{step})
-	return outboxError(operation, d.store.cfg.Pool.SendBatch(ctx, b).Close())
+	return outboxError(operation, d.cfg.Pool.SendBatch(ctx, b).Close())
 }
 
 // relayLink runs the statements of a session.
@@ -76,7 +76,7 @@ func (l *relayLink) Hold(ctx context.Context, operation string, steps ...pgrelay
 		queueSteps(b, steps)
 		b.Queue(`COMMIT`)
 	}
-	return l.store.sendOutbox(ctx, conns.pool, operation, b)
+	return l.send(ctx, conns.pool, operation, b)
 }
 
 // Together implements pgrelay.Conns. Each statement is one round trip, without a transaction around them.
@@ -109,14 +109,14 @@ func queueSteps(b *pgx.Batch, steps []pgrelay.Step) {
 	}
 }
 
-func (s *Store) sendOutbox(ctx context.Context, pool *pgxpool.Pool, operation string, b *pgx.Batch) error {
+func (d outboxDatabase) send(ctx context.Context, pool *pgxpool.Pool, operation string, b *pgx.Batch) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return database.Errorf("pgxstore: outbox: %s: connect: %w", operation, err)
 	}
-	defer func() { s.release(ctx, conn, err) }()
+	defer func() { d.release(ctx, conn, err) }()
 	err = conn.SendBatch(ctx, b).Close()
-	if (conn.Conn().IsClosed() || blamesSession(err)) && pool != s.cfg.Pool {
+	if (conn.Conn().IsClosed() || blamesSession(err)) && pool != d.cfg.Pool {
 		pool.Reset() // after a failover the others are lost too, and each could take as long to fail as a Renew may last
 	}
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {

@@ -14,8 +14,11 @@ import (
 // purgePages is how many pages of the table one Purge reads: 3,000 to 4,500 rows, which keeps transactions short.
 const purgePages = 32
 
+// sweeper deletes expired keys.
+type sweeper struct{ *sessions }
+
 // Purge implements dedup.Purger.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
@@ -44,14 +47,16 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 	if err := s.sweep(ctx, tx, by, page, pages, &swept); err != nil {
 		return swept, purgeError(err)
 	}
-	if err := s.commit(ctx, tx, lateWrites{}, false); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := commitError(tx.Commit(ctx)); err != nil {
 		return dedup.SweepResult{}, err
 	}
 	return swept, nil
 }
 
 // sweep deletes the expired rows in the next pages of the table.
-func (s *Store) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64, swept *dedup.SweepResult) error {
+func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64, swept *dedup.SweepResult) error {
 	if page >= pages {
 		page = 0 // the table was truncated or rewritten since the last Purge
 	}
@@ -79,7 +84,7 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, page
 
 // sweepLease begins a transaction, limits its duration, reads the clock and takes the lease. It returns pgx.ErrNoRows when
 // another sweeper has the lease.
-func (s *Store) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, clock *time.Time) (page, pages int64, tx pgx.Tx, err error) {
+func (s *sweeper) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, clock *time.Time) (page, pages int64, tx pgx.Tx, err error) {
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above READ COMMITTED a sweep would fail on each row that changed
 	b.Queue(s.sql.SweepSettings, fmt.Sprintf("%dms", (10*time.Second).Milliseconds()))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/columns"
 )
 
 // LockKeys locks keys until the transaction ends. Transactions that lock the same key exclude each other, on all nodes. It is
@@ -33,21 +34,34 @@ import (
 //
 // A rollback does not undo what a handler does in other systems. If the connection is lost, or Config.IdleInTxTimeout expires,
 // the keys are released while a call to another system may still be running. Give such calls a shorter limit.
-func (s *Store) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
+func (k *keys) LockKeys(ctx context.Context, tx pgx.Tx, keys ...dedup.Key) error {
 	locks, err := claims.Locks(keys)
 	if err != nil {
 		return fmt.Errorf("pgxstore: %w", err)
 	}
-	until := time.Now().Add(s.cfg.ClaimTimeout)
+	until := time.Now().Add(k.cfg.ClaimTimeout)
 	for _, l := range locks {
 		wait := max((time.Until(until) + time.Millisecond - 1).Milliseconds(), 1) // rounded up, because 0 would mean no limit
-		_, err := tx.Exec(ctx, s.plain.Lock, l.Number, fmt.Sprintf("%dms", wait))
+		_, err := tx.Exec(ctx, k.plain.Lock, l.Number, fmt.Sprintf("%dms", wait))
 		switch {
 		case sqlState(err) == "55P03":
-			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, s.cfg.ClaimTimeout, err)
+			return fmt.Errorf("%w: lock %v, for more than %v: %w", dedup.ErrInFlight, l.Key, k.cfg.ClaimTimeout, err)
 		case err != nil:
 			return stepError(fmt.Sprintf("lock %v", l.Key), err)
 		}
 	}
 	return nil
+}
+
+// LockOrderingKey locks key until the transaction ends, so that transactions with the same key run one after another. Their
+// messages are then published in the order of their commits, even if they lock no common row. It waits for the transaction that
+// holds the key. Limit the wait by ctx, or by the session's lock_timeout, whose error is Retryable. Lock several keys in the
+// same order everywhere, or transactions may deadlock until the server ends one. Rolling back to a savepoint releases keys that
+// were locked after it.
+func (k *keys) LockOrderingKey(ctx context.Context, tx pgx.Tx, key string) error {
+	if err := k.resolve(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, k.writes.LockOrderingKey, int64(columns.SerializeLock(key)))
+	return stepError("serialize", err)
 }

@@ -7,40 +7,39 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/claims"
-	"github.com/txonce/txonce/internal/faults"
 )
 
 // RegisterSources implements driver.Registrar. Like Register, it checks the database first, so a refused start records
 // nothing.
-func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []string) error {
+func (r *registrar) RegisterSources(ctx context.Context, consumer string, sources []string) error {
 	if err := (dedup.Key{Consumer: consumer, ID: "any"}).Validate(); err != nil {
 		return err
 	}
-	if err := s.check(ctx); err != nil {
+	if err := r.check(ctx); err != nil {
 		return refusedAccess(err)
 	}
 	var refused error
-	conn, err := s.cfg.Pool.Acquire(ctx)
+	conn, err := r.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return refusedAccess(database.Errorf("pgxstore: connect: %w", err))
 	}
-	defer func() { s.release(ctx, conn, err) }()
+	defer func() { r.release(ctx, conn, err) }()
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, s.sql.LockSources, consumer); err != nil {
+		if _, err := tx.Exec(ctx, r.sql.LockSources, consumer); err != nil {
 			return err
 		}
-		rows, _ := tx.Query(ctx, s.sql.Sources, consumer)
+		rows, _ := tx.Query(ctx, r.sql.Sources, consumer)
 		recorded, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return err
 		}
-		added, err := claims.NewSources(consumer, s.qualifier(), recorded, sources)
+		added, err := claims.NewSources(consumer, r.qualifier(), recorded, sources)
 		if err != nil {
 			refused = err
 			return err
 		}
 		for _, source := range added {
-			if _, err := tx.Exec(ctx, s.sql.AddSource, consumer, source); err != nil {
+			if _, err := tx.Exec(ctx, r.sql.AddSource, consumer, source); err != nil {
 				return err
 			}
 		}
@@ -55,12 +54,4 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 		return claimError(err)
 	}
 	return refusedAccess(database.Errorf("pgxstore: register the sources of consumer %q: %w", consumer, err))
-}
-
-// refusedAccess adds ErrAccess to an error that says that the database refused the user.
-func refusedAccess(err error) error {
-	if faults.Postgres.Refused(class(err)) {
-		return database.Errorf("%w: %w", dedup.ErrAccess, err)
-	}
-	return err
 }

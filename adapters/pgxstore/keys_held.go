@@ -10,25 +10,25 @@ import (
 )
 
 // HeldKeys implements driver.KeyProber in one round trip. It tries to insert the keys and rolls back.
-func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
+func (k *keys) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	derived := make([][16]byte, len(keys))
-	for i, k := range keys {
-		derived[i] = k.Hash()
+	for i, key := range keys {
+		derived[i] = key.Hash()
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.ClaimTimeout)
 	defer cancel()
-	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
+	if err := k.resolve(ctx, k.cfg.Pool); err != nil {
 		return nil, err
 	}
-	conn, err := s.cfg.Pool.Acquire(ctx)
+	conn, err := k.cfg.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, database.Errorf("pgxstore: held keys: connect: %w", err)
 	}
-	defer func() { s.release(ctx, conn, err) }()
-	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+s.sql.HeldKeysOf(derived)+";"+s.sql.Held+";ROLLBACK").ReadAll()
+	defer func() { k.release(ctx, conn, err) }()
+	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+k.sql.HeldKeysOf(derived)+";"+k.sql.Held+";ROLLBACK").ReadAll()
 	if err != nil {
 		return nil, claimError(fmt.Errorf("held keys: %w", err))
 	}

@@ -21,20 +21,20 @@ const (
 
 // Probe implements ops.Prober.
 func (o operators) Probe(ctx context.Context, rec dedup.Record) (p ops.Probe, err error) {
-	s := o.store
 	plan, err := claims.NewPlan([]dedup.Record{rec})
 	if err != nil {
 		return p, err
 	}
 	for range claims.Attempts {
-		if p, err = s.probe(ctx, plan); !errors.Is(err, claims.ErrAgain) {
+		if p, err = o.probe(ctx, plan); !errors.Is(err, claims.ErrAgain) {
 			return p, err
 		}
 	}
 	return p, database.Errorf("pgxstore: probe: %w", err)
 }
 
-func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err error) {
+func (o operators) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err error) {
+	s := o.claimer
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return p, err
 	}
@@ -67,13 +67,13 @@ func (s *Store) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, err 
 }
 
 // holder finds the transaction that the session of conn waits for. nil: it waits for none, or that cannot be found out.
-func (s *Store) holder(ctx context.Context, conn *pgconn.PgConn) *ops.Holder {
+func (c *claimer) holder(ctx context.Context, conn *pgconn.PgConn) *ops.Holder {
 	pid := conn.PID()                                           // read before the connection is busy
-	if s.pooled.Load() || await.Sleep(ctx, holderWait) != nil { // behind a pooler it is the pooler's number
+	if c.pooled.Load() || await.Sleep(ctx, holderWait) != nil { // behind a pooler it is the pooler's number
 		return nil
 	}
 	h, now := ops.Holder{}, time.Time{}
-	err := s.cfg.Pool.QueryRow(ctx, s.plain.Holder, int64(pid)).Scan(&h.PID, &h.Since, &now, &h.State, &h.Client)
+	err := c.cfg.Pool.QueryRow(ctx, c.plain.Holder, int64(pid)).Scan(&h.PID, &h.Since, &now, &h.State, &h.Client)
 	if err != nil {
 		return nil
 	}
