@@ -17,7 +17,7 @@ type attempt[TTx any] struct {
 	b      *batch[TTx]
 	todo   []int // places in b.items
 	before int   // how many culprits come after these messages, see named
-	plain  bool  // no handlers run side by side
+	plain  bool  // no handlers are interleaved
 
 	err      error
 	answers  []claimAnswer // as todo; nil: the claims could not be read
@@ -25,7 +25,7 @@ type attempt[TTx any] struct {
 	ran      []int         // places of those whose handlers were called
 	culprits []int         // places of the messages that caused err, as far as known
 
-	interleaved bool  // the handlers ran side by side
+	interleaved bool  // the handlers were interleaved
 	complete    []int // places of those whose work was complete, and in the transaction, before the culprit ended it
 
 	began, claimed time.Time // claimed is zero if the store has not answered the claims

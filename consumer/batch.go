@@ -23,7 +23,7 @@ type batch[TTx any] struct {
 	blocked   map[string]blockedKey // by ordering key
 	claimWait claimWait
 	database  decide.Streak
-	plain     bool        // no handlers run side by side in the rest of this pass, because that has failed
+	plain     bool        // no handlers are interleaved in the rest of this pass, because that has failed
 	lastFault *RetryError // the answer to the latest fault of the database
 }
 

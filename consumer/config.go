@@ -36,7 +36,7 @@ type Config[TTx any] struct {
 	// ended it: then the later ones write outside of it, and nobody knows which handler it was.
 	TrustHandlers bool
 
-	// Key finds a message's natural key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. Every delivery of
+	// Key finds a message's business key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. Every delivery of
 	// an event must have the same key, and no other event: an ID that the producer makes anew for each publish is no
 	// key. Required.
 	Key KeyFunc

@@ -21,7 +21,7 @@ type Consumer[TTx any] struct {
 	gate         *gate
 	memory       memory
 	panics       *hooks.Panics           // of the hooks of Config.Trace
-	interleaver  driver.Interleaver[TTx] // nil: handlers never run side by side
+	interleaver  driver.Interleaver[TTx] // nil: handlers are never interleaved
 	retries      retryLog
 	replayFault  *hooks.Pause  // of RunReplays
 	trial        chan struct{} // contains one element while a suspect is tried

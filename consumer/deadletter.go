@@ -79,7 +79,7 @@ type DeadLetterFilter struct {
 	Cause    observe.Cause
 
 	Topic     string
-	MessageID string    // the natural key, Record.Key.ID
+	MessageID string    // the business key, Record.Key.ID
 	Tenant    string    // Record.Key.Tenant
 	Position  string    // Message.Position, such as "orders/3/1042"
 	Error     string    // a part of DeadLetter.Error, case-sensitive

@@ -4,7 +4,7 @@
 // # Use
 //
 // [New] takes a [Config]: a name, a Store of adapters/pgxstore or adapters/sqlstore, a function that finds each message's
-// natural key, and a [Handler]. Give the [Consumer] to a Subscriber of one of the packages under adapters. A Subscriber
+// business key, and a [Handler]. Give the [Consumer] to a Subscriber of one of the packages under adapters. A Subscriber
 // needs no more than a [Processor], so a program can also call [Consumer.Process] itself. Beside it, run a dedup.Sweeper, which deletes
 // expired keys, and [Consumer.RunReplays], which carries out replays that operators request.
 //
@@ -21,15 +21,15 @@
 // error that is [Permanent] parks it at once. A failure of the database parks nothing: the consumer pauses until the database
 // answers.
 //
-// Some messages are parked without running; see Causes of package ops. For example, a mismatch has the key of an earlier message with
-// other content. An unprovable message has no claim, but is so old that its claim may have been deleted.
+// Some messages are parked without running: a mismatch has the key of an earlier message with other content, and an unprovable message
+// has no claim, but is so old that its claim may have been deleted. Causes of package ops lists all causes.
 //
 // [Consumer.Process] takes one message and sleeps between attempts. [Consumer.ProcessBatch] takes several messages, handles
-// them in one transaction, and leaves waiting to its caller. When that transaction fails, it tries the failing messages apart
-// from the others. It returns an answer for each message.
+// them in one transaction, and returns an answer for each message. It does not sleep between attempts: its caller does. When the
+// transaction fails, it tries the failing messages apart from the others.
 //
-// With Config.Interleave, the handlers of a batch run side by side in that transaction, and their statements travel together. This is
-// much faster, and right only if messages with different ordering keys do not depend on each other's rows.
+// With Config.Interleave, the handlers of a batch run at the same time in that transaction, and their statements travel together. This is
+// much faster. It is right only if messages with different ordering keys do not depend on each other's rows.
 //
 // # What a crash does
 //

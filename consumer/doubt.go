@@ -62,7 +62,7 @@ func (e *unknownError) Is(target error) bool { return target == dedup.ErrTxEnded
 // same, without all of the handlers' effects. It returns what is known then, and changes a.err accordingly.
 //
 // The suspects are the messages whose handlers can have ended the transaction. If it was verified after each handler,
-// that is only the last one. Of handlers that ran side by side, it is the one that Interleave has named; others may have done
+// that is only the last one. Of interleaved handlers, it is the one that Interleave has named; others may have done
 // a part of their work. Also if they had returned, Interleave may still have had their outbox messages, unless they are
 // a.complete.
 func (a *attempt[TTx]) findDoubts(f decide.Failure) decide.Failure {
@@ -112,7 +112,7 @@ func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 			continue
 		}
 		err := &unknownError{err: a.err, sure: sure}
-		if !guilty && len(suspects) == 1 && !a.interleaved { // side by side, the handler may have done a part of its work
+		if !guilty && len(suspects) == 1 && !a.interleaved { // interleaved, the handler may have done a part of its work
 			err.by = a.item(suspects[0]).rec.Key.ID
 		}
 		hash := a.item(j).hash

@@ -214,7 +214,7 @@ func ExampleConsumer_DeadLetters() {
 	}
 	// Output:
 	// mismatch - dedup: key was used for other content
-	// no_key - dedup: message has no natural key: field "order_id" is missing
+	// no_key - dedup: message has no business key: field "order_id" is missing
 }
 
 func ExampleDeadLetterID() {

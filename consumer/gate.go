@@ -14,7 +14,7 @@ import (
 //
 //   - faults: the database fails, so all messages wait, the longer the more faults follow each other.
 //   - sharing: transactions collide, so fewer messages share one.
-//   - plainly: handlers fail side by side, so for a while they run one after the other.
+//   - plainly: interleaved handlers have failed, so for a while they run one after the other.
 //   - budget: Config.ParkLimit is spent, so handlers run one at a time, as probes.
 //   - refusals: too many messages are refused before their handlers, so those wait, and the others go on.
 //
@@ -68,7 +68,7 @@ const (
 type entry struct {
 	epoch int  // for the report of a fault
 	most  int  // of aTransaction: how many messages may share it; 0: no limit
-	plain bool // of aTransaction: no handlers run side by side
+	plain bool // of aTransaction: no handlers are interleaved
 
 	probe bool          // of aHandler: it runs as a probe, so report how that ended
 	wait  time.Duration // how long to wait before the next wish; 0: go on
@@ -114,8 +114,8 @@ const (
 	committed   happened = iota // the database has committed a transaction that got as far as at
 	faulted                     // the database failed
 	collided                    // the database ended a transaction of several messages, as a deadlock does
-	workedAside                 // handlers have run side by side, and were committed
-	brokeAside                  // they have run side by side, and the transaction failed
+	workedAside                 // handlers were interleaved, and committed
+	brokeAside                  // handlers were interleaved, and the transaction failed
 	notWritten                  // a letter that was admitted adds none
 	probeEnded                  // a handler that ran as a probe has ended
 )

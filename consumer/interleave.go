@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// interleaves reports whether the handlers of the messages run side by side. Messages that have failed before do not,
+// interleaves reports whether the handlers of the messages are interleaved. Messages that have failed before do not,
 // because they probably fail again, and that would cost the work of all others.
 func (a *attempt[TTx]) interleaves() bool {
 	b := a.b
@@ -20,7 +20,7 @@ func (a *attempt[TTx]) interleaves() bool {
 	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.memory.past(a.item(j).hash).Known() })
 }
 
-// sideBySide runs the handlers of msgs side by side in tx.
+// sideBySide interleaves the handlers of msgs in tx.
 func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	a.ran, a.interleaved = a.first, true
 	order := make([]string, len(msgs))
@@ -45,7 +45,7 @@ func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, 
 	return err
 }
 
-// plainly stops the handlers from running side by side after that has failed, because everything is then done twice.
+// plainly lets handlers run one after the other for a while after Interleave has failed, because everything is then done twice.
 // The first failure stops it for the rest of the pass, and for as long as the failed transaction took. Each further
 // failure in a row doubles that time.
 type plainly struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// KeyFunc finds a message's natural key. An error or an empty key parks the message with observe.CauseNoKey. A KeyFunc must not
+// KeyFunc finds a message's business key. An error or an empty key parks the message with observe.CauseNoKey. A KeyFunc must not
 // change the message, and must be safe for concurrent use.
 //
 // Keys that contain a time are stored in its order, which makes claims in a large table faster: see dedup.Key.Hash. A time is a part of the

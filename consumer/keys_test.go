@@ -223,7 +223,7 @@ func ExampleJSONKey() {
 	fmt.Println(err)
 	// Output:
 	// A-42/paid <nil>
-	// dedup: message has no natural key: field "order" is missing
+	// dedup: message has no business key: field "order" is missing
 }
 
 func ExampleKeyFunc() {

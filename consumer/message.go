@@ -9,7 +9,7 @@ import (
 
 // Message is one delivery. A Subscriber fills it in. Handlers must not change it, nor keep it after they return.
 type Message struct {
-	ID          string            // natural key, if the source states one; Config.Key decides whether it is used
+	ID          string            // business key, if the source states one; Config.Key decides whether it is used
 	Topic       string            // where it was published
 	OrderingKey string            // ordering key: messages with the same OrderingKey are handled in order; empty: in any order
 	Position    string            // its place in the broker, the same on every delivery: "orders/3/1042"

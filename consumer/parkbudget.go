@@ -13,7 +13,7 @@ import (
 // parkBudget limits how fast messages are parked: parking one takes a token. When no token is there, something is wrong with
 // more than one message, and the consumer pauses until a handler has succeeded and half of the burst is back. During a pause
 // handlers run only as probes, so that a flood of failing messages costs one handler run for each token and no more. The number
-// of probes that may run side by side starts at one, doubles with each probe that is committed, and falls back to one with each
+// of probes that may run at the same time starts at one, doubles with each probe that is committed, and falls back to one with each
 // that fails. When it has reached probesMost, all handlers run again, until a message finds no token.
 type parkBudget struct {
 	report reporter
@@ -23,7 +23,7 @@ type parkBudget struct {
 	bucket tokens.Bucket
 	spent  bool      // a pause is on
 	err    error     // of the message that began it
-	most   int       // probes that may run side by side
+	most   int       // probes that may run at the same time
 	probes int       // probes that run now
 	next   time.Time // no probe begins before
 	turn   time.Time // when the last message that was turned away comes back

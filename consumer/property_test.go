@@ -24,7 +24,7 @@ type world struct {
 	c      *consumer.Consumer[tx]
 	queue  []*consumer.Message // in order; an acknowledgement takes one out, for good: delivering it again would heal a loss
 	runs   int                 // of handlers
-	fails  map[string]int      // transient failures still to come, by natural key
+	fails  map[string]int      // transient failures still to come, by business key
 	faults int                 // of the database, still to come
 	inject int                 // faults that came
 	twins  int                 // keys held by another process, for one delivery each

@@ -8,7 +8,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Replay says how to process a dead letter again. The zero value processes the message unchanged, under its natural key.
+// Replay says how to process a dead letter again. The zero value processes the message unchanged, under its business key.
 type Replay struct {
 	// Repair changes the message before the handler gets it. The message is still claimed with its original key, fingerprint and
 	// Aliases, so that a late redelivery of the original is a duplicate.
@@ -16,7 +16,7 @@ type Replay struct {
 	// Defaults to no change.
 	Repair func(msg *Message) error
 
-	// Key is another natural key to process the message under. A mismatch needs one, because its own key belongs to other content.
+	// Key is another business key to process the message under. A mismatch needs one, because its own key belongs to other content.
 	// If Message.ID was the key, it is changed too, before Repair is called.
 	//
 	// Defaults to the message's own key. If it has none, defaults to what Config.Key finds after Repair.

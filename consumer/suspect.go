@@ -124,7 +124,7 @@ func (t *trial[TTx]) failed(ctx context.Context, epoch int, err error) {
 }
 
 // turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one
-// Consumer runs the handlers of such messages one after the other, because side by side they would go on losing to each
+// Consumer runs the handlers of such messages one after the other, because at the same time they would go on losing to each
 // other.
 const turnsAfter = 3
 

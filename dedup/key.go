@@ -22,7 +22,7 @@ const (
 type Key struct {
 	Consumer string // required; each consumer processes a message once
 	Tenant   string // optional; tenants may use the same IDs
-	ID       string // required; the natural key, such as "order-42:paid"; a time in it, as in a UUIDv7, makes claims faster: see Hash
+	ID       string // required; the business key, such as "order-42:paid"; a time in it, as in a UUIDv7, makes claims faster: see Hash
 }
 
 // KeyHash is the primary key of a Key's row in a store.

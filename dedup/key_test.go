@@ -136,7 +136,7 @@ func ExampleKey() {
 	fmt.Println(dedup.Key{Consumer: "billing"}.Validate())
 	// Output:
 	// billing/"order-42:paid" <nil>
-	// dedup: message has no natural key
+	// dedup: message has no business key
 }
 
 // A caller that locks several keys sorts them first, as all stores do.

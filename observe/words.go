@@ -27,7 +27,7 @@ const (
 	CausePanic       Cause = "panic"       // the handler or another function of the user panicked
 	CauseMismatch    Cause = "mismatch"    // its key was used for other content
 	CauseUnprovable  Cause = "unprovable"  // it is older than the keys that the store remembers, and has no claim
-	CauseNoKey       Cause = "no_key"      // it has no usable natural key
+	CauseNoKey       Cause = "no_key"      // it has no usable business key
 	CauseUndecodable Cause = "undecodable" // it cannot be read, or cannot be decoded
 	CauseInFlight    Cause = "in_flight"   // another transaction holds its key
 	CauseDatabase    Cause = "database"    // the database failed

@@ -24,7 +24,7 @@
 // relay is between them.
 //
 // A key belongs to one of a fixed number of shards, and one relay at a time holds a shard, for a limited time by the database's
-// clock, with a fencing token that it must show with each completion. There is no leader: any number of relays share the
+// clock, with a fencing token that it sends with each settlement. There is no leader: any number of relays share the
 // shards and take over those of a dead relay. A relay finds messages by their state, because a transaction with a lower
 // sequence number may commit later. It skips only numbers below which every message is known to be gone.
 //

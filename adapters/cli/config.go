@@ -41,7 +41,7 @@ type Config struct {
 	// Defaults to none: there is no flag --here, and only workers carry out replays.
 	Replayer func(ctx context.Context, db *Database, name string) (Replayer, error)
 
-	// HideKeys replaces natural keys, ordering keys and IDs of messages in everything that is printed, when --hide-keys is given. Texts of errors,
+	// HideKeys replaces business keys, ordering keys and IDs of messages in everything that is printed, when --hide-keys is given. Texts of errors,
 	// and what --payload shows, stay as they are.
 	//
 	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.

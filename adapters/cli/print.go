@@ -113,7 +113,7 @@ func (p *printer) table(rows [][]string) {
 	p.printf("%s", text.String())
 }
 
-// key returns a natural key, an ordering key or the ID of a message as it may be seen. An ID that the application has chosen may be a natural key,
+// key returns a business key, an ordering key or the ID of a message as it may be seen. An ID that the application has chosen may be a business key,
 // and nothing tells it from one that txonce has derived.
 func (p *printer) key(key string) string { return p.keys.Key(key) }
 

@@ -13,7 +13,7 @@ type Permission string
 
 // The permissions.
 const (
-	View    Permission = "view"    // see everything but payloads and header values; natural keys are visible, see Config.HideKeys
+	View    Permission = "view"    // see everything but payloads and header values; business keys are visible, see Config.HideKeys
 	Payload Permission = "payload" // see payloads and header values
 	Act     Permission = "act"     // replay, discard and unpark
 )

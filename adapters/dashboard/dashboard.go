@@ -27,7 +27,7 @@ type Config struct {
 	// anybody in: put a middleware with that around the Dashboard.
 	Authorize func(r *http.Request, p Permission) (who string, err error)
 
-	// HideKeys replaces natural keys and message IDs, where they name people. The forms then have no field that would put a key into an
+	// HideKeys replaces business keys and message IDs, where they name people. The forms then have no field that would put a key into an
 	// address: Explain finds a key. Error texts are shown as they are.
 	HideKeys ops.HideKeys
 

@@ -1,25 +1,25 @@
-// Package pgxstore stores in PostgreSQL, through pgx/v5, which messages were processed, which failed for good, and which are to
-// be published.
+// Package pgxstore is a store of txonce on PostgreSQL, through pgx/v5. It keeps the claims of processed messages, dead letters and the
+// outbox.
 //
 // To use it, apply the migrations with Migrate, create a Store with New, and set it in consumer.Config, and in relay.Config if you
 // publish messages. Run a dedup.Sweeper with it, which deletes expired keys. A handler gets an ordinary pgx.Tx with all its methods:
 // CopyFrom, SendBatch, savepoints, also through sqlc.
-// Only methods and statements that end the transaction are refused: a handler that committed or rolled back itself could write
-// effects without the claim. A handler returns nil to commit and an error to roll back. Transactions that need to exclude each
-// other for more than their own message's key call LockKeys.
+// Methods and statements that end the transaction are refused: a handler that committed or rolled back itself could write effects without
+// the claim. A handler returns nil to commit and an error to roll back. Handlers of different messages that must not run at the same time
+// call LockKeys.
 //
 // # How it works
 //
 // A claim takes one round trip: BEGIN, and an INSERT into processed_messages. The INSERT waits up to Config.ClaimTimeout for a
-// transaction that holds the same key. If a message is older than half an hour, the same round trip also reads until when keys
-// were forgotten. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
+// transaction that holds the same key. If a message is older than half an hour, the same round trip also reads the horizon:
+// claims of messages from before it may have been deleted. Then the handler runs, and then InTx sends COMMIT. A duplicate writes nothing: no WAL, no transaction id.
 // It takes two round trips, or one if its Record is Redelivered or if it comes in a run of duplicates.
 //
 // Pipeline makes a consumer.BatchHandler whose messages queue their statements, so that those of a whole batch take one round trip.
 // The statements of a message that is alone travel with COMMIT. With consumer.Config.ClaimLate the claim travels with them too.
 //
-// With consumer.Config.Interleave the ordinary handlers of a batch run side by side in one transaction. Statements that wait at the same
-// time travel in one round trip, in the order of the messages; see Interleave.
+// With consumer.Config.Interleave the ordinary handlers of a batch run at the same time in one transaction. Statements that wait at the same
+// time travel in one round trip, in the order of the messages.
 //
 // If the handler uses the connection itself (Tx.Conn), or sends several statements in one string, InTx asks the server before
 // COMMIT whether the transaction that made the claim is still open.

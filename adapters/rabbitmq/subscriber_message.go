@@ -20,7 +20,7 @@ import (
 // same on every delivery, also for the copy that a Subscriber made to defer the message.
 //
 // Topic is the routing key that the message was published with, or the queue when that is empty. ID is its message-id. Without a
-// message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and a message without a natural
+// message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and a message without a business
 // key that is delivered twice can become two dead letters: publishers should set message-id.
 //
 // Headers holds header values as text: strings and bytes as they are, numbers and booleans in decimal and as true or false, times in

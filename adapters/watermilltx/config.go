@@ -26,7 +26,7 @@ type Config[TTx any] struct {
 	// Store keeps the claims and the dead letters. Required.
 	Store dedup.Store[TTx]
 
-	// Key returns a message's natural key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The UUID is no natural
+	// Key returns a message's business key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The UUID is no business
 	// key: watermill makes it while publishing, and an event that is published again has another one. Required.
 	Key consumer.KeyFunc
 

@@ -4,7 +4,7 @@
 // # A handler of a Router
 //
 // watermill runs the handler, publishes the messages that it produced, and then acks its message: a crash in between repeats the handler, or
-// loses messages that it produced. A [Middleware] claims the message's natural key, runs the handler, and writes the produced messages to an
+// loses messages that it produced. A [Middleware] claims the message's business key, runs the handler, and writes the produced messages to an
 // outbox, all in one transaction. The handler gets that transaction from [Tx].
 //
 //	once, err := watermilltx.New(watermilltx.Config[*sql.Tx]{Name: "billing", Store: store, Outbox: store, Key: consumer.JSONKey("order_id")})

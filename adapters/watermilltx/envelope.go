@@ -57,7 +57,7 @@ func (e Envelope) Message() outbox.Message {
 }
 
 // EnvelopeKey is the consumer.KeyFunc for a forwarder's topic: topic and UUID of the message inside. The envelope was written with its UUID
-// in the transaction of its effect, so this UUID is a natural key.
+// in the transaction of its effect, so this UUID is a business key.
 func EnvelopeKey(msg *consumer.Message) (string, error) {
 	e, err := ReadEnvelope(msg.Payload)
 	if err != nil {

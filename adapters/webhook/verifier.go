@@ -27,7 +27,7 @@ type Delivery struct {
 type Event struct {
 	// Message is what the Processor gets.
 	//
-	//   - ID is the event's natural key without the parts that Tenant has. The same event has the same ID in each delivery and
+	//   - ID is the event's business key without the parts that Tenant has. The same event has the same ID in each delivery and
 	//     in a backfill.
 	//   - Tenant is the scope of the ID: the mode, account, environment or app. It is Source.Name, or begins with it and a slash.
 	//   - Topic is the event's type.

@@ -169,7 +169,7 @@ func paused(ts *testscript.TestScript, _ bool, args []string) {
 	}}))
 }
 
-// letterid CONSUMER ID: $LETTER becomes the id of the newest dead letter with this natural key.
+// letterid CONSUMER ID: $LETTER becomes the id of the newest dead letter with this business key.
 func letterID(ts *testscript.TestScript, _ bool, args []string) {
 	s := seedsOf(ts)
 	store, err := s.store()

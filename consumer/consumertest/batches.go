@@ -30,7 +30,7 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 		name  string
 		n     int
 		whole bool // the consumer has a HandleBatch
-		side  bool // the handlers run side by side, if the store can do that
+		side  bool // the handlers are interleaved, if the store can do that
 		fails bool // the handler that ends the transaction returns an error
 	}{
 		{"the first of several", 4, false, false, false},

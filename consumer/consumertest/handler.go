@@ -19,7 +19,7 @@ type HandlerTest[TTx any] struct {
 	// times. Each Consumer represents another process. Required.
 	New func(store dedup.Store[TTx]) (*consumer.Consumer[TTx], error)
 
-	// Message returns message number n. The handler must succeed on it. Message is called with the same n for each delivery. The natural key must
+	// Message returns message number n. The handler must succeed on it. Message is called with the same n for each delivery. The business key must
 	// depend on n, and no other message may have it. Required.
 	Message func(n int) *consumer.Message
 
@@ -40,7 +40,7 @@ type HandlerTest[TTx any] struct {
 	//
 	// With Config.Interleave, a handler does so that reads the row without a lock and writes a value that it computed.
 	//
-	// Each of these messages has Each effects. Their natural keys must differ from each other and from those of Message. Set Message.OrderingKey as
+	// Each of these messages has Each effects. Their business keys must differ from each other and from those of Message. Set Message.OrderingKey as
 	// the publisher does. Without HandleBatch and Interleave the handlers of a batch run one after the other, and the test finds nothing.
 	//
 	// Defaults to nil: that case is left out.

@@ -24,7 +24,7 @@ type passing[TTx any] struct {
 	failed error // the error of a handler
 }
 
-// store returns p as a Store that keeps dead letters, and runs handlers side by side, if the Store behind it does.
+// store returns p as a Store that keeps dead letters, and interleaves handlers, if the Store behind it does.
 func (p *passing[TTx]) store() dedup.Store[TTx] {
 	lot, parks := p.Store.(consumerdriver.ParkingLot[TTx])
 	interleaver, interleaves := p.Store.(driver.Interleaver[TTx])

@@ -21,7 +21,7 @@ const subscriberPatience = 2 * time.Minute
 // longGrace is for cases that are not about the grace period.
 const longGrace = time.Minute
 
-// idHeader holds the natural key of the suite's messages.
+// idHeader holds the business key of the suite's messages.
 const idHeader = "suite-id"
 
 // subscriberEnv is the environment of a case: a broker and a database.
@@ -158,7 +158,7 @@ func (p *tapped) count() (deliveries, largestBatch int) {
 	return len(p.deliveries), p.largest
 }
 
-// suiteMessage returns a message with the natural key id.
+// suiteMessage returns a message with the business key id.
 func suiteMessage(id, key, payload string) consumer.Message {
 	return consumer.Message{OrderingKey: key, Payload: []byte(payload), Headers: map[string]string{idHeader: id}}
 }
@@ -261,7 +261,7 @@ func (e *subscriberEnv) effects(ids ...string) {
 	}
 }
 
-// letters returns the dead letters, sorted by natural key.
+// letters returns the dead letters, sorted by business key.
 func (e *subscriberEnv) letters() []consumer.DeadLetter {
 	e.Helper()
 	letters, err := NewStoreOn(e.db).DeadLetters(context.WithoutCancel(e.Context()), consumer.DeadLetterFilter{})
@@ -287,7 +287,7 @@ func (e *subscriberEnv) parked(ids ...string) {
 	}
 }
 
-// suiteIDs returns the natural keys of msgs.
+// suiteIDs returns the business keys of msgs.
 func suiteIDs(msgs []consumer.Message) (ids []string) {
 	for _, m := range msgs {
 		ids = append(ids, m.Headers[idHeader])

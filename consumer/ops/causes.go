@@ -4,7 +4,7 @@ import "github.com/txonce/txonce/observe"
 
 // Causes returns those of observe.Causes for which a consumer parks a message:
 //   - observe.CausePermanent, CauseExhausted, CausePanic: its handler failed, or the message cannot be claimed.
-//   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable natural key.
+//   - observe.CauseUndecodable, CauseNoKey: it cannot be read, or has no usable business key.
 //   - observe.CauseMismatch, CauseUnprovable, CauseKnownContent: the store's keys show that it must not run.
 //   - observe.CauseCrashed: three processes ended while they tried the message alone. A message is tried alone if it was
 //     delivered far more often than consumer.Config.MaxAttempts and this process knows nothing about it. It has a letter with this

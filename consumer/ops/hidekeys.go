@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HideKeys replaces natural keys in what people and machines see, where keys name people. The zero value shows keys as they are.
+// HideKeys replaces business keys in what people and machines see, where keys name people. The zero value shows keys as they are.
 type HideKeys struct {
 	Secret []byte // the same secret always gives the same text for a key, so that it can be searched for
 }

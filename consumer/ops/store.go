@@ -18,7 +18,7 @@ type Store interface {
 	Prober
 	Requester
 
-	// Keys answers questions about natural keys, their consumers and their letters.
+	// Keys answers questions about business keys, their consumers and their letters.
 	Keys() Keys
 
 	// Outbox has the operations on the outbox.
@@ -142,15 +142,15 @@ type Searcher interface {
 	Waiting(ctx context.Context, letters []consumer.DeadLetterID) (map[consumer.DeadLetterID]bool, error)
 }
 
-// Keys finds natural keys, their claims, and what their handlers have enqueued.
+// Keys finds business keys, their claims, and what their handlers have enqueued.
 type Keys interface {
 	Searcher
 
-	// KeyOf returns the natural key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
+	// KeyOf returns the business key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
 	// with Config.Compact does not tell its key.
 	KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error)
 
-	// EachKey calls f for the natural keys of all dead letters and then for those of all claims, until f returns false. It reads the claims in
+	// EachKey calls f for the business keys of all dead letters and then for those of all claims, until f returns false. It reads the claims in
 	// parts of a few thousand, so it holds no snapshot for long. A million keys take some seconds.
 	EachKey(ctx context.Context, f func(key dedup.Key) (more bool)) error
 

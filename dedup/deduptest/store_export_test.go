@@ -2,7 +2,7 @@ package deduptest
 
 import "github.com/txonce/txonce/dedup"
 
-// Plant inserts a row with the natural key k at the hash of another key.
+// Plant inserts a row with the business key k at the hash of another key.
 func (db *Database) Plant(at dedup.KeyHash, k dedup.Key) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -66,7 +66,7 @@ type DB[TTx any] struct {
 	LockWait func(ctx context.Context, tx TTx) (string, error)
 	// Wrote reports whether tx must write something when it commits, for example because it has a transaction ID.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
-	// Plant inserts a row with the key hash at and the natural key k.
+	// Plant inserts a row with the key hash at and the business key k.
 	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
 	// RegisterSource begins a transaction that records a source of consumer, as RegisterSources does, and rolls it back when t ends.
 	// commit commits it. waited reports whether another transaction waits for it.
@@ -86,7 +86,7 @@ type DB[TTx any] struct {
 type Options struct {
 	Isolation string        // one of Harness.Isolations
 	Wait      time.Duration // how long a claim waits for a transaction that holds its key
-	Compact   bool          // do not store the natural key
+	Compact   bool          // do not store the business key
 }
 
 // Code is how a store classifies an error code of its database.

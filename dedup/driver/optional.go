@@ -63,8 +63,8 @@ type TxVerifier[TTx any] interface {
 	VerifyTx(ctx context.Context, tx TTx) error
 }
 
-// Interleaver runs several handlers side by side in one transaction, and sends statements of different handlers to the
-// database together.
+// Interleaver runs several handlers at the same time in one transaction, and sends statements of different handlers
+// to the database together.
 //
 // Without it consumer.New refuses Config.Interleave.
 type Interleaver[TTx any] interface {

@@ -10,7 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Lock locks a natural key without claiming it.
+// Lock locks a business key without claiming it.
 type Lock struct {
 	Key    dedup.Key
 	Number int64    // for databases whose locks are numbers; two keys with the same number exclude each other needlessly

@@ -16,7 +16,7 @@ type Stored struct {
 	Consumer, Tenant, ID *string
 }
 
-// Claim converts the row to the answer for a claim of key. If the row belongs to another natural key, it returns
+// Claim converts the row to the answer for a claim of key. If the row belongs to another business key, it returns
 // ErrKeyCollision.
 func (s *Stored) Claim(key dedup.Key) (dedup.Claim, error) {
 	if s.Consumer != nil && s.ID != nil {

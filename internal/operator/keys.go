@@ -124,7 +124,7 @@ func (s *Service) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]
 	return claimed, nil
 }
 
-// scanKey scans the natural key at the end of a row. named is false if the row does not have it.
+// scanKey scans the business key at the end of a row. named is false if the row does not have it.
 func scanKey(rows *sql.Rows, before ...any) (key dedup.Key, named bool, err error) {
 	var consumer, tenant, name sql.NullString
 	err = rows.Scan(append(before, &consumer, &tenant, &name)...)

@@ -97,7 +97,7 @@ func (ts *topicStates) confirmed(ctx context.Context, ps *pauses, topic string) 
 	return was
 }
 
-// failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran side by side count once.
+// failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran at the same time count once.
 // It returns how long the cooldown is, and whether to log it.
 func (ts *topicStates) failed(ctx context.Context, ps *pauses, topic string, began time.Time, why error) (cooldown time.Duration, log bool) {
 	ts.mu.Lock()

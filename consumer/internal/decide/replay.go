@@ -14,7 +14,7 @@ type Replay struct {
 	Own   dedup.Record  // of the letter; Key.ID is empty if the message has no usable key
 	Cause observe.Cause // of the letter
 
-	Key   string // another natural key to run under; empty: none
+	Key   string // another business key to run under; empty: none
 	AsNew bool   // a person has made sure that the message was not processed before
 
 	Lacks       []string // the parts of the message that the letter does not have: see consumer.Shortened

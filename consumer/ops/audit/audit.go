@@ -38,11 +38,11 @@ type Config struct {
 	// Tenant limits them to one tenant. Defaults to those without tenant.
 	Tenant string
 
-	// Effects is a query for Claims. It returns a natural key and its number of effects, or only keys, one row for each effect.
+	// Effects is a query for Claims. It returns a business key and its number of effects, or only keys, one row for each effect.
 	// The text :ids in it stands for the list of keys: WHERE order_id IN (:ids). Keys without effect need not be returned.
 	Effects string
 
-	// Reverse is a query for Effects. It returns the natural keys of effects, such as those of the last day. An effect whose claim has expired
+	// Reverse is a query for Effects. It returns the business keys of effects, such as those of the last day. An effect whose claim has expired
 	// is not a fault, so it should not reach back further than the consumer's window.
 	Reverse string
 

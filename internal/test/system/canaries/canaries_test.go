@@ -43,7 +43,7 @@ func TestCanaries(t *testing.T) {
 				return err // a *pgconn.PgError whose Detail quotes the id
 			}
 			refused := message("refused", m.ID)
-			refused.ID = m.ID + "-refused" // an ID of the application's own may be a natural key
+			refused.ID = m.ID + "-refused" // an ID of the application's own may be a business key
 			return s.writer.Enqueue(ctx, tx, message("charges", m.ID), refused)
 		},
 	})

@@ -189,7 +189,7 @@ func insert(msg *message.Message, id string) error {
 	return err
 }
 
-// byID is the natural key of orders.
+// byID is the business key of orders.
 var byID = consumer.KeyOf(func(body struct {
 	OrderID string `json:"order_id"`
 },
