@@ -31,8 +31,8 @@
 // # IDs
 //
 // Within a handler of package consumer, a message without ID gets one that is derived from the handled message, the topic and an
-// ordinal. A handler that runs again enqueues the same IDs, and receivers can recognize the repeats. Elsewhere the caller must
-// set the ID, and also where several goroutines of one handler enqueue: their order may differ between two runs. driver.WithScope
+// ordinal. A handler that runs again enqueues the same IDs, and receivers can recognize the repeats. Outside of a handler the caller
+// must set the ID. The same holds where several goroutines of one handler enqueue, because their order may differ between two runs. driver.WithScope
 // (outbox/driver) has the rules.
 //
 // # What a crash does
