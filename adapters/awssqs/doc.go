@@ -17,8 +17,8 @@
 // short: it is the delay after a crash, not a limit for handlers. SQS extends it for up to 12 hours after a receive.
 //
 // When a process has lost a message and its handler still runs, SQS may deliver the message to that process again. The process then gives
-// the message back, hidden for about half a visibility timeout, the next time for a whole one, then for one and a half and so on, so that
-// another process can handle it.
+// the message back, hidden for about half a visibility timeout, so that another process can handle it. Each time this happens again, the message is
+// hidden for half a timeout longer.
 //
 // A standard queue has no order, and OrderBy does not add one: it only makes one process handle the messages of a key one at a time. A FIFO
 // queue is handled in order per message group, and a failure holds back its group only.
@@ -41,7 +41,7 @@
 // A message counts as published when SQS has listed it as successful. A message that is not listed by the end of the call is an error, and
 // will be published again; then it may arrive twice, with the same ID and sequence number in its attributes.
 //
-// A FIFO queue, whose name ends in .fifo, gets a message's Key as its MessageGroupId. Its MessageDeduplicationId is made of its ID,
+// A FIFO queue, whose name ends in .fifo, gets a message's OrderingKey as its MessageGroupId. Its MessageDeduplicationId is made of its ID,
 // its sequence number and the time when it was enqueued: the same for a repeat, and another one for another message with the same ID. Both are a hash
 // if SQS does not accept them as they are. So first occurrences keep the order of their key, and SQS drops a repeat within
 // five minutes. A later repeat, from a relay that was away for long, arrives: receivers need their Consumer. A standard queue promises no

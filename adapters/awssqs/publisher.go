@@ -16,7 +16,7 @@ import (
 // Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL of any
 // queue. A message counts as published when SQS has listed it as successful. It is safe for concurrent use, and needs no closing.
 //
-// To a FIFO queue, whose name ends in .fifo, it sends a message's Key as its group and its ID as its deduplication id. So SQS keeps the
+// To a FIFO queue, whose name ends in .fifo, it sends a message's OrderingKey as its group and its ID as its deduplication id. So SQS keeps the
 // order within a key, and drops a message that arrives twice within five minutes. A standard queue promises no order.
 type Publisher struct {
 	client API

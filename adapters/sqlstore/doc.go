@@ -1,5 +1,5 @@
-// Package sqlstore runs message handlers once per message through database/sql: the record that a message was handled
-// commits in the same transaction as the handler's writes.
+// Package sqlstore is a store of txonce for database/sql. The claim of a message is committed in the same transaction as the
+// handler's writes.
 //
 // A [Store] implements dedup.Store, driver.ParkingLot, outbox.Writer and driver.Queue with *sql.Tx as the handler's
 // transaction. It works on PostgreSQL, SQLite, MySQL 8.0.19 and MariaDB 10.6 or later. With pgx as the driver, use
@@ -33,8 +33,8 @@
 //
 // A handler must not end its transaction. The Store cannot wrap a *sql.Tx, so it cannot prevent this, but it detects it. Before
 // COMMIT it checks that the transaction is still the one that claimed. If not, InTx fails with dedup.ErrTxEnded. What was
-// rolled back by then is lost. What the handler committed stays committed, together with the claim. Later writes of the handler
-// were committed statement by statement and stay too: with the claim after a COMMIT, without it after a ROLLBACK.
+// rolled back by then is lost. What the handler committed stays committed, together with the claim. What it
+// wrote later was committed statement by statement and stays too: after a COMMIT the claim stays as well, after a ROLLBACK it is gone.
 //
 // When a handler commits and then returns an error, InTx returns ErrTxEnded, which wraps the handler's error. To detect this,
 // the Store asks the database after a failure whether the claim was committed. If the connection is lost or takes no more

@@ -13,10 +13,10 @@ var (
 	// ErrLost means that the broker took the delivery away, see Deliverer.Lose: acknowledge nothing.
 	ErrLost = errors.New("the broker has taken this delivery away")
 
-	// ErrStopped is wrapped in an uncounted *consumer.RetryError: the delivery was not handled, give it back.
+	// ErrStopped is wrapped in a *consumer.RetryError with Held: the delivery was not handled, give it back.
 	ErrStopped = errors.New("not handled any more: the subscriber stops")
 
-	// ErrAbandoned is wrapped in an uncounted *consumer.RetryError: the handler still runs although its context is cancelled. That
+	// ErrAbandoned is wrapped in a *consumer.RetryError with Held: the handler still runs although its context is cancelled. That
 	// handler and the next receiver of the message cannot both commit.
 	ErrAbandoned = errors.New("a handler is still running although its context is cancelled")
 )
