@@ -96,7 +96,7 @@ func NewInbox[TTx any](cfg InboxConfig[TTx]) (*Inbox[TTx], error) {
 	in.consumer, err = consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name + "/inbox", Store: cfg.Store, Key: consumer.MessageID, Window: cfg.Window,
 		ParkLimit: cfg.ParkLimit, Logger: cfg.Logger, Trace: cfg.Trace,
-		Handle: forward(cfg.Topic, cfg.Outbox),
+		Handle: forward(cfg.Topic, cfg.Outbox), TrustHandlers: true, // forward ends no transaction
 	})
 	if err != nil {
 		return nil, fmt.Errorf("webhook: InboxConfig: %w", err)

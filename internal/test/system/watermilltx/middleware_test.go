@@ -15,6 +15,7 @@ import (
 	"github.com/txonce/txonce/adapters/watermilltx"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -325,6 +326,10 @@ func TestConfigRefused(t *testing.T) {
 		{"Key", func(c *watermilltx.Config[*sql.Tx]) { c.Key = nil }},
 		{"Window", func(c *watermilltx.Config[*sql.Tx]) { c.Window = 1 }},
 		{"MaxAttempts", func(c *watermilltx.Config[*sql.Tx]) { c.MaxAttempts = -1 }},
+		{"RejectGivenUp", func(c *watermilltx.Config[*sql.Tx]) { c.Store = struct{ dedup.Store[*sql.Tx] }{c.Store} }},
+		{"Join", func(c *watermilltx.Config[*sql.Tx]) {
+			c.Store, c.Join = struct{ dedup.Store[*sql.Tx] }{c.Store}, true // without its other methods
+		}},
 	} {
 		cfg := config(b, "billing")
 		test.set(&cfg)
