@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
@@ -18,6 +19,8 @@ type requested struct {
 	*sourced
 	asked int
 }
+
+var _ consumerdriver.ReplayQueue[tx] = (*requested)(nil)
 
 func (r *requested) TakeReplay(context.Context, string, time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	r.asked++
