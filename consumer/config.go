@@ -143,7 +143,10 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("HandlerTimeout is %v: want a millisecond or more, or 0 for no limit", cfg.HandlerTimeout)
 	}
 	if err := cfg.storeLacks(); err != nil {
-		return refuse("%w", err)
+		return refuse("Store: %w", err)
+	}
+	if _, parks := cfg.Store.(parkingLot[TTx]); parks && cfg.RejectGivenUp {
+		return refuse("RejectGivenUp is set, and a %T keeps dead letters: leave it false", cfg.Store)
 	}
 	if names, ok := cfg.Store.(driver.Registrar); ok {
 		if err := names.NameFree(cfg.Name); err != nil {
@@ -190,15 +193,13 @@ func (cfg *Config[TTx]) storeLacks() error {
 	_, verifies := cfg.Store.(driver.TxVerifier[TTx])
 	switch {
 	case !parks && !cfg.RejectGivenUp:
-		return fmt.Errorf("Store: a %T keeps no dead letters: it lacks some of the methods "+
-			"Park, TakeDeadLetter and DeadLetters of driver.ParkingLot; %s, "+
+		return fmt.Errorf("a %T keeps no dead letters: it lacks some of the methods "+
+			"Park, TakeDeadLetter and DeadLetters of consumer/driver.ParkingLot; %s, "+
 			"or set Config.RejectGivenUp: messages that are given up are rejected then", cfg.Store, fix)
 	case !verifies && !cfg.TrustHandlers:
-		return fmt.Errorf("Store: a %T cannot verify that a handler has left its transaction open: "+
-			"it lacks the method VerifyTx of driver.TxVerifier; %s, or set Config.TrustHandlers: "+
+		return fmt.Errorf("a %T cannot verify that a handler has left its transaction open: "+
+			"it lacks the method VerifyTx of dedup/driver.TxVerifier; %s, or set Config.TrustHandlers: "+
 			"a handler that ends its transaction is then noticed after the later ones", cfg.Store, fix)
-	case parks && cfg.RejectGivenUp:
-		return fmt.Errorf("RejectGivenUp is set, and a %T keeps dead letters: leave it false", cfg.Store)
 	}
 	return nil
 }
