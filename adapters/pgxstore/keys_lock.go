@@ -22,8 +22,8 @@ import (
 // LockKeys waits for keys that other transactions hold, in total up to Config.ClaimTimeout. Then it fails with
 // dedup.ErrInFlight and names the key. If a handler returns that error, the message is delivered again later, and no attempt is
 // counted. After any error the transaction can only be rolled back. COMMIT, ROLLBACK and the loss of the connection release the
-// keys, and so does rolling back to an earlier savepoint. Above READ COMMITTED a transaction sees the database as of its first
-// statement, which may be before LockKeys got the lock: then the lock excludes other writers, but reads may return outdated
+// keys, and so does rolling back to an earlier savepoint. Above READ COMMITTED a transaction sees the state of the database
+// at its first statement, which may be before LockKeys got the lock: then the lock excludes other writers, but reads may return outdated
 // rows.
 //
 // LockKeys also excludes handlers that use sqlstore on the same database, and it works behind a pooler in transaction mode.

@@ -92,7 +92,7 @@ type Interleaver[TTx any] interface {
 
 // KeyProber finds out which keys made a claim fail with dedup.ErrInFlight.
 //
-// Without it a batch that meets a held key is tried in halves, each of which waits for the key again.
+// Without it a batch that meets a held key is tried in halves, and each half waits for the key again.
 type KeyProber interface {
 	// HeldKeys reports for each key whether another transaction holds it, so that a claim would wait. It takes 50 ms at
 	// most for all keys together; a key that it could not check by then counts as held. It leaves nothing in the

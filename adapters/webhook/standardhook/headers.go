@@ -62,7 +62,7 @@ func readFamily(h http.Header, prefix string) (s signed, there bool, err error) 
 // maxSignatures limits how much work a forged header can cause.
 const maxSignatures = 32
 
-// parseSignatures returns the encoded signatures of the two known versions. Other versions, as of a later specification, are
+// parseSignatures returns the encoded signatures of the two known versions. Other versions, which a later specification may have, are
 // ignored.
 func parseSignatures(header string) (v1, v1a []string, err error) {
 	items := strings.Split(header, " ")

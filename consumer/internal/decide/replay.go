@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Replay is a dead letter, and how it is to be processed again. A consumer decides with it what happens, and the dry
-// run of an operator what would happen.
+// Replay is a dead letter, and how an operator wants it to be processed again. It decides what a consumer does with
+// the letter, and what an operator's dry run says.
 type Replay struct {
 	Own   dedup.Record  // of the letter; Key.ID is empty if the message has no usable key
 	Cause observe.Cause // of the letter
