@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,17 +22,23 @@ type claim struct {
 	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
 	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
 
-	early     bool // the handler runs before the claim, see early.go
-	guessed   bool // early, and the handler must run again after the claim
-	short     bool // the statements of ShortWait and FormerWait surround the claim
-	oneShort  bool // InsertOneShort is sent
-	xid       string
-	standbys  bool         // COMMIT waits for synchronous standbys
-	session   sessionState // without a synchronous_commit: not read yet
-	asked     bool         // the next two fields are set
-	isolation string
-	forgotten *time.Time // all deleted rows had expired by then; nil: none was deleted
+	early    bool // the handler runs before the claim, see early.go
+	guessed  bool // early, and the handler must run again after the claim
+	short    shortWait
+	xid      string
+	standbys bool         // COMMIT waits for synchronous standbys
+	session  sessionState // without a synchronous_commit: not read yet
+	horizon  horizon
 }
+
+// shortWait says how the server limits the wait for other transactions, if ctx ends before Config.ClaimTimeout.
+type shortWait int
+
+const (
+	noShortWait     shortWait = iota
+	shortWaitAround           // the statements of ShortWait and FormerWait surround the claim
+	shortWaitWithin           // InsertOneShort limits it
+)
 
 // Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip. Without rows it sends BEGIN and
 // reads the state of the session.
@@ -96,15 +101,20 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	if short {
 		limit = fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
 	}
-	c.oneShort = short && len(rows) == 1 && c.conn != nil // a caller may go on with its own transaction after an error
-	if c.short = short && !c.oneShort; c.short {
+	switch {
+	case !short:
+		c.short = noShortWait
+	case len(rows) == 1 && c.conn != nil: // a caller may go on with its own transaction after an error
+		c.short = shortWaitWithin
+	default:
+		c.short = shortWaitAround
 		b.Queue(sql.ShortWait, limit)
 		defer func() { b.Queue(sql.FormerWait) }()
 	}
 	for _, alike := range claims.Alike(rows) {
 		if len(alike) == 1 {
 			args := claimArgs(&alike[0], c.idleLimit, c.store.cfg.Compact)
-			if c.oneShort {
+			if c.short == shortWaitWithin {
 				b.Queue(sql.InsertOneShort, append(args, limit)...)
 			} else {
 				b.Queue(sql.InsertOne, args...)
@@ -114,7 +124,7 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 		}
 	}
 	soon := c.store.now().Add(dedup.MinWindow / 2)
-	if c.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.asked {
+	if c.horizon.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.horizon.asked {
 		b.Queue(sql.Sweep)
 	}
 }
@@ -131,7 +141,7 @@ func (c *claim) read(results pgx.BatchResults, rows []claims.Row, err error) err
 }
 
 func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
-	if c.short {
+	if c.short == shortWaitAround {
 		if _, err := results.Exec(); err != nil {
 			return err
 		}
@@ -145,10 +155,10 @@ func (c *claim) readAll(results pgx.BatchResults, rows []claims.Row) error {
 			return err
 		}
 	}
-	if !c.asked {
+	if !c.horizon.asked {
 		return nil
 	}
-	return sweepError(results.QueryRow().Scan(&c.isolation, &c.forgotten))
+	return c.horizon.read(results.QueryRow())
 }
 
 func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
@@ -157,7 +167,7 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 		state string
 	)
 	dest := []any{&key, &c.Clock, &c.xid, &c.standbys, &state, nil}
-	if !c.oneShort {
+	if c.short != shortWaitWithin {
 		dest = dest[:5]
 	}
 	switch err := row.Scan(dest...); {
@@ -209,40 +219,4 @@ func (c *claim) Flush(ctx context.Context) error {
 	}
 	_, err := c.tx.Exec(ctx, c.store.sql.FlushDuplicate)
 	return claimError(err)
-}
-
-// Forgotten implements claims.Driver.
-func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
-	if !c.asked { // queue did not ask, because this machine's clock is behind the database's
-		if err := c.tx.QueryRow(ctx, c.store.sql.Sweep).Scan(&c.isolation, &c.forgotten); err != nil {
-			return forgotten, nil, sweepError(err)
-		}
-	}
-	var q querier = c.tx
-	if c.isolation != "read committed" && c.isolation != "read uncommitted" {
-		q = c.store.cfg.Pool
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
-		defer cancel()
-		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&c.forgotten); err != nil {
-			return forgotten, nil, sweepError(err)
-		}
-	}
-	if c.forgotten == nil {
-		return forgotten, nil, nil
-	}
-	uses = make(map[string][]driver.WindowUse, len(consumers))
-	for _, consumer := range consumers {
-		rows, _ := q.Query(ctx, c.store.sql.Windows, consumer)
-		uses[consumer], err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (u driver.WindowUse, err error) {
-			var seconds int64
-			err = row.Scan(&seconds, &u.FirstRun, &u.UsedUntil)
-			u.Window = time.Duration(seconds) * time.Second
-			return u, err
-		})
-		if err != nil {
-			return forgotten, nil, claimError(err)
-		}
-	}
-	return *c.forgotten, uses, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 )
@@ -26,8 +28,13 @@ func newClaimer(w *writer) *claimer {
 	return c
 }
 
-func (c *claimer) newClaim(plan *claims.Plan) *claim {
-	return &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &c.leases, Now: c.now}, store: c}
+// newClaim returns a claim that begins its transaction on conn. If conn is nil, the caller sets the transaction.
+func (c *claimer) newClaim(plan *claims.Plan, conn *pgx.Conn) *claim {
+	made := &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &c.leases, Now: c.now}, store: c, conn: conn}
+	if conn != nil {
+		made.idleLimit = c.idle
+	}
+	return made
 }
 
 // useWindows registers the windows of plan before the first claim uses them, and again before their registrations expire. It

@@ -50,8 +50,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		return false, database.Errorf("pgxstore: connect: %w", err)
 	}
 	defer conn.Release()
-	c := s.newClaim(plan)
-	c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
+	c := s.newClaim(plan, conn.Conn())
+	c.Look = len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
@@ -66,8 +66,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 		if c.tx != nil {
 			rollback(ctx, c.tx)
 		}
-		c = s.newClaim(plan)
-		c.conn, c.idleLimit, c.Look = conn.Conn(), s.idle, true
+		c = s.newClaim(plan, conn.Conn())
+		c.Look = true
 	}
 	answers, err := c.Make(ctx, c)
 	unfit := false

@@ -43,8 +43,7 @@ func (o operators) probe(ctx context.Context, plan *claims.Plan) (p ops.Probe, e
 		return p, database.Errorf("pgxstore: probe: connect: %w", err)
 	}
 	defer func() { s.release(ctx, conn, err) }()
-	c := s.newClaim(plan)
-	c.conn, c.idleLimit = conn.Conn(), s.idle
+	c := s.newClaim(plan, conn.Conn())
 	c.AssumeRegistered()
 	defer func() {
 		if c.tx != nil {

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/dedup"
 )
 
-// inDoubt adds to err a function that can find out later whether the transaction was committed.
-func (c *claim) inDoubt(err error) error {
-	if c.xid == "" {
+// inDoubt adds to err a function that can find out later whether transaction xid was committed; empty: it has written nothing.
+func inDoubt(xid string, err error) error {
+	if xid == "" {
 		return err
 	}
-	xid := c.xid
 	return &dedup.InDoubtError{Err: err, Committed: func(ctx context.Context, tx any) (bool, error) {
 		on, ok := tx.(pgx.Tx)
 		if !ok {
@@ -33,36 +33,36 @@ func (c *claim) inDoubt(err error) error {
 // and how long it repeats a question that got no answer.
 const answerWithin = 2 * time.Second
 
-// committed reports whether the server says that the transaction was committed. It opens a new connection if the old
+// committed reports whether the server says that transaction xid of conn was committed. It opens a new connection if the old
 // one was lost, or was closed because the handler's ctx ended during a statement. It returns an error if the server
 // does not answer.
-func (c *claim) committed(ctx context.Context) (bool, error) {
+func committed(ctx context.Context, xid string, conn *pgx.Conn, pool *pgxpool.Pool) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	if status, err := c.status(ctx, c.conn); err == nil {
+	if status, err := statusOf(ctx, xid, conn); err == nil {
 		return status == "committed", nil
 	}
-	var conn *pgx.Conn
+	var fresh *pgx.Conn
 	defer func() {
-		if conn != nil {
-			disconnect(ctx, conn)
+		if fresh != nil {
+			disconnect(ctx, fresh)
 		}
 	}()
 	for until := time.Now().Add(answerWithin); ; <-time.After(10 * time.Millisecond) {
 		var status string
 		var err error
-		if conn == nil || conn.IsClosed() {
-			conn, err = connect(ctx, c.store.cfg.Pool)
+		if fresh == nil || fresh.IsClosed() {
+			fresh, err = connect(ctx, pool)
 		}
 		if err == nil {
-			status, err = c.status(ctx, conn)
+			status, err = statusOf(ctx, xid, fresh)
 		}
 		switch {
 		case err == nil && status != "in progress":
 			return status == "committed", nil
 		case time.Now().Before(until):
 		case err == nil:
-			return false, fmt.Errorf("transaction %s is still in progress", c.xid)
+			return false, fmt.Errorf("transaction %s is still in progress", xid)
 		default:
 			return false, err
 		}
@@ -72,7 +72,7 @@ func (c *claim) committed(ctx context.Context) (bool, error) {
 // txStatus returns the state of a transaction: in progress, committed or aborted; empty if it ended too long ago.
 const txStatus = `SELECT coalesce(pg_xact_status($1::text::xid8), '')`
 
-func (c *claim) status(ctx context.Context, conn *pgx.Conn) (status string, err error) {
-	err = conn.QueryRow(ctx, txStatus, c.xid).Scan(&status)
+func statusOf(ctx context.Context, xid string, conn *pgx.Conn) (status string, err error) {
+	err = conn.QueryRow(ctx, txStatus, xid).Scan(&status)
 	return status, err
 }

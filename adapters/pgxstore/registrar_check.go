@@ -28,8 +28,7 @@ func (r *registrar) checkSession(ctx context.Context) (err error) {
 		return database.Errorf("pgxstore: connect: %w", err)
 	}
 	defer conn.Release()
-	c := r.newClaim(&claims.Plan{})
-	c.conn = conn.Conn()
+	c := r.newClaim(&claims.Plan{}, conn.Conn())
 	defer func() {
 		if err != nil {
 			r.discard(ctx, conn.Conn())

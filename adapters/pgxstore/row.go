@@ -47,7 +47,7 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	switch {
 	case ends:
 		b.Queue(`commit`)
-	case c.oneShort && c.tx != nil:
+	case c.short == shortWaitWithin && c.tx != nil:
 		b.Queue(sql.FormerWait)
 	}
 	err := c.bounded(ctx, func(ctx context.Context) error {

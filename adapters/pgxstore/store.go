@@ -119,7 +119,7 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	if err := s.useWindows(ctx, plan); err != nil {
 		return nil, err
 	}
-	c := s.newClaim(plan)
+	c := s.newClaim(plan, nil)
 	c.tx = tx
 	answers, err := c.Make(ctx, c)
 	if errors.Is(err, claims.ErrAgain) { // the caller must claim again in a new transaction

@@ -132,19 +132,19 @@ func (g *guard) lookBack(ctx context.Context, err error) error {
 	case watched && denied: // the caller rolls the transaction back
 		return fmt.Errorf("%w; %w", err, dedup.ErrRolledBack)
 	case ended:
-		return g.c.inDoubt(err)
+		return inDoubt(g.c.xid, err)
 	case watched, g.c.xid == "":
 		return err
 	}
 	rollback(ctx, g.c.tx) // this also closes a connection with open rows
-	switch committed, asked := g.c.committed(ctx); {
+	switch committed, asked := committed(ctx, g.c.xid, g.c.conn, g.c.store.cfg.Pool); {
 	case asked != nil:
-		return g.c.inDoubt(err)
+		return inDoubt(g.c.xid, err)
 	case !committed:
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ended = fmt.Errorf("%w: the handler committed transaction %s by itself", dedup.ErrTxEnded, g.c.xid)
-	return g.c.inDoubt(fmt.Errorf("%w, before this error: %w", g.ended, err))
+	return inDoubt(g.c.xid, fmt.Errorf("%w, before this error: %w", g.ended, err))
 }
