@@ -65,7 +65,7 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 
 // fits returns nil if the session of c is as it must be. After an error, the connection must be discarded.
 func (c *claim) fits(ctx context.Context) error {
-	if c.tx == nil { // all keys had rows, and the claim's transaction has ended; guard.open checks the one that the handler may begin
+	if c.tx == nil { // all keys had rows, and the claim's transaction has ended; openFor checks the one that the handler may begin
 		if err := c.store.durable(c.session, c.standbys); err != nil {
 			return fmt.Errorf("%w: %w", claims.ErrAgain, err) // a changed session may be to blame
 		}
