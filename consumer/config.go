@@ -26,7 +26,7 @@ type Config[TTx any] struct {
 	Name string
 
 	// Store keeps the claims and the dead letters. New refuses one that is no driver.ParkingLot or no
-	// driver.TxVerifier, unless the next two fields say that it is enough. Required.
+	// driver.TxVerifier, unless the next two fields accept it. Required.
 	Store dedup.Store[TTx]
 
 	// RejectGivenUp accepts a Store without dead letters: messages that are given up are rejected, see Processor.
@@ -36,9 +36,9 @@ type Config[TTx any] struct {
 	// ended it: then the later ones write outside of it, and nobody knows which handler it was.
 	TrustHandlers bool
 
-	// Key finds a message's business key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. Every delivery of
-	// an event must have the same key, and no other event: an ID that the producer makes anew for each publish is no
-	// key. Required.
+	// Key finds a message's business key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. All deliveries of an
+	// event must have one key, which no other event has. So an ID that the producer makes for each publish is no key.
+	// Required.
 	Key KeyFunc
 
 	// Tenant finds whose key it is, where two tenants may use the same one. Message.Tenant takes precedence.
@@ -80,12 +80,12 @@ type Config[TTx any] struct {
 	// docs/performance.md.
 	Interleave bool
 
-	// MaxAttempts is how many times a message may fail before it is parked. Faults of the database and shutdowns do not
-	// count, as far as they are not about this one message: docs/operations.md has the rules. Defaults to 3.
+	// MaxAttempts is how many times a message may fail before it is parked. Shutdowns do not count, and failures of the
+	// database only if no other message meets them: docs/operations.md has the rules. Defaults to 3.
 	MaxAttempts int
 
 	// HandlerTimeout is how long a call of Handle or HandleBatch may run. Then its ctx ends with ErrHandlerTimeout, and
-	// the attempt has failed, whatever the call returns. It is waited for. At least a millisecond. Defaults to 0: no
+	// the attempt has failed, whatever it returns; the consumer waits for that. At least a millisecond. Defaults to 0: no
 	// limit.
 	HandlerTimeout time.Duration
 
