@@ -34,7 +34,7 @@ func (e *subscriberEnv) trace() *sourceEvents {
 	e.Helper()
 	tracer, ok := e.broker.(Tracer)
 	if !ok {
-		e.Fatal("this Broker is no Tracer: its Subscriber takes a consumer.SourceTrace, or Features.DoesNotApply says why there can be none")
+		e.Fatal("this Broker is no Tracer: its Subscriber takes a driver.SourceTrace, or Features.DoesNotApply says why there can be none")
 	}
 	events := &sourceEvents{}
 	records := func(name string) func(context.Context, driver.SourceEvent) {

@@ -86,7 +86,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 			o.settle(d, nil)
 		case !again:
 			err = fmt.Errorf("message %s was given up on and kept nowhere, so it stays unacknowledged; "+
-				"a Store that is a consumer.ParkingLot would have kept it: %w", d.Message.Position, err)
+				"a Store that is a driver.ParkingLot would have kept it: %w", d.Message.Position, err)
 			o.fail(d, err)
 			dr.fail(err)
 		case behind != nil:

@@ -14,7 +14,7 @@ import (
 // Each hook of two Traces is called, the first one first. A hook that Then forgets would silently count nothing.
 func TestThenCallsEachHook(t *testing.T) {
 	t.Run("consumer.Trace", func(t *testing.T) { callsBoth(t, (*consumer.Trace).Then) })
-	t.Run("consumer.SourceTrace", func(t *testing.T) { callsBoth(t, (*driver.SourceTrace).Then) })
+	t.Run("driver.SourceTrace", func(t *testing.T) { callsBoth(t, (*driver.SourceTrace).Then) })
 	t.Run("relay.Trace", func(t *testing.T) { callsBoth(t, (*relay.Trace).Then) })
 }
 
