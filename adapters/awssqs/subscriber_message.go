@@ -18,10 +18,10 @@ import (
 // The ID is empty, because SQS gives a message another ID each time that it is sent, so its ID says nothing about the event. Attempt is how
 // often SQS has delivered the message, to any process and for any reason.
 //
-// When a Publisher sent the message, Payload, Key and Headers are those of its outbox.Message, but on a FIFO queue Key is the message group
-// when that was not made from this key, because SQS orders by group. Otherwise Payload is the body, Key is the
+// When a Publisher sent the message, Payload, OrderingKey and Headers are those of its outbox.Message. But on a FIFO queue OrderingKey is the
+// message group when that was not made from this key, because SQS orders by group. Otherwise Payload is the body, OrderingKey is the
 // message group of a FIFO queue, and Headers are the attributes. On a standard queue a message group names a tenant of a fair queue and is
-// not used as Key. When a message claims to come from a Publisher and cannot be decoded, the fields are filled in as if it did not, and
+// not used as OrderingKey. When a message claims to come from a Publisher and cannot be decoded, the fields are filled in as if it did not, and
 // Malformed says why.
 func ToMessage(queue string, raw types.Message) *consumer.Message {
 	m := &consumer.Message{Topic: queue, Position: queue + "/" + aws.ToString(raw.MessageId), Attempt: 1, Raw: raw}

@@ -40,7 +40,7 @@ type SubscriberConfig struct {
 	// Run, and the window of a driver.Windowed is compared with Spec.MessageTTL. Required.
 	Processor consumer.Processor
 
-	// Ordered makes the messages of one Key be handled in the order of the queue, one after the other: a message to be retried waits in
+	// Ordered makes the messages of one ordering key be handled in the order of the queue, one after the other: a message to be retried waits in
 	// memory, and the later messages of its key wait behind it. Only one process at a time may then receive from the queue, so Ordered
 	// requires Spec.SingleActiveConsumer.
 	//

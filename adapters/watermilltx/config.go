@@ -51,7 +51,7 @@ type Config[TTx any] struct {
 	// Defaults to a transaction of the Store's own for each attempt, which is right for every broker.
 	Join bool
 
-	// Amend sets fields of a message that watermill does not have: Key, Time, Position. Raw is the *message.Message. It must set the same
+	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the *message.Message. It must set the same
 	// values on every delivery.
 	//
 	// Defaults to what ToMessage sets.

@@ -21,7 +21,7 @@ type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor
 
-	// Amend sets fields of a message that watermill does not have: Key, Time, Position. Raw is the *message.Message. It must set the same
+	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the *message.Message. It must set the same
 	// values on every delivery.
 	//
 	// Defaults to what ToMessage sets.

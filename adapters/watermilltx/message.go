@@ -26,7 +26,7 @@ const (
 	binaryPrefix = "txonce-binary-"
 )
 
-// ToMessage returns raw as its first delivery. Topic is set within a Router only. Key and Time are set if a relay of this module published
+// ToMessage returns raw as its first delivery. Topic is set within a Router only. OrderingKey and Time are set if a relay of this module published
 // the message. ID stays empty, because watermill makes a UUID while publishing; the UUID is part of Position.
 func ToMessage(raw *message.Message) *consumer.Message {
 	topic := message.SubscribeTopicFromCtx(raw.Context())

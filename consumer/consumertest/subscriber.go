@@ -12,7 +12,7 @@ import (
 // Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter, a Revoker, a Tracer and a Trimmer.
 // Its methods must be safe for concurrent use.
 type Broker interface {
-	// Publish sends messages in order. It sends only Key, Payload and Headers of each. If it returns an error, some
+	// Publish sends messages in order. It sends only OrderingKey, Payload and Headers of each. If it returns an error, some
 	// messages may have been sent, or sent twice.
 	Publish(ctx context.Context, msgs ...consumer.Message) error
 

@@ -13,7 +13,7 @@ import (
 type ParkingLot[TTx any] interface {
 	// Park writes letter as part of tx. If there is a letter with the same ID, Park updates it and adds one to Times.
 	// Of the two payloads the longer one stays: letters with one ID have the same, unless one of them is shortened.
-	// Payload, headers and Key may contain any bytes.
+	// Payload, headers and OrderingKey may contain any bytes.
 	Park(ctx context.Context, tx TTx, letter consumer.DeadLetter) error
 
 	// TakeDeadLetter removes the letter with the ID and the Cause of letter as part of tx. It fails with

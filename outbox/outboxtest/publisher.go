@@ -18,7 +18,7 @@ type PublisherHarness struct {
 	// Topic makes an empty topic, with several partitions where there are any.
 	Topic func(t *testing.T) string
 	// Read returns all messages in topic, those of one key in the broker's order. It waits until n are there, and then a while for
-	// more. It fills in Topic, Key, Payload and Headers.
+	// more. It fills in Topic, OrderingKey, Payload and Headers.
 	Read func(t *testing.T, topic string, n int) []outbox.Message
 
 	// Features says what the publisher can do.

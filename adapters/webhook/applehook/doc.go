@@ -46,8 +46,8 @@
 //
 //	{"applehook": 1, "notification": {…}, "transaction": {…}, "renewal": {…}}
 //
-// so that dead letters can be read, and a message from the database needs no second verification. Its Key is the original transaction's
-// ID, so that the notifications of one subscription share an ordering key.
+// so that dead letters can be read, and a message from the database needs no second verification. Its OrderingKey is the original
+// transaction's ID, so that the notifications of one subscription are handled one after the other.
 //
 // # What a crash does
 //

@@ -27,7 +27,7 @@
 //
 //   - ID is the message's messageId. Pub/Sub sends the same one with each attempt.
 //   - Tenant is "pubsub/" and the subscription's name, and Topic is the subscription's name.
-//   - Payload is the message's data. Headers are its attributes, with "pubsub-attribute-" before their names. Key is its orderingKey.
+//   - Payload is the message's data. Headers are its attributes, with "pubsub-attribute-" before their names. OrderingKey is its orderingKey.
 //   - Time is the publishTime.
 //   - Fingerprint is of data and attributes.
 //

@@ -15,8 +15,8 @@
 // X-Slack-Request-Timestamp. The signed time must be within five minutes of the time of receipt, in both directions.
 //
 // The ID of an event is in the signed body. It is the same when Slack sends the event again: at once, after one minute and after
-// five minutes. The header X-Slack-Retry-Num of such an attempt is not used, because it is not signed, and because the first
-// attempt may have failed.
+// five minutes. The header X-Slack-Retry-Num of such an attempt is not used: it is not signed, and does not show whether the
+// first attempt succeeded.
 //
 //	Message.ID      event_id
 //	Message.Tenant  "slack/" and api_app_id

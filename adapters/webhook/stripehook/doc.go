@@ -21,7 +21,7 @@
 // # How it works
 //
 // A delivery is accepted if one of its v1 signatures is the HMAC-SHA256, with one of the secrets, of the header's time and the body, and
-// if that time is within Tolerance of the delivery's. Only then is the body read. Several secrets may be configured and several signatures
+// if that time differs by at most Tolerance from the time of receipt. Only then is the body read. Several secrets may be configured and several signatures
 // sent, because a secret that is rolled is used together with the new one for a while.
 //
 // The key of an event is its mode (live or test), its account, and its logical ID. The endpoint is no part of it, so an event that two
