@@ -28,7 +28,7 @@ type message struct {
 	done bool
 }
 
-const historySteps = 400
+const historySteps = 240 // of each store, on each server and behind poolers
 
 // quiet is a consumer whose windows are too long for a key to be forgotten.
 const quiet = "quiet"
