@@ -32,15 +32,16 @@ func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) 
 	if err != nil {
 		return err
 	}
-	guarded, branch := guardOf(tx)
+	guarded, handler := guardOf(tx)
 	ours := guarded != nil && guarded.g.c.store == s.claimer
 	switch {
-	case ours && branch != nil:
-		return branch.enqueue(ctx, guarded, rows)
+	case ours && handler != nil:
+		keep(rows)
+		return handler.Later(ctx, func(ctx context.Context) error { return guarded.add(ctx, rows) })
 	case ours:
 		return guarded.enqueue(ctx, rows)
-	case branch != nil: // so that the messages of all handlers are in order
-		if err := branch.takeTurnFor(ctx); err != nil {
+	case handler != nil: // so that the messages of all handlers are in order
+		if err := handler.Alone(ctx); err != nil {
 			return err
 		}
 	}

@@ -77,10 +77,10 @@ func Skip(o driver.Session) int64 {
 func SetEndWithin(s *Store, d time.Duration) { s.endWithin = d }
 
 // SetStallsAfter sets how long handlers in Interleave may wait while nothing happens.
-func SetStallsAfter(s *Store, d time.Duration) { s.patience.stallsAfter = d }
+func SetStallsAfter(s *Store, d time.Duration) { s.patience.StallsAfter = d }
 
 // SetLingers sets how long Interleave waits for handlers that do something else before it sends statements.
-func SetLingers(s *Store, d time.Duration) { s.patience.lingers = d }
+func SetLingers(s *Store, d time.Duration) { s.patience.Lingers = d }
 
 const idleSetting = `SELECT current_setting('idle_in_transaction_session_timeout')`
 

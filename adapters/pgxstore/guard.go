@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/dialect"
 )
@@ -26,7 +27,7 @@ type guard struct {
 	use      usage
 	failures failures
 	points   savepoints
-	batches  sentBatches
+	batches  pgxrows.SentBatches
 
 	mu      sync.Mutex
 	begin   func(context.Context) error // begins the transaction when the handler first uses it; nil: it has begun

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 )
 
 // A handler may start goroutines that use its transaction, and return before they have ended. A statement that such a
@@ -34,7 +36,7 @@ func (u *usage) enter() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {
-		return errReturned
+		return pgxrows.ErrReturned
 	}
 	u.calls++
 	return nil

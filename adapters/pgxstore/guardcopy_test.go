@@ -43,8 +43,8 @@ func (p panicking) panics(method string) {
 func TestCopyOfRowsThatPanic(t *testing.T) {
 	for _, method := range []string{"Next", "Values", "Err"} {
 		for name, run := range map[string]func(h *handlerTest, do interleaveHandler) error{
-			"":              func(h *handlerTest, do interleaveHandler) error { return h.handle("k", do) },
-			" side by side": func(h *handlerTest, do interleaveHandler) error { return second(h.interleave(nil, do)) },
+			"":             func(h *handlerTest, do interleaveHandler) error { return h.handle("k", do) },
+			" interleaved": func(h *handlerTest, do interleaveHandler) error { return second(h.interleave(nil, do)) },
 		} {
 			t.Run(method+name, func(t *testing.T) {
 				t.Parallel()

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 )
 
 // guarded is the pgx.Tx that handlers get. It has all methods of pgx.Tx, but refuses to end the transaction.
@@ -116,11 +118,11 @@ func (t *guarded) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 
 func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if err := t.g.use.enter(); err != nil {
-		return failedRows{err: err}, err
+		return pgxrows.Failed{Error: err}, err
 	}
 	defer t.g.use.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
-		return failedRows{err: err}, err
+		return pgxrows.Failed{Error: err}, err
 	}
 	rows, err := t.Tx.Query(ctx, sql, args...)
 	return guardedRows{rows, t.g}, t.g.failures.note(err)
@@ -128,11 +130,11 @@ func (t *guarded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 
 func (t *guarded) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	if err := t.g.use.enter(); err != nil {
-		return failedRows{err: err}
+		return pgxrows.Failed{Error: err}
 	}
 	defer t.g.use.exit()
 	if err := t.before(ctx, sql, args, false); err != nil {
-		return failedRows{err: err}
+		return pgxrows.Failed{Error: err}
 	}
 	rows, _ := t.Tx.Query(ctx, sql, args...) // its error is also that of rows
 	return guardedRow{guardedRows{rows, t.g}}
@@ -187,7 +189,7 @@ func (t *guarded) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 	if err := t.g.ready(ctx); err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
-	t.g.batches.sent(b)
+	t.g.batches.Add(b)
 	return guardedBatch{t.Tx.SendBatch(ctx, watched(t.g, b)), t.g}
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 )
 
 // The types below wrap results in order to note the first error. pgx reports errors when results are read.
@@ -53,7 +55,7 @@ func (r guardedRow) Scan(dest ...any) error {
 	if slices.ContainsFunc(dest, func(d any) bool { _, refers := d.(*pgtype.DriverBytes); return refers }) {
 		return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow") // as pgx does: it would refer to memory that is used again
 	}
-	return firstRow{r.rows}.Scan(dest...)
+	return pgxrows.First{Rows: r.rows}.Scan(dest...)
 }
 
 type guardedBatch struct {
@@ -95,19 +97,3 @@ func watched(g *guard, b *pgx.Batch) *pgx.Batch {
 	}
 	return &own
 }
-
-// failedRows is the result of a statement that was not sent.
-type failedRows struct {
-	pgx.Rows // nil, because there are no rows
-	err      error
-}
-
-func (r failedRows) Close()                                       {}
-func (r failedRows) Err() error                                   { return r.err }
-func (r failedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
-func (r failedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
-func (r failedRows) Next() bool                                   { return false }
-func (r failedRows) Scan(...any) error                            { return r.err }
-func (r failedRows) Values() ([]any, error)                       { return nil, r.err }
-func (r failedRows) RawValues() [][]byte                          { return nil }
-func (r failedRows) Conn() *pgx.Conn                              { return nil }

@@ -194,6 +194,6 @@ func compareStages(t *testing.T, plain, waves *stage) {
 		}
 	})
 	if plain.atMost != 1 || waves.atMost < 2 {
-		t.Errorf("%d handlers ran side by side, %d without Interleave: this has shown little", waves.atMost, plain.atMost)
+		t.Errorf("%d handlers ran at once, %d without Interleave: this has shown little", waves.atMost, plain.atMost)
 	}
 }

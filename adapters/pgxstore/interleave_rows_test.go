@@ -171,7 +171,7 @@ func TestInterleaveReturnsWhatPgxReturns(t *testing.T) {
 			}
 			for i := range n {
 				if diff := cmp.Diff(want[i], got[i]); diff != "" {
-					t.Errorf("handler %d (-alone +side by side):\n%s\n%s", i, diff, strings.Join(want[i][max(len(want[i])-8, 0):], "\n"))
+					t.Errorf("handler %d (-alone +interleaved):\n%s\n%s", i, diff, strings.Join(want[i][max(len(want[i])-8, 0):], "\n"))
 				}
 			}
 		})

@@ -162,7 +162,7 @@ func TestInterleaveKeepsHandlersApartThatLock(t *testing.T) {
 	}
 }
 
-// While a handler has its turn, a statement of another one waits until it has returned.
+// While a handler has the transaction for itself, a statement of another one waits until it has returned.
 func TestInterleaveLetsNobodyComeBetween(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	h.db.exec(t, `CREATE TABLE counter AS SELECT 0 AS n`)
@@ -246,7 +246,7 @@ func TestInterleaveKeepsTheOrder(t *testing.T) {
 func TestInterleaveFails(t *testing.T) {
 	errMine := errors.New("mine")
 	for name, test := range map[string]struct {
-		do    interleaveHandler // of handler 2; the others wait for their statements, or for their turns, again and again
+		do    interleaveHandler // of handler 2; the others wait for their statements, or for the transaction, again and again
 		named bool
 		want  string
 	}{
@@ -304,7 +304,7 @@ func TestInterleaveFails(t *testing.T) {
 						_, _ = tx.Begin(ctx)
 					}
 					_ = effect(ctx, tx, "effect")
-					if i == 1 { // otherwise no turn after it begins
+					if i == 1 { // otherwise no handler after it gets the transaction for itself
 						return nil
 					}
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Handlers that run side by side read values of the types that the pool has registered. The codec of an enum has a cache, which two
+// Interleaved handlers read values of the types that the pool has registered. The codec of an enum has a cache, which two
 // handlers must not use at once: the race detector notices, and without it Go ends the process.
 func TestInterleaveHandlersDoNotShareCodecs(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))

@@ -50,7 +50,7 @@ func TestInterleaveOfHandlersThatShareAMutex(t *testing.T) {
 // nothing is committed, no handler is named, and none waits forever.
 func TestInterleaveOfHandlersThatWaitForEachOther(t *testing.T) {
 	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []interleaveHandler{
-		"a turn and a statement": func(m mutex, locked chan struct{}) []interleaveHandler {
+		"alone and a statement": func(m mutex, locked chan struct{}) []interleaveHandler {
 			turned := make(chan struct{})
 			return []interleaveHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
@@ -70,7 +70,7 @@ func TestInterleaveOfHandlersThatWaitForEachOther(t *testing.T) {
 				},
 			}
 		},
-		"two turns": func(m mutex, locked chan struct{}) []interleaveHandler {
+		"two alone": func(m mutex, locked chan struct{}) []interleaveHandler {
 			return []interleaveHandler{
 				func(ctx context.Context, tx pgx.Tx) error {
 					<-locked
@@ -156,10 +156,10 @@ func TestInterleaveOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
 	}
 }
 
-// A handler that sends statements until it sees the effect of an earlier handler does not keep that handler from its turn.
+// A handler that sends statements until it sees the effect of an earlier handler does not keep that handler waiting.
 func TestInterleaveOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	pgxstore.SetLingers(h.store, 20*time.Second) // otherwise the earlier handler has its turn when the other one is slow for a moment
+	pgxstore.SetLingers(h.store, 20*time.Second) // otherwise the earlier handler gets the transaction when the other one is slow for a moment
 	started := make(chan struct{})
 	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
@@ -174,7 +174,7 @@ func TestInterleaveOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 					return err
 				}
 			}
-			return errors.New("the earlier handler still waits for its turn after 1000 statements")
+			return errors.New("the earlier handler still waits for the transaction after 1000 statements")
 		},
 	); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestInterleaveOfASlowHandler(t *testing.T) {
 	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-done
-			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it has its turn, and the database takes long
+			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it is alone, and the database takes long
 		},
 		func(ctx context.Context, tx pgx.Tx) error { defer close(done); return effect(ctx, tx, "x") },
 		func(ctx context.Context, tx pgx.Tx) error {
@@ -213,8 +213,8 @@ func TestInterleaveOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 		},
 		"a nested transaction": nil,
 	} {
-		for _, turn := range []bool{false, true} {
-			t.Run(map[bool]string{false: name, true: name + " after a turn"}[turn], func(t *testing.T) {
+		for _, alone := range []bool{false, true} {
+			t.Run(map[bool]string{false: name, true: name + " after being alone"}[alone], func(t *testing.T) {
 				t.Parallel()
 				h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 				var left pgx.Tx
@@ -227,7 +227,7 @@ func TestInterleaveOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 							left, err = tx.Begin(ctx)
 							return err
 						}
-						if turn {
+						if alone {
 							return second(tx.Exec(ctx, `LOCK TABLE effects`))
 						}
 						return nil

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 )
 
 // In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a round trip.
@@ -18,10 +20,15 @@ import (
 
 // enqueue adds rows to the waiting messages. It copies the payloads, which belong to the caller.
 func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
+	keep(rows)
+	return t.add(ctx, rows)
+}
+
+// keep copies the payloads of rows.
+func keep(rows []outgoing) {
 	for i := range rows {
 		rows[i].payload = slices.Clone(rows[i].payload)
 	}
-	return t.add(ctx, rows)
 }
 
 func (t *guarded) add(ctx context.Context, rows []outgoing) error {
@@ -121,9 +128,6 @@ func (g *guard) wakeAfter(w *writer, rows []outgoing) {
 	}
 }
 
-// errReturned is the error of the transaction's methods after the handler has returned.
-var errReturned = fmt.Errorf("pgxstore: the handler has returned: %w", pgx.ErrTxClosed)
-
 // shut ends the handler's use of the transaction and returns what to write with COMMIT. Without it, code that kept the
 // transaction could enqueue messages that are never written, or use the connection while another message uses it. begun reports
 // whether there is a transaction.
@@ -135,7 +139,7 @@ func (g *guard) shut() (late lateWrites, begun bool) {
 		late.sync = g.c.session.sync
 	}
 	if g.ended == nil {
-		g.ended = errReturned
+		g.ended = pgxrows.ErrReturned
 	}
 	return late, g.begin == nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/usercode"
@@ -115,13 +116,13 @@ const (
 // ownBatch is what the function has queued for one message.
 type ownBatch struct {
 	msg  *consumer.Message
-	sent *sentBatches
+	sent *pgxrows.SentBatches
 }
 
 // late returns an error if a callback has queued a statement.
 func (q *queue) late() error {
 	for _, own := range q.own {
-		if err := own.sent.check(); err != nil {
+		if err := own.sent.Check(); err != nil {
 			q.current = own.msg
 			return err
 		}
@@ -130,8 +131,8 @@ func (q *queue) late() error {
 }
 
 func (q *queue) add(msg *consumer.Message, own *pgx.Batch) {
-	sent := &sentBatches{}
-	sent.sent(own)
+	sent := &pgxrows.SentBatches{}
+	sent.Add(own)
 	q.own = append(q.own, ownBatch{msg, sent})
 	surround := q.shared && slices.ContainsFunc(own.QueuedQueries, q.moves)
 	if surround {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 	"github.com/txonce/txonce/consumer"
 )
 
@@ -59,7 +60,7 @@ func (r *queuedResult) Exec() (pgconn.CommandTag, error) {
 
 func (r *queuedResult) Query() (pgx.Rows, error) {
 	if r.taken {
-		return failedRows{err: errOneResult}, errOneResult
+		return pgxrows.Failed{Error: errOneResult}, errOneResult
 	}
 	r.taken = true
 	r.rows, r.err = r.from.Query()
@@ -69,7 +70,7 @@ func (r *queuedResult) Query() (pgx.Rows, error) {
 
 func (r *queuedResult) QueryRow() pgx.Row {
 	rows, _ := r.Query()
-	return firstRow{rows}
+	return pgxrows.First{Rows: rows}
 }
 
 func (r *queuedResult) Close() error {
@@ -78,23 +79,6 @@ func (r *queuedResult) Close() error {
 }
 
 func (r *queuedResult) Tx() pgx.Tx { return nil }
-
-// firstRow is the first row of a result as pgx.Row. After an error it leaves the rows open, for the result to close.
-type firstRow struct{ rows pgx.Rows }
-
-func (r firstRow) Scan(dest ...any) error {
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	}
-	if err := r.rows.Scan(dest...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
-}
 
 // unsentError says which statement of a batch the guard has refused. None was sent.
 type unsentError struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/adapters/pgxstore/internal/interleave"
 	"github.com/txonce/txonce/consumer"
 	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/consumer/ops"
@@ -38,9 +39,9 @@ type Store struct {
 	*registrar   // embeds claimer
 	*outboxQueue // uses registrar and notifier
 
-	service  *operator.Service // for Operator
-	spare    chan struct{}     // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
-	patience patience          // of Interleave
+	service  *operator.Service   // for Operator
+	spare    chan struct{}       // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
+	patience interleave.Patience // tests change it
 }
 
 var (
@@ -91,7 +92,6 @@ func New(cfg Config) (*Store, error) {
 	s := &Store{
 		sessions: on, notifier: c.notifier, claimer: c, registrar: r,
 		keys: &keys{on}, sweeper: &sweeper{on}, parkingLot: &parkingLot{on}, outboxQueue: newOutboxQueue(r),
-		patience: patience{lingers: time.Millisecond, stallsAfter: time.Second},
 	}
 	s.service = &operator.Service{DB: operatorDB{on}, Letters: s.parkingLot, Queue: s.Outbox()}
 	if cfg.Isolation != pgx.ReadCommitted {

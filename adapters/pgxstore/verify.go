@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 	"github.com/txonce/txonce/dedup"
 )
 
@@ -30,10 +31,9 @@ func verifyTx(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// errSwallowed and errLeftOpen are not ErrTxEnded, because the transaction of the claim is still open.
+// errSwallowed is not ErrTxEnded, because the transaction of the claim is still open.
 var (
 	errSwallowed = errors.New("pgxstore: rolled back: a statement failed, and the handler returned nil")
-	errLeftOpen  = errors.New("pgxstore: rolled back: the handler left rows or a batch open: close them before it returns")
 	errTemporary = fmt.Errorf("pgxstore: %w; drop it before the handler returns", dedup.ErrTemporary)
 )
 
@@ -43,7 +43,7 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 	if g.use.inProgress() {
 		return errInUse
 	}
-	if err := g.batches.check(); err != nil {
+	if err := g.batches.Check(); err != nil {
 		return err
 	}
 	if g.notBegun() {
@@ -56,7 +56,7 @@ func (g *guard) verifyForCommit(ctx context.Context, another bool) error {
 	case conn.IsClosed():
 		return g.failures.lost("connection lost before COMMIT", nil, g.c.store.cfg.IdleInTxTimeout)
 	case conn.IsBusy():
-		return errLeftOpen
+		return pgxrows.ErrLeftOpen
 	case conn.TxStatus() == 'E':
 		return g.failures.aborted(errSwallowed)
 	}

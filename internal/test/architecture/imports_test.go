@@ -45,7 +45,9 @@ var rows = []row{
 	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
-	{"adapters/pgxstore", store("github.com/jackc/pgx/v5/...")},
+	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows", "github.com/jackc/pgx/v5/...")},
+	{"adapters/pgxstore/internal/interleave", []string{"internal/dialect", "adapters/pgxstore/internal/pgxrows", "github.com/jackc/pgx/v5/..."}},
+	{"adapters/pgxstore/internal/pgxrows", []string{"github.com/jackc/pgx/v5/..."}},
 	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
 	{"adapters/sqlstore/internal/engine", store()},
 	{"adapters/sqlstore/internal/...", store("adapters/sqlstore/internal/engine")},

@@ -1,4 +1,4 @@
-package pgxstore
+package interleave
 
 import (
 	"errors"
@@ -9,70 +9,63 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errHidden says that a function has changed how the server parses statements, so that needsTurn may have been wrong.
-var errHidden = errors.New("pgxstore: standard_conforming_strings was turned off in a transaction with several handlers")
-
-// send sends the statements of all branches in the queue as one pipeline, in the order of the handlers, and answers the branches. The
-// caller holds mu.
-func (f *interleaving) send() {
-	asked := f.queue
-	f.queue = nil
-	slices.SortFunc(asked, func(a, b *branch) int { return a.place - b.place })
-	p := &pipeline{f: f}
-	for _, b := range asked {
-		for _, s := range b.statements {
-			p.add(b, s)
+// send sends the statements of all handlers in the queue as one pipeline, in the order of the handlers, and answers
+// them. The caller holds mu.
+func (in *interleaving) send() {
+	asked := in.queue
+	in.queue = nil
+	slices.SortFunc(asked, func(a, b *handler) int { return a.place - b.place })
+	p := &pipeline{in: in}
+	for _, h := range asked {
+		for _, s := range h.statements {
+			p.add(h, s)
 		}
 	}
-	if err := f.unlocked(p.run); err != nil {
-		f.fail(p.culprit, err)
+	if err := in.unlocked(p.run); err != nil {
+		in.fail(p.culprit, err)
 		return
 	}
 	next := 0
-	for _, b := range asked {
-		n := len(b.statements)
-		b.results = p.results[next : next+n : next+n]
+	for _, h := range asked {
+		n := len(h.statements)
+		h.results = p.results[next : next+n : next+n]
 		next += n
-		f.answer(b, nil)
+		in.answer(h, nil)
 	}
 }
 
-// stalled ends the wait of all handlers. While pgx encodes the arguments of a pipeline it may call code of the user, such as
-// driver.Valuer, which may wait for one of the handlers.
-func (f *interleaving) stalled() {
-	f.mu.Lock()
-	f.fail(-1, errStalled)
-	f.mu.Unlock()
-	close(f.stuck)
+// stalled ends the wait of all handlers. While pgx encodes the arguments of a pipeline it may call code of the user,
+// such as driver.Valuer, which may wait for one of the handlers.
+func (in *interleaving) stalled() {
+	in.mu.Lock()
+	in.fail(-1, errStalled)
+	in.mu.Unlock()
+	close(in.stuck)
 }
 
-// pipeline is one round trip. Only the goroutine of Interleave uses it.
+// pipeline is one round trip. Only the goroutine of Run uses it.
 type pipeline struct {
-	f          *interleaving
+	in         *interleaving
 	batch      pgx.Batch
-	owners     []*branch // of the statements
+	owners     []*handler // of the statements
 	statements []statement
 	results    []*result
 	culprit    int // after an error: the handler whose statement has failed, or -1
 }
 
-func (p *pipeline) add(b *branch, s statement) {
+func (p *pipeline) add(h *handler, s statement) {
 	p.batch.Queue(s.sql, s.args...)
-	p.owners, p.statements = append(p.owners, b), append(p.statements, s)
+	p.owners, p.statements = append(p.owners, h), append(p.statements, s)
 }
 
 func (p *pipeline) run() (err error) {
 	p.culprit = -1
-	g := p.f.tx.g
-	if err := g.ready(p.f.ctx); err != nil {
+	cfg := &p.in.cfg
+	if err := cfg.Guard.Ready(p.in.ctx); err != nil {
 		return err
 	}
-	if hidesText(g.c.conn) {
-		return errHidden
-	}
-	g.failures.touch()
-	watch := time.AfterFunc(p.f.stallsAfter, p.f.stalled)
-	sent := guardedBatch{p.f.tx.Tx.SendBatch(p.f.ctx, &p.batch), g}
+	watch := time.AfterFunc(cfg.StallsAfter, p.in.stalled)
+	sent := cfg.Guard.Send(p.in.ctx, &p.batch)
 	watch.Stop()
 	p.results = make([]*result, len(p.statements))
 	for i, s := range p.statements {
@@ -95,7 +88,7 @@ func (p *pipeline) run() (err error) {
 }
 
 // read reads a result into memory.
-func (p *pipeline) read(r *result, sent guardedBatch, owner *branch) error {
+func (p *pipeline) read(r *result, sent pgx.BatchResults, owner *handler) error {
 	rows, err := sent.Query()
 	if err != nil {
 		return err
