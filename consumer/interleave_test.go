@@ -96,7 +96,7 @@ func TestInterleaveTakesTheNewMessagesOfABatch(t *testing.T) {
 	}
 }
 
-// What fails side by side is decided without that: it counts against no message.
+// What fails interleaved is decided without that: it counts against no message.
 func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 	for name, fail := range map[string]func() (int, error){
 		"a named handler":   func() (int, error) { return 1, errors.New("no") },
@@ -106,7 +106,7 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 		"the database":      func() (int, error) { return -1, errFault },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // the failed transaction takes no time, so nothing else stops the handlers from running side by side
+			synctest.Test(t, func(t *testing.T) { // the failed transaction takes no time, so nothing else stops the handlers from being interleaved
 				store := newInterleaving()
 				store.fail = fail
 				c := newConsumer(t, config{Store: store, Interleave: true, MaxAttempts: 1})
@@ -127,7 +127,7 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 	}
 }
 
-// Each failure in a row stops the handlers from running side by side for twice as long as the one before. A success ends that.
+// Each failure in a row stops the handlers from being interleaved for twice as long as the one before. A success ends that.
 func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newInterleaving()

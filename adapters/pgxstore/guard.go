@@ -51,6 +51,13 @@ type changes struct {
 	sync      bool // the handler may have made COMMIT less durable
 }
 
+// add adds what a statement may change.
+func (ch *changes) add(c dialect.Control) {
+	ch.lasting = ch.lasting || c.Session
+	ch.temporary = ch.temporary || c.Temporary
+	ch.sync = ch.sync || c.Sets
+}
+
 // refused returns why the transaction has ended, as the error for every later statement; nil if it has not ended.
 func (g *guard) refused() error {
 	g.mu.Lock()
@@ -61,7 +68,8 @@ func (g *guard) refused() error {
 	return g.ended
 }
 
-// check is called before each statement is sent.
+// check is called before each statement is sent. Behind a pooler, where the session outlives the connection, it refuses
+// a statement whose change of the session would outlive the transaction.
 func (g *guard) check(ctx context.Context, sql string) (dialect.Control, error) {
 	if err := g.ready(ctx); err != nil {
 		return dialect.Control{}, err
@@ -71,7 +79,17 @@ func (g *guard) check(ctx context.Context, sql string) (dialect.Control, error) 
 	if c.Ends {
 		return c, g.deny(fmt.Sprintf("sent %.40q", sql))
 	}
-	return c, g.settings(c, sql)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.Session && g.c.store.pooled.Load() {
+		if g.ended == nil {
+			g.ended = fmt.Errorf("pgxstore: refused, because it would change a session of the pooler, "+
+				"which other clients use: %.80q; use "+localForms, sql)
+		}
+		return c, g.ended
+	}
+	g.changed.add(c)
+	return c, nil
 }
 
 // deny refuses to end the transaction.
@@ -83,27 +101,6 @@ func (g *guard) deny(how string) error {
 		g.ended = fmt.Errorf("%w: the handler %s; return nil to commit, an error to roll back", dedup.ErrTxEnded, how)
 	}
 	return g.ended
-}
-
-// settings records what a statement changes in the session. Behind a pooler, where the session outlives the connection,
-// it refuses a statement whose change would outlive the transaction.
-func (g *guard) settings(c dialect.Control, sql string) error {
-	if !c.Sets && !c.Session && !c.Temporary {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.Session && g.c.store.pooled.Load() {
-		if g.ended == nil {
-			g.ended = fmt.Errorf("pgxstore: refused, because it would change a session of the pooler, "+
-				"which other clients use: %.80q; use "+localForms, sql)
-		}
-		return g.ended
-	}
-	g.changed.lasting = g.changed.lasting || c.Session
-	g.changed.temporary = g.changed.temporary || c.Temporary
-	g.changed.sync = g.changed.sync || c.Sets
-	return nil
 }
 
 // localForms are the forms of statements whose effect ends with the transaction.
