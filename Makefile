@@ -21,7 +21,7 @@ COMPUTING := bufio bytes crypto/ecdsa crypto/rsa crypto/x509 encoding/... errors
 	regexp/... sort strconv strings text/... time unicode/...
 
 # In the format of GOFLAGS, which shells read too.
-export RACE := -race $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false) $(if $(TXONCE_TEST_ALL),,$(foreach p,$(COMPUTING),'-gcflags=$(p)=-race=false -l'))
+export RACE := -race -trimpath $(foreach p,$(UNWATCHED),-gcflags=$(p)=-race=false) $(if $(TXONCE_TEST_ALL),,$(foreach p,$(COMPUTING),'-gcflags=$(p)=-race=false -l'))
 
 # The race detector takes a C compiler. `test` insists on it; test-short, which needs only Go, goes without.
 RACE_IF_CC := $(if $(shell command -v "$$(go env CC)"),$(RACE))

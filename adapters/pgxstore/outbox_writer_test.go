@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/pgxstore"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/outbox"
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
@@ -100,6 +101,9 @@ func messages(ids ...string) []outbox.Message {
 // servers runs a test on each version of PostgreSQL.
 func servers(t *testing.T, run func(t *testing.T, server func(testing.TB) string)) {
 	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+		if !matrix.RunsOn(name, t.Name()) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, server)

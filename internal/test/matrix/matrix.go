@@ -15,10 +15,18 @@ func All() bool { return os.Getenv("TXONCE_TEST_ALL") != "" }
 // Dealt reports whether configuration i of n runs this case. Exactly one of the n does, always the same one; with All each does.
 func Dealt(name string, i, n int) bool { return All() || number(name)%n == i }
 
-// RunsOn reports whether a database, by the name that subtests have for it, runs this case: MariaDB and MySQL share the cases, and others run each.
+// pairs are the databases that share the cases, by the names that subtests have for them.
+var pairs = [][]string{{"mariadb", "mysql"}, {"postgres15", "postgres18"}}
+
+// RunsOn reports whether a database runs this case. Each database of a pair runs about half of the cases, and no case is left out; other
+// databases run each.
 func RunsOn(database, name string) bool {
-	i := slices.Index([]string{"mariadb", "mysql"}, database)
-	return i < 0 || Dealt(name, i, 2)
+	for _, pair := range pairs {
+		if i := slices.Index(pair, database); i >= 0 {
+			return Dealt(name, i, len(pair))
+		}
+	}
+	return true
 }
 
 // number is as good as random, and always the same for a name.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/test/matrix"
 	"github.com/txonce/txonce/internal/test/testdb"
 	"github.com/txonce/txonce/migrations"
 	"github.com/txonce/txonce/outbox"
@@ -72,6 +73,9 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 	run("postgres", "pgx", func(t *testing.T) string { return testdb.Schema(t, testdb.Postgres(t)) },
 		database{dialect: sqlstore.Postgres, bun: pgdialect.New()})
 	for _, name := range []string{"mariadb", "mysql"} {
+		if !matrix.RunsOn(name, t.Name()) {
+			continue
+		}
 		run(name, "mysql", func(t *testing.T) string { return testdb.MySQL(t) },
 			database{dialect: sqlstore.MySQL, bun: mysqldialect.New()})
 	}
