@@ -11,7 +11,6 @@ import (
 	consumerdriver "github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
-	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
@@ -30,12 +29,12 @@ type Adapted[TTx any] struct {
 
 var (
 	_ dedup.Store[*sql.Conn]                = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
-	_ dedupdriver.ResultStore[*sql.Conn]    = (*Adapted[*sql.Conn])(nil)
+	_ driver.ResultStore[*sql.Conn]         = (*Adapted[*sql.Conn])(nil)
 	_ driver.Registrar                      = (*Adapted[*sql.Conn])(nil)
 	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
 	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Purger                          = (*Adapted[*sql.Conn])(nil)
-	_ dedupdriver.KeyReader                 = (*Adapted[*sql.Conn])(nil)
+	_ driver.KeyReader                      = (*Adapted[*sql.Conn])(nil)
 	_ consumerdriver.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]              = (*Adapted[*sql.Conn])(nil)
 	_ outboxdriver.Queue                    = (*Adapted[*sql.Conn])(nil)

@@ -28,7 +28,7 @@ func (in *interleaving) fail(place int, err error) {
 	if in.err == nil {
 		in.failed, in.err = place, err
 		in.cancel(fmt.Errorf("pgxstore: another handler of the same transaction failed, "+
-			"and nothing is committed: %v", err)) //nolint:errorlint // not this handler's error
+			"and nothing is committed: %v", err)) // %v: it is not the error of this handler
 		in.nudge(true)
 	}
 }
