@@ -81,6 +81,7 @@ func NewInbox[TTx any](cfg InboxConfig[TTx]) (*Inbox[TTx], error) {
 	cfg.Topic = cmp.Or(cfg.Topic, cfg.Name+".inbox")
 	cfg.Window = cmp.Or(cfg.Window, DefaultInboxWindow)
 	probe := outbox.Message{Topic: cfg.Topic}
+	_, parks := cfg.Store.(driver.ParkingLot[TTx])
 	switch {
 	case cfg.Name == "":
 		return nil, errors.New("webhook: InboxConfig.Name is required: the Name of the consumer that handles the events")
@@ -88,6 +89,9 @@ func NewInbox[TTx any](cfg InboxConfig[TTx]) (*Inbox[TTx], error) {
 		return nil, errors.New("webhook: InboxConfig.Store is required, and must not be a nil pointer")
 	case isNil(cfg.Outbox):
 		return nil, fmt.Errorf("webhook: InboxConfig.Outbox is required, because the Store %T is not an outbox.Writer", cfg.Store)
+	case !parks:
+		return nil, fmt.Errorf("webhook: InboxConfig.Store %T keeps no dead letters: it is no consumer/driver.ParkingLot; "+
+			"embed the type of the store (such as *pgxstore.Store) in a wrapper, and not dedup.Store", cfg.Store)
 	case probe.Validate() != nil:
 		return nil, fmt.Errorf("webhook: InboxConfig.Topic: %w", probe.Validate())
 	}

@@ -38,6 +38,7 @@ func TestNewInboxRefusesSettings(t *testing.T) {
 		{"a nil store", webhook.InboxConfig[tx]{Name: "billing", Store: (*consumertest.Store)(nil), Outbox: out}, "InboxConfig.Store is required"},
 		{"no outbox", webhook.InboxConfig[tx]{Name: "billing", Store: store}, "InboxConfig.Outbox is required, because the Store *consumertest.Store is not an outbox.Writer"},
 		{"a nil outbox", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: (*pending)(nil)}, "InboxConfig.Outbox is required"},
+		{"a wrapper of the interface", webhook.InboxConfig[tx]{Name: "billing", Store: struct{ dedup.Store[tx] }{store}, Outbox: out}, "keeps no dead letters"},
 		{"an impossible topic", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Topic: "a\x00b"}, "InboxConfig.Topic"},
 		{"a short window", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Window: time.Minute}, "Window is 1m0s"},
 	} {
