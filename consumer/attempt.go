@@ -87,7 +87,7 @@ func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim)
 	case a.b.c.cfg.HandleBatch != nil:
 		return a.together(ctx, tx, msgs, keys)
 	case a.interleaves():
-		return a.sideBySide(ctx, tx, msgs, keys)
+		return a.interleave(ctx, tx, msgs, keys)
 	}
 	return a.inTurn(ctx, tx, msgs, keys)
 }
@@ -201,10 +201,10 @@ func (a *attempt[TTx]) limit(ctx context.Context, f decide.Failure) {
 	took := time.Since(a.began)
 	switch {
 	case a.interleaved && a.err == nil:
-		a.b.c.gate.report(ctx, event{what: workedAside})
+		a.b.c.gate.report(ctx, event{what: interleaveWorked})
 	case a.interleaved && ctx.Err() == nil:
 		a.b.plain = true
-		a.b.c.gate.report(ctx, event{what: brokeAside, took: took})
+		a.b.c.gate.report(ctx, event{what: interleaveBroke, took: took})
 	case a.interleaved:
 	case a.err != nil && decide.Collided(f, a.tried()):
 		a.b.c.gate.report(ctx, event{what: collided, messages: len(a.todo), took: took})

@@ -97,7 +97,7 @@ type event struct {
 	at       stage         // of committed and faulted
 	messages int           // of committed and collided: how many shared the transaction
 	ran      int           // of committed: how many of them were new
-	took     time.Duration // of collided and brokeAside
+	took     time.Duration // of collided and interleaveBroke
 
 	epoch    int   // of faulted: of the entry
 	err      error // of faulted
@@ -114,8 +114,8 @@ const (
 	committed   happened = iota // the database has committed a transaction that got as far as at
 	faulted                     // the database failed
 	collided                    // the database ended a transaction of several messages, as a deadlock does
-	workedAside                 // handlers were interleaved, and committed
-	brokeAside                  // handlers were interleaved, and the transaction failed
+	interleaveWorked                 // handlers were interleaved, and committed
+	interleaveBroke                  // handlers were interleaved, and the transaction failed
 	notWritten                  // a letter that was admitted adds none
 	probeEnded                  // a handler that ran as a probe has ended
 )
@@ -132,9 +132,9 @@ func (g *gate) report(ctx context.Context, e event) (wait time.Duration) {
 		return g.faults.fault(ctx, e.err, e.at, e.epoch, e.failures, e.about...)
 	case collided:
 		g.sharing.failed(e.messages, e.took)
-	case workedAside:
+	case interleaveWorked:
 		g.plainly.succeeded()
-	case brokeAside:
+	case interleaveBroke:
 		g.plainly.failed(e.took)
 	case notWritten:
 		if e.unused == aRefusal {

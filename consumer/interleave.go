@@ -20,8 +20,8 @@ func (a *attempt[TTx]) interleaves() bool {
 	return !slices.ContainsFunc(a.first, func(j int) bool { return b.c.memory.past(a.item(j).hash).Known() })
 }
 
-// sideBySide interleaves the handlers of msgs in tx.
-func (a *attempt[TTx]) sideBySide(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
+// interleave interleaves the handlers of msgs in tx.
+func (a *attempt[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	a.ran, a.interleaved = a.first, true
 	order := make([]string, len(msgs))
 	handlers := make([]func(context.Context, TTx) error, len(msgs))

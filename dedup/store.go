@@ -38,12 +38,12 @@ type Store[TTx any] interface {
 // Errors that callers tell apart with errors.Is.
 var (
 	ErrInFlight     = errors.New("dedup: another transaction is processing this key")
-	ErrNoKey        = errors.New("dedup: message has no natural key")
+	ErrNoKey        = errors.New("dedup: message has no business key")
 	ErrBadKey       = errors.New("dedup: key refused")
 	ErrFuture       = errors.New("dedup: message time refused")
 	ErrMismatch     = errors.New("dedup: key was used for other content")
 	ErrUnprovable   = errors.New("dedup: the message is so old that its claim may have been deleted")
-	ErrKeyCollision = errors.New("dedup: the hash of the key belongs to another natural key")
+	ErrKeyCollision = errors.New("dedup: the hash of the key belongs to another business key")
 	ErrTxEnded      = errors.New("dedup: the handler ended or lost its transaction")
 	ErrRolledBack   = errors.New("nothing was committed") // only together with ErrTxEnded; see Store.InTx
 	ErrSchema       = errors.New("dedup: database schema")

@@ -42,7 +42,7 @@ func (a *app) audit() *cobra.Command {
 	}
 	flags.StringVar(&f.group, "group", "", "the consumer group; messages before its committed offsets must be claimed or parked")
 	flags.StringVar(&f.topic, "topic", "", "the topic to re-read")
-	flags.StringVar(&f.key, "key", "", "where the natural key of a message is: header:NAME, json:FIELD (a path such as order.id) or id")
+	flags.StringVar(&f.key, "key", "", "where the business key of a message is: header:NAME, json:FIELD (a path such as order.id) or id")
 	flags.StringVar(&f.tenantHeader, "tenant-header", "", "the header with the tenant of a message")
 	f.published.add(c)
 	return c

@@ -94,7 +94,7 @@ func New(cfg Config) *cobra.Command {
 	flags.StringVar(&a.target.Schema, "schema", "", "the schema of txonce's tables; on MySQL a database")
 	flags.BoolVar(&a.json, "json", false, "print one JSON object")
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long one request to the database or a broker may take; migrate up and down have no limit")
-	flags.BoolVar(&a.hide, "hide-keys", false, "replace natural keys and IDs of messages by hashes; the secret is in TXONCE_KEY_SECRET")
+	flags.BoolVar(&a.hide, "hide-keys", false, "replace business keys and IDs of messages by hashes; the secret is in TXONCE_KEY_SECRET")
 	flags.Lookup("dsn").DefValue = "" // it may have a password
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	return root

@@ -34,7 +34,7 @@ func (f *letterFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.cause, "cause", "", "only those parked for this cause: "+strings.Join(causes(), ", "))
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	flags.StringVar(&f.position, "position", "", "only those from this position, such as TOPIC/PARTITION/OFFSET of Kafka")
-	f.both.add(c, "topic or queue", "natural key")
+	f.both.add(c, "topic or queue", "business key")
 	if err := c.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causes(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is defined above
 	}

@@ -31,7 +31,7 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	flags := c.Flags()
 	flags.Lookup("consumer").Usage = "whose letters are replayed (required)"
 	flags.IntVar(&f.letters.both.limit, "limit", 0, "how many to replay at most, the oldest first; 0: all")
-	flags.StringVar(&f.newKey, "new-key", "", "process one letter under another natural key; a mismatch needs it")
+	flags.StringVar(&f.newKey, "new-key", "", "process one letter under another business key; a mismatch needs it")
 	flags.StringVar(&f.repair, "repair", "", "process one letter with the content of this `file` as its payload, under its own key or --new-key")
 	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, known_content and outcome_unknown letters: you have looked for their effects and found none")
 	flags.Float64Var(&f.rate, "rate", 0, "letters a second, by all workers together; 0: no limit")

@@ -16,7 +16,7 @@ func keyCases[TTx any]() []testCase[TTx] {
 		{name: "hard keys are distinct", run: hardKeys[TTx]},
 		{name: "bad keys are refused, nothing is claimed", run: badKeys[TTx]},
 		{name: "compact rows keep the same promises", run: compact[TTx]},
-		{name: "a derived key of another natural key is a collision", run: collision[TTx]},
+		{name: "a derived key of another business key is a collision", run: collision[TTx]},
 	}
 }
 

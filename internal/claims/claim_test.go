@@ -117,7 +117,7 @@ func TestMake(t *testing.T) {
 			want: []dedup.Verdict{dedup.First}, calls: []string{"insert", "read", "insert"},
 		},
 		{
-			name: "a row of another natural key", recs: []dedup.Record{at("a", 0)}, err: dedup.ErrKeyCollision, anyCall: true,
+			name: "a row of another business key", recs: []dedup.Record{at("a", 0)}, err: dedup.ErrKeyCollision, anyCall: true,
 			table: table{rows: map[dedup.KeyHash]claims.Stored{rec("a", "a").Key.Hash(): {Consumer: &other.Consumer, ID: &other.ID}}},
 		},
 		{

@@ -98,7 +98,7 @@ var claimRows = []row{
 		promise: "A stored row with the same hash and another key is reported as a collision, not as a duplicate.",
 		in:      "internal/claims.Collision",
 		body:    `return nil`,
-		fails:   "TestStore/postgres15/a_derived_key_of_another_natural_key_is_a_collision in adapters/pgxstore",
+		fails:   "TestStore/postgres15/a_derived_key_of_another_business_key_is_a_collision in adapters/pgxstore",
 	},
 	{
 		promise: "A message that is older than the deleted keys is not taken for new.",
