@@ -9,7 +9,8 @@ import (
 	"github.com/txonce/txonce/consumer/ops/audit"
 )
 
-// audits measures messages on eight connections, alone and beside an audit of the claims in the same table, at the rate of txonce audit.
+// audits measures messages on eight connections, alone and beside an audit of the claims in the same table, at the rate
+// of txonce audit.
 func (b *bench) audits(ctx context.Context) error {
 	const conns, before, perSecond = 8, 100_000, 5_000
 	slot, n := 5*b.size.slot, b.size.rounds/2+1
@@ -33,7 +34,8 @@ func (b *bench) audits(ctx context.Context) error {
 		db := stdlib.OpenDBFromPool(w.pool)
 		defer db.Close()
 		cfg := audit.Config{
-			DB: db, Dialect: "postgres", Consumer: "plain", Rate: perSecond, Effects: `SELECT id, count(*) FROM ledger WHERE id IN (:ids) GROUP BY id`,
+			DB: db, Dialect: "postgres", Consumer: "plain", Rate: perSecond,
+			Effects: `SELECT id, count(*) FROM ledger WHERE id IN (:ids) GROUP BY id`,
 		}
 		audited := 0
 		auditing := func(ctx context.Context) error {
@@ -41,7 +43,8 @@ func (b *bench) audits(ctx context.Context) error {
 				r, err := audit.Claims(ctx, cfg)
 				audited += r.Checked
 				if r.Faults() > 0 {
-					return fmt.Errorf("the audit has found %d faults, and nothing is wrong: %+v", r.Faults(), r.Findings[0])
+					return fmt.Errorf("the audit has found %d faults, and nothing is wrong: %+v", r.Faults(),
+						r.Findings[0])
 				}
 				if err != nil && ctx.Err() == nil {
 					return err

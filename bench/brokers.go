@@ -27,7 +27,8 @@ func (b *bench) brokers(ctx context.Context) error {
 			b.fromBroker("without deduplication", "", k, n, false, func(ctx context.Context, w *world, br broker, t *tally) error {
 				return subscribe(ctx, br, t, repeating{w})
 			}),
-			b.fromBroker("ProcessBatch, plain Handle", "without deduplication", k, n, false, reading(func(c consumers) processor { return c.plain })),
+			b.fromBroker("ProcessBatch, plain Handle", "without deduplication", k, n, false,
+				reading(func(c consumers) processor { return c.plain })),
 		}
 		figures, err := rounds(ctx, b.size.backlogRounds, false, ways)
 		if err != nil {
@@ -48,10 +49,14 @@ func (b *bench) kafka(ctx context.Context) error {
 		ways := []way{
 			b.fromBroker("by hand", "", k, few, column.far, byHand),
 			b.fromBroker("least", "by hand", k, many, column.far, leastBatches),
-			b.fromBroker("ProcessBatch, plain Handle", "by hand", k, many/2, column.far, reading(func(c consumers) processor { return c.plain })),
-			b.fromBroker("ProcessBatch, Interleave", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.interleaved })),
-			b.fromBroker("ProcessBatch, Pipeline", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.pipeline })),
-			b.fromBroker("ProcessBatch, set-based", "by hand", k, many, column.far, reading(func(c consumers) processor { return c.set })),
+			b.fromBroker("ProcessBatch, plain Handle", "by hand", k, many/2, column.far,
+				reading(func(c consumers) processor { return c.plain })),
+			b.fromBroker("ProcessBatch, Interleave", "by hand", k, many, column.far,
+				reading(func(c consumers) processor { return c.interleaved })),
+			b.fromBroker("ProcessBatch, Pipeline", "by hand", k, many, column.far,
+				reading(func(c consumers) processor { return c.pipeline })),
+			b.fromBroker("ProcessBatch, set-based", "by hand", k, many, column.far,
+				reading(func(c consumers) processor { return c.set })),
 		}
 		figures, err := rounds(ctx, b.size.backlogRounds, false, ways)
 		if err != nil {
@@ -156,7 +161,8 @@ func (r repeating) ProcessBatch(ctx context.Context, msgs []*consumer.Message) [
 	return errs
 }
 
-// byHand is a consumer group as people write it: one transaction per message, in each partition one message after the other.
+// byHand is a consumer group as people write it: one transaction per message, in each partition one message after the
+// other.
 func byHand(ctx context.Context, w *world, br broker, t *tally) error {
 	return consume(ctx, br, handler{w, t})
 }
@@ -202,8 +208,8 @@ func (h handler) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	return nil
 }
 
-// leastBatches claims the messages that wait, at most a hundred, in one round trip with BEGIN, and sends their effects in one round trip with
-// COMMIT. It checks nothing: nothing that claims a batch before it handles it can be faster.
+// leastBatches claims the messages that wait, at most a hundred, in one round trip with BEGIN, and sends their effects
+// in one round trip with COMMIT. It checks nothing: nothing that claims a batch before it handles it can be faster.
 func leastBatches(ctx context.Context, w *world, br broker, t *tally) error {
 	return consume(ctx, br, batchHandler{handler{w, t}})
 }

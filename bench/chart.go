@@ -30,7 +30,10 @@ var charts = []chart{
 }
 
 var colors = []color.Color{
-	color.RGBA{0x1b, 0x4f, 0x72, 0xff}, color.RGBA{0x5d, 0xad, 0xe2, 0xff}, color.RGBA{0x93, 0x5b, 0x0f, 0xff}, color.RGBA{0xf0, 0xb2, 0x6b, 0xff},
+	color.RGBA{0x1b, 0x4f, 0x72, 0xff},
+	color.RGBA{0x5d, 0xad, 0xe2, 0xff},
+	color.RGBA{0x93, 0x5b, 0x0f, 0xff},
+	color.RGBA{0xf0, 0xb2, 0x6b, 0xff},
 }
 
 // writeCharts draws the tables that this run has measured.
@@ -48,7 +51,8 @@ func (r *report) writeCharts(dir string) error {
 		if err != nil {
 			return fmt.Errorf("chart of %s: %w", c.table, err)
 		}
-		if err := p.Save(vg.Length(max(18, 3+5*len(rows)))*vg.Centimeter, 11*vg.Centimeter, filepath.Join(dir, c.file())); err != nil {
+		if err := p.Save(vg.Length(max(18, 3+5*len(rows)))*vg.Centimeter, 11*vg.Centimeter,
+			filepath.Join(dir, c.file())); err != nil {
 			return err
 		}
 	}

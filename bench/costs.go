@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// costs measures the processor time of one message, in this process and in PostgreSQL. Each way does what the one before it does, and more.
-// On a busy machine these figures change less than rates do.
+// costs measures the processor time of one message, in this process and in PostgreSQL. Each way does what the one
+// before it does, and more. On a busy machine these figures change less than rates do.
 func (b *bench) costs(ctx context.Context) error {
 	t := b.report.table("costs", "µs of processor time per message")
 	for _, column := range loopback {
@@ -79,7 +79,9 @@ func (b *bench) costs(ctx context.Context) error {
 }
 
 // spend returns the processor time per message of each way, in this process and in PostgreSQL.
-func (w *world) spend(ctx context.Context, hs []*handling, conns int, slot time.Duration, n int) (here, there series, err error) {
+func (w *world) spend(ctx context.Context, hs []*handling, conns int, slot time.Duration,
+	n int,
+) (here, there series, err error) {
 	here, there = series{}, series{}
 	for round := range n + 1 {
 		for _, i := range rand.Perm(len(hs)) {
@@ -134,8 +136,10 @@ func (w *world) send(ctx context.Context, insertOne, id string) error {
 	return w.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		b := &pgx.Batch{}
 		b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-		b.Queue(insertOne, pgtype.UUID{Bytes: key.Hash(), Valid: true}, pgtype.Int8{Int64: 1, Valid: true}, key.Consumer, nil, key.ID,
-			pgtype.Timestamptz{Time: time.Now(), Valid: true}, pgtype.Float8{Float64: dedup.DefaultWindow.Seconds(), Valid: true}, "300000ms")
+		b.Queue(insertOne, pgtype.UUID{Bytes: key.Hash(), Valid: true}, pgtype.Int8{Int64: 1, Valid: true},
+			key.Consumer, nil, key.ID,
+			pgtype.Timestamptz{Time: time.Now(), Valid: true},
+			pgtype.Float8{Float64: dedup.DefaultWindow.Seconds(), Valid: true}, "300000ms")
 		results := conn.SendBatch(ctx, b)
 		tx := results.Tx()
 		if err := results.Close(); err != nil {
@@ -151,7 +155,10 @@ func (w *world) send(ctx context.Context, insertOne, id string) error {
 // inTx is what Process does in the store.
 func (w *world) inTx(ctx context.Context, id string) error {
 	m := message(id)
-	rec := dedup.Record{Key: dedup.Key{Consumer: "in tx", ID: id}, Fingerprint: dedup.FingerprintOf(m.Payload), Time: m.Time}
+	rec := dedup.Record{
+		Key: dedup.Key{Consumer: "in tx", ID: id}, Fingerprint: dedup.FingerprintOf(m.Payload),
+		Time: m.Time,
+	}
 	return w.store.InTx(ctx, []dedup.Record{rec}, func(tx pgx.Tx, _ []dedup.Claim) error {
 		_, err := tx.Exec(ctx, insertEffect, id)
 		return err

@@ -13,8 +13,9 @@ import (
 // marked is a part of the page that a run writes, between <!-- bench NAME --> and <!-- /bench -->.
 var marked = regexp.MustCompile(`(?s)(<!-- bench ([a-z0-9-]+) -->\n).*?(<!-- /bench -->)`)
 
-// writeDocs puts the measured tables into performance.md of this folder, and the charts next to it. Tables that this run has not
-// measured stay as they are, and after a run of some sections so do the line "Last run" and the table of targets.
+// writeDocs puts the measured tables into performance.md of this folder, and the charts next to it. Tables that this
+// run has not measured stay as they are, and after a run of some sections so do the line "Last run" and the table of
+// targets.
 func (r *report) writeDocs(dir string) error {
 	path := filepath.Join(dir, "performance.md")
 	page, err := os.ReadFile(path)

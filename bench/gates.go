@@ -8,16 +8,19 @@ import (
 // slack is by how much a figure may be off its target: figures of one run differ by as much.
 const slack = .15
 
-// A gate is a target that a figure must not miss by more than slack, or, if it is known to be missed, must not miss further than worst.
+// A gate is a target that a figure must not miss by more than slack, or, if it is known to be missed, must not miss
+// further than worst.
 type gate struct {
 	target      string // in the list of targets: P1 and so on
 	table, way  string
 	column      string
 	base        string  // the way that the target is relative to; "": the figure itself
 	least, most float64 // one of the two
-	known       string  // why the target is known to be missed; such a miss is no failure unless the figure is beyond worst
-	worst       float64 // for a known target: a smaller figure, or a larger one if the target is most, makes the run fail
-	worstBase   string  // the way that worst is relative to; "": base
+	// why the target is known to be missed; such a miss is no failure unless the figure is beyond worst
+	known string
+	// for a known target: a smaller figure, or a larger one if the target is most, makes the run fail
+	worst     float64
+	worstBase string // the way that worst is relative to; "": base
 }
 
 // verdict is the result of a gate.

@@ -29,8 +29,8 @@ var keyKinds = []keys{
 	},
 }
 
-// growth measures claims beside more and more rows. Each measurement follows a checkpoint, because afterwards the first change of a page
-// writes the whole page to the WAL.
+// growth measures claims beside more and more rows. Each measurement follows a checkpoint, because afterwards the first
+// change of a page writes the whole page to the WAL.
 func (b *bench) growth(ctx context.Context) error {
 	claims, wal := b.report.table("growth", "messages/s"), b.report.table("growth-wal", "bytes of WAL per claim")
 	for _, k := range keyKinds {
@@ -97,7 +97,9 @@ func (w *world) fillKeys(ctx context.Context, k keys, n int) error {
 }
 
 // claim claims n keys, some in each transaction. It returns how many per second, and the WAL of each.
-func (w *world) claim(ctx context.Context, store *pgxstore.Store, id func() string, n, perTx int) (perSecond, walBytes float64, err error) {
+func (w *world) claim(ctx context.Context, store *pgxstore.Store, id func() string, n,
+	perTx int,
+) (perSecond, walBytes float64, err error) {
 	var lsn [2]int64
 	if lsn[0], err = w.lsn(ctx); err != nil {
 		return 0, 0, err
@@ -107,7 +109,10 @@ func (w *world) claim(ctx context.Context, store *pgxstore.Store, id func() stri
 	for range n / perTx {
 		for i := range recs {
 			id := id()
-			recs[i] = dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Fingerprint: dedup.FingerprintOf([]byte(id)), Time: began}
+			recs[i] = dedup.Record{
+				Key:         dedup.Key{Consumer: "billing", ID: id},
+				Fingerprint: dedup.FingerprintOf([]byte(id)), Time: began,
+			}
 		}
 		err := store.InTx(ctx, recs, func(_ pgx.Tx, claims []dedup.Claim) error {
 			for _, c := range claims {

@@ -26,8 +26,14 @@ func (b *bench) singles(ctx context.Context) error {
 			{name: "Process, Pipeline", base: "bare", do: each(process(c.pipeline))},
 			{name: "Process, Pipeline with ClaimLate", base: "bare", do: each(process(c.late))},
 			{name: "Process, Attempt 2", base: "bare", do: processed(func(id string) *consumer.Message { return redelivered(message(id)) })},
-			{name: "a duplicate", base: "by hand", repeats: true, do: processed(func(string) *consumer.Message { return some() })},
-			{name: "a duplicate, Attempt 2", base: "by hand", repeats: true, do: processed(func(string) *consumer.Message { return redelivered(some()) })},
+			{
+				name: "a duplicate", base: "by hand", repeats: true,
+				do: processed(func(string) *consumer.Message { return some() }),
+			},
+			{
+				name: "a duplicate, Attempt 2", base: "by hand", repeats: true,
+				do: processed(func(string) *consumer.Message { return redelivered(some()) }),
+			},
 			{name: "least for a duplicate", base: "by hand", repeats: true, do: each(w.leastDuplicate)},
 		}
 	})
@@ -54,7 +60,9 @@ func (b *bench) batches(ctx context.Context) error {
 }
 
 // handle measures the same ways under each condition.
-func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n int, ways func(*world, consumers, [][]*consumer.Message) []*handling) error {
+func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n int,
+	ways func(*world, consumers, [][]*consumer.Message) []*handling,
+) error {
 	t := b.report.table(name, "messages/s")
 	for _, column := range conditions {
 		b.progress("%s, %s", name, column.name)
@@ -79,8 +87,8 @@ func (b *bench) handle(ctx context.Context, name string, slot time.Duration, n i
 	return nil
 }
 
-// handled returns batches that c.plain has handled. There are more of them than connections, because calls that have the same messages wait for
-// each other.
+// handled returns batches that c.plain has handled. There are more of them than connections, because calls that have
+// the same messages wait for each other.
 func (w *world) handled(ctx context.Context, c consumers) (old [][]*consumer.Message, err error) {
 	for range 32 {
 		msgs := messages(func() string { return w.id(oldPlace) }, batchSize)
@@ -136,5 +144,6 @@ func (h *handling) allocates(ctx context.Context, n int) (bytes, objects float64
 		}
 		runtime.ReadMemStats(&after)
 	}
-	return float64(after.TotalAlloc-before.TotalAlloc) / float64(n), float64(after.Mallocs-before.Mallocs) / float64(n), nil
+	return float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
+		float64(after.Mallocs-before.Mallocs) / float64(n), nil
 }

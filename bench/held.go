@@ -8,9 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// held measures how fast bursts are committed and confirmed, before and while another connection holds a transaction open. Each
-// burst follows a steady load. An open transaction keeps the database from removing rows, of any table, that were deleted after
-// its snapshot. Both are measured in one place, in quick succession: two runs some minutes apart differ by more than the effect.
+// held measures how fast bursts are committed and confirmed, before and while another connection holds a transaction
+// open. Each burst follows a steady load. An open transaction keeps the database from removing rows, of any table, that
+// were deleted after its snapshot. Both are measured in one place, in quick succession: two runs some minutes apart
+// differ by more than the effect.
 func (b *bench) held(ctx context.Context) error {
 	b.progress("held")
 	p := &place{tuned: true, seen: newConfirmed(0)}
@@ -34,7 +35,8 @@ func (b *bench) held(ctx context.Context) error {
 				return err
 			}
 			ways := []way{{name: "no transaction is open"}, {name: "a transaction is held open", base: "no transaction is open"}}
-			b.report.table("held", "messages/s").add("committed and published", ways, series{ways[0].name: free, ways[1].name: holding})
+			b.report.table("held", "messages/s").add("committed and published", ways,
+				series{ways[0].name: free, ways[1].name: holding})
 			return nil
 		})
 	})

@@ -74,7 +74,8 @@ func openKafka(_ context.Context, name string) (broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kafkaTopic{name, client, admin}, admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1}, false)
+	return &kafkaTopic{name, client, admin}, admin.CreateTopic(name,
+		&sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1}, false)
 }
 
 func kafkaAddresses() []string { return strings.Split(os.Getenv("TXONCE_KAFKA"), ",") }
@@ -88,7 +89,10 @@ func (k *kafkaTopic) fill(_ context.Context, n int) error {
 	for from := 0; from < n; from += 1000 {
 		var msgs []*sarama.ProducerMessage
 		for i := from; i < min(n, from+1000); i++ {
-			msgs = append(msgs, &sarama.ProducerMessage{Topic: k.name, Key: sarama.StringEncoder(strconv.Itoa(i)), Value: sarama.StringEncoder(body(i))})
+			msgs = append(msgs, &sarama.ProducerMessage{
+				Topic: k.name, Key: sarama.StringEncoder(strconv.Itoa(i)),
+				Value: sarama.StringEncoder(body(i)),
+			})
 		}
 		if err := producer.SendMessages(msgs); err != nil {
 			return err
@@ -98,7 +102,10 @@ func (k *kafkaTopic) fill(_ context.Context, n int) error {
 }
 
 func (k *kafkaTopic) subscriber(p consumer.Processor) (interface{ Run(context.Context) error }, error) {
-	return kafka.NewSubscriber(kafka.SubscriberConfig{Client: k.client, Group: k.name, Topics: []string{k.name}, Processor: p, MaxBatch: maxBatch})
+	return kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: k.client, Group: k.name, Topics: []string{k.name},
+		Processor: p, MaxBatch: maxBatch,
+	})
 }
 
 func (k *kafkaTopic) close(context.Context) error {
@@ -140,9 +147,13 @@ func (q *sqsQueue) fill(ctx context.Context, n int) error {
 		sending.Go(func() error {
 			entries := make([]types.SendMessageBatchRequestEntry, len(chunk))
 			for j, i := range chunk {
-				entries[j] = types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(j)), MessageBody: aws.String(body(i))}
+				entries[j] = types.SendMessageBatchRequestEntry{
+					Id:          aws.String(strconv.Itoa(j)),
+					MessageBody: aws.String(body(i)),
+				}
 				if q.fifo {
-					entries[j].MessageGroupId, entries[j].MessageDeduplicationId = aws.String(strconv.Itoa(i%500)), aws.String(strconv.Itoa(i))
+					entries[j].MessageGroupId, entries[j].MessageDeduplicationId = aws.String(strconv.Itoa(i%500)),
+						aws.String(strconv.Itoa(i))
 				}
 			}
 			out, err := q.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &q.url, Entries: entries})
@@ -156,7 +167,10 @@ func (q *sqsQueue) fill(ctx context.Context, n int) error {
 }
 
 func (q *sqsQueue) subscriber(p consumer.Processor) (interface{ Run(context.Context) error }, error) {
-	return awssqs.NewSubscriber(awssqs.SubscriberConfig{Client: q.client, Queue: q.url, Processor: p, Concurrency: concurrency, MaxBatch: maxBatch})
+	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
+		Client: q.client, Queue: q.url, Processor: p,
+		Concurrency: concurrency, MaxBatch: maxBatch,
+	})
 }
 
 func (q *sqsQueue) close(ctx context.Context) error {

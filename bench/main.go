@@ -1,16 +1,17 @@
-// Command bench compares txonce with transactions by hand and with other libraries, on a fresh PostgreSQL with default durability and
-// on the brokers of make services-up.
+// Command bench compares txonce with transactions by hand and with other libraries, on a fresh PostgreSQL with default
+// durability and on the brokers of make services-up.
 //
 //	make bench                        # everything; writes docs/performance.md and its charts
 //	make bench-short                  # fewer rounds and rows, less than 3 minutes
 //	go run . -short -only singles,batches -json
 //
-// The ways to do the same work are measured in turn, in short slots of one run. Each round divides a way's figure by that of the way
-// that it is compared with. The median over the rounds is reported, with the quartiles. So the ratios hold on any machine, and the
-// rates only on this one. After each section the ledger is audited: it must have one row for each message that was handled.
+// The ways to do the same work are measured in turn, in short slots of one run. Each round divides a way's figure by
+// that of the way that it is compared with. The median over the rounds is reported, with the quartiles. So the ratios
+// hold on any machine, and the rates only on this one. After each section the ledger is audited: it must have one row
+// for each message that was handled.
 //
-// The command ends with exit code 1 if a figure is more than 15 % off its target, or if it is far worse than what is known of a target that is
-// missed (gates.go), and names it.
+// The command ends with exit code 1 if a figure is more than 15 % off its target, or if it is far worse than what is
+// known of a target that is missed (gates.go), and names it.
 package main
 
 import (
@@ -42,9 +43,18 @@ type size struct {
 }
 
 var (
-	full  = size{rounds: 17, slot: 300 * time.Millisecond, backlog: 1, backlogRounds: 5, peers: 400, rows: []int{1e5, 1e6, 1e7}, claims: 5000, idle: 10 * time.Second, keys: 1e6}
-	short = size{short: true, rounds: 5, slot: 100 * time.Millisecond, backlog: 10, backlogRounds: 3, peers: 100, rows: []int{1e5, 1e6}, claims: 5000, idle: 3 * time.Second, keys: 1e5}
-	tiny  = size{rounds: 1, slot: 30 * time.Millisecond, backlog: 50, backlogRounds: 1, peers: 20, rows: []int{1e3, 1e4}, claims: 500, idle: 300 * time.Millisecond, keys: 1e4}
+	full = size{
+		rounds: 17, slot: 300 * time.Millisecond, backlog: 1, backlogRounds: 5, peers: 400,
+		rows: []int{1e5, 1e6, 1e7}, claims: 5000, idle: 10 * time.Second, keys: 1e6,
+	}
+	short = size{
+		short: true, rounds: 5, slot: 100 * time.Millisecond, backlog: 10, backlogRounds: 3, peers: 100,
+		rows: []int{1e5, 1e6}, claims: 5000, idle: 3 * time.Second, keys: 1e5,
+	}
+	tiny = size{
+		rounds: 1, slot: 30 * time.Millisecond, backlog: 50, backlogRounds: 1, peers: 20,
+		rows: []int{1e3, 1e4}, claims: 500, idle: 300 * time.Millisecond, keys: 1e4,
+	}
 )
 
 // bench is a run.

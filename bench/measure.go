@@ -21,8 +21,8 @@ type way struct {
 // series is the figures of each way, one per round.
 type series map[string][]float64
 
-// rounds measures each way once in each round, in random order: a machine's speed changes from minute to minute, so only figures of
-// one round can be compared. The figures of a first round are dropped if warmUp is true.
+// rounds measures each way once in each round, in random order: a machine's speed changes from minute to minute, so
+// only figures of one round can be compared. The figures of a first round are dropped if warmUp is true.
 func rounds(ctx context.Context, n int, warmUp bool, ways []way) (series, error) {
 	s := series{}
 	for round := range n + 1 {
@@ -43,7 +43,9 @@ func rounds(ctx context.Context, n int, warmUp bool, ways []way) (series, error)
 }
 
 // rate calls do on n goroutines for the time of a slot, and returns how many messages per second they handled.
-func rate(ctx context.Context, n int, slot time.Duration, do func(ctx context.Context) (messages int, err error)) (perSecond float64, err error) {
+func rate(ctx context.Context, n int, slot time.Duration,
+	do func(ctx context.Context) (messages int, err error),
+) (perSecond float64, err error) {
 	var (
 		group sync.WaitGroup
 		total atomic.Int64

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// network forwards connections to a server, and delays each answer as a longer network would: what comes later is not held back by
-// what came before.
+// network forwards connections to a server, and delays each answer as a longer network would: what comes later is not
+// held back by what came before.
 type network struct {
 	listener net.Listener
 	server   string
@@ -94,9 +94,11 @@ func sleepUntil(due time.Time) {
 	}
 }
 
-// calibrate sets the delay so that a round trip takes longer by d than without the network between. It returns how long it takes without,
-// and by how much longer with it.
-func (n *network) calibrate(ctx context.Context, d time.Duration, direct, through func(context.Context) error) (took, added time.Duration, err error) {
+// calibrate sets the delay so that a round trip takes longer by d than without the network between. It returns how long
+// it takes without, and by how much longer with it.
+func (n *network) calibrate(ctx context.Context, d time.Duration, direct,
+	through func(context.Context) error,
+) (took, added time.Duration, err error) {
 	n.delay.Store(int64(d))
 	for try := range 4 {
 		if took, added, err = compareTrips(ctx, direct, through); err != nil {
@@ -109,7 +111,8 @@ func (n *network) calibrate(ctx context.Context, d time.Duration, direct, throug
 	return took, added, nil
 }
 
-// compareTrips returns the median of direct round trips, and that of how much longer the next one through the network took.
+// compareTrips returns the median of direct round trips, and that of how much longer the next one through the network
+// took.
 func compareTrips(ctx context.Context, direct, through func(context.Context) error) (took, added time.Duration, err error) {
 	tooks, more := make([]time.Duration, 301), make([]time.Duration, 301)
 	for i := range tooks {

@@ -68,7 +68,8 @@ func (b *bench) at(ctx context.Context, p *place, fn func(context.Context, *plac
 			return fmt.Errorf("TXONCE_KAFKA: %w", err)
 		}
 		defer func() { err = errors.Join(err, admin.DeleteTopic(p.topic), admin.Close()) }()
-		if err := admin.CreateTopic(p.topic, &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1}, false); err != nil {
+		if err := admin.CreateTopic(p.topic, &sarama.TopicDetail{NumPartitions: 8, ReplicationFactor: 1},
+			false); err != nil {
 			return err
 		}
 		p.db = stdlib.OpenDBFromPool(w.pool)

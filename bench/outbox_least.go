@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// least is not an outbox but the limit of what is possible on this machine: a row in a plain table, written in the round trip of
-// COMMIT, and a message that is then sent to Kafka from memory and is lost in a crash.
+// least is not an outbox but the limit of what is possible on this machine: a row in a plain table, written in the
+// round trip of COMMIT, and a message that is then sent to Kafka from memory and is lost in a crash.
 type least struct {
 	*place
 	producer  sarama.SyncProducer
@@ -41,7 +41,8 @@ func (l *least) Tx(ctx context.Context, id string) error {
 		return err
 	}
 	b := &pgx.Batch{}
-	b.Queue(`INSERT INTO least (id, topic, key, payload) VALUES ($1, $2, $3, $4)`, id, l.topic, []byte(key(id)), payload)
+	b.Queue(`INSERT INTO least (id, topic, key, payload) VALUES ($1, $2, $3, $4)`, id, l.topic, []byte(key(id)),
+		payload)
 	b.Queue(`COMMIT`)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err

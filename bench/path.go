@@ -27,8 +27,8 @@ const (
 	pathProduce = "least: sarama's SyncProducer"
 )
 
-// path measures these parts for messages of the relay in this process, at a hundred transactions a second. After each message it
-// measures the least of two parts, so that all have the same conditions.
+// path measures these parts for messages of the relay in this process, at a hundred transactions a second. After each
+// message it measures the least of two parts, so that all have the same conditions.
 func (b *bench) path(ctx context.Context) error {
 	b.progress("path")
 	names := []string{pathWoken, pathPolled, pathHanded, pathSent, pathAll, pathTrip, pathProduce}
@@ -108,7 +108,8 @@ func (p *place) follow(ctx context.Context, n int, took map[string][]time.Durati
 				f.add(took, committed)
 			}
 			<-tick.C
-			if err := least(pathTrip, i >= warmUp, func() error { return conn.QueryRow(ctx, `SELECT 1`).Scan(new(int)) }); err != nil {
+			if err := least(pathTrip, i >= warmUp,
+				func() error { return conn.QueryRow(ctx, `SELECT 1`).Scan(new(int)) }); err != nil {
 				return err
 			}
 			<-tick.C

@@ -17,8 +17,9 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// peers compares with libraries whose messages are in a table of the same database. They handle a backlog: one transaction per message,
-// which writes the effect and settles the message. What txonce and the way by hand handle is in memory, as a broker's messages are.
+// peers compares with libraries whose messages are in a table of the same database. They handle a backlog: one
+// transaction per message, which writes the effect and settles the message. What txonce and the way by hand handle is
+// in memory, as a broker's messages are.
 func (b *bench) peers(ctx context.Context) error {
 	t := b.report.table("peers", "messages/s")
 	for _, column := range loopback {
@@ -33,7 +34,11 @@ func (b *bench) peers(ctx context.Context) error {
 				{name: "Process", base: "by hand", do: each(process(c.plain))},
 				{name: "ProcessBatch, Pipeline", base: "by hand", do: hundred(c.pipeline)},
 				w.backlog("watermill Router on watermill-sql v3", b.size.peers, w.watermill),
-				w.backlog("River", b.size.peers, func(ctx context.Context, ids []string, t *tally) error { return w.river(ctx, ids, t, column.conns) }),
+				w.backlog("River", b.size.peers, func(ctx context.Context, ids []string,
+					t *tally,
+				) error {
+					return w.river(ctx, ids, t, column.conns)
+				}),
 			}
 			return b.compare(ctx, w, t, column, b.size.slot, b.size.rounds, hs)
 		})
@@ -58,8 +63,8 @@ func (w *world) backlog(name string, n int, system func(ctx context.Context, ids
 	return h
 }
 
-// watermill handles messages in the transaction in which watermill-sql has read them, a hundred at the most. The last message counts
-// when all effects are committed.
+// watermill handles messages in the transaction in which watermill-sql has read them, a hundred at the most. The last
+// message counts when all effects are committed.
 func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 	db := stdlib.OpenDBFromPool(w.pool)
 	defer db.Close()
@@ -74,7 +79,8 @@ func (w *world) watermill(ctx context.Context, ids []string, t *tally) error {
 	if err := subscriber.SubscribeInitialize(topic); err != nil {
 		return err
 	}
-	publisher, err := sql.NewPublisher(db, sql.PublisherConfig{SchemaAdapter: sql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
+	publisher, err := sql.NewPublisher(db, sql.PublisherConfig{SchemaAdapter: sql.DefaultPostgreSQLSchema{}},
+		watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
@@ -167,7 +173,8 @@ func (w *world) river(ctx context.Context, ids []string, t *tally, workers int) 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, &charger{world: w, tally: t})
 	client, err := river.NewClient(driver, &river.Config{
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}, Workers: registered, Logger: slog.New(slog.DiscardHandler),
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}, Workers: registered,
+		Logger:        slog.New(slog.DiscardHandler),
 		FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond,
 	})
 	if err != nil {

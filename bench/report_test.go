@@ -11,7 +11,8 @@ import (
 
 func TestNumber(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: ".00", -.2: "-.20", .714: ".71", 1.056: "1.06", 3.14: "3.1", 12.34: "12.3", 21.4: "21", 999: "999", 1896: "1,900", 38_049: "38,000", 10_000_000: "10,000,000",
+		0: ".00", -.2: "-.20", .714: ".71", 1.056: "1.06", 3.14: "3.1", 12.34: "12.3", 21.4: "21", 999: "999",
+		1896: "1,900", 38_049: "38,000", 10_000_000: "10,000,000",
 	} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %s, want %s", v, got, want)
@@ -53,7 +54,11 @@ func TestGates(t *testing.T) {
 		{"at most, missed", gate{way: "way", most: 75}, "MISSED", true},
 		{"at most, known", gate{way: "way", most: 50, known: "85", worst: 90}, "missed, as known", false},
 		{"at most, known, and far worse", gate{way: "way", most: 50, known: "85", worst: 89}, "MISSED", true},
-		{"at most, known relative to base", gate{way: "way", most: 50, known: "85", worst: 9, worstBase: "base"}, "missed, as known", false},
+		{
+			"at most, known relative to base",
+			gate{way: "way", most: 50, known: "85", worst: 9, worstBase: "base"},
+			"missed, as known", false,
+		},
 		{"at most, known, far worse relative to base", gate{way: "way", most: 50, known: "85", worst: 8.9, worstBase: "base"}, "MISSED", true},
 		{"known relative to a way that was not measured", gate{way: "way", most: 50, known: "85", worst: 9, worstBase: "other"}, "MISSED", true},
 		{"not measured", gate{way: "other", least: 1}, "not measured", false},
@@ -144,7 +149,8 @@ func TestFill(t *testing.T) {
 	page := "a\n<!-- bench machine -->\n<!-- /bench -->\n<!-- bench singles -->\nold\n<!-- /bench -->\nb\n<!-- bench idle -->\nkept\n<!-- /bench -->\n<!-- bench gates -->\n<!-- /bench -->\n"
 	filled, err := r.fill([]byte(page))
 	got := string(filled)
-	if err != nil || !strings.Contains(got, "| bare | 1,900/s |\n") || strings.Contains(got, "old") || !strings.Contains(got, "\nkept\n") || !strings.Contains(got, "\nb\n") {
+	if err != nil || !strings.Contains(got, "| bare | 1,900/s |\n") || strings.Contains(got, "old") ||
+		!strings.Contains(got, "\nkept\n") || !strings.Contains(got, "\nb\n") {
 		t.Errorf("%v\n%s", err, got)
 	}
 	if again, err := r.fill(filled); err != nil || string(again) != got {
@@ -166,7 +172,8 @@ func TestFillAfterSomeSections(t *testing.T) {
 	page := "<!-- bench machine -->\nthen\n<!-- /bench -->\n<!-- bench singles -->\nold\n<!-- /bench -->\n<!-- bench gates -->\ntargets\n<!-- /bench -->\n"
 	filled, err := r.fill([]byte(page))
 	got := string(filled)
-	if err != nil || !strings.Contains(got, "| bare | 1,900/s |\n") || strings.Contains(got, "old") || !strings.Contains(got, "\nthen\n") || !strings.Contains(got, "\ntargets\n") {
+	if err != nil || !strings.Contains(got, "| bare | 1,900/s |\n") || strings.Contains(got, "old") ||
+		!strings.Contains(got, "\nthen\n") || !strings.Contains(got, "\ntargets\n") {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
@@ -190,7 +197,8 @@ func TestTally(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("out of patience"))
-	if err := tally.wait(ctx); err == nil || !strings.Contains(err.Error(), "2 of 3 messages are done: out of patience") {
+	if err := tally.wait(ctx); err == nil || !strings.Contains(err.Error(),
+		"2 of 3 messages are done: out of patience") {
 		t.Errorf("wait: %v", err)
 	}
 	tally.add(2) // more than expected

@@ -151,7 +151,8 @@ func cpu() string {
 	return runtime.GOARCH
 }
 
-// spent returns the processor time that the server's processes have used so far. That of a process that has ended is missing.
+// spent returns the processor time that the server's processes have used so far. That of a process that has ended is
+// missing.
 func (s *server) spent() (total time.Duration, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

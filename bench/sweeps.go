@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// sweeps measures messages on eight connections, alone and beside a Sweeper that deletes expired keys of the same table.
+// sweeps measures messages on eight connections, alone and beside a Sweeper that deletes expired keys of the same
+// table.
 func (b *bench) sweeps(ctx context.Context) error {
 	const conns, mostPerSecond = 8, 60_000
 	slot, n := 5*b.size.slot, b.size.rounds/2+1

@@ -21,8 +21,9 @@ const batchSize = 100
 type handling struct {
 	name, base string
 	do         func(ctx context.Context, id func() string) (messages int, err error)
-	repeats    bool                                       // the messages have been handled before: there must be no effect
-	measure    func(ctx context.Context) (float64, error) // instead of do
+	// the messages have been handled before: there must be no effect
+	repeats bool
+	measure func(ctx context.Context) (float64, error) // instead of do
 
 	id      func() string
 	handled atomic.Int64 // new messages
@@ -45,7 +46,9 @@ func (h *handling) run(ctx context.Context) (int, error) {
 }
 
 // compare measures ways to handle messages as a column of a table, and audits the ledger.
-func (b *bench) compare(ctx context.Context, w *world, t *table, column condition, slot time.Duration, n int, hs []*handling) error {
+func (b *bench) compare(ctx context.Context, w *world, t *table, column condition, slot time.Duration, n int,
+	hs []*handling,
+) error {
 	ways := make([]way, len(hs))
 	for i, h := range w.number(hs) {
 		ways[i] = way{h.name, h.base, h.measure}
@@ -96,7 +99,10 @@ func messages(id func() string, n int) []*consumer.Message {
 }
 
 func message(id string) *consumer.Message {
-	return &consumer.Message{ID: id, Payload: []byte(`{"order_id":"` + id + `","amount":1}`), Time: time.Now(), Attempt: 1}
+	return &consumer.Message{
+		ID: id, Payload: []byte(`{"order_id":"` + id + `","amount":1}`), Time: time.Now(),
+		Attempt: 1,
+	}
 }
 
 // consumers are those of txonce whose ways are compared.
@@ -214,10 +220,12 @@ func (w *world) leastBatch(ctx context.Context, ids []string) error {
 
 // leastDuplicate is one SELECT: nothing that asks the database can be faster.
 func (w *world) leastDuplicate(ctx context.Context, _ string) error {
-	return w.pool.QueryRow(ctx, `SELECT count(*) FROM by_hand WHERE consumer = 'hand' AND id = $1`, prefix(1)).Scan(new(int))
+	return w.pool.QueryRow(ctx, `SELECT count(*) FROM by_hand WHERE consumer = 'hand' AND id = $1`,
+		prefix(1)).Scan(new(int))
 }
 
-// leastDuplicates is one SELECT that compares the keys and the contents of a batch: nothing that asks the database can be faster.
+// leastDuplicates is one SELECT that compares the keys and the contents of a batch: nothing that asks the database can
+// be faster.
 func (w *world) leastDuplicates(ctx context.Context, msgs []*consumer.Message) error {
 	keys, fingerprints := make([][16]byte, len(msgs)), make([]int64, len(msgs))
 	for i, m := range msgs {

@@ -22,7 +22,8 @@ type condition struct {
 
 var (
 	loopback   = []condition{{"1 connection", 1, false}, {"8 connections", 8, false}}
-	conditions = append(loopback[:2:2], condition{"1 connection, +0.5 ms", 1, true}, condition{"8 connections, +0.5 ms", 8, true})
+	conditions = append(loopback[:2:2], condition{"1 connection, +0.5 ms", 1, true},
+		condition{"8 connections, +0.5 ms", 8, true})
 )
 
 // insertEffect is what the handler of a message does.
@@ -73,7 +74,11 @@ func (s *server) inWorlds(ctx context.Context, n, conns int, fn func(context.Con
 		return fn(ctx, nil)
 	}
 	return s.inWorld(ctx, conns, false, func(ctx context.Context, w *world) error {
-		return s.inWorlds(ctx, n-1, conns, func(ctx context.Context, more []*world) error { return fn(ctx, append(more, w)) })
+		return s.inWorlds(ctx, n-1, conns, func(ctx context.Context,
+			more []*world,
+		) error {
+			return fn(ctx, append(more, w))
+		})
 	})
 }
 
@@ -94,7 +99,8 @@ func prefix(way int) string { return fmt.Sprintf("way-%02d", way) }
 // audit fails unless the ledger has exactly one row for each of the messages that a way has handled.
 func (w *world) audit(ctx context.Context, name string, way int, messages int64) error {
 	var rows, different int64
-	err := w.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT id) FROM ledger WHERE id LIKE $1 || '-%'`, prefix(way)).Scan(&rows, &different)
+	err := w.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT id) FROM ledger WHERE id LIKE $1 || '-%'`,
+		prefix(way)).Scan(&rows, &different)
 	if err == nil && (rows != messages || different != messages) {
 		err = fmt.Errorf("%s handled %d messages, and wrote %d rows for %d of them", name, messages, rows, different)
 	}

@@ -54,7 +54,8 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 		ctx = driver.WithLateClaim(ctx)
 	}
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
-	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs, func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
+	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs,
+		func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
 	if len(todo) == 1 && !a.claimed.IsZero() {
 		b.items[todo[0]].quick = a.claimed.Sub(a.began) < time.Since(a.claimed)/quickClaim
 	}
@@ -71,13 +72,15 @@ func (a *attempt[TTx]) item(j int) *item { return &a.b.items[a.todo[j]] }
 func (a *attempt[TTx]) tried() decide.Tried {
 	_, probes := a.b.c.cfg.Store.(driver.KeyProber)
 	return decide.Tried{
-		Messages: len(a.todo), Claimed: !a.claimed.IsZero(), Ran: len(a.ran), Culprits: len(a.culprits), CanProbe: probes,
+		Messages: len(a.todo), Claimed: !a.claimed.IsZero(), Ran: len(a.ran), Culprits: len(a.culprits),
+		CanProbe: probes,
 	}
 }
 
 // within does the work of the transaction, which has claimed the keys.
 func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim) error {
-	a.claimed, a.first, a.ran, a.culprits = time.Now(), nil, nil, nil // InTx may call this twice, see driver.WithLateClaim
+	// InTx may call this twice, see driver.WithLateClaim
+	a.claimed, a.first, a.ran, a.culprits = time.Now(), nil, nil, nil
 	a.measured.claimed()
 	if err := a.read(ctx, tx, claims); err != nil || len(a.first) == 0 {
 		return err

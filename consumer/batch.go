@@ -124,7 +124,8 @@ func (b *batch[TTx]) ready(ctx context.Context, todo []int) (ready []int) {
 		switch before, found := b.blocked[it.msg.OrderingKey]; {
 		case it.done, b.errs[i] != nil:
 		case found && before.by < i:
-			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.OrderingKey, before.retry.Err.Error())
+			err := fmt.Errorf("held back behind an earlier message of key %q: %s", it.msg.OrderingKey,
+				before.retry.Err.Error())
 			b.retry([]int{i}, &RetryError{Err: err, After: before.retry.After, Held: true}, before.cause)
 		case b.database.Down:
 			b.retry([]int{i}, b.lastFault, observe.CauseDatabase)

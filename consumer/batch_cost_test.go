@@ -26,8 +26,8 @@ func (c *claimed) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []d
 	return c.Store.InTx(ctx, recs, fn)
 }
 
-// Whichever messages of a batch fail, each message costs two handler calls at most. It costs six claims at most if the failing
-// messages are known, and otherwise a logarithm of the size of the batch.
+// Whichever messages of a batch fail, each message costs two handler calls at most. It costs six claims at most if the
+// failing messages are known, and otherwise a logarithm of the size of the batch.
 func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 	const n = 500
 	log := bits.Len(n)
@@ -82,7 +82,12 @@ func TestTheCostOfABatchWhoseMessagesFail(t *testing.T) {
 						return nil
 					}
 				} else {
-					cfg.Handle = func(_ context.Context, tx tx, m *consumer.Message) error { calls++; return one(tx, m) }
+					cfg.Handle = func(_ context.Context, tx tx,
+						m *consumer.Message,
+					) error {
+						calls++
+						return one(tx, m)
+					}
 				}
 				for i, err := range newConsumer(t, cfg).ProcessBatch(t.Context(), batch) {
 					want := 1

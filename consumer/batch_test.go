@@ -62,7 +62,8 @@ func TestABatchIsOneTransaction(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) {
-		if errs := newConsumer(t, config{Store: consumertest.NewStore()}).ProcessBatch(t.Context(), nil); len(errs) != 0 {
+		if errs := newConsumer(t, config{Store: consumertest.NewStore()}).ProcessBatch(t.Context(),
+			nil); len(errs) != 0 {
 			t.Error(errs)
 		}
 	})
@@ -81,8 +82,8 @@ func poisoned(n, k int, payload string) (batch []*consumer.Message) {
 	return batch
 }
 
-// k poison messages among n cost O(k) transactions if it is known which message failed, and O(k log n) otherwise. The others are
-// committed in the same call, and the failing ones are parked.
+// k poison messages among n cost O(k) transactions if it is known which message failed, and O(k log n) otherwise. The
+// others are committed in the same call, and the failing ones are parked.
 func TestABatchIsTakenApart(t *testing.T) {
 	errPoison := consumer.Permanent(errors.New("poison"))
 	one := func(_ context.Context, tx tx, m *consumer.Message) error {
@@ -296,7 +297,8 @@ func TestABatchWithATwinInFlight(t *testing.T) {
 	}
 }
 
-// A fault that one message meets defers only that message. After a fault that all messages meet, not each of them is tried.
+// A fault that one message meets defers only that message. After a fault that all messages meet, not each of them is
+// tried.
 func TestABatchAndAFaultyDatabase(t *testing.T) {
 	t.Run("for one message", func(t *testing.T) {
 		store := &faulty{Store: consumertest.NewStore()}

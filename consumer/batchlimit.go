@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// batchLimit limits how many messages share a transaction after the database ended one with an error such as a deadlock.
-// Transactions that lock the same rows in different orders deadlock more often the more messages they have, and on PostgreSQL
-// each deadlock holds them up for a second. So the limit outlives the pass. After a fault it stays for holdFactor times as long
-// as the failed transaction took, and then doubles with each success: faults cost only a small part of the time.
+// batchLimit limits how many messages share a transaction after the database ended one with an error such as a
+// deadlock. Transactions that lock the same rows in different orders deadlock more often the more messages they have,
+// and on PostgreSQL each deadlock holds them up for a second. So the limit outlives the pass. After a fault it stays
+// for holdFactor times as long as the failed transaction took, and then doubles with each success: faults cost only a
+// small part of the time.
 type batchLimit struct {
 	mu   sync.Mutex
 	most int       // 0: no limit

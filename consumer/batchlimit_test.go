@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// Transactions with more than three messages deadlock, which takes a second. Later passes remember that. When the cause is gone,
-// batches become large again.
+// Transactions with more than three messages deadlock, which takes a second. Later passes remember that. When the cause
+// is gone, batches become large again.
 func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, passes = 50, 20
@@ -39,7 +39,8 @@ func TestBatchesThatDeadlockStaySmall(t *testing.T) {
 			for i := range n {
 				batch = append(batch, msg(fmt.Sprint(name, i), "x"))
 			}
-			if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+			if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs,
+				func(err error) bool { return err != nil }) {
 				t.Fatalf("%s: %v", name, errs)
 			}
 			for _, m := range batch {
@@ -90,7 +91,8 @@ func TestABatchOfManyTransactions(t *testing.T) {
 				t.Errorf("ProcessBatch panics: %v", v)
 			}
 		}()
-		if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		if errs := c.ProcessBatch(t.Context(), batch); slices.ContainsFunc(errs,
+			func(err error) bool { return err != nil }) {
 			t.Fatal(errs)
 		}
 		for _, m := range batch {

@@ -20,7 +20,8 @@ type claimAnswer struct {
 // record is the record that claims an item's own key.
 func (a *attempt[TTx]) record(it *item) dedup.Record {
 	rec := a.b.c.cfg.claimRecord(it.rec)
-	rec.Redelivered = it.msg.Attempt > 1 && !a.b.c.memory.past(it.hash).Known() // if it has failed here, it is probably new
+	// if it has failed here, it is probably new
+	rec.Redelivered = it.msg.Attempt > 1 && !a.b.c.memory.past(it.hash).Known()
 	return rec
 }
 
@@ -49,7 +50,9 @@ func (a *attempt[TTx]) read(ctx context.Context, tx TTx, claims []dedup.Claim) (
 }
 
 // readClaim reads the claims of items[i]: of its own key and of its aliases.
-func (a *attempt[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Claim, aliases []dedup.Claim) (ans claimAnswer, err error) {
+func (a *attempt[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.Claim,
+	aliases []dedup.Claim,
+) (ans claimAnswer, err error) {
 	b := a.b
 	it := &b.items[i]
 	ans = claimAnswer{at: i, own: own.Verdict}
@@ -89,7 +92,8 @@ func (a *attempt[TTx]) readClaim(ctx context.Context, tx TTx, i int, own dedup.C
 
 // refusedClaims are the errors of messages whose claims show that they must not run.
 var refusedClaims = map[observe.Cause]error{
-	observe.CauseMismatch: dedup.ErrMismatch, observe.CauseUnprovable: dedup.ErrUnprovable, observe.CauseKnownContent: ErrKnownContent,
+	observe.CauseMismatch: dedup.ErrMismatch, observe.CauseUnprovable: dedup.ErrUnprovable,
+	observe.CauseKnownContent: ErrKnownContent,
 }
 
 // forgetAliases removes the claims of a duplicate's aliases, which must not claim anything.

@@ -33,7 +33,8 @@ func (c classifier) failure(ctx context.Context, err error) decide.Failure {
 	_, maybe := errors.AsType[*dedup.InDoubtError](err)
 	f := decide.Failure{
 		Cause: c.cause(err), Cancelled: ctx.Err() != nil,
-		InFlight: is(dedup.ErrInFlight), Refused: refused, Late: is(ErrHandlerTimeout), Panic: panicked, Clocks: is(dedup.ErrClocks),
+		InFlight: is(dedup.ErrInFlight), Refused: refused, Late: is(ErrHandlerTimeout), Panic: panicked,
+		Clocks:    is(dedup.ErrClocks),
 		Permanent: IsPermanent(err) || unretryable(err),
 		Ended:     is(dedup.ErrTxEnded), RolledBack: is(dedup.ErrRolledBack), Maybe: maybe,
 		Database: c.store.Retryable(err),
@@ -67,7 +68,10 @@ func (c classifier) fault(err error, ambiguous bool) (driver.FaultClass, faults.
 // unretryable reports an error of the store that another attempt would repeat or make worse: after ErrTxEnded, each
 // attempt may leave effects behind.
 func unretryable(err error) bool {
-	return slices.ContainsFunc([]error{dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey, dedup.ErrFuture},
+	return slices.ContainsFunc([]error{
+		dedup.ErrTxEnded, dedup.ErrKeyCollision, dedup.ErrBadKey, dedup.ErrNoKey,
+		dedup.ErrFuture,
+	},
 		func(e error) bool { return errors.Is(err, e) })
 }
 
@@ -138,7 +142,8 @@ func (c classifier) refusesLetter(ctx context.Context, err error) bool {
 		return false
 	}
 	for _, other := range []error{
-		dedup.ErrInFlight, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNameTaken, dedup.ErrClock,
+		dedup.ErrInFlight, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNameTaken,
+		dedup.ErrClock,
 	} {
 		if errors.Is(err, other) {
 			return false

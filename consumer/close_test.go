@@ -91,7 +91,8 @@ func TestJSONMessage(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	process(t, c, msg("2", `{`))
-	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseUndecodable || found[0].Message.Attempt != 1 {
+	if found := letters(t, c); len(found) != 1 || found[0].Cause != observe.CauseUndecodable ||
+		found[0].Message.Attempt != 1 {
 		t.Errorf("a payload that is no JSON: %v", found)
 	}
 }
@@ -105,15 +106,18 @@ func TestParseLetterID(t *testing.T) {
 			t.Errorf("%q: %v, %v", s, id, err)
 		}
 	}
-	for _, s := range []string{"", zero, zero[:8] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:12], plain, dashed + "0", digits[:31] + "x", strings.Replace(dashed, "-", "", 1)} {
+	for _, s := range []string{
+		"", zero, zero[:8] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:4] + "-" + zero[:12],
+		plain, dashed + "0", digits[:31] + "x", strings.Replace(dashed, "-", "", 1),
+	} {
 		if id, err := consumer.ParseDeadLetterID(s); err == nil {
 			t.Errorf("%q is accepted as %v", s, id)
 		}
 	}
 }
 
-// A Subscriber may add a source after the start. The Consumer then has to record that source before its next message, but its name is
-// registered all the same.
+// A Subscriber may add a source after the start. The Consumer then has to record that source before its next message,
+// but its name is registered all the same.
 func TestCloseAfterALateSourceGivesTheNameBack(t *testing.T) {
 	store := consumertest.NewStore()
 	c := newConsumer(t, config{Store: store})

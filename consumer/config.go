@@ -36,9 +36,9 @@ type Config[TTx any] struct {
 	// ended it: then the later ones write outside of it, and nobody knows which handler it was.
 	TrustHandlers bool
 
-	// Key finds a message's business key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. All deliveries of an
-	// event must have one key, which no other event has. So an ID that the producer makes for each publish is no key.
-	// Required.
+	// Key finds a message's business key: HeaderKey, JSONKey, KeyOf, MessageID, or another function. All deliveries of
+	// an event must have one key, which no other event has. So an ID that the producer makes for each publish is no
+	// key. Required.
 	Key KeyFunc
 
 	// Tenant finds whose key it is, where two tenants may use the same one. Message.Tenant takes precedence.
@@ -85,8 +85,8 @@ type Config[TTx any] struct {
 	MaxAttempts int
 
 	// HandlerTimeout is how long a call of Handle or HandleBatch may run. Then its ctx ends with ErrHandlerTimeout, and
-	// the attempt has failed, whatever it returns; the consumer waits for that. At least a millisecond. Defaults to 0: no
-	// limit.
+	// the attempt has failed, whatever it returns; the consumer waits for that. At least a millisecond. Defaults to 0:
+	// no limit.
 	HandlerTimeout time.Duration
 
 	// Backoff returns the wait after that many failed attempts, at least 1. Defaults to
@@ -124,7 +124,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	case cfg.Key == nil:
 		return refuse("Key is required: HeaderKey, JSONKey, KeyOf, or MessageID if the source fills in Message.ID")
 	case cfg.Window != 0 && cfg.Window < dedup.MinWindow:
-		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window, dedup.MinWindow)
+		return refuse("Window is %v, shorter than %v: redeliveries that arrive later would run again", cfg.Window,
+			dedup.MinWindow)
 	case cfg.Handle == nil && cfg.HandleBatch == nil:
 		return refuse("Handle is required, or HandleBatch")
 	case cfg.Handle != nil && cfg.HandleBatch != nil:
@@ -157,7 +158,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 		return refuse("ParkLimit%w", err)
 	}
 	if _, interleaves := cfg.Store.(driver.Interleaver[TTx]); cfg.Interleave && !interleaves {
-		return refuse("Interleave is set, and a %T cannot interleave handlers: use pgxstore, or leave it false", cfg.Store)
+		return refuse("Interleave is set, and a %T cannot interleave handlers: use pgxstore, or leave it false",
+			cfg.Store)
 	}
 	if cfg.RejectGivenUp && cfg.ParkLimit != (ParkLimit{}) {
 		return refuse("ParkLimit has no effect: Config.RejectGivenUp is set")
@@ -178,7 +180,8 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	} else {
 		panics := &hooks.Panics{Logger: cfg.Logger.With("consumer", cfg.Name), Owner: "consumer"}
 		cfg.Backoff = func(attempt int) time.Duration {
-			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) }, func() time.Duration { return usual(attempt) })
+			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) },
+				func() time.Duration { return usual(attempt) })
 		}
 	}
 	cfg.Trace = cfg.Trace.Then(nil) // a copy

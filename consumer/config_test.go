@@ -31,7 +31,10 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"negative window", func(c *config) { c.Window = -time.Hour }, "Config.Window"},
 		{"no handler", func(c *config) { c.Handle = nil }, "Config.Handle"},
 		{"two handlers", func(c *config) { c.HandleBatch = batch }, "Config.HandleBatch"},
-		{"interleaved batches of one", func(c *config) { c.Interleave, c.MaxPerTransaction = true, 1 }, "Config.Interleave"},
+		{
+			"interleaved batches of one", func(c *config) { c.Interleave, c.MaxPerTransaction = true, 1 },
+			"Config.Interleave",
+		},
 		{"a negative batch", func(c *config) { c.MaxPerTransaction = -1 }, "Config.MaxPerTransaction"},
 		{"negative attempts", func(c *config) { c.MaxAttempts = -1 }, "Config.MaxAttempts"},
 		{"negative handler timeout", func(c *config) { c.HandlerTimeout = -1 }, "Config.HandlerTimeout"},
@@ -39,7 +42,10 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 		{"blank name", func(c *config) { c.Name = " \t" }, "Config.Name"},
 		{"park limit without burst", func(c *config) { c.ParkLimit.PerMinute = 1 }, "Config.ParkLimit.Burst"},
 		{"park limit without rate", func(c *config) { c.ParkLimit.Burst = 1 }, "Config.ParkLimit.PerMinute"},
-		{"negative park limit", func(c *config) { c.ParkLimit = consumer.ParkLimit{Burst: 1, PerMinute: -1} }, "Config.ParkLimit.PerMinute"},
+		{
+			"negative park limit", func(c *config) { c.ParkLimit = consumer.ParkLimit{Burst: 1, PerMinute: -1} },
+			"Config.ParkLimit.PerMinute",
+		},
 		{"park limit and none", func(c *config) { c.ParkLimit = consumer.ParkLimit{Burst: 1, PerMinute: 1, Unlimited: true} }, "Config.ParkLimit.Unlimited"},
 		{"park limit of a store that does not park", func(c *config) {
 			c.Store, c.RejectGivenUp, c.TrustHandlers = struct{ dedup.Store[tx] }{c.Store}, true, true
@@ -51,7 +57,8 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 			cfg := good
 			tc.cfg(&cfg)
 			c, err := consumer.New(cfg)
-			if err == nil || c != nil || !strings.Contains(err.Error(), tc.want+" ") && !strings.Contains(err.Error(), tc.want+":") {
+			if err == nil || c != nil || !strings.Contains(err.Error(), tc.want+" ") && !strings.Contains(err.Error(),
+				tc.want+":") {
 				t.Errorf("err = %v, want it to name %s", err, tc.want)
 			}
 		})
@@ -65,7 +72,8 @@ func TestNewNamesTheFieldItRefuses(t *testing.T) {
 	}
 }
 
-// A wrapper that embeds dedup.Store compiles, and loses what its store can do. New says what is lost, and how to keep it.
+// A wrapper that embeds dedup.Store compiles, and loses what its store can do. New says what is lost, and how to keep
+// it.
 func TestNewRefusesAStoreThatLost(t *testing.T) {
 	store := consumertest.NewStore()
 	type wrapper struct{ dedup.Store[tx] }
@@ -77,7 +85,10 @@ func TestNewRefusesAStoreThatLost(t *testing.T) {
 		{
 			"the parking lot",
 			config{Store: struct{ *deduptest.Store }{store.Store}},
-			[]string{"Config.Store", "*deduptest.Store", "Park, TakeDeadLetter and DeadLetters", "embed", "Config.RejectGivenUp"},
+			[]string{
+				"Config.Store", "*deduptest.Store", "Park, TakeDeadLetter and DeadLetters", "embed",
+				"Config.RejectGivenUp",
+			},
 		},
 		{
 			"verification",
@@ -88,7 +99,11 @@ func TestNewRefusesAStoreThatLost(t *testing.T) {
 			[]string{"Config.Store", "VerifyTx", "embed", "Config.TrustHandlers"},
 		},
 		{"both", config{Store: wrapper{store}}, []string{"wrapper", "Park"}},
-		{"both, and the Config names one", config{Store: wrapper{store}, RejectGivenUp: true}, []string{"wrapper", "VerifyTx"}},
+		{
+			"both, and the Config names one",
+			config{Store: wrapper{store}, RejectGivenUp: true},
+			[]string{"wrapper", "VerifyTx"},
+		},
 		{"both, and the Config names both", config{Store: wrapper{store}, RejectGivenUp: true, TrustHandlers: true}, nil},
 		{"nothing", config{Store: struct{ *consumertest.Store }{store}}, nil},
 	} {
@@ -175,7 +190,8 @@ func TestStart(t *testing.T) {
 		}
 		_, err := consumer.New(cfg)
 		for what, err := range map[string]error{"New": err, "Start of one that was made before": before.Start(t.Context())} {
-			if !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "a call of Register") || strings.Contains(err.Error(), "close") {
+			if !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "a call of Register") ||
+				strings.Contains(err.Error(), "close") {
 				t.Errorf("%s: %v, want an error that names the call of Register", what, err)
 			}
 		}
@@ -189,7 +205,8 @@ func TestStart(t *testing.T) {
 		cfg.Store = store
 		c := newConsumer(t, cfg)
 		process(t, c, msg("2", ""))
-		if err := store.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "a Consumer has registered") {
+		if err := store.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrNameTaken) ||
+			!strings.Contains(err.Error(), "a Consumer has registered") {
 			t.Errorf("Register after a Consumer: %v", err)
 		}
 		c.Close()
@@ -208,7 +225,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// After keys were forgotten, Config decides whether a message without a time runs. TestWhatIsParkedAndWhy tests that it is parked.
+// After keys were forgotten, Config decides whether a message without a time runs. TestWhatIsParkedAndWhy tests that it
+// is parked.
 func TestUntimedMessagesRunByDefault(t *testing.T) {
 	store, log := consumertest.NewStore(), &logs{}
 	c := newConsumer(t, config{Store: store})

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/hooks"
 )
 
-// Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies of
-// one message that arrive at the same time wait for each other.
+// Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies
+// of one message that arrive at the same time wait for each other.
 type Consumer[TTx any] struct {
 	cfg          Config[TTx]
 	classify     classifier
@@ -25,7 +25,8 @@ type Consumer[TTx any] struct {
 	retries      retryLog
 	replayFault  *hooks.Pause  // of RunReplays
 	trial        chan struct{} // contains one element while a suspect is tried
-	turn         chan struct{} // contains one element while a message runs that has lost to other transactions again and again
+	// contains one element while a message runs that has lost to other transactions again and again
+	turn chan struct{}
 }
 
 var _ Processor = (*Consumer[any])(nil)
@@ -49,7 +50,8 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		trial:        make(chan struct{}, 1),
 		turn:         make(chan struct{}, 1),
 		replayFault: &hooks.Pause{
-			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain, WaitsFor: "an answer of the database", Recovered: "the database works again",
+			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain,
+			WaitsFor: "an answer of the database", Recovered: "the database works again",
 		},
 	}
 	c.letters.lot, _ = cfg.Store.(parkingLot[TTx])
@@ -65,12 +67,12 @@ func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 // Window implements driver.Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
-// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls Config.Tenant and
-// Config.Key, and claims nothing.
+// KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls
+// Config.Tenant and Config.Key, and claims nothing.
 func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.cfg.key(msg, true) }
 
-// Process implements Processor. A failure of the database and a key that another process holds do not count as attempts,
-// and Process goes on trying until ctx ends.
+// Process implements Processor. A failure of the database and a key that another process holds do not count as
+// attempts, and Process goes on trying until ctx ends.
 //
 // nil means that the effects are committed or that the message is parked. A *RetryError is returned only after ctx has
 // ended or after Close. Any other error means that the message was given up and that the Store is not a ParkingLot.
@@ -95,9 +97,11 @@ func (c *Consumer[TTx]) Process(ctx context.Context, msg *Message) error {
 // batchKeyWait is how long a batch waits, in total, for other calls of this Consumer that process its keys.
 const batchKeyWait = time.Second
 
-// ProcessBatch handles several messages at once, without sleeping between attempts; see driver.BatchProcessor for its answers. The messages share one transaction, or with Config.MaxPerTransaction several. When a transaction fails, the
-// failing message is tried apart from the others; if it is unknown which message fails, the batch is tried in halves. Only messages with
-// the ordering key of a failed message wait for it. A crash before a COMMIT leaves nothing of its transaction.
+// ProcessBatch handles several messages at once, without sleeping between attempts; see driver.BatchProcessor for its
+// answers. The messages share one transaction, or with Config.MaxPerTransaction several. When a transaction fails, the
+// failing message is tried apart from the others; if it is unknown which message fails, the batch is tried in halves.
+// Only messages with the ordering key of a failed message wait for it. A crash before a COMMIT leaves nothing of its
+// transaction.
 func (c *Consumer[TTx]) ProcessBatch(ctx context.Context, msgs []*Message) []error {
 	return c.process(ctx, msgs, passOptions{keyWait: batchKeyWait})
 }

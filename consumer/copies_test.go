@@ -91,7 +91,10 @@ func TestAStandingLetterCostsNothing(t *testing.T) {
 		for i := range 20 {
 			process(t, first, msg(fmt.Sprint(i), "poison"))
 		}
-		c := newConsumer(t, config{Store: consumertest.NewStoreOn(store.Database()), Handle: poison, ParkLimit: consumer.ParkLimit{Burst: 1, PerMinute: 1}})
+		c := newConsumer(t, config{
+			Store: consumertest.NewStoreOn(store.Database()), Handle: poison,
+			ParkLimit: consumer.ParkLimit{Burst: 1, PerMinute: 1},
+		})
 		began := time.Now()
 		for i := range 20 {
 			process(t, c, msg(fmt.Sprint(i), "poison"))
@@ -100,7 +103,8 @@ func TestAStandingLetterCostsNothing(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("they took %v", took)
 		}
-		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("newer", "poison")})[0]; !errors.Is(err, consumer.ErrParkLimit) {
+		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("newer", "poison")})[0]; !errors.Is(err,
+			consumer.ErrParkLimit) {
 			t.Errorf("a new letter without a token: %v", err)
 		}
 		if n := len(letters(t, c)); n != 21 {
@@ -109,7 +113,8 @@ func TestAStandingLetterCostsNothing(t *testing.T) {
 	})
 }
 
-// Copies that wait for one that is parked are parked with it, if they are the same message. None is acknowledged without a committed letter.
+// Copies that wait for one that is parked are parked with it, if they are the same message. None is acknowledged
+// without a committed letter.
 func TestWaitingCopiesShareALetter(t *testing.T) {
 	header := func(m *consumer.Message) { m.Headers = map[string]string{"kind": "other"} }
 	for _, tc := range []struct {
@@ -153,7 +158,8 @@ func TestWaitingCopiesShareALetter(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if n := runs.Load(); n < tc.runs || n > tc.runs && tc.name != "another alias" { // those wait for the alias first, and share nothing
+				if n := runs.Load(); n < tc.runs || n > tc.runs && tc.name != "another alias" {
+					// those wait for the alias first, and share nothing
 					t.Errorf("%d handlers ran, want %d", n, tc.runs)
 				}
 			})

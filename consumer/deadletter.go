@@ -11,14 +11,14 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// DeadLetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a key is
-// identified by its position.
+// DeadLetterID identifies a dead letter. The same content with the same key always has the same ID. A message without a
+// key is identified by its position.
 type DeadLetterID [16]byte
 
 func (id DeadLetterID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseDeadLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID of all
-// zeros: no letter has it, and in a DeadLetterFilter it chooses all letters.
+// ParseDeadLetterID is the inverse of String. It also accepts the dashes of PostgreSQL's uuid type. It refuses the ID
+// of all zeros: no letter has it, and in a DeadLetterFilter it chooses all letters.
 func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	digits := s
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
@@ -32,11 +32,12 @@ func ParseDeadLetterID(s string) (id DeadLetterID, err error) {
 	return DeadLetterID{}, fmt.Errorf("consumer: %q is not a dead letter's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
 }
 
-// Headers that a consumer adds to the message of a dead letter, in place of headers with these names that the message may have had. A
-// replay removes them before the message is used.
+// Headers that a consumer adds to the message of a dead letter, in place of headers with these names that the message
+// may have had. A replay removes them before the message is used.
 const (
 	headerParkedBy = "txonce-parked-by" // what the hook Parking of its Trace returned
-	headerAliases  = "txonce-aliases"   // Message.Aliases, as a JSON array of strings; absent if there are none. See DeadLetter.AliasRecords
+	// Message.Aliases, as a JSON array of strings; absent if there are none. See DeadLetter.AliasRecords
+	headerAliases = "txonce-aliases"
 )
 
 // DeadLetter is a message that a consumer has given up, kept in the database until it is replayed or discarded.
@@ -53,16 +54,17 @@ type DeadLetter struct {
 	Settled       bool      // its key was claimed for the same content since: nothing is left to do
 }
 
-// AliasRecords returns what a replay or a discard of the letter claims beside rec, for the Aliases of its message. rec has the key that the
-// message is claimed under.
+// AliasRecords returns what a replay or a discard of the letter claims beside rec, for the Aliases of its message. rec
+// has the key that the message is claimed under.
 func (l DeadLetter) AliasRecords(rec dedup.Record) []dedup.Record {
 	ids, _ := aliases.Split(l.Message.Headers[headerAliases]) // parking has written them
 	recs, _ := aliasRecords(rec, ids)                         // and has left out those that cannot be claimed
 	return recs
 }
 
-// DiscardRecords returns what a discard of the letter claims under window, so that a late redelivery of its message is a duplicate, and
-// another message with one of its Aliases is known content. It is nothing if the message has no usable key.
+// DiscardRecords returns what a discard of the letter claims under window, so that a late redelivery of its message is
+// a duplicate, and another message with one of its Aliases is known content. It is nothing if the message has no usable
+// key.
 func (l DeadLetter) DiscardRecords(window time.Duration) []dedup.Record {
 	if l.Record.Key.ID == "" {
 		return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// JSON returns a Handler that decodes the payload as JSON into a T and calls fn with it. A payload that cannot be decoded is
-// a Permanent error, so the message is parked at once, with observe.CauseUndecodable as its Cause. JSON members that T has no field for are ignored.
+// JSON returns a Handler that decodes the payload as JSON into a T and calls fn with it. A payload that cannot be
+// decoded is a Permanent error, so the message is parked at once, with observe.CauseUndecodable as its Cause. JSON
+// members that T has no field for are ignored.
 func JSON[T, TTx any](fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
 	return Decode(func(payload []byte) (body T, err error) {
 		err = json.Unmarshal(payload, &body)
@@ -26,7 +27,9 @@ func JSONMessage[T, TTx any](fn func(ctx context.Context, tx TTx, msg *Message, 
 }
 
 // Decode is like JSON, with another decoder, such as one for Protobuf or Avro.
-func Decode[T, TTx any](decode func(payload []byte) (T, error), fn func(ctx context.Context, tx TTx, body T) error) Handler[TTx] {
+func Decode[T, TTx any](decode func(payload []byte) (T, error),
+	fn func(ctx context.Context, tx TTx, body T) error,
+) Handler[TTx] {
 	return func(ctx context.Context, tx TTx, msg *Message) error {
 		body, err := decode(msg.Payload)
 		if err != nil {

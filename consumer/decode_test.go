@@ -56,7 +56,8 @@ func FuzzJSON(f *testing.F) {
 	f.Add([]byte("\xff"))
 	handle := consumer.JSON(func(context.Context, tx, struct{ ID map[string]any }) error { return errors.New("ran") })
 	f.Fuzz(func(t *testing.T, p []byte) {
-		if err := handle(context.Background(), nil, &consumer.Message{Payload: p}); err == nil || err.Error() != "ran" && !consumer.IsPermanent(err) {
+		if err := handle(context.Background(), nil, &consumer.Message{Payload: p}); err == nil ||
+			err.Error() != "ran" && !consumer.IsPermanent(err) {
 			t.Errorf("err = %v", err)
 		}
 	})

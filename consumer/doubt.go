@@ -13,18 +13,21 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// doubt says why the outcome of one message is unknown. The message was claimed by a transaction that a handler ended, which may have
-// been its own handler or that of another message in the batch. The claim may be committed although the message's effects are not, so a
-// later claim that finds it proves nothing. The message is in doubt until it is parked, or until a new claim shows that the old one was
-// not committed.
+// doubt says why the outcome of one message is unknown. The message was claimed by a transaction that a handler ended,
+// which may have been its own handler or that of another message in the batch. The claim may be committed although the
+// message's effects are not, so a later claim that finds it proves nothing. The message is in doubt until it is parked,
+// or until a new claim shows that the old one was not committed.
 //
-// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates there.
+// Other processes do not know these messages: if this process crashes before it has parked them, they are duplicates
+// there.
 type doubt struct {
-	err       *unknownError
-	sure      bool // a handler has ended the transaction; otherwise it only may have
-	ownEffect bool // its own handler ended the transaction: its effects may be committed without a claim, so it must not run again
+	err  *unknownError
+	sure bool // a handler has ended the transaction; otherwise it only may have
+	// its own handler ended the transaction: its effects may be committed without a claim, so it must not run again
+	ownEffect bool
 
-	committed func(ctx context.Context, tx any) (bool, error) // asks whether the transaction is committed; nil: that cannot be found out
+	// asks whether the transaction is committed; nil: that cannot be found out
+	committed func(ctx context.Context, tx any) (bool, error)
 }
 
 // mayBeCommitted reports whether the claim that tx has found may be the one of the transaction in doubt.
@@ -39,8 +42,10 @@ func (d doubt) mayBeCommitted(ctx context.Context, tx any) (bool, error) {
 // so that a database error among them does not cause another attempt.
 type unknownError struct {
 	err  error
-	sure bool   // true: the handler ended the transaction; false: the server did not tell whether it was committed
-	by   string // the key of the other message whose handler ended the transaction before this message's handler was called; empty: none
+	sure bool // true: the handler ended the transaction; false: the server did not tell whether it was committed
+	// the key of the other message whose handler ended the transaction before this message's handler was called; empty:
+	// none
+	by string
 }
 
 func (e *unknownError) Error() string {
@@ -112,7 +117,8 @@ func (a *attempt[TTx]) addDoubts(suspects, finished []int, sure bool) {
 			continue
 		}
 		err := &unknownError{err: a.err, sure: sure}
-		if !guilty && len(suspects) == 1 && !a.interleaved { // interleaved, the handler may have done a part of its work
+		if !guilty && len(suspects) == 1 && !a.interleaved {
+			// interleaved, the handler may have done a part of its work
 			err.by = a.item(suspects[0]).rec.Key.ID
 		}
 		hash := a.item(j).hash
@@ -193,7 +199,8 @@ func (b *batch[TTx]) parkDoubts(ctx context.Context) {
 			continue
 		}
 		b.errs[i] = nil
-		b.settle(b.claimWait.limited(ctx), i, 0, ofLetters, decide.Verdict{Do: decide.Park, Cause: observe.CauseUnknown}, d.err)
+		b.settle(b.claimWait.limited(ctx), i, 0, ofLetters,
+			decide.Verdict{Do: decide.Park, Cause: observe.CauseUnknown}, d.err)
 		if errors.Is(b.errs[i], dedup.ErrInFlight) {
 			b.claimWait.waited()
 		}

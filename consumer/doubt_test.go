@@ -116,7 +116,8 @@ func TestAnUnknownOutcomeIsRememberedUntilItIsParked(t *testing.T) {
 		for _, id := range []string{"1", "2"} {
 			wantCount(t, store.Database(), id, 0)
 		}
-		duplicates := traced.count("duplicate 1") + traced.count("duplicate 2") // the copy of 0 is a duplicate after 0 is parked
+		// the copy of 0 is a duplicate after 0 is parked
+		duplicates := traced.count("duplicate 1") + traced.count("duplicate 2")
 		if runs["0"] != 1 || runs["1"]+runs["2"] != 0 || duplicates != 0 {
 			t.Errorf("runs %v, %d duplicates", runs, duplicates)
 		}
@@ -159,8 +160,9 @@ func TestAClaimThatWasNotCommittedIsNoUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A message that goes back to the broker may reach another process, which takes a claim without effects for a duplicate. So a
-// message in doubt is parked first, despite the parking limit, a shutdown, or an earlier failure of its key.
+// A message that goes back to the broker may reach another process, which takes a claim without effects for a
+// duplicate. So a message in doubt is parked first, despite the parking limit, a shutdown, or an earlier failure of its
+// key.
 func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 	const n = 40
 	for _, tt := range []struct {
@@ -175,23 +177,30 @@ func TestMessagesInDoubtAreParkedBeforeAnotherProcessGetsThem(t *testing.T) {
 		{name: "the parking limit is spent", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}},
 		{name: "a shutdown begins between two letters", limit: consumer.ParkLimit{Unlimited: true}, shutdown: true},
 		{
-			name: "both, behind a failure of their key", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1}, shutdown: true,
-			key: func(i int) string { return fmt.Sprint(i % 3) },
+			name: "both, behind a failure of their key", limit: consumer.ParkLimit{Burst: 1, PerMinute: 1},
+			shutdown: true,
+			key:      func(i int) string { return fmt.Sprint(i % 3) },
 		},
 		{name: "connections are cut", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5},
-		{name: "connections are cut, and a shutdown begins", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5, shutdown: true},
 		{
-			name: "nobody can be asked, and the database is away for a while", limit: consumer.ParkLimit{Unlimited: true}, unsure: true,
+			name: "connections are cut, and a shutdown begins", limit: consumer.ParkLimit{Unlimited: true}, cuts: 5,
+			shutdown: true,
+		},
+		{
+			name:  "nobody can be asked, and the database is away for a while",
+			limit: consumer.ParkLimit{Unlimited: true}, unsure: true,
 			then: slices.Repeat([]error{errFault}, 10),
 		},
 		{
-			name: "nobody can be asked, and others lock the claims", limit: consumer.ParkLimit{Unlimited: true}, unsure: true,
-			then: slices.Repeat([]error{dedup.ErrInFlight}, 130),
+			name: "nobody can be asked, and others lock the claims", limit: consumer.ParkLimit{Unlimited: true},
+			unsure: true,
+			then:   slices.Repeat([]error{dedup.ErrInFlight}, 130),
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			db := deduptest.NewDatabase()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // until then a pass that cannot park them does not return
+			// until then a pass that cannot park them does not return
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			parked, txs := 0, 0
 			cut := func() error {
@@ -273,8 +282,9 @@ func TestAPassThatWaitsToParkIsLogged(t *testing.T) {
 			return nil
 		}
 		c := newConsumer(t, config{
-			Store: &endable{Store: consumertest.NewStore(), before: held, unsure: true}, Logger: log.logger(), MaxAttempts: 1,
-			Handle: commits(map[string]int{}, func() { <-time.After(time.Millisecond) }),
+			Store: &endable{Store: consumertest.NewStore(), before: held, unsure: true}, Logger: log.logger(),
+			MaxAttempts: 1,
+			Handle:      commits(map[string]int{}, func() { <-time.After(time.Millisecond) }),
 		})
 		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("0", "")})[0]; err != nil {
 			t.Errorf("Process = %v, want the message parked", err)
@@ -328,8 +338,8 @@ func (p *parking) Park(ctx context.Context, tx tx, letter consumer.DeadLetter) e
 	return p.endable.Park(ctx, tx, letter)
 }
 
-// slowServer goes on with a handler's statement when its connection is closed at the end of ctx, as MariaDB does: the key stays held, and
-// the outcome is in doubt until the statement ends and the server rolls back.
+// slowServer goes on with a handler's statement when its connection is closed at the end of ctx, as MariaDB does: the
+// key stays held, and the outcome is in doubt until the statement ends and the server rolls back.
 type slowServer struct {
 	*endable
 	statement time.Duration
@@ -355,8 +365,8 @@ func (s *slowServer) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 	return t.Commit(ctx)
 }
 
-// A handler that exceeds HandlerTimeout has failed. This counts as an attempt also if the server still runs the handler's statement, so that
-// the consumer cannot find out at once whether the transaction was committed.
+// A handler that exceeds HandlerTimeout has failed. This counts as an attempt also if the server still runs the
+// handler's statement, so that the consumer cannot find out at once whether the transaction was committed.
 func TestHandlerTimeoutCountsWhenTheServerGoesOn(t *testing.T) {
 	for _, batch := range []int{1, 3} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {

@@ -18,7 +18,8 @@ var (
 	ErrHandlerTimeout = errors.New("consumer: handler ran longer than Config.HandlerTimeout")
 	ErrClosed         = errors.New("consumer: closed") // the answer to calls after Close
 
-	// ErrShortened says that a letter has only a part of its message, so that a replay needs a Repair that puts the whole one back.
+	// ErrShortened says that a letter has only a part of its message, so that a replay needs a Repair that puts the
+	// whole one back.
 	ErrShortened = errors.New("the dead letter has only a part of its message")
 )
 
@@ -26,7 +27,8 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks err as one that another attempt would only repeat: the message is parked at once. Permanent(nil) is nil.
+// Permanent marks err as one that another attempt would only repeat: the message is parked at once. Permanent(nil) is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -44,7 +46,8 @@ func IsPermanent(err error) bool {
 type RetryError struct {
 	Err   error
 	After time.Duration // how long to wait before the next delivery; 0: none
-	Held  bool          // Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
+	// Message.Attempt must not grow: the database failed, the consumer pauses, or an earlier message of the Key failed
+	Held bool
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }
@@ -64,17 +67,18 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("consumer: panic: %s\n%s", usercode.Text(e.Value), e.Stack)
 }
 
-// Unwrap returns a safe copy of the value of the panic if that is an error, and nil otherwise: its methods never panic. errors.Is and errors.As
-// find in it what they find in Value.
+// Unwrap returns a safe copy of the value of the panic if that is an error, and nil otherwise: its methods never panic.
+// errors.Is and errors.As find in it what they find in Value.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return usercode.Error(err)
 }
 
-// MessageError says which message an error of a BatchHandler belongs to. The BatchHandler may wrap it. The consumer then tries
-// that message alone, the messages before it together, and those after it together; without a MessageError it tries ever
-// smaller batches. Message is one of the pointers that the BatchHandler got; nil and other pointers are ignored. The error does not
-// decide about a message: only what happens in a transaction of its own does. So a wrong Message costs only time.
+// MessageError says which message an error of a BatchHandler belongs to. The BatchHandler may wrap it. The consumer
+// then tries that message alone, the messages before it together, and those after it together; without a MessageError
+// it tries ever smaller batches. Message is one of the pointers that the BatchHandler got; nil and other pointers are
+// ignored. The error does not decide about a message: only what happens in a transaction of its own does. So a wrong
+// Message costs only time.
 type MessageError struct {
 	Message *Message
 	Err     error

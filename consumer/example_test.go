@@ -58,7 +58,8 @@ func Example() {
 		panic(err)
 	}
 	for range 3 { // brokers deliver at least once
-		if err := billing.Process(context.Background(), &consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": 7}`)}); err != nil {
+		if err := billing.Process(context.Background(),
+			&consumer.Message{Payload: []byte(`{"order_id": "A-42", "amount": 7}`)}); err != nil {
 			panic(err)
 		}
 	}
@@ -116,7 +117,9 @@ func ExampleHandler() {
 
 func ExampleBatchHandler() {
 	// A BatchHandler is for effects that one statement can write for all messages.
-	var handle consumer.BatchHandler[*deduptest.Tx] = func(ctx context.Context, tx *deduptest.Tx, msgs []*consumer.Message) error {
+	var handle consumer.BatchHandler[*deduptest.Tx] = func(ctx context.Context, tx *deduptest.Tx,
+		msgs []*consumer.Message,
+	) error {
 		return tx.Update(ctx, "total", func(old any) any { n, _ := old.(int); return n + len(msgs) })
 	}
 	store := consumertest.NewStore()
@@ -140,7 +143,8 @@ func ExampleProcessor() {
 			return "reject"
 		}
 	}
-	fmt.Println(deliver(newBilling(consumertest.NewStore()), &consumer.Message{Payload: []byte(`{"order_id": "A-42"}`)}))
+	fmt.Println(deliver(newBilling(consumertest.NewStore()),
+		&consumer.Message{Payload: []byte(`{"order_id": "A-42"}`)}))
 	// Output: acknowledge
 }
 
@@ -285,7 +289,8 @@ func ExampleReplay() {
 
 func ExampleTrace() {
 	billing := must(consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: consumertest.NewStore(), Key: consumer.JSONKey("order_id"), Handle: consumer.JSON(chargeOrder),
+		Name: "billing", Store: consumertest.NewStore(), Key: consumer.JSONKey("order_id"),
+		Handle: consumer.JSON(chargeOrder),
 		Trace: &consumer.Trace{
 			Done: func(_ context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
 				for i, o := range outcomes {
@@ -295,7 +300,10 @@ func ExampleTrace() {
 		},
 	}))
 	for i := range 2 {
-		_ = billing.Process(context.Background(), &consumer.Message{Payload: []byte(`{"order_id": "A"}`), Position: fmt.Sprint("orders/0/", i)})
+		_ = billing.Process(context.Background(), &consumer.Message{
+			Payload:  []byte(`{"order_id": "A"}`),
+			Position: fmt.Sprint("orders/0/", i),
+		})
 	}
 	// Output:
 	// billing processed orders/0/0
@@ -311,7 +319,8 @@ func ExampleConfig_mismatchIsDuplicate() {
 	for _, payload := range []string{`{"order_id": "A"}`, `{"order_id": "A", "resent": true}`} {
 		_ = c.Process(context.Background(), &consumer.Message{Payload: []byte(payload)})
 	}
-	fmt.Println(store.Database().Count("charged A"), len(must(c.DeadLetters(context.Background(), consumer.DeadLetterFilter{}))))
+	fmt.Println(store.Database().Count("charged A"),
+		len(must(c.DeadLetters(context.Background(), consumer.DeadLetterFilter{}))))
 	// Output: 1 0
 }
 

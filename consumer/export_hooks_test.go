@@ -6,8 +6,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// HookCaller returns a func that calls the hooks of a pass over msgs that one transaction committed. A pass is a part of the
-// memory of its batch, so the func allocates nothing.
+// HookCaller returns a func that calls the hooks of a pass over msgs that one transaction committed. A pass is a part
+// of the memory of its batch, so the func allocates nothing.
 func (c *Consumer[TTx]) HookCaller(msgs []*Message) func(ctx context.Context) {
 	var p pass
 	return func(ctx context.Context) {

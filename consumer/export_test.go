@@ -58,8 +58,8 @@ func ReportFaults(ctx context.Context, err error) *Reports {
 	return r
 }
 
-// ReportBudget returns what is reported when a budget of one message is spent, a message is turned away, and a minute later handlers succeed.
-// Call it in a synctest bubble.
+// ReportBudget returns what is reported when a budget of one message is spent, a message is turned away, and a minute
+// later handlers succeed. Call it in a synctest bubble.
 func ReportBudget(ctx context.Context, err error) *Reports {
 	b := newParkBudget(ParkLimit{Burst: 1, PerMinute: 1}, nil)
 	r := &Reports{mu: &b.mu}
@@ -83,8 +83,8 @@ func (c *Consumer[TTx]) KeysInUse() int {
 	return len(c.memory.keys)
 }
 
-// MemoryOf returns how many failed messages are remembered, and whether a message that was in doubt before still is, after n messages with
-// different keys have failed.
+// MemoryOf returns how many failed messages are remembered, and whether a message that was in doubt before still is,
+// after n messages with different keys have failed.
 func MemoryOf(n int) (pasts int, doubtful bool) {
 	var m memory
 	key := func(id string) dedup.KeyHash { return dedup.Key{Consumer: "billing", ID: id}.Hash() }

@@ -36,8 +36,8 @@ func (c classifying) FaultClass(err error) driver.FaultClass {
 
 func (c classifying) Result(error) observe.Result { return observe.RolledBack }
 
-// The first two messages of a batch always meet errors of the database. The others are committed, and the two are parked in the
-// end, with the cause.
+// The first two messages of a batch always meet errors of the database. The others are committed, and the two are
+// parked in the end, with the cause.
 func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 	const n = 50
 	for _, tc := range []struct {
@@ -81,7 +81,8 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 					for i := len(batch); i < n; i++ {
 						batch = append(batch, msg(fmt.Sprint("good ", pass, " ", i), "x"))
 					}
-					for redelivery := 0; redelivery < 2 && len(batch) > 0; redelivery++ { // one pass may be needed to know the culprits
+					for redelivery := 0; redelivery < 2 && len(batch) > 0; redelivery++ {
+						// one pass may be needed to know the culprits
 						errs := c.ProcessBatch(t.Context(), batch)
 						var again []*consumer.Message
 						left = nil
@@ -115,7 +116,8 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 					t.Fatalf("%d letters, want 2", len(found))
 				}
 				for _, l := range found {
-					if l.Cause != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) || l.Message.Attempt != 3 {
+					if l.Cause != observe.CauseExhausted || !strings.Contains(l.Error, tc.err.Error()) ||
+						l.Message.Attempt != 3 {
 						t.Errorf("letter: cause %q, error %q, attempt %d", l.Cause, l.Error, l.Message.Attempt)
 					}
 				}
@@ -127,7 +129,8 @@ func TestCulpritsDoNotStopTheirBatch(t *testing.T) {
 	}
 }
 
-// While every message meets an error of the database, the consumer pauses and counts no attempts, however long that lasts.
+// While every message meets an error of the database, the consumer pauses and counts no attempts, however long that
+// lasts.
 func TestWhatEveryMessageMeetsIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, broken := classifying{&faulty{Store: consumertest.NewStore()}}, true
@@ -235,7 +238,12 @@ func TestCrashesAreNoFailures(t *testing.T) {
 				runs := 0
 				c := newConsumer(t, config{
 					Store: consumertest.NewStore(), MaxAttempts: tc.max, Backoff: noBackoff,
-					Handle: func(context.Context, tx, *consumer.Message) error { runs++; return errors.New("transient") },
+					Handle: func(context.Context, tx,
+						*consumer.Message,
+					) error {
+						runs++
+						return errors.New("transient")
+					},
 				})
 				m := msg("1", "x")
 				m.Attempt = tc.attempt

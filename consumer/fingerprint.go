@@ -28,9 +28,9 @@ func wholePayload(msg *Message) (dedup.Fingerprint, error) {
 // known key is then lost without a log line.
 func NoFingerprint(*Message) (dedup.Fingerprint, error) { return dedup.Fingerprint{}, nil }
 
-// JSONFields returns a FingerprintFunc that hashes only some fields of a JSON object in the payload. Paths are written as for
-// JSONKey. Equal values have equal hashes: indentation, escapes, the order of members and the notation of numbers do not
-// matter (1.50 and 15e-1 are equal). A missing field equals null. It panics as JSONKey does.
+// JSONFields returns a FingerprintFunc that hashes only some fields of a JSON object in the payload. Paths are written
+// as for JSONKey. Equal values have equal hashes: indentation, escapes, the order of members and the notation of
+// numbers do not matter (1.50 and 15e-1 are equal). A missing field equals null. It panics as JSONKey does.
 func JSONFields(paths ...string) FingerprintFunc {
 	fields := splitPaths("JSONFields", paths)
 	return func(msg *Message) (dedup.Fingerprint, error) {
@@ -60,7 +60,8 @@ func fieldAt(v any, path []string) any {
 	return v
 }
 
-// appendCanonical appends v so that two values give equal bytes only if they are equal. Stored fingerprints depend on it.
+// appendCanonical appends v so that two values give equal bytes only if they are equal. Stored fingerprints depend on
+// it.
 func appendCanonical(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case bool:

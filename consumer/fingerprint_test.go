@@ -19,9 +19,15 @@ func TestJSONFields(t *testing.T) {
 		same bool
 	}{
 		{"identical", `{"id":"a","body":{"total":1}}`, `{"id":"a","body":{"total":1}}`, true},
-		{"order and space", `{"id":"a","body":{"total":{"x":1,"y":[2]}}}`, ` { "body" : { "total": {"y":[2],"x":1}},"id":"a"}`, true},
+		{
+			"order and space", `{"id":"a","body":{"total":{"x":1,"y":[2]}}}`,
+			` { "body" : { "total": {"y":[2],"x":1}},"id":"a"}`, true,
+		},
 		{"escapes", `{"id":"\u00e4\/"}`, `{"id":"ä/"}`, true},
-		{"other fields", `{"id":"a","sent_at":1,"body":{"total":1,"hint":"x"}}`, `{"id":"a","sent_at":2,"body":{"total":1}}`, true},
+		{
+			"other fields", `{"id":"a","sent_at":1,"body":{"total":1,"hint":"x"}}`,
+			`{"id":"a","sent_at":2,"body":{"total":1}}`, true,
+		},
 		{"numbers written otherwise", `{"id":1.50}`, `{"id":15e-1}`, true},
 		{"zeros", `{"id":-0.00}`, `{"id":0e9}`, true},
 		{"hundreds", `{"id":100}`, `{"id":1E+2}`, true},
@@ -79,7 +85,10 @@ func TestFingerprintsAreFrozen(t *testing.T) {
 
 // Indentation does not change the fingerprint, and no input panics.
 func FuzzJSONFields(f *testing.F) {
-	for _, s := range []string{`{"a":1.50,"b":{"c":[null]}}`, `{"a":1e999999999999999999999}`, `{"a":-0e-0}`, `{"a":"\ud800"}`, `{}`, `x`} {
+	for _, s := range []string{
+		`{"a":1.50,"b":{"c":[null]}}`, `{"a":1e999999999999999999999}`, `{"a":-0e-0}`,
+		`{"a":"\ud800"}`, `{}`, `x`,
+	} {
 		f.Add([]byte(s))
 	}
 	fields := consumer.JSONFields("a", "b.c")

@@ -31,15 +31,17 @@ type gate struct {
 func newGate[TTx any](cfg *Config[TTx], panics *hooks.Panics) *gate {
 	report := func(cause observe.Cause, why func(error) string, waitsFor, recovered string) *hooks.Pause {
 		return &hooks.Pause{
-			Logger: panics.Logger, Owner: "consumer", Panics: panics, Paused: cfg.Trace.Paused, Resumed: cfg.Trace.Resumed,
-			What: observe.Pause{Name: cfg.Name, Cause: cause}, Why: why, WaitsFor: waitsFor, Recovered: recovered,
+			Logger: panics.Logger, Owner: "consumer", Panics: panics, Paused: cfg.Trace.Paused,
+			Resumed: cfg.Trace.Resumed,
+			What:    observe.Pause{Name: cfg.Name, Cause: cause}, Why: why, WaitsFor: waitsFor, Recovered: recovered,
 		}
 	}
 	database := report(observe.CauseDatabase,
 		func(err error) string { return explain(err) + "; nothing is parked, and the consumer tries again" },
 		"a COMMIT of what failed: of a claim, of a handler's work, or of a dead letter", "the database commits again")
 	budget := report(observe.CauseBudget, func(error) string { return "too many messages to park; Config.ParkLimit is spent" },
-		"a handler that succeeds; messages are tried one at a time", "handlers succeed, and messages can be parked again")
+		"a handler that succeeds; messages are tried one at a time",
+		"handlers succeed, and messages can be parked again")
 	return &gate{
 		faults:   pause{backoff: cfg.backoff, report: database},
 		budget:   newParkBudget(cfg.ParkLimit, budget),
@@ -111,13 +113,13 @@ type event struct {
 type happened uint8
 
 const (
-	committed   happened = iota // the database has committed a transaction that got as far as at
-	faulted                     // the database failed
-	collided                    // the database ended a transaction of several messages, as a deadlock does
+	committed        happened = iota // the database has committed a transaction that got as far as at
+	faulted                          // the database failed
+	collided                         // the database ended a transaction of several messages, as a deadlock does
 	interleaveWorked                 // handlers were interleaved, and committed
 	interleaveBroke                  // handlers were interleaved, and the transaction failed
-	notWritten                  // a letter that was admitted adds none
-	probeEnded                  // a handler that ran as a probe has ended
+	notWritten                       // a letter that was admitted adds none
+	probeEnded                       // a handler that ran as a probe has ended
 )
 
 // report tells the gate what has happened. After a fault it returns how long to wait.

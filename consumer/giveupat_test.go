@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A source that gives up must not give up before the consumer does: a failure at GiveUpAt or later parks the message. A fault of the
-// database does not, because nothing can be parked then.
+// A source that gives up must not give up before the consumer does: a failure at GiveUpAt or later parks the message. A
+// fault of the database does not, because nothing can be parked then.
 func TestAFailureAfterGiveUpAtParks(t *testing.T) {
 	store := &faulty{Store: consumertest.NewStore()}
 	fails := errors.New("not yet")
@@ -43,7 +43,8 @@ func TestAFailureAfterGiveUpAtParks(t *testing.T) {
 		t.Errorf("the last attempt: %v, want nil because it is parked", err)
 	}
 	found := letters(t, c)
-	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Cause != observe.CauseExhausted || !found[0].Message.GiveUpAt.IsZero() {
+	if len(found) != 1 || found[0].Message.ID != "last" || found[0].Cause != observe.CauseExhausted ||
+		!found[0].Message.GiveUpAt.IsZero() {
 		t.Errorf("letters %+v, want one of \"last\", without GiveUpAt", found)
 	}
 	if store.Database().Open() != 0 {
@@ -57,7 +58,11 @@ func TestGiveUpAtPassesWhileTheHandlerRuns(t *testing.T) {
 		name    string
 		takes   time.Duration
 		letters int
-	}{{"fails before GiveUpAt", time.Minute - 1, 0}, {"fails at GiveUpAt", time.Minute, 1}, {"fails after GiveUpAt", time.Hour, 1}} {
+	}{
+		{"fails before GiveUpAt", time.Minute - 1, 0},
+		{"fails at GiveUpAt", time.Minute, 1},
+		{"fails after GiveUpAt", time.Hour, 1},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newConsumer(t, config{Store: consumertest.NewStore(), Handle: func(context.Context, tx, *consumer.Message) error {
@@ -75,8 +80,8 @@ func TestGiveUpAtPassesWhileTheHandlerRuns(t *testing.T) {
 	}
 }
 
-// Many old messages arrive at once after a long outage. None may wait for the trial of another one, as messages with a very high
-// Attempt do, because its source may not deliver it again.
+// Many old messages arrive at once after a long outage. None may wait for the trial of another one, as messages with a
+// very high Attempt do, because its source may not deliver it again.
 func TestMessagesAfterGiveUpAtRunAtTheSameTime(t *testing.T) {
 	store, both := consumertest.NewStore(), make(chan struct{}, 2)
 	c := newConsumer(t, config{Store: store, Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {

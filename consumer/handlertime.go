@@ -14,8 +14,8 @@ import (
 // slowHandler is how long a handler runs before it is logged.
 const slowHandler = time.Minute
 
-// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If the handler
-// calls runtime.Goexit, handle does not return.
+// handle calls the handler for msgs, which were claimed under keys. Without a HandleBatch, msgs is a single message. If
+// the handler calls runtime.Goexit, handle does not return.
 func (cfg *Config[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, keys []dedup.Key) error {
 	if cfg.HandleBatch != nil {
 		ctx, end := withScopes(ctx, msgs, keys)
@@ -27,9 +27,11 @@ func (cfg *Config[TTx]) handle(ctx context.Context, tx TTx, msgs []*Message, key
 	return cfg.timed(ctx, keys[0], msgs, func(ctx context.Context) error { return cfg.Handle(ctx, tx, msgs[0]) })
 }
 
-// timed calls handle, which does a handler's work on msgs, and applies Config.HandlerTimeout. A handler that exceeds it has
-// failed whatever it returns, because it is unknown which of its statements the end of ctx has stopped.
-func (cfg *Config[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Message, handle func(ctx context.Context) error) error {
+// timed calls handle, which does a handler's work on msgs, and applies Config.HandlerTimeout. A handler that exceeds it
+// has failed whatever it returns, because it is unknown which of its statements the end of ctx has stopped.
+func (cfg *Config[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Message,
+	handle func(ctx context.Context) error,
+) error {
 	limit := cfg.HandlerTimeout
 	var cause error
 	if limit > 0 {
@@ -58,8 +60,8 @@ func (cfg *Config[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// onOwnGoroutine calls f, which is called name in errors, on a goroutine of its own. If f calls runtime.Goexit, only that goroutine ends, and the
-// pass can still answer for its messages.
+// onOwnGoroutine calls f, which is called name in errors, on a goroutine of its own. If f calls runtime.Goexit, only
+// that goroutine ends, and the pass can still answer for its messages.
 func onOwnGoroutine(name string, f func() error) (err error) {
 	if ended := usercode.Run(func() { err = onThisGoroutine(f) }); ended != nil {
 		return ended.Of("consumer: " + name)
@@ -69,7 +71,8 @@ func onOwnGoroutine(name string, f func() error) (err error) {
 
 func (cfg *Config[TTx]) logSlow(ctx context.Context, key dedup.Key, msgs []*Message, began time.Time) {
 	attrs := []any{
-		"consumer", cfg.Name, "key", key.ID, "topic", msgs[0].Topic, "position", msgs[0].Position, "messages", len(msgs),
+		"consumer", cfg.Name, "key", key.ID, "topic", msgs[0].Topic, "position", msgs[0].Position, "messages",
+		len(msgs),
 		"elapsed", time.Since(began).Round(time.Second),
 	}
 	if limit := cfg.HandlerTimeout; limit > 0 {

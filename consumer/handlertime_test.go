@@ -24,7 +24,8 @@ func stuck(returns func(ctx context.Context, tx tx) error) func(ctx context.Cont
 	}
 }
 
-// A handler that exceeds HandlerTimeout has failed. That counts, and in the end only its message is parked, with the limit as the error.
+// A handler that exceeds HandlerTimeout has failed. That counts, and in the end only its message is parked, with the
+// limit as the error.
 func TestHandlerTimeout(t *testing.T) {
 	const limit = 10 * time.Second
 	for _, tc := range []struct {
@@ -77,7 +78,8 @@ func TestHandlerTimeout(t *testing.T) {
 					wantCount(t, store.Database(), "good 1", 1)
 					wantCount(t, store.Database(), "stuck", 0)
 					found := letters(t, c)
-					if len(found) != 1 || found[0].Message.ID != "stuck" || found[0].Message.Attempt != 2 || !strings.Contains(found[0].Error, "Config.HandlerTimeout of 10s") {
+					if len(found) != 1 || found[0].Message.ID != "stuck" || found[0].Message.Attempt != 2 ||
+						!strings.Contains(found[0].Error, "Config.HandlerTimeout of 10s") {
 						t.Errorf("letters: %+v", found)
 					}
 				})
@@ -147,7 +149,8 @@ func TestASlowHandlerIsLogged(t *testing.T) {
 				c := newConsumer(t, cfg)
 				process(t, c, msg("1", "x"))
 				lines := log.lines("a handler is still running")
-				if lines != 1 || log.lines("key=1") != 1 || log.lines("position=orders/0/1") != 1 || log.lines("elapsed=1m0s") != 1 {
+				if lines != 1 || log.lines("key=1") != 1 || log.lines("position=orders/0/1") != 1 ||
+					log.lines("elapsed=1m0s") != 1 {
 					t.Errorf("want one line with message, key and time:\n%s", log.buf.String())
 				}
 				if n := log.lines("uses the pool instead of tx"); n != tc.hint {

@@ -10,8 +10,9 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// A goroutine that a handler left behind writes to the headers for as long as the message is parked. That must not reach a map that the consumer
-// reads: "concurrent map iteration and map write" ends the process, and the race detector fails this test.
+// A goroutine that a handler left behind writes to the headers for as long as the message is parked. That must not
+// reach a map that the consumer reads: "concurrent map iteration and map write" ends the process, and the race detector
+// fails this test.
 func TestHeadersAreTheHandlersOwn(t *testing.T) {
 	for name, batch := range map[string]bool{"Handle": false, "HandleBatch": true} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,8 @@ func TestHeadersAreTheHandlersOwn(t *testing.T) {
 			close(stop)
 			<-stopped
 			got := letters(t, c)
-			if len(got) != 1 || got[0].Message.Headers["own"] != "1" || got[0].Message.Headers["late"] != "" || len(m.Headers) != 1 {
+			if len(got) != 1 || got[0].Message.Headers["own"] != "1" || got[0].Message.Headers["late"] != "" ||
+				len(m.Headers) != 1 {
 				t.Errorf("%d letters: %v; the caller's headers: %v", len(got), got, m.Headers)
 			}
 		})

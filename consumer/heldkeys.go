@@ -27,7 +27,8 @@ type claimWait struct {
 
 // expectHeldKeys makes a batch wait for a short time only if one of its keys was held when it was tried last.
 func (b *batch[TTx]) expectHeldKeys() {
-	if len(b.items) > 1 && slices.ContainsFunc(b.items, func(it item) bool { return b.c.memory.past(it.hash).InFlight > 0 }) {
+	if len(b.items) > 1 && slices.ContainsFunc(b.items,
+		func(it item) bool { return b.c.memory.past(it.hash).InFlight > 0 }) {
 		b.claimWait = claimWait{short: true, left: shortWait}
 	}
 }
@@ -49,13 +50,14 @@ func (w *claimWait) waited() {
 	w.left -= w.left / 4
 }
 
-// deferHeldKeys defers those of items[todo...], whose claim failed with f and err, that need keys which other transactions hold. It
-// returns false if it cannot tell which those are.
+// deferHeldKeys defers those of items[todo...], whose claim failed with f and err, that need keys which other
+// transactions hold. It returns false if it cannot tell which those are.
 func (b *batch[TTx]) deferHeldKeys(ctx context.Context, todo []int, epoch int, f decide.Failure, err error) bool {
 	prober, _ := b.c.cfg.Store.(driver.KeyProber)
 	held, probeErr := heldKeys(ctx, prober, b.items, todo)
 	if probeErr != nil {
-		b.c.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves", "consumer", b.c.cfg.Name, "error", probeErr)
+		b.c.cfg.Logger.WarnContext(ctx, "the store cannot tell which keys are in flight; the batch is tried in halves",
+			"consumer", b.c.cfg.Name, "error", probeErr)
 		return false
 	}
 	if len(held) > 0 {

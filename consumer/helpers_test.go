@@ -141,7 +141,8 @@ func times(n int, err error) func() error {
 	}
 }
 
-// events records the calls of a Trace: "claimed id", an outcome such as "processed id" or "held(in_flight) id", "paused" and "resumed".
+// events records the calls of a Trace: "claimed id", an outcome such as "processed id" or "held(in_flight) id",
+// "paused" and "resumed".
 type events struct {
 	mu  sync.Mutex
 	all []string

@@ -45,9 +45,9 @@ func (a *attempt[TTx]) interleave(ctx context.Context, tx TTx, msgs []*Message, 
 	return err
 }
 
-// plainly lets handlers run one after the other for a while after Interleave has failed, because everything is then done twice.
-// The first failure stops it for the rest of the pass, and for as long as the failed transaction took. Each further
-// failure in a row doubles that time.
+// plainly lets handlers run one after the other for a while after Interleave has failed, because everything is then
+// done twice. The first failure stops it for the rest of the pass, and for as long as the failed transaction took. Each
+// further failure in a row doubles that time.
 type plainly struct {
 	mu    sync.Mutex
 	times uint // failures in a row

@@ -29,7 +29,9 @@ func newInterleaving() *interleaving {
 	return &interleaving{faulty: &faulty{Store: consumertest.NewStore()}}
 }
 
-func (f *interleaving) Interleave(ctx context.Context, tx tx, keys []string, handlers []func(context.Context, tx) error) (int, error) {
+func (f *interleaving) Interleave(ctx context.Context, tx tx, keys []string,
+	handlers []func(context.Context, tx) error,
+) (int, error) {
 	f.sizes, f.keys = append(f.sizes, len(handlers)), keys
 	for i := range handlers {
 		if f.order != nil {
@@ -68,8 +70,11 @@ func TestInterleaveIsRefusedWhereItHasNoEffect(t *testing.T) {
 		cfg  config
 		want string
 	}{
-		"a store that cannot":  {config{Store: consumertest.NewStore(), Handle: effect}, "Config.Interleave is set"},
-		"with a batch handler": {config{Store: newInterleaving(), HandleBatch: batch}, "Config.Interleave needs Config.Handle"},
+		"a store that cannot": {config{Store: consumertest.NewStore(), Handle: effect}, "Config.Interleave is set"},
+		"with a batch handler": {
+			config{Store: newInterleaving(), HandleBatch: batch},
+			"Config.Interleave needs Config.Handle",
+		},
 	} {
 		tc.cfg.Name, tc.cfg.Key, tc.cfg.Interleave = "billing", consumer.MessageID, true
 		if _, err := consumer.New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -91,7 +96,8 @@ func TestInterleaveTakesTheNewMessagesOfABatch(t *testing.T) {
 		t.Errorf("interleaved %v with keys %q, want the three new messages", got, store.keys)
 	}
 	plain := newInterleaving()
-	if errs := newConsumer(t, config{Store: plain}).ProcessBatch(t.Context(), numbered("", 3)); errs[0] != nil || plain.sizes != nil {
+	if errs := newConsumer(t, config{Store: plain}).ProcessBatch(t.Context(), numbered("", 3)); errs[0] != nil ||
+		plain.sizes != nil {
 		t.Errorf("interleaved %v without Interleave: %v", plain.sizes, errs)
 	}
 }
@@ -106,7 +112,8 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 		"the database":      func() (int, error) { return -1, errFault },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // the failed transaction takes no time, so nothing else stops the handlers from being interleaved
+			synctest.Test(t, func(t *testing.T) {
+				// the failed transaction takes no time, so nothing else stops the handlers from being interleaved
 				store := newInterleaving()
 				store.fail = fail
 				c := newConsumer(t, config{Store: store, Interleave: true, MaxAttempts: 1})
@@ -127,7 +134,8 @@ func TestInterleaveThatFailsCountsAgainstNobody(t *testing.T) {
 	}
 }
 
-// Each failure in a row stops the handlers from being interleaved for twice as long as the one before. A success ends that.
+// Each failure in a row stops the handlers from being interleaved for twice as long as the one before. A success ends
+// that.
 func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newInterleaving()
@@ -145,7 +153,8 @@ func TestInterleaveStopsForAWhileAfterAFailure(t *testing.T) {
 			t.Helper()
 			<-time.After(after)
 			passes++
-			if errs := c.ProcessBatch(t.Context(), numbered(fmt.Sprint(passes, " "), 4)); !slices.Equal(errs, make([]error, 4)) {
+			if errs := c.ProcessBatch(t.Context(), numbered(fmt.Sprint(passes, " "), 4)); !slices.Equal(errs,
+				make([]error, 4)) {
 				t.Error(errs)
 			}
 			if got := store.took(); len(got) > 0 != want {
@@ -188,8 +197,8 @@ func TestInterleaveLeavesOutMessagesThatHaveFailed(t *testing.T) {
 	})
 }
 
-// committing is a store whose first transaction is committed although its handler returns an error, because that handler has
-// committed it.
+// committing is a store whose first transaction is committed although its handler returns an error, because that
+// handler has committed it.
 type committing struct {
 	*interleaving
 	done bool
@@ -206,8 +215,8 @@ func (c *committing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, 
 	}), err)
 }
 
-// When a handler has committed the transaction, it does not run again. Handlers of earlier messages have returned, and are committed.
-// Later ones are in doubt, also if they had returned: their outbox messages may be missing.
+// When a handler has committed the transaction, it does not run again. Handlers of earlier messages have returned, and
+// are committed. Later ones are in doubt, also if they had returned: their outbox messages may be missing.
 func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
 	store := &committing{interleaving: newInterleaving()}
 	store.order = []int{0, 1, 3, 2}
@@ -230,7 +239,8 @@ func TestInterleaveWhenAHandlerEndsTheTransaction(t *testing.T) {
 		parked = append(parked, l.Record.Key.ID)
 	}
 	slices.Sort(parked)
-	if !slices.Equal(parked, []string{"2", "3"}) || runs["0"] != 1 || runs["1"] != 1 || runs["2"] != 1 || runs["3"] != 1 {
+	if !slices.Equal(parked, []string{"2", "3"}) || runs["0"] != 1 || runs["1"] != 1 || runs["2"] != 1 ||
+		runs["3"] != 1 {
 		t.Errorf("parked %q after runs %v", parked, runs)
 	}
 	wantCount(t, store.Database(), "0", 1)

@@ -111,7 +111,10 @@ func (b *batch[TTx]) retry(todo []int, retry *RetryError, cause observe.Cause) {
 		outcome = observe.Held
 	}
 	for _, i := range todo {
-		b.pass.outcome(i, MessageOutcome{Outcome: outcome, Cause: cause, Key: b.items[i].rec.Key, Err: retry.Err, After: retry.After})
+		b.pass.outcome(i, MessageOutcome{
+			Outcome: outcome, Cause: cause, Key: b.items[i].rec.Key, Err: retry.Err,
+			After: retry.After,
+		})
 		b.fail(i, retry, cause)
 	}
 }

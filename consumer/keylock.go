@@ -25,11 +25,11 @@ type keyOutcome struct {
 // decided reports whether the outcome may decide about waiters, so that none of them gets the key.
 func (o keyOutcome) decided() bool { return o.committed || o.parked != nil }
 
-// lock waits until the caller holds key, or until its holder has committed or parked its message. In the latter case the caller does
-// not hold the key, and gets the outcome.
+// lock waits until the caller holds key, or until its holder has committed or parked its message. In the latter case
+// the caller does not hold the key, and gets the outcome.
 //
-// So copies of one message wait for each other in this process, where they hold no database connections. When a holder commits a key,
-// all waiters get the outcome, so that many copies cost one transaction.
+// So copies of one message wait for each other in this process, where they hold no database connections. When a holder
+// commits a key, all waiters get the outcome, so that many copies cost one transaction.
 func (m *memory) lock(ctx context.Context, key dedup.KeyHash) (keyOutcome, error) {
 	m.mu.Lock()
 	k := m.keys[key]
@@ -117,8 +117,8 @@ type keyUse struct {
 	alias bool
 }
 
-// lockKeys locks the keys of all items, in the order of their hashes. An item whose key another call commits meanwhile is
-// done. An item whose key another call does not give up in time is refused as in flight.
+// lockKeys locks the keys of all items, in the order of their hashes. An item whose key another call commits meanwhile
+// is done. An item whose key another call does not give up in time is refused as in flight.
 func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 	if b.options.keyWait > 0 {
 		var cancel context.CancelFunc
@@ -145,8 +145,8 @@ func (b *batch[TTx]) lockKeys(ctx context.Context) (unlock func()) {
 	}
 }
 
-// keyUses lists which items need which keys, in the order of the hashes. For each key, the items that have it as their own
-// come before those that have it as an alias.
+// keyUses lists which items need which keys, in the order of the hashes. For each key, the items that have it as their
+// own come before those that have it as an alias.
 func keyUses(items []item) []keyUse {
 	uses := make([]keyUse, 0, len(items))
 	for i := range items {
@@ -198,8 +198,8 @@ func (it *item) outcome(alias bool) keyOutcome {
 	return keyOutcome{committed: it.committed, fingerprint: it.claimed, parked: it.parked}
 }
 
-// adoptOutcome makes the items of uses duplicates of the message that another call committed, or copies of one that it parked, if that
-// decides all of them.
+// adoptOutcome makes the items of uses duplicates of the message that another call committed, or copies of one that it
+// parked, if that decides all of them.
 func (b *batch[TTx]) adoptOutcome(uses []keyUse, o keyOutcome) bool {
 	if slices.ContainsFunc(uses, func(u keyUse) bool { return u.alias || !o.decides(&b.items[u.item], b.arrived) }) {
 		return false

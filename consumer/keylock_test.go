@@ -36,7 +36,8 @@ func TestAStormOfCopiesIsOneTransaction(t *testing.T) {
 	}{
 		{"Process", func(c *consumer.Consumer[tx], m *consumer.Message) error { return c.Process(context.Background(), m) }},
 		{"ProcessBatch", func(c *consumer.Consumer[tx], m *consumer.Message) error {
-			return errors.Join(c.ProcessBatch(context.Background(), []*consumer.Message{m, msg("own "+m.Position, "")})...)
+			return errors.Join(c.ProcessBatch(context.Background(),
+				[]*consumer.Message{m, msg("own "+m.Position, "")})...)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

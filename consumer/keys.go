@@ -11,11 +11,12 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// KeyFunc finds a message's business key. An error or an empty key parks the message with observe.CauseNoKey. A KeyFunc must not
-// change the message, and must be safe for concurrent use.
+// KeyFunc finds a message's business key. An error or an empty key parks the message with observe.CauseNoKey. A KeyFunc
+// must not change the message, and must be safe for concurrent use.
 //
-// Keys that contain a time are stored in its order, which makes claims in a large table faster: see dedup.Key.Hash. A time is a part of the
-// key, so add one only if it is the same whenever the producer sends the message. Message.Time often is not.
+// Keys that contain a time are stored in its order, which makes claims in a large table faster: see dedup.Key.Hash. A
+// time is a part of the key, so add one only if it is the same whenever the producer sends the message. Message.Time
+// often is not.
 type KeyFunc func(msg *Message) (string, error)
 
 // MessageID is a KeyFunc that returns Message.ID, for sources that fill it in.
@@ -43,14 +44,14 @@ func HeaderKey(name string) KeyFunc {
 	}
 }
 
-// JSONKey returns a KeyFunc that takes fields of a JSON object in the payload. A path such as "order.id" names a field of a
-// nested object. Names are case-sensitive, and if a name is repeated in an object, the last one counts. JSONKey panics if
-// there is no path, or if a path contains an empty name.
+// JSONKey returns a KeyFunc that takes fields of a JSON object in the payload. A path such as "order.id" names a field
+// of a nested object. Names are case-sensitive, and if a name is repeated in an object, the last one counts. JSONKey
+// panics if there is no path, or if a path contains an empty name.
 //
 // The key of a string is the string. The key of a number is its text, so 7 and 7.0 are two keys: use integers or
-// strings. A string that is valid JSON or begins with a quote is quoted, so that no two values have the same key: the key
-// of "7" is "7" with quotes, and the key of 7 is 7. Several fields are joined by slashes, and then a string that contains a
-// slash is quoted too. A field that is missing, null, empty, an object or an array is an error.
+// strings. A string that is valid JSON or begins with a quote is quoted, so that no two values have the same key: the
+// key of "7" is "7" with quotes, and the key of 7 is 7. Several fields are joined by slashes, and then a string that
+// contains a slash is quoted too. A field that is missing, null, empty, an object or an array is an error.
 func JSONKey(paths ...string) KeyFunc {
 	fields := splitPaths("JSONKey", paths)
 	return func(msg *Message) (string, error) {
@@ -71,9 +72,9 @@ func JSONKey(paths ...string) KeyFunc {
 	}
 }
 
-// appendKeyPart appends raw so that different values, also when they are joined, give different keys. A part that begins
-// with a quote is a string up to its closing quote. Other parts that are valid JSON are not strings, and the rest are strings
-// up to the next slash.
+// appendKeyPart appends raw so that different values, also when they are joined, give different keys. A part that
+// begins with a quote is a string up to its closing quote. Other parts that are valid JSON are not strings, and the
+// rest are strings up to the next slash.
 func appendKeyPart(key []byte, raw json.RawMessage, joined bool) ([]byte, error) {
 	switch raw[0] {
 	case '{', '[':
@@ -91,7 +92,8 @@ func appendKeyPart(key []byte, raw json.RawMessage, joined bool) ([]byte, error)
 	switch {
 	case s == "":
 		return nil, fmt.Errorf("%w: empty", dedup.ErrNoKey)
-	case strings.ContainsRune(s, utf8.RuneError): // encoding/json replaces invalid bytes, which makes different strings equal
+	case strings.ContainsRune(s, utf8.RuneError):
+		// encoding/json replaces invalid bytes, which makes different strings equal
 		return nil, fmt.Errorf("%w: not valid Unicode", dedup.ErrBadKey)
 	case s[0] == '"', json.Valid([]byte(s)), joined && strings.Contains(s, "/"):
 		return appendQuoted(key, s), nil

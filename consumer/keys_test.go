@@ -34,9 +34,19 @@ func TestKeyFuncs(t *testing.T) {
 		{"message id", consumer.MessageID, consumer.Message{ID: "x"}, "x", nil, ""},
 		{"no message id", consumer.MessageID, consumer.Message{}, "", dedup.ErrNoKey, "Message.ID"},
 		{"header", header, consumer.Message{Headers: map[string]string{"order-id": "7"}}, "7", nil, ""},
-		{"header of other case", header, consumer.Message{Headers: map[string]string{"Order-ID": "7"}}, "", dedup.ErrNoKey, `header "order-id" is missing`},
+		{
+			"header of other case", header,
+			consumer.Message{Headers: map[string]string{"Order-ID": "7"}},
+			"",
+			dedup.ErrNoKey, `header "order-id" is missing`,
+		},
 		{"no headers", header, consumer.Message{}, "", dedup.ErrNoKey, `header "order-id" is missing`},
-		{"empty header", header, consumer.Message{Headers: map[string]string{"order-id": ""}}, "", dedup.ErrNoKey, `header "order-id" is empty`},
+		{
+			"empty header", header,
+			consumer.Message{Headers: map[string]string{"order-id": ""}},
+			"", dedup.ErrNoKey,
+			`header "order-id" is empty`,
+		},
 		{"typed", ofOrder, payload(`{"id":"7"}`), "order-7", nil, ""},
 		{"typed, refused", ofOrder, payload(`{"id":"bad"}`), "", errPoison, ""},
 		{"typed, undecodable", ofOrder, payload(`{"id":7}`), "", dedup.ErrNoKey, "order"},
@@ -127,7 +137,10 @@ func TestPathsAreCheckedWhenTheyAreWritten(t *testing.T) {
 
 // No input panics or gives an invalid key, and a document that is encoded again gives the same key.
 func FuzzJSONKey(f *testing.F) {
-	for _, s := range []string{`{"a":"x","b":{"c":1}}`, `{"a":"7","b":{"c":"\u0000"}}`, `{"a":"\ud800","b":[]}`, `{"a":{"a":{}}}`, "{\"a\":\"\xff\"}", `[`, ``} {
+	for _, s := range []string{
+		`{"a":"x","b":{"c":1}}`, `{"a":"7","b":{"c":"\u0000"}}`, `{"a":"\ud800","b":[]}`,
+		`{"a":{"a":{}}}`, "{\"a\":\"\xff\"}", `[`, ``,
+	} {
 		f.Add([]byte(s))
 	}
 	key := consumer.JSONKey("a", "b.c")
@@ -176,7 +189,8 @@ func FuzzJSONKeyIsUnambiguous(f *testing.F) {
 			return fmt.Sprintf("%T %q %T %q", v.A, v.A, v.B, v.B)
 		}
 		p1, p2 := write(a1, b1, raw1), write(a2, b2, raw2)
-		if strings.Count(string(p1), `"b":`) > 1 || strings.Count(string(p2), `"b":`) > 1 || strings.Count(string(p1)+string(p2), `"a":`) > 2 {
+		if strings.Count(string(p1), `"b":`) > 1 || strings.Count(string(p2), `"b":`) > 1 ||
+			strings.Count(string(p1)+string(p2), `"a":`) > 2 {
 			t.Skip("a raw value that writes further members")
 		}
 		k1, err1 := key(&consumer.Message{Payload: p1})
@@ -193,11 +207,13 @@ func FuzzJSONKeyIsUnambiguous(f *testing.F) {
 	})
 }
 
-// A time in the key is a part of it. So it must be the same whenever a producer sends the message: with another time, it is another message.
+// A time in the key is a part of it. So it must be the same whenever a producer sends the message: with another time,
+// it is another message.
 func TestAMessageWithAnotherTimeInItsKeyIsAnotherMessage(t *testing.T) {
 	store := consumertest.NewStore()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.JSONKey("created_at", "order_id"), Handle: consumer.JSON(chargeOrder),
+		Name: "billing", Store: store, Key: consumer.JSONKey("created_at", "order_id"),
+		Handle: consumer.JSON(chargeOrder),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -205,12 +221,18 @@ func TestAMessageWithAnotherTimeInItsKeyIsAnotherMessage(t *testing.T) {
 	for _, step := range []struct {
 		created string
 		charges int
-	}{{"2026-11-24T09:51:27Z", 1}, {"2026-11-24T09:51:27Z", 1}, {"2026-11-24T09:51:28Z", 2}, {"2026-11-24T09:51:27Z", 2}} {
+	}{
+		{"2026-11-24T09:51:27Z", 1},
+		{"2026-11-24T09:51:27Z", 1},
+		{"2026-11-24T09:51:28Z", 2},
+		{"2026-11-24T09:51:27Z", 2},
+	} {
 		if err := c.Process(t.Context(), &consumer.Message{Payload: []byte(`{"created_at": "` + step.created + `", "order_id": "A"}`)}); err != nil {
 			t.Fatal(err)
 		}
 		if n := store.Database().Count("charged A"); n != step.charges {
-			t.Errorf("after a delivery with the time %s the order was charged %d times, want %d", step.created, n, step.charges)
+			t.Errorf("after a delivery with the time %s the order was charged %d times, want %d", step.created, n,
+				step.charges)
 		}
 	}
 }
@@ -242,8 +264,8 @@ func ExampleKeyOf() {
 	// Output: post/77 <nil>
 }
 
-// A time that never changes, in front of the ID, keeps the keys of a large table in order (dedup.Key.Hash). An event without ID must not
-// get a key: all events of that second would have the same one.
+// A time that never changes, in front of the ID, keeps the keys of a large table in order (dedup.Key.Hash). An event
+// without ID must not get a key: all events of that second would have the same one.
 func ExampleKeyOf_time() {
 	type event struct {
 		ID      string

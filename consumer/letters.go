@@ -42,7 +42,8 @@ func (l *letters[TTx]) storing(ctx context.Context, letter *DeadLetter, store fu
 	whole := *letter
 	err := store(letter)
 	for _, to := range shorter {
-		if err == nil || !l.classify.refusesLetter(ctx, err) || !errors.As(err, new(letterError)) && !l.classify.refusesData(err) {
+		if err == nil || !l.classify.refusesLetter(ctx, err) ||
+			!errors.As(err, new(letterError)) && !l.classify.refusesData(err) {
 			return err
 		}
 		if short, changed := shortened(whole, to, err); changed {

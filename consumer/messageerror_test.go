@@ -30,7 +30,10 @@ func TestALyingMessageError(t *testing.T) {
 					var failed error
 					for _, m := range msgs {
 						if m.ID == fmt.Sprint(poison) {
-							failed = &consumer.MessageError{Message: blamed(msgs), Err: consumer.Permanent(errors.New("poison"))}
+							failed = &consumer.MessageError{
+								Message: blamed(msgs),
+								Err:     consumer.Permanent(errors.New("poison")),
+							}
 						}
 						if err := tx.Add(m.ID); err != nil {
 							return err
@@ -63,8 +66,8 @@ func TestALyingMessageError(t *testing.T) {
 	}
 }
 
-// When a BatchHandler has too little time for all of its messages, the message that it names is not to blame. The halves of the batch are fast
-// enough.
+// When a BatchHandler has too little time for all of its messages, the message that it names is not to blame. The
+// halves of the batch are fast enough.
 func TestAMessageErrorAfterATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, limit = 64, 10 * time.Second

@@ -30,9 +30,12 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 		b.fail(i, &rejectedError{failed}, v.Cause)
 		return after(decide.NoLot), failed
 	}
-	limited := v.Cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited // another process would take a message in doubt for a duplicate, so it must be parked
-	p.stands = p.standsAlready(ctx, v.Cause)                                   // after an error, writing the letter shows whether the database works
-	if limited && p.stands {                                                   // one more copy of a message that is parked already says nothing new about the handlers
+	// another process would take a message in doubt for a duplicate, so it must be parked
+	limited := v.Cause != observe.CauseUnknown && !b.c.cfg.ParkLimit.Unlimited
+	// after an error, writing the letter shows whether the database works
+	p.stands = p.standsAlready(ctx, v.Cause)
+	if limited && p.stands {
+		// one more copy of a message that is parked already says nothing new about the handlers
 		limited, it.failed = false, false
 	}
 	asked := aLetter
@@ -60,7 +63,8 @@ func (b *batch[TTx]) park(ctx context.Context, i int, v decide.Verdict, failed e
 		b.pass.outcome(i, MessageOutcome{Outcome: observe.Duplicate, Key: it.rec.Key})
 	case decide.Free:
 		b.c.memory.forgetDoubt(it.hash)
-		if it.counted != nil && v.Cause == observe.CauseUnknown { // the transaction in doubt was rolled back, as that of any handler that fails
+		if it.counted != nil && v.Cause == observe.CauseUnknown {
+			// the transaction in doubt was rolled back, as that of any handler that fails
 			failed = it.countedErr
 		}
 	case decide.Unstored:
@@ -98,7 +102,10 @@ func (p *parking[TTx]) parked(ctx context.Context, letter DeadLetter) {
 		b.c.gate.report(ctx, event{what: committed, at: ofHandlers})
 	}
 	b.c.gate.report(ctx, event{what: committed, at: ofLetters})
-	outcome := MessageOutcome{Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: p.failed, Letter: letter.ID}
+	outcome := MessageOutcome{
+		Outcome: observe.Parked, Cause: letter.Cause, Key: it.rec.Key, Err: p.failed,
+		Letter: letter.ID,
+	}
 	b.pass.outcome(p.i, outcome)
 	if it.parked = parkedAs(it, p.began, outcome); it.parked != nil {
 		b.share(it.parked)
@@ -108,7 +115,8 @@ func (p *parking[TTx]) parked(ctx context.Context, letter DeadLetter) {
 // standsAlready reports whether the letter is there already, so that parking it again adds none. The letter of a trial,
 // which begins before the handler runs, is not that.
 func (p *parking[TTx]) standsAlready(ctx context.Context, cause observe.Cause) bool {
-	found, _ := p.b.c.letters.lot.DeadLetters(ctx, DeadLetterFilter{ID: letterID(p.it), Consumer: p.b.c.cfg.Name, Limit: 1})
+	found, _ := p.b.c.letters.lot.DeadLetters(ctx,
+		DeadLetterFilter{ID: letterID(p.it), Consumer: p.b.c.cfg.Name, Limit: 1})
 	return len(found) > 0 && (found[0].Cause != observe.CauseCrashed || cause == observe.CauseCrashed)
 }
 
@@ -138,7 +146,9 @@ func wrapPark(err error) error {
 }
 
 // writeClaimed makes one attempt of write, with the claims of recs.
-func (p *parking[TTx]) writeClaimed(ctx context.Context, recs []dedup.Record, letter *DeadLetter) (result decide.Parked, err error) {
+func (p *parking[TTx]) writeClaimed(ctx context.Context, recs []dedup.Record,
+	letter *DeadLetter,
+) (result decide.Parked, err error) {
 	b, it := p.b, p.it
 	err = b.c.cfg.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 		result = decide.Written

@@ -52,12 +52,21 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 		says   string
 	}{
 		{name: "poison", msg: msg("1", "poison"), cause: observe.CausePermanent, key: "1", err: errPoison},
-		{name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), cause: observe.CauseMismatch, key: "1", err: dedup.ErrMismatch},
+		{
+			name: "mismatch", before: []*consumer.Message{msg("1", "a")}, msg: msg("1", "b"), cause: observe.CauseMismatch,
+			key: "1", err: dedup.ErrMismatch,
+		},
 		{name: "no key", msg: msg("", "a"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
 		{name: "key of invalid UTF-8", msg: msg("\xff", "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
-		{name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
+		{
+			name: "oversize key", msg: msg(strings.Repeat("x", dedup.MaxID+1), "a"), cause: observe.CauseNoKey,
+			err: dedup.ErrBadKey,
+		},
 		{name: "undecodable", cfg: jsonKey, msg: msg("", "{"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
-		{name: "malformed, so that it has no ID", msg: malformed(""), cause: observe.CauseUndecodable, err: errMalformed},
+		{
+			name: "malformed, so that it has no ID", msg: malformed(""), cause: observe.CauseUndecodable,
+			err: errMalformed,
+		},
 		{name: "malformed", msg: malformed("1"), cause: observe.CauseUndecodable, key: "1", err: errMalformed},
 		{name: "key function fails", cfg: func(cfg *config) {
 			cfg.Key = func(m *consumer.Message) (string, error) {
@@ -99,7 +108,10 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				return dedup.FingerprintOf(m.Payload), nil
 			}
 		}, msg: msg("1", "a"), cause: observe.CauseUndecodable, key: "1", says: "Config.Fingerprint ended its goroutine"},
-		{name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"), cause: observe.CauseNoKey, err: dedup.ErrNoKey},
+		{
+			name: "tenant fails", cfg: func(cfg *config) { cfg.Tenant = consumer.HeaderKey("tenant") }, msg: msg("1", "a"),
+			cause: observe.CauseNoKey, err: dedup.ErrNoKey,
+		},
 		{name: "tenant of invalid UTF-8", cfg: func(cfg *config) {
 			cfg.Tenant = func(m *consumer.Message) (string, error) {
 				if bad(m) {
@@ -108,32 +120,55 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				return "acme", nil
 			}
 		}, msg: msg("1", "a"), cause: observe.CauseNoKey, err: dedup.ErrBadKey},
-		{name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") }, msg: msg("1", "{"), cause: observe.CauseUndecodable, key: "1"},
-		{name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
-		{name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)}, cause: observe.CausePermanent, key: "1", says: "milliseconds in place of seconds"},
 		{
-			name: "time in seconds that was read as milliseconds", msg: &consumer.Message{ID: "1", Time: time.UnixMilli(now.Unix())},
+			name: "fingerprint fails", cfg: func(cfg *config) { cfg.Fingerprint = consumer.JSONFields("id") },
+			msg: msg("1", "{"), cause: observe.CauseUndecodable, key: "1",
+		},
+		{
+			name: "time ahead", msg: &consumer.Message{ID: "1", Time: now.Add(48 * time.Hour)},
+			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture,
+		},
+		{
+			name: "time in milliseconds", msg: &consumer.Message{ID: "1", Time: time.Unix(now.UnixMilli(), 0)},
+			cause: observe.CausePermanent, key: "1", says: "milliseconds in place of seconds",
+		},
+		{
+			name:  "time in seconds that was read as milliseconds",
+			msg:   &consumer.Message{ID: "1", Time: time.UnixMilli(now.Unix())},
 			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture, says: "seconds in place of milliseconds",
 		},
-		{name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
 		{
-			name: "time of 1970", cfg: func(cfg *config) { cfg.ParkUntimed = true }, msg: &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
+			name: "time before 1970", msg: &consumer.Message{ID: "1", Time: time.Unix(-1, 0)},
+			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture,
+		},
+		{
+			name: "time of 1970", cfg: func(cfg *config) { cfg.ParkUntimed = true },
+			msg:   &consumer.Message{ID: "1", Time: time.Unix(0, 0)},
 			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture, says: "before 1980",
 		},
-		{name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)}, cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture},
 		{
-			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
-			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
+			name: "time of the year 292277026596", msg: &consumer.Message{ID: "1", Time: time.Unix(1<<62, 0)},
+			cause: observe.CausePermanent, key: "1", err: dedup.ErrFuture,
 		},
 		{
-			name: "untimed", cfg: func(cfg *config) { cfg.ParkUntimed = true }, before: []*consumer.Message{{ID: "old"}},
-			msg: &consumer.Message{ID: "1"}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
+			name: "unprovable", before: []*consumer.Message{{ID: "old", Time: now.Add(-40 * 24 * time.Hour)}},
+			msg: &consumer.Message{ID: "1", Time: now.Add(-30 * 24 * time.Hour)}, cause: observe.CauseUnprovable,
+			key: "1", err: dedup.ErrUnprovable,
+		},
+		{
+			name: "untimed", cfg: func(cfg *config) { cfg.ParkUntimed = true },
+			before: []*consumer.Message{{ID: "old"}},
+			msg:    &consumer.Message{ID: "1"}, cause: observe.CauseUnprovable, key: "1", err: dedup.ErrUnprovable,
 		},
 		{
 			name: "known content", before: []*consumer.Message{{ID: "1", Aliases: []string{"sig"}}},
-			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, cause: observe.CauseKnownContent, key: "2", err: consumer.ErrKnownContent,
+			msg: &consumer.Message{ID: "2", Aliases: []string{"new", "sig"}}, cause: observe.CauseKnownContent,
+			key: "2", err: consumer.ErrKnownContent,
 		},
-		{name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, cause: observe.CausePermanent, key: "1", err: dedup.ErrNoKey},
+		{
+			name: "bad further key", msg: &consumer.Message{ID: "1", Aliases: []string{""}}, cause: observe.CausePermanent,
+			key: "1", err: dedup.ErrNoKey,
+		},
 	} {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {
@@ -156,7 +191,8 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 				}
 				if tc.cause == observe.CauseUnprovable { // forget the claims
 					db.Age(dedup.DefaultWindow + time.Hour)
-					if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil || swept.Keys != len(tc.before) {
+					if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil ||
+						swept.Keys != len(tc.before) {
 						t.Fatalf("purge: %+v, %v", swept, err)
 					}
 				}
@@ -182,13 +218,16 @@ func TestWhatIsParkedAndWhy(t *testing.T) {
 					t.Fatalf("%d letters, %d told; want 1 and 2", len(found), len(parked))
 				}
 				l := found[0]
-				if l.Cause != tc.cause || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled || parked[0].Cause != tc.cause || parked[0].Letter != l.ID || parked[0].Key != l.Record.Key {
-					t.Errorf("letter: cause %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Cause, l.Record.Key.ID, l.Times, l.Settled, tc.cause, tc.key)
+				if l.Cause != tc.cause || l.Record.Key.ID != tc.key || l.Times != 2 || l.Settled ||
+					parked[0].Cause != tc.cause || parked[0].Letter != l.ID || parked[0].Key != l.Record.Key {
+					t.Errorf("letter: cause %q, key %q, parked %d times, settled %v; want %q, %q, 2, false", l.Cause,
+						l.Record.Key.ID, l.Times, l.Settled, tc.cause, tc.key)
 				}
 				if l.Record.Time.Year() > 9999 || !utf8.ValidString(l.Record.Key.Tenant) {
 					t.Errorf("no database can keep %+v", l.Record)
 				}
-				if tc.err != nil && !errors.Is(parked[0].Err, tc.err) || !strings.Contains(l.Error, tc.says) || l.Error != parked[1].Err.Error() {
+				if tc.err != nil && !errors.Is(parked[0].Err, tc.err) || !strings.Contains(l.Error, tc.says) ||
+					l.Error != parked[1].Err.Error() {
 					t.Errorf("error %q, told %v; want %v %s", l.Error, parked[0].Err, tc.err, tc.says)
 				}
 				wantCount(t, db, "2", 0)
@@ -273,7 +312,10 @@ func TestFurtherKeys(t *testing.T) {
 func TestWithoutAParkingLotMessagesAreRejected(t *testing.T) {
 	log := &logs{}
 	for _, m := range []*consumer.Message{msg("1", "poison"), msg("", "x")} {
-		c := newConsumer(t, config{Store: struct{ dedup.Store[tx] }{consumertest.NewStore()}, Handle: poison, Logger: log.logger()})
+		c := newConsumer(t, config{
+			Store: struct{ dedup.Store[tx] }{consumertest.NewStore()}, Handle: poison,
+			Logger: log.logger(),
+		})
 		err := c.Process(t.Context(), m)
 		if _, retry := errors.AsType[*consumer.RetryError](err); err == nil || retry || !consumer.IsPermanent(err) {
 			t.Errorf("err = %v, want a permanent one", err)

@@ -10,11 +10,12 @@ import (
 	"github.com/txonce/txonce/internal/tokens"
 )
 
-// parkBudget limits how fast messages are parked: parking one takes a token. When no token is there, something is wrong with
-// more than one message, and the consumer pauses until a handler has succeeded and half of the burst is back. During a pause
-// handlers run only as probes, so that a flood of failing messages costs one handler run for each token and no more. The number
-// of probes that may run at the same time starts at one, doubles with each probe that is committed, and falls back to one with each
-// that fails. When it has reached probesMost, all handlers run again, until a message finds no token.
+// parkBudget limits how fast messages are parked: parking one takes a token. When no token is there, something is wrong
+// with more than one message, and the consumer pauses until a handler has succeeded and half of the burst is back.
+// During a pause handlers run only as probes, so that a flood of failing messages costs one handler run for each token
+// and no more. The number of probes that may run at the same time starts at one, doubles with each probe that is
+// committed, and falls back to one with each that fails. When it has reached probesMost, all handlers run again, until
+// a message finds no token.
 type parkBudget struct {
 	report reporter
 	pauses atomic.Bool // spent, read without mu
@@ -71,7 +72,8 @@ func (b *parkBudget) take(ctx context.Context, err error, about ...any) (wait ti
 	return wait
 }
 
-// changed records for the report that a pause has ended, or that a message was turned away. The caller holds mu, and calls tell without it.
+// changed records for the report that a pause has ended, or that a message was turned away. The caller holds mu, and
+// calls tell without it.
 func (b *parkBudget) changed(ctx context.Context, ended, away bool, err error, about ...any) (tell func()) {
 	switch {
 	case ended:
@@ -82,8 +84,8 @@ func (b *parkBudget) changed(ctx context.Context, ended, away bool, err error, a
 	return func() {}
 }
 
-// away returns the delay of a message that is turned away. The messages of a flood come back one after the other. The caller
-// holds mu.
+// away returns the delay of a message that is turned away. The messages of a flood come back one after the other. The
+// caller holds mu.
 func (b *parkBudget) away(now time.Time) time.Duration {
 	first := now.Add(max(b.bucket.Next(), b.next.Sub(now), min(b.bucket.Interval(), time.Second)))
 	b.turn = b.turn.Add(b.bucket.Interval())
@@ -93,8 +95,8 @@ func (b *parkBudget) away(now time.Time) time.Duration {
 	return b.turn.Sub(now)
 }
 
-// admit returns no error if a handler may run. probe says that it runs as a probe: then call settle afterwards. Otherwise err
-// says why it must not run, and wait how long to wait before the next call.
+// admit returns no error if a handler may run. probe says that it runs as a probe: then call settle afterwards.
+// Otherwise err says why it must not run, and wait how long to wait before the next call.
 func (b *parkBudget) admit(ctx context.Context) (probe bool, wait time.Duration, err error) {
 	if !b.pauses.Load() {
 		return false, 0, nil

@@ -18,7 +18,9 @@ import (
 
 // redeliver is a broker that delivers msgs again, in batches and after the delays that it is asked for, until all are
 // acknowledged or d has passed.
-func redeliver(ctx context.Context, c *consumer.Consumer[tx], msgs []*consumer.Message, batch int, d time.Duration) (left []*consumer.Message) {
+func redeliver(ctx context.Context, c *consumer.Consumer[tx], msgs []*consumer.Message, batch int,
+	d time.Duration,
+) (left []*consumer.Message) {
 	end := time.Now().Add(d)
 	due := make(map[*consumer.Message]time.Time, len(msgs))
 	for left = msgs; len(left) > 0 && time.Now().Before(end); {
@@ -61,7 +63,8 @@ func TestHandlersDoNotRunWhileTheParkingLimitIsSpent(t *testing.T) {
 		most int // runs until the limit is spent, and then each minute
 	}{
 		{"for good", errPoison, 2*burst + workers},
-		{"transiently", transient, 2*burst + 2*flood}, // each may be tried once, in a batch and alone, before any must be parked
+		// each may be tried once, in a batch and alone, before any must be parked
+		{"transiently", transient, 2*burst + 2*flood},
 	} {
 		for _, batched := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/batched %v", tc.name, batched), func(t *testing.T) {
@@ -69,7 +72,8 @@ func TestHandlersDoNotRunWhileTheParkingLimitIsSpent(t *testing.T) {
 					store, log := consumertest.NewStore(), &logs{}
 					var runs atomic.Int64
 					c := newConsumer(t, config{
-						Store: store, ParkLimit: consumer.ParkLimit{Burst: burst, PerMinute: perMinute}, Logger: log.logger(), MaxAttempts: 2,
+						Store: store, ParkLimit: consumer.ParkLimit{Burst: burst, PerMinute: perMinute},
+						Logger: log.logger(), MaxAttempts: 2,
 						Handle: func(context.Context, tx, *consumer.Message) error { runs.Add(1); return tc.err },
 					})
 					var msgs []*consumer.Message
@@ -100,8 +104,10 @@ func TestHandlersDoNotRunWhileTheParkingLimitIsSpent(t *testing.T) {
 					if n := runs.Load(); n > most || n < burst+minutes*perMinute/3 {
 						t.Errorf("%d handler runs in %v, want at most %d, and probes", n, time.Since(began), most)
 					}
-					if n := log.lines("consumer is still paused: too many messages to park"); n < minutes-3 || n > minutes {
-						t.Errorf("%d lines while paused for %d minutes, want one a minute:\n%s", n, minutes, log.buf.String())
+					if n := log.lines("consumer is still paused: too many messages to park"); n < minutes-3 ||
+						n > minutes {
+						t.Errorf("%d lines while paused for %d minutes, want one a minute:\n%s", n, minutes,
+							log.buf.String())
 					}
 					if n := log.lines("waits_for="); n == 0 {
 						t.Error("no line says what is waited for")
@@ -182,7 +188,8 @@ func TestGoodMessagesGoOnWhenTheFloodIsOver(t *testing.T) {
 						wantCount(t, store.Database(), fmt.Sprint(i), 1)
 					}
 				}
-				// Where the last probe of the flood failed, the pause ends with as many good messages as it takes to open the gate again.
+				// Where the last probe of the flood failed, the pause ends with as many good messages as it takes to
+				// open the gate again.
 				<-time.After(time.Minute)
 				for i := range 100 {
 					process(t, c, msg(fmt.Sprint("last ", i), "good"))
@@ -190,11 +197,13 @@ func TestGoodMessagesGoOnWhenTheFloodIsOver(t *testing.T) {
 				if n := len(letters(t, c)); n != bad {
 					t.Errorf("%d letters, want %d", n, bad)
 				}
-				if begins, ends := log.lines("consumer paused"), log.lines("consumer goes on"); begins == 0 || begins != ends || len(resumed) != ends {
+				if begins, ends := log.lines("consumer paused"), log.lines("consumer goes on"); begins == 0 ||
+					begins != ends || len(resumed) != ends {
 					t.Errorf("%d lines when it paused, %d when it went on, told %d times", begins, ends, len(resumed))
 				}
 				for _, p := range resumed {
-					if p.Name != "billing" || p.Cause != observe.CauseBudget || !p.Since.Before(time.Now()) || p.Err == nil {
+					if p.Name != "billing" || p.Cause != observe.CauseBudget || !p.Since.Before(time.Now()) ||
+						p.Err == nil {
 						t.Errorf("told %+v", p)
 					}
 				}
@@ -214,7 +223,8 @@ func TestAProbeThatShowsNothing(t *testing.T) {
 		})
 		process(t, c, msg("known", "good"))
 		batch := []*consumer.Message{msg("1", "poison"), msg("2", "poison"), msg("3", "good")}
-		if errs := c.ProcessBatch(t.Context(), batch); !errors.Is(errs[1], consumer.ErrParkLimit) || !errors.Is(errs[2], consumer.ErrParkLimit) {
+		if errs := c.ProcessBatch(t.Context(), batch); !errors.Is(errs[1], consumer.ErrParkLimit) ||
+			!errors.Is(errs[2], consumer.ErrParkLimit) {
 			t.Fatalf("not paused: %v", errs)
 		}
 		for range 10 {
@@ -222,7 +232,8 @@ func TestAProbeThatShowsNothing(t *testing.T) {
 			runs = 0
 			store.before = times(1, errFault)
 			errs := c.ProcessBatch(t.Context(), []*consumer.Message{msg("known", "good"), msg("3", "good")})
-			if runs != 0 || !errors.Is(errs[0], errFault) || !errors.Is(errs[1], consumer.ErrParkLimit) || !strings.Contains(errs[1].Error(), "poison") {
+			if runs != 0 || !errors.Is(errs[0], errFault) || !errors.Is(errs[1], consumer.ErrParkLimit) ||
+				!strings.Contains(errs[1].Error(), "poison") {
 				t.Fatalf("%d runs, %v; want one probe that the database fails", runs, errs)
 			}
 		}

@@ -12,14 +12,17 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// One letter has one line with ERROR, however often its message is parked again, and by whichever process. What is parked after its letter
-// was discarded is news again.
+// One letter has one line with ERROR, however often its message is parked again, and by whichever process. What is
+// parked after its letter was discarded is news again.
 func TestOneLetterOneError(t *testing.T) {
 	for name, bad := range map[string]*consumer.Message{"poison": msg("bad", "poison"), "no key": msg("", "a")} {
 		for _, unlimited := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/unlimited ", unlimited), func(t *testing.T) {
 				log, store := &logs{}, consumertest.NewStore()
-				cfg := config{Store: store, Handle: poison, Logger: log.logger(), ParkLimit: consumer.ParkLimit{Unlimited: unlimited}}
+				cfg := config{
+					Store: store, Handle: poison, Logger: log.logger(),
+					ParkLimit: consumer.ParkLimit{Unlimited: unlimited},
+				}
 				c := newConsumer(t, cfg)
 				process(t, c, bad)
 				process(t, c, bad)
@@ -51,7 +54,10 @@ func TestWrongUnitBeforeAndAfterASweep(t *testing.T) {
 	store := consumertest.NewStore()
 	db, now := store.Database(), time.Now()
 	c := newConsumer(t, config{Store: store})
-	for i, at := range []time.Time{time.UnixMilli(now.Unix()), time.Unix(0, now.Unix()), time.Unix(now.UnixMilli(), 0)} {
+	for i, at := range []time.Time{
+		time.UnixMilli(now.Unix()), time.Unix(0, now.Unix()),
+		time.Unix(now.UnixMilli(), 0),
+	} {
 		process(t, c, &consumer.Message{ID: fmt.Sprint("before ", i), Time: at})
 		process(t, c, &consumer.Message{ID: fmt.Sprint("good ", i), Time: now})
 	}
@@ -59,7 +65,10 @@ func TestWrongUnitBeforeAndAfterASweep(t *testing.T) {
 	if swept, err := store.Purge(t.Context(), dedup.Sweep{}); err != nil || swept.Keys == 0 {
 		t.Fatalf("purge: %+v, %v", swept, err)
 	}
-	for i, at := range []time.Time{time.UnixMilli(now.Unix()), time.Unix(0, now.Unix()), time.Unix(now.UnixMilli(), 0)} {
+	for i, at := range []time.Time{
+		time.UnixMilli(now.Unix()), time.Unix(0, now.Unix()),
+		time.Unix(now.UnixMilli(), 0),
+	} {
 		process(t, c, &consumer.Message{ID: fmt.Sprint("after ", i), Time: at})
 	}
 	for i := range 3 {

@@ -80,7 +80,8 @@ func TestParkingLooksAgain(t *testing.T) {
 				if n++; n != 2 {
 					return nil
 				}
-				return store.Store.InTx(t.Context(), nil, func(tx tx, _ []dedup.Claim) error { return tc.meddle(t.Context(), store.Store, tx) })
+				return store.Store.InTx(t.Context(), nil,
+					func(tx tx, _ []dedup.Claim) error { return tc.meddle(t.Context(), store.Store, tx) })
 			}
 			process(t, c, tc.msg)
 			wantCount(t, store.Database(), "1", tc.effects)
@@ -88,7 +89,8 @@ func TestParkingLooksAgain(t *testing.T) {
 			switch {
 			case tc.cause == "" && len(found) != 0:
 				t.Errorf("parked: %+v", found)
-			case tc.cause != "" && (len(found) != 1 || found[0].Cause != tc.cause || !strings.Contains(found[0].Error, "poison")):
+			case tc.cause != "" && (len(found) != 1 || found[0].Cause != tc.cause || !strings.Contains(found[0].Error,
+				"poison")):
 				t.Errorf("letters: %+v", found)
 			}
 		})
@@ -106,7 +108,8 @@ func TestParkingThatFailsCostsNothing(t *testing.T) {
 	}
 	c := newConsumer(t, config{Store: store, Handle: poison, ParkLimit: consumer.ParkLimit{Burst: 1, PerMinute: 1}})
 	for range 2 {
-		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "poison")})[0]; errors.Is(err, consumer.ErrParkLimit) {
+		if err := c.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "poison")})[0]; errors.Is(err,
+			consumer.ErrParkLimit) {
 			t.Error(err)
 		}
 	}

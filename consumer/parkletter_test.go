@@ -19,7 +19,8 @@ func TestALetterKeepsTheMessage(t *testing.T) {
 	})
 	m := &consumer.Message{
 		ID: "1", Topic: "orders", OrderingKey: "k", Position: "orders/3/1042", Payload: []byte("poison"),
-		Headers: map[string]string{"tenant": "acme", "bytes": "\x00\xff"}, Time: time.Now().Add(-time.Minute), Attempt: 2, Raw: t,
+		Headers: map[string]string{"tenant": "acme", "bytes": "\x00\xff"}, Time: time.Now().Add(-time.Minute),
+		Attempt: 2, Raw: t,
 	}
 	process(t, c, m)
 	want := *m
@@ -28,7 +29,10 @@ func TestALetterKeepsTheMessage(t *testing.T) {
 	if diff := cmp.Diff(want, l.Message); diff != "" {
 		t.Error(diff)
 	}
-	wantRec := dedup.Record{Key: dedup.Key{Consumer: "billing", Tenant: "acme", ID: "1"}, Fingerprint: dedup.FingerprintOf(m.Payload), Time: m.Time, Window: 48 * time.Hour}
+	wantRec := dedup.Record{
+		Key:         dedup.Key{Consumer: "billing", Tenant: "acme", ID: "1"},
+		Fingerprint: dedup.FingerprintOf(m.Payload), Time: m.Time, Window: 48 * time.Hour,
+	}
 	if diff := cmp.Diff(wantRec, l.Record); diff != "" {
 		t.Error(diff)
 	}
@@ -42,11 +46,31 @@ func TestLetterIDIsFrozen(t *testing.T) {
 		msg  consumer.Message
 		want string
 	}{
-		{"key", consumer.Message{ID: "1", Payload: []byte("poison"), Position: "p", Time: at}, "21a456f75f2254178912a781ba5456bf"},
-		{"tenant", consumer.Message{ID: "1", Payload: []byte("poison"), Tenant: "t"}, "c1f4b9f1068a5cbeb84ddbcb7943561d"},
-		{"fields do not run together", consumer.Message{ID: "t1", Payload: []byte("poison")}, "76e996cca90ad4162f6da5a867160ff2"},
-		{"position", consumer.Message{Payload: []byte("poison"), Topic: "t", Position: "p", Time: at}, "20210f68172327fdbe9d02f1a248ee41"},
-		{"position without time", consumer.Message{Payload: []byte("poison"), Topic: "t", Position: "p"}, "5e08e9e0d0da8471d25a46727cb2463f"},
+		{
+			"key",
+			consumer.Message{ID: "1", Payload: []byte("poison"), Position: "p", Time: at},
+			"21a456f75f2254178912a781ba5456bf",
+		},
+		{
+			"tenant",
+			consumer.Message{ID: "1", Payload: []byte("poison"), Tenant: "t"},
+			"c1f4b9f1068a5cbeb84ddbcb7943561d",
+		},
+		{
+			"fields do not run together",
+			consumer.Message{ID: "t1", Payload: []byte("poison")},
+			"76e996cca90ad4162f6da5a867160ff2",
+		},
+		{
+			"position",
+			consumer.Message{Payload: []byte("poison"), Topic: "t", Position: "p", Time: at},
+			"20210f68172327fdbe9d02f1a248ee41",
+		},
+		{
+			"position without time",
+			consumer.Message{Payload: []byte("poison"), Topic: "t", Position: "p"},
+			"5e08e9e0d0da8471d25a46727cb2463f",
+		},
 		{"nothing", consumer.Message{}, "07c133b126fad20f9229f20249208394"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

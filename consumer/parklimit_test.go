@@ -86,7 +86,10 @@ func TestTheDatabaseIsAway(t *testing.T) {
 
 func TestALoneFaultIsNoPause(t *testing.T) {
 	log := &logs{}
-	c := newConsumer(t, config{Store: &faulty{Store: consumertest.NewStore(), before: times(1, errFault)}, Logger: log.logger(), Backoff: noBackoff})
+	c := newConsumer(t, config{
+		Store:  &faulty{Store: consumertest.NewStore(), before: times(1, errFault)},
+		Logger: log.logger(), Backoff: noBackoff,
+	})
 	process(t, c, msg("1", ""))
 	if n := log.lines("consumer paused") + log.lines("goes on"); n != 0 {
 		t.Errorf("%d lines about a pause", n)
@@ -112,12 +115,14 @@ func TestParkLimit(t *testing.T) {
 			}
 			if err != nil {
 				retry := wantRetry(t, err, true)
-				if !errors.Is(err, consumer.ErrParkLimit) || retry.After < 10*time.Second || retry.After > 70*time.Second {
+				if !errors.Is(err, consumer.ErrParkLimit) || retry.After < 10*time.Second ||
+					retry.After > 70*time.Second {
 					t.Errorf("message %d: %v after %v, want ErrParkLimit after 10s to 70s", i, err, retry.After)
 				}
 			}
 		}
-		if n, told, lines := len(letters(t, c)), traced.count("paused"), log.lines("consumer paused"); n != 10 || told != 1 || lines != 1 {
+		if n, told, lines := len(letters(t, c)), traced.count("paused"), log.lines("consumer paused"); n != 10 ||
+			told != 1 || lines != 1 {
 			t.Errorf("%d letters, told %d times, %d lines; want 10, 1, 1", n, told, lines)
 		}
 		start := time.Now()

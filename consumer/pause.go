@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single fault, such as
-// a deadlock, is routine; several in a row are logged.
+// pause counts faults of the database. The more of them follow each other, the longer the consumer waits. A single
+// fault, such as a deadlock, is routine; several in a row are logged.
 type pause struct {
 	report  reporter
 	backoff func(int) time.Duration
@@ -19,7 +19,8 @@ type pause struct {
 	current int          // epoch; of the transactions that began in one epoch and failed, only one counts
 	faults  int          // in a row
 	broken  [stages]bool // where those faults were
-	letters time.Time    // when the message of the latest fault of ofLetters has been tried again, if this process has it
+	// when the message of the latest fault of ofLetters has been tried again, if this process has it
+	letters time.Time
 }
 
 // stage is a part of a transaction that the database may fail. Only a COMMIT with that part shows that it works again.
@@ -43,8 +44,8 @@ func (it *item) stage() stage {
 	return ofClaims
 }
 
-// reporter is a *hooks.Pause. Its methods are called under the lock that guards the reported state, and the functions that they return
-// without it: otherwise the end of a pause could be reported before its beginning.
+// reporter is a *hooks.Pause. Its methods are called under the lock that guards the reported state, and the functions
+// that they return without it: otherwise the end of a pause could be reported before its beginning.
 type reporter interface {
 	Failing(ctx context.Context, loud bool, err error, about ...any) (tell func())
 	Working(ctx context.Context) (tell func())
@@ -60,8 +61,8 @@ func (p *pause) epoch() int {
 	return p.current
 }
 
-// fault returns how long to wait after err of a transaction that began in epoch: as long as after that many failures, or longer. about
-// names the message in the log, if the fault is about one message.
+// fault returns how long to wait after err of a transaction that began in epoch: as long as after that many failures,
+// or longer. about names the message in the log, if the fault is about one message.
 func (p *pause) fault(ctx context.Context, err error, at stage, epoch, failures int, about ...any) time.Duration {
 	p.mu.Lock()
 	if epoch == p.current {
@@ -82,9 +83,10 @@ func (p *pause) fault(ctx context.Context, err error, at stage, epoch, failures 
 	return wait
 }
 
-// recovered records that the database has committed a transaction that got as far as at. The pause goes on while another part fails: a
-// duplicate, a mismatch or a letter says nothing about the tables of the handlers. The work of a handler says nothing about letters, unless
-// the message that was to be parked has stayed away, because another process has it.
+// recovered records that the database has committed a transaction that got as far as at. The pause goes on while
+// another part fails: a duplicate, a mismatch or a letter says nothing about the tables of the handlers. The work of a
+// handler says nothing about letters, unless the message that was to be parked has stayed away, because another process
+// has it.
 func (p *pause) recovered(ctx context.Context, at stage) {
 	report := func() {}
 	p.mu.Lock()

@@ -30,8 +30,8 @@ func (c timing) FaultClass(err error) driver.FaultClass {
 
 func (c timing) Result(error) observe.Result { return observe.RolledBack }
 
-// A message that is parked because its own statements take too long leaves no pause behind: the next messages may be duplicates, which prove
-// nothing, and a process that is not ready gets none.
+// A message that is parked because its own statements take too long leaves no pause behind: the next messages may be
+// duplicates, which prove nothing, and a process that is not ready gets none.
 func TestAMessageThatIsParkedForItsOwnErrorsEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, log := timing{&faulty{Store: consumertest.NewStore()}}, &logs{}
@@ -55,8 +55,10 @@ func TestAMessageThatIsParkedForItsOwnErrorsEndsThePause(t *testing.T) {
 			}
 			<-time.After(retry.After)
 		}
-		if n, paused, resumed := len(letters(t, c)), log.lines("consumer paused"), log.lines("goes on"); n != 1 || paused != 1 || resumed != 1 {
-			t.Errorf("%d letters, %d pauses began, %d ended; want one of each:\n%s", n, paused, resumed, log.buf.String())
+		if n, paused, resumed := len(letters(t, c)), log.lines("consumer paused"), log.lines("goes on"); n != 1 ||
+			paused != 1 || resumed != 1 {
+			t.Errorf("%d letters, %d pauses began, %d ended; want one of each:\n%s", n, paused, resumed,
+				log.buf.String())
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// A report that is not made under the lock of the state that it is about can come too late: a pause would be reported that is over, and the
-// process would not be ready until the next one ends.
+// A report that is not made under the lock of the state that it is about can come too late: a pause would be reported
+// that is over, and the process would not be ready until the next one ends.
 func TestPausesAreReportedUnderTheirLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, tc := range map[string]struct {

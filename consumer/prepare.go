@@ -22,14 +22,15 @@ type item struct {
 	refused error          // why it must not run: a *refusal, or ErrInFlight
 	done    bool           // nothing is left to do
 
-	culprit bool        // it met database errors in a transaction of its own before, and is tried alone
-	noWaits bool        // its latest transaction had driver.WithoutLockWaits
-	quick   bool        // in its latest transaction, the claim was answered in a small part of the time that the handler took
-	probe   bool        // it runs as a probe while the parking limit is spent
-	ran     bool        // its handler's work is committed
-	called  bool        // its handler was called in its latest transaction
-	failed  bool        // an attempt was counted, or it was given up for the first time
-	parked  *sharedPark // its letter, if its copies need no others
+	culprit bool // it met database errors in a transaction of its own before, and is tried alone
+	noWaits bool // its latest transaction had driver.WithoutLockWaits
+	// in its latest transaction, the claim was answered in a small part of the time that the handler took
+	quick  bool
+	probe  bool        // it runs as a probe while the parking limit is spent
+	ran    bool        // its handler's work is committed
+	called bool        // its handler was called in its latest transaction
+	failed bool        // an attempt was counted, or it was given up for the first time
+	parked *sharedPark // its letter, if its copies need no others
 
 	counted    *decide.Verdict // of the latest attempt that was counted
 	countedErr error           // why it failed
@@ -40,14 +41,17 @@ type item struct {
 
 // attrs names the item in a log line.
 func (it *item) attrs() []any {
-	return []any{"consumer", it.rec.Key.Consumer, "key", it.rec.Key.ID, "topic", it.msg.Topic, "position", it.msg.Position}
+	return []any{
+		"consumer", it.rec.Key.Consumer, "key", it.rec.Key.ID, "topic", it.msg.Topic, "position",
+		it.msg.Position,
+	}
 }
 
 // maxTime is the latest time that all databases can keep.
 var maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// called returns what the user's function f, which is called name in errors, returns for msg. It turns a panic into an error, and also
-// runtime.Goexit if apart is true: then f runs on a goroutine of its own.
+// called returns what the user's function f, which is called name in errors, returns for msg. It turns a panic into an
+// error, and also runtime.Goexit if apart is true: then f runs on a goroutine of its own.
 func called[R any](apart bool, name string, f func(*Message) (R, error), msg *Message) (R, error) {
 	if apart {
 		return calledApart(name, f, msg)
@@ -65,9 +69,9 @@ func calledApart[R any](name string, f func(*Message) (R, error), msg *Message) 
 	return r, err
 }
 
-// prepareAll finds out what to claim for each of msgs. It does so on one goroutine, because one for each call of a user's function
-// would cost more than the calls. When a function ends that goroutine, the message that it was called for and the later ones are
-// prepared with a goroutine for each call.
+// prepareAll finds out what to claim for each of msgs. It does so on one goroutine, because one for each call of a
+// user's function would cost more than the calls. When a function ends that goroutine, the message that it was called
+// for and the later ones are prepared with a goroutine for each call.
 func (cfg *Config[TTx]) prepareAll(msgs []*Message) []item {
 	items, next := make([]item, len(msgs)), 0
 	prepare := func(apart bool) {
@@ -87,7 +91,8 @@ func (cfg *Config[TTx]) prepare(msg *Message, apart bool) (it item) {
 	it.rec = dedup.Record{Key: dedup.Key{Consumer: cfg.Name}, Time: msg.Time, Window: cfg.Window}
 	if msg.Time.After(maxTime) || !msg.Time.IsZero() && msg.Time.Unix() < 0 { // MySQL has no years before 1000
 		it.rec.Time = time.Time{}
-		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d%s", dedup.ErrFuture, msg.Time.Year(), idtime.UnitHint(msg.Time)))
+		it.refused = refuse(observe.CausePermanent, fmt.Errorf("%w: year %d%s", dedup.ErrFuture, msg.Time.Year(),
+			idtime.UnitHint(msg.Time)))
 	}
 	key, err := cfg.key(msg, apart)
 	if err != nil {
@@ -118,8 +123,8 @@ func (cfg *Config[TTx]) prepare(msg *Message, apart bool) (it item) {
 	return it
 }
 
-// aliasRecords returns what to claim for the aliases ids of the message that own is claimed for. It leaves out those that cannot be
-// claimed, and returns the error of one of them.
+// aliasRecords returns what to claim for the aliases ids of the message that own is claimed for. It leaves out those
+// that cannot be claimed, and returns the error of one of them.
 func aliasRecords(own dedup.Record, ids []string) (recs []dedup.Record, err error) {
 	for _, id := range ids {
 		alias := own

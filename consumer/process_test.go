@@ -46,20 +46,44 @@ func TestAttempts(t *testing.T) {
 		{"first", nil, 1, 0, ""},
 		{"error", func(tx) error { return errHandler }, 3, 3 * time.Second, ""},
 		{"error for ever", func(tx) error { return errHandler }, 4, 3 * time.Second, observe.CauseExhausted},
-		{"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0, observe.CausePermanent},
-		{"retry after", func(tx) error { return fmt.Errorf("x: %w", consumer.RetryAfter(errHandler, time.Hour)) }, 3, 2 * time.Hour, ""},
-		{"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour, observe.CauseExhausted},
+		{
+			"permanent", func(tx) error { return fmt.Errorf("x: %w", consumer.Permanent(errHandler)) }, 2, 0,
+			observe.CausePermanent,
+		},
+		{
+			"retry after", func(tx) error { return fmt.Errorf("x: %w", consumer.RetryAfter(errHandler, time.Hour)) }, 3,
+			2 * time.Hour, "",
+		},
+		{
+			"retry after for ever", func(tx) error { return consumer.RetryAfter(errHandler, time.Hour) }, 4, 2 * time.Hour,
+			observe.CauseExhausted,
+		},
 		{"permanent before retry after", func(tx) error { return consumer.Permanent(consumer.RetryAfter(errHandler, time.Hour)) }, 2, 0, observe.CausePermanent},
 		{"panic", func(tx) error { panic("boom") }, 3, 3 * time.Second, ""},
 		{"panic for ever", func(tx) error { panic(errHandler) }, 4, 3 * time.Second, observe.CausePanic},
 		{"swallowed error", func(tx tx) error { _ = tx.Add(""); return nil }, 3, 3 * time.Second, ""},
-		{"swallowed error for ever", func(tx tx) error { _ = tx.Add(""); return nil }, 4, 3 * time.Second, observe.CauseExhausted},
-		{"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0, observe.CausePermanent},
-		{"own rollback and an error", func(tx tx) error { return errors.Join(tx.Rollback(), errHandler) }, 2, 0, observe.CausePermanent},
+		{
+			"swallowed error for ever", func(tx tx) error { _ = tx.Add(""); return nil }, 4, 3 * time.Second,
+			observe.CauseExhausted,
+		},
+		{
+			"own commit", func(tx tx) error { _ = tx.Commit(context.Background()); return nil }, 2, 0,
+			observe.CausePermanent,
+		},
+		{
+			"own rollback and an error", func(tx tx) error { return errors.Join(tx.Rollback(), errHandler) }, 2, 0,
+			observe.CausePermanent,
+		},
 		{"database's fault", func(tx tx) error { return fmt.Errorf("x: %w", tx.Fail(errFault)) }, 10, 0, ""},
-		{"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) }, 10, 0, ""},
+		{
+			"database's fault, called permanent", func(tx tx) error { return consumer.Permanent(tx.Fail(errFault)) },
+			10, 0, "",
+		},
 		{"database's fault, in a panic", func(tx tx) error { panic(tx.Fail(errFault)) }, 10, 0, ""},
-		{"uncounted by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Held: true} }, 10, 0, ""},
+		{
+			"uncounted by its own word", func(tx) error { return &consumer.RetryError{Err: errHandler, Held: true} },
+			10, 0, "",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,7 +171,8 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A message's last attempt is committed, but COMMIT returns an error that is the message's fault. Parking notices the commit.
+// A message's last attempt is committed, but COMMIT returns an error that is the message's fault. Parking notices the
+// commit.
 func TestParkingSettlesAnUnknownCommit(t *testing.T) {
 	store := &faulty{Store: consumertest.NewStore(), after: times(1, errors.New("deferred constraint, or so it seems"))}
 	c := newConsumer(t, config{Store: store, MaxAttempts: 1})
@@ -199,7 +224,8 @@ func TestAKeyInFlightForLongIsLoggedOnce(t *testing.T) {
 			}
 			wantRetry(t, waits.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "a")})[0], true)
 		}
-		if n := strings.Count(log.String(), "is a process frozen?"); n != 1 || !strings.Contains(log.String(), "key=1") {
+		if n := strings.Count(log.String(), "is a process frozen?"); n != 1 || !strings.Contains(log.String(),
+			"key=1") {
 			t.Errorf("%d lines, want one that names the key: %s", n, &log)
 		}
 		process(t, waits, msg("1", "a"))
@@ -287,7 +313,10 @@ func TestAHandlerThatEndsItsGoroutine(t *testing.T) {
 		}
 		want := map[string]observe.Cause{"1": observe.CauseExhausted}
 		if commits { // the claims of later messages were committed too
-			want = map[string]observe.Cause{"1": observe.CauseUnknown, "2": observe.CauseUnknown, "3": observe.CauseUnknown}
+			want = map[string]observe.Cause{
+				"1": observe.CauseUnknown, "2": observe.CauseUnknown,
+				"3": observe.CauseUnknown,
+			}
 		}
 		if len(batch) > 0 || !maps.Equal(found, want) {
 			t.Errorf("commits %v: letters %v, want %v; %d messages are not answered", commits, found, want, len(batch))

@@ -36,14 +36,17 @@ func TestWhatRunsNoHandlerEndsNoPause(t *testing.T) {
 				process(t, c, msg("known", "good"))
 				broken.Store(true)
 				for i := range 100 {
-					wantRetry(t, c.ProcessBatch(t.Context(), []*consumer.Message{msg(fmt.Sprint("new ", i%5), "")})[0], true)
+					wantRetry(t, c.ProcessBatch(t.Context(),
+						[]*consumer.Message{msg(fmt.Sprint("new ", i%5), "")})[0], true)
 					if i%7 == 6 {
 						process(t, c, repeat(i))
 					}
 					<-time.After(100 * time.Millisecond)
 				}
-				if begins, ends := log.lines("consumer paused"), log.lines("goes on"); begins != 1 || ends != 0 || traced.count("resumed") != 0 {
-					t.Errorf("%d lines when it paused, %d when it went on; want 1 and 0:\n%s", begins, ends, log.buf.String())
+				if begins, ends := log.lines("consumer paused"), log.lines("goes on"); begins != 1 || ends != 0 ||
+					traced.count("resumed") != 0 {
+					t.Errorf("%d lines when it paused, %d when it went on; want 1 and 0:\n%s", begins, ends,
+						log.buf.String())
 				}
 				broken.Store(false)
 				process(t, c, msg("new 0", ""))
@@ -63,13 +66,17 @@ func TestHandlersDoNotProveThatLettersCanBeWritten(t *testing.T) {
 				log := &logs{}
 				var faults atomic.Int64
 				faults.Store(1000)
-				c := newConsumer(t, config{Store: &unparkable{consumertest.NewStore(), &faults}, Logger: log.logger(), Handle: poison})
+				c := newConsumer(t, config{
+					Store: &unparkable{consumertest.NewStore(), &faults}, Logger: log.logger(),
+					Handle: poison,
+				})
 				for i := range 20 {
 					wantRetry(t, c.ProcessBatch(t.Context(), []*consumer.Message{msg("bad", "poison")})[0], true)
 					process(t, c, msg(fmt.Sprint("good ", i), ""))
 				}
 				if begins, ends := log.lines("consumer paused"), log.lines("goes on"); begins != 1 || ends != 0 {
-					t.Errorf("%d lines when it paused, %d when it went on; want 1 and 0:\n%s", begins, ends, log.buf.String())
+					t.Errorf("%d lines when it paused, %d when it went on; want 1 and 0:\n%s", begins, ends,
+						log.buf.String())
 				}
 				if away {
 					<-time.After(10 * time.Minute)

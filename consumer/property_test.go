@@ -20,14 +20,15 @@ import (
 // world has a broker, and a database and handlers that sometimes fail, as drawn.
 type world struct {
 	*rapid.T
-	db     *deduptest.Database
-	c      *consumer.Consumer[tx]
-	queue  []*consumer.Message // in order; an acknowledgement takes one out, for good: delivering it again would heal a loss
-	runs   int                 // of handlers
-	fails  map[string]int      // transient failures still to come, by business key
-	faults int                 // of the database, still to come
-	inject int                 // faults that came
-	twins  int                 // keys held by another process, for one delivery each
+	db *deduptest.Database
+	c  *consumer.Consumer[tx]
+	// in order; an acknowledgement takes one out, for good: delivering it again would heal a loss
+	queue  []*consumer.Message
+	runs   int            // of handlers
+	fails  map[string]int // transient failures still to come, by business key
+	faults int            // of the database, still to come
+	inject int            // faults that came
+	twins  int            // keys held by another process, for one delivery each
 }
 
 // The kinds of messages.
@@ -87,7 +88,8 @@ func (w *world) handle(ctx context.Context, tx tx, m *consumer.Message) error {
 		panic("boom")
 	}
 	if m.OrderingKey != "" { // what was committed under it, in order
-		if err := tx.Update(ctx, "order of "+m.OrderingKey, func(old any) any { s, _ := old.(string); return s + m.ID + " " }); err != nil {
+		if err := tx.Update(ctx, "order of "+m.OrderingKey,
+			func(old any) any { s, _ := old.(string); return s + m.ID + " " }); err != nil {
 			return err
 		}
 	}
@@ -105,7 +107,8 @@ func (w *world) handleBatch(ctx context.Context, tx tx, msgs []*consumer.Message
 
 // named sometimes says which message failed, and sometimes lies.
 func (w *world) named(err error, m *consumer.Message, msgs []*consumer.Message) error {
-	switch rapid.SampledFrom([]string{"nothing", "the truth", "another", "the last", "none", "a copy"}).Draw(w.T, "names") {
+	switch rapid.SampledFrom([]string{"nothing", "the truth", "another", "the last", "none", "a copy"}).Draw(w.T,
+		"names") {
 	case "the truth":
 	case "another":
 		m = msgs[rapid.IntRange(0, len(msgs)-1).Draw(w.T, "blamed")]
@@ -156,7 +159,8 @@ func (w *world) hold(id string) (release func()) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := w.db.NewStore().Claim(context.Background(), tx, []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: id}}}); err != nil {
+	if _, err := w.db.NewStore().Claim(context.Background(), tx,
+		[]dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: id}}}); err != nil {
 		w.Fatal(err)
 	}
 	return func() { _ = tx.Rollback() }
@@ -168,7 +172,10 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 		w := &world{T: t, db: deduptest.NewDatabase(), fails: map[string]int{}}
 		store := &unreliable{consumertest.NewStoreOn(w.db), w}
 		store.Wait = 100 * time.Microsecond
-		cfg := config{Store: store, MaxPerTransaction: rapid.IntRange(0, 2).Draw(t, "MaxPerTransaction"), MaxAttempts: 4, Backoff: noBackoff, ParkLimit: consumer.ParkLimit{Unlimited: true}}
+		cfg := config{
+			Store: store, MaxPerTransaction: rapid.IntRange(0, 2).Draw(t, "MaxPerTransaction"),
+			MaxAttempts: 4, Backoff: noBackoff, ParkLimit: consumer.ParkLimit{Unlimited: true},
+		}
 		if rapid.Bool().Draw(t, "HandleBatch") {
 			cfg.HandleBatch = w.handleBatch
 		} else {
@@ -177,7 +184,8 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 		w.c = newConsumer(t, cfg)
 		w.faults, w.twins = rapid.IntRange(0, 6).Draw(t, "faults"), rapid.IntRange(0, 3).Draw(t, "twins")
 
-		// The messages: one content per key is the first; another one under the same key may win, and the loser is parked.
+		// The messages: one content per key is the first; another one under the same key may win, and the loser is
+		// parked.
 		kinds := map[string]string{}
 		contents := map[string]map[string]bool{}
 		n := rapid.IntRange(1, 30).Draw(t, "messages")
@@ -210,7 +218,8 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 		deliveries := 0
 		for ; len(w.queue) > 0; deliveries++ {
 			if deliveries > 500 {
-				t.Fatalf("never acknowledged: %d messages, such as %s of kind %q", len(w.queue), w.queue[0].ID, kinds[w.queue[0].ID])
+				t.Fatalf("never acknowledged: %d messages, such as %s of kind %q", len(w.queue), w.queue[0].ID,
+					kinds[w.queue[0].ID])
 			}
 			w.deliver()
 		}
@@ -239,7 +248,8 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 				t.Fatalf("message %s of kind %q: %d effects, want %d", id, kind, n, effects)
 			}
 			if n := len(parked[id]); n != wantParked {
-				t.Fatalf("message %s of kind %q: %d of its %d contents parked, want %d", id, kind, n, len(contents[id]), wantParked)
+				t.Fatalf("message %s of kind %q: %d of its %d contents parked, want %d", id, kind, n, len(contents[id]),
+					wantParked)
 			}
 		}
 		if open := w.db.Open(); open != 0 {
@@ -256,8 +266,8 @@ func TestEveryMessageOnceWhateverHappens(t *testing.T) {
 				last = n
 			}
 		}
-		// Each delivery runs the remaining queue a limited number of times: once, once more for the messages next to the
-		// culprits, and log n times if the culprits are unknown.
+		// Each delivery runs the remaining queue a limited number of times: once, once more for the messages next to
+		// the culprits, and log n times if the culprits are unknown.
 		if limit := (deliveries + 1) * n * 7; w.runs > limit {
 			t.Fatalf("%d handler runs in %d deliveries of %d messages", w.runs, deliveries, n)
 		}

@@ -18,14 +18,17 @@ type watchedStore struct {
 	marked []bool
 }
 
-func (s *watchedStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *deduptest.Tx, claims []dedup.Claim) error) error {
+func (s *watchedStore) InTx(ctx context.Context, recs []dedup.Record,
+	fn func(tx *deduptest.Tx, claims []dedup.Claim) error,
+) error {
 	for _, rec := range recs {
 		s.marked = append(s.marked, rec.Redelivered)
 	}
 	return s.Store.InTx(ctx, recs, fn)
 }
 
-// A message is marked as redelivered if another delivery of it may have been handled, and not if its handler has failed here.
+// A message is marked as redelivered if another delivery of it may have been handled, and not if its handler has failed
+// here.
 func TestRedeliveredClaims(t *testing.T) {
 	store := &watchedStore{Store: deduptest.NewStore()}
 	var fails error

@@ -11,8 +11,9 @@ import (
 )
 
 // refusalLimit limits how fast messages are parked that are refused before a handler runs: mismatches, known content,
-// unprovable messages, and those that have no key or cannot be read. Such a message says nothing about the handlers, so the other messages go on when the limit is spent. Somebody with a
-// captured delivery of a webhook could otherwise stop the whole consumer: it can be sent again under any number of IDs.
+// unprovable messages, and those that have no key or cannot be read. Such a message says nothing about the handlers, so
+// the other messages go on when the limit is spent. Somebody with a captured delivery of a webhook could otherwise stop
+// the whole consumer: it can be sent again under any number of IDs.
 type refusalLimit struct {
 	logger *slog.Logger
 
@@ -21,7 +22,8 @@ type refusalLimit struct {
 	logged time.Time // when the last line was written
 }
 
-// take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not come back at once.
+// take spends one token to park a message, or says when to try again. The waits are random, so that a flood does not
+// come back at once.
 func (l *refusalLimit) take(ctx context.Context, err error, about ...any) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

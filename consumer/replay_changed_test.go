@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// endsElsewhere delivers m to another process, whose handler commits the transaction by itself. Its effects may be incomplete.
+// endsElsewhere delivers m to another process, whose handler commits the transaction by itself. Its effects may be
+// incomplete.
 func endsElsewhere(t *testing.T, db *deduptest.Database, m *consumer.Message) {
 	t.Helper()
 	other := newConsumer(t, config{Store: &endable{Store: consumertest.NewStoreOn(db)}, Handle: commits(map[string]int{}, func() {})})
@@ -26,8 +27,8 @@ func wantUnknown(t *testing.T, c *consumer.Consumer[tx]) {
 	}
 }
 
-// A letter may be parked again for another cause after it was read. What was decided about it before must not remove it: its key is claimed
-// although its effects may be incomplete.
+// A letter may be parked again for another cause after it was read. What was decided about it before must not remove
+// it: its key is claimed although its effects may be incomplete.
 func TestALetterThatChangedAfterItWasRead(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, c *consumer.Consumer[tx], l consumer.DeadLetter) error{
 		"replay": func(t *testing.T, c *consumer.Consumer[tx], l consumer.DeadLetter) error {

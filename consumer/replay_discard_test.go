@@ -43,7 +43,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// A discarded message does not run when it is delivered again, and another message with one of its aliases does not run either.
+// A discarded message does not run when it is delivered again, and another message with one of its aliases does not run
+// either.
 func TestDiscardClaimsAliases(t *testing.T) {
 	store := consumertest.NewStore()
 	c := newConsumer(t, config{Store: store, Handle: poison})
@@ -58,8 +59,9 @@ func TestDiscardClaimsAliases(t *testing.T) {
 	}
 }
 
-// The handler of a replay gets what the message is claimed with: the key, the aliases that are not another message's, and the fingerprint that
-// its source gave. Under a new key, a payload that Repair has changed does not have that fingerprint.
+// The handler of a replay gets what the message is claimed with: the key, the aliases that are not another message's,
+// and the fingerprint that its source gave. Under a new key, a payload that Repair has changed does not have that
+// fingerprint.
 func TestReplayedMessage(t *testing.T) {
 	given := dedup.FingerprintOf([]byte("given by the source"))
 	for _, tc := range []struct {
@@ -90,13 +92,17 @@ func TestReplayedMessage(t *testing.T) {
 				}
 				return nil
 			}})
-			process(t, c, &consumer.Message{ID: "1", Aliases: []string{"x", "y"}, Fingerprint: &given, Headers: map[string]string{"a": "b"}})
+			process(t, c, &consumer.Message{
+				ID: "1", Aliases: []string{"x", "y"}, Fingerprint: &given,
+				Headers: map[string]string{"a": "b"},
+			})
 			process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 			broken = false
 			if ran, err := c.Replay(t.Context(), letters(t, c)[0], tc.opts); !ran || err != nil {
 				t.Fatalf("ran %v, %v", ran, err)
 			}
-			if got.ID != tc.id || !slices.Equal(got.Aliases, []string{"y"}) || !maps.Equal(got.Headers, map[string]string{"a": "b"}) {
+			if got.ID != tc.id || !slices.Equal(got.Aliases, []string{"y"}) ||
+				!maps.Equal(got.Headers, map[string]string{"a": "b"}) {
 				t.Errorf("the handler got the ID %q, the aliases %q, the headers %q", got.ID, got.Aliases, got.Headers)
 			}
 			if got.Fingerprint == nil || *got.Fingerprint != tc.claims {
@@ -110,7 +116,8 @@ func TestReplayedMessage(t *testing.T) {
 	}
 }
 
-// Two messages were sent under one key by mistake, and both are replayed under the same new key: the second one is not taken for the first.
+// Two messages were sent under one key by mistake, and both are replayed under the same new key: the second one is not
+// taken for the first.
 func TestTwoMismatchesUnderOneNewKey(t *testing.T) {
 	store := consumertest.NewStore()
 	c := newConsumer(t, config{Store: store, Fingerprint: consumer.NoFingerprint})
@@ -127,7 +134,8 @@ func TestTwoMismatchesUnderOneNewKey(t *testing.T) {
 	if ran, err := c.Replay(t.Context(), found[0], consumer.Replay{Key: "1#2"}); !ran || err != nil {
 		t.Errorf("the first: ran %v, %v", ran, err)
 	}
-	if ran, err := c.Replay(t.Context(), found[1], consumer.Replay{Key: "1#2"}); ran || !errors.Is(err, dedup.ErrMismatch) {
+	if ran, err := c.Replay(t.Context(), found[1], consumer.Replay{Key: "1#2"}); ran ||
+		!errors.Is(err, dedup.ErrMismatch) {
 		t.Errorf("the second: ran %v, %v, want ErrMismatch", ran, err)
 	}
 	if n := len(letters(t, c)); n != 1 {

@@ -63,7 +63,8 @@ func TestOutcomesOfReplays(t *testing.T) {
 			c := newConsumer(t, config{Store: store, Handle: poison})
 			process(t, c, msg(tc.id, "poison"))
 			r := replays{c, store.Database(), letters(t, c)[0]}
-			if err := tc.replay(driver.WithTrace(t.Context(), &consumer.Trace{Done: seen.trace().Done}), r); err == nil {
+			if err := tc.replay(driver.WithTrace(t.Context(), &consumer.Trace{Done: seen.trace().Done}),
+				r); err == nil {
 				t.Error("the replay succeeded")
 			}
 			if diff := cmp.Diff([]string{tc.want}, seen.take()); diff != "" {

@@ -44,7 +44,8 @@ func TestReplayRacesRedelivery(t *testing.T) {
 	}
 }
 
-// As above, but the redeliveries may fail and park again: there is one effect at most, and a remaining letter is settled.
+// As above, but the redeliveries may fail and park again: there is one effect at most, and a remaining letter is
+// settled.
 func TestReplayRacesRedeliveryThatParks(t *testing.T) {
 	for round := range 30 {
 		db := deduptest.NewDatabase()
@@ -56,7 +57,8 @@ func TestReplayRacesRedeliveryThatParks(t *testing.T) {
 			store := consumertest.NewStoreOn(db)
 			wg.Go(func() {
 				if i < 3 {
-					process(t, newConsumer(t, config{Store: store, Handle: poison, Backoff: noBackoff}), msg("1", "poison"))
+					process(t, newConsumer(t, config{Store: store, Handle: poison, Backoff: noBackoff}),
+						msg("1", "poison"))
 					return
 				}
 				fixed := newConsumer(t, config{Store: store, Backoff: noBackoff})

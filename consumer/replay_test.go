@@ -33,17 +33,23 @@ func TestReplay(t *testing.T) {
 		letters int
 	}{
 		{
-			name: "repaired", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair}, ran: true,
+			name: "repaired", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair},
+			ran:   true,
 			after: []*consumer.Message{msg("1", "poison")}, effects: map[string]int{"1": 1},
 		},
-		{name: "still poison", before: []*consumer.Message{msg("1", "poison")}, err: errPoison, effects: map[string]int{"1": 0}, letters: 1},
 		{
-			name: "repair fails", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { return dedup.ErrBadKey }},
-			err: dedup.ErrBadKey, letters: 1,
+			name: "still poison", before: []*consumer.Message{msg("1", "poison")}, err: errPoison,
+			effects: map[string]int{"1": 0}, letters: 1,
 		},
 		{
-			name: "repair panics", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: func(*consumer.Message) error { panic(dedup.ErrBadKey) }},
-			err: dedup.ErrBadKey, letters: 1,
+			name: "repair fails", before: []*consumer.Message{msg("1", "poison")},
+			opts: consumer.Replay{Repair: func(*consumer.Message) error { return dedup.ErrBadKey }},
+			err:  dedup.ErrBadKey, letters: 1,
+		},
+		{
+			name: "repair panics", before: []*consumer.Message{msg("1", "poison")},
+			opts: consumer.Replay{Repair: func(*consumer.Message) error { panic(dedup.ErrBadKey) }},
+			err:  dedup.ErrBadKey, letters: 1,
 		},
 		{
 			name: "settled by a later delivery", before: []*consumer.Message{msg("1", "poison")},
@@ -53,11 +59,13 @@ func TestReplay(t *testing.T) {
 		{
 			name: "settled by a later delivery, with a new key", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
-			opts:   consumer.Replay{Repair: repair, Key: "2"}, effects: map[string]int{"1": 1, "2": 1}, // the new key is free
+			// the new key is free
+			opts: consumer.Replay{Repair: repair, Key: "2"}, effects: map[string]int{"1": 1, "2": 1},
 			after: []*consumer.Message{msg("2", "good")},
 		},
 		{
-			name: "under a new key", before: []*consumer.Message{msg("1", "poison")}, opts: consumer.Replay{Repair: repair, Key: "2"}, ran: true,
+			name: "under a new key", before: []*consumer.Message{msg("1", "poison")},
+			opts: consumer.Replay{Repair: repair, Key: "2"}, ran: true,
 			after: []*consumer.Message{msg("1", "poison"), msg("2", "good")}, effects: map[string]int{"1": 0, "2": 1},
 		},
 		{
@@ -68,95 +76,143 @@ func TestReplay(t *testing.T) {
 		{
 			name: "key in use for other content meanwhile", before: []*consumer.Message{msg("1", "poison")},
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) { process(t, c, msg("1", "other")) },
-			opts:   consumer.Replay{Repair: repair}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
-		},
-		{name: "mismatch", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1},
-		{
-			name: "mismatch, the other content forgotten by now", before: []*consumer.Message{msg("1", "a"), msg("1", "b")},
-			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+			opts:   consumer.Replay{Repair: repair}, err: dedup.ErrMismatch, says: "Key",
+			effects: map[string]int{"1": 1}, letters: 1,
 		},
 		{
-			name: "mismatch under its own key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1"},
-			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+			name: "mismatch", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, err: dedup.ErrMismatch,
+			says: "Key", effects: map[string]int{"1": 1}, letters: 1,
 		},
 		{
-			name: "mismatch under a key in use", before: []*consumer.Message{msg("2", "c"), msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "2"},
+			name:   "mismatch, the other content forgotten by now",
+			before: []*consumer.Message{msg("1", "a"), msg("1", "b")},
+			err:    dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+		},
+		{
+			name: "mismatch under its own key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")},
+			opts: consumer.Replay{Key: "1"},
+			err:  dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1}, letters: 1,
+		},
+		{
+			name: "mismatch under a key in use", before: []*consumer.Message{
+				msg("2", "c"), msg("1", "a"),
+				msg("1", "b"),
+			}, opts: consumer.Replay{Key: "2"},
 			err: dedup.ErrMismatch, says: "Key", effects: map[string]int{"1": 1, "2": 1}, letters: 1,
 		},
 		{
-			name: "mismatch under a new key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")}, opts: consumer.Replay{Key: "1b"}, ran: true,
+			name: "mismatch under a new key", before: []*consumer.Message{msg("1", "a"), msg("1", "b")},
+			opts: consumer.Replay{Key: "1b"}, ran: true,
 			after: []*consumer.Message{msg("1b", "b")}, effects: map[string]int{"1": 1, "1b": 1},
 		},
 		{name: "no key", before: []*consumer.Message{msg("", "a")}, err: dedup.ErrNoKey, says: "Repair", letters: 1},
 		{
-			name: "no key, given one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "1"}, ran: true,
+			name: "no key, given one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "1"},
+			ran:   true,
 			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"1": 1},
 		},
 		{
-			name: "no key, repaired", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Repair: giveKey}, ran: true,
+			name: "no key, repaired", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Repair: giveKey},
+			ran:   true,
 			after: []*consumer.Message{msg("1", "a")}, effects: map[string]int{"1": 1},
 		},
-		{name: "no key, given a bad one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "\xff"}, err: dedup.ErrBadKey, letters: 1},
-		{name: "unprovable", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true, err: dedup.ErrUnprovable, says: "AsNew", letters: 1},
 		{
-			name: "unprovable, as new", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true, opts: consumer.Replay{AsNew: true}, ran: true,
+			name: "no key, given a bad one", before: []*consumer.Message{msg("", "a")}, opts: consumer.Replay{Key: "\xff"},
+			err: dedup.ErrBadKey, letters: 1,
+		},
+		{
+			name: "unprovable", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true,
+			err: dedup.ErrUnprovable, says: "AsNew", letters: 1,
+		},
+		{
+			name: "unprovable, as new", before: []*consumer.Message{msg("0", ""), {ID: "1", Time: old}}, forget: true,
+			opts: consumer.Replay{AsNew: true}, ran: true,
 			after: []*consumer.Message{{ID: "1", Time: old}}, effects: map[string]int{"1": 1},
 		},
 		{
-			name: "poison, unprovable by now", before: []*consumer.Message{msg("0", ""), {ID: "1", Payload: []byte("poison"), Time: old}},
+			name: "poison, unprovable by now", before: []*consumer.Message{
+				msg("0", ""),
+				{ID: "1", Payload: []byte("poison"), Time: old},
+			},
 			opts: consumer.Replay{Repair: repair}, err: dedup.ErrUnprovable, says: "AsNew", letters: 1,
 		},
 		{
-			name: "known content", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
+			name: "known content", before: []*consumer.Message{
+				{ID: "1", Aliases: []string{"x"}},
+				{ID: "2", Aliases: []string{"x"}},
+			},
 			err: consumer.ErrKnownContent, says: "AsNew", effects: map[string]int{"1": 1, "2": 0}, letters: 1,
 		},
 		{
-			name: "known content, as new", before: []*consumer.Message{{ID: "1", Aliases: []string{"x"}}, {ID: "2", Aliases: []string{"x"}}},
-			opts: consumer.Replay{AsNew: true}, ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
+			name: "known content, as new", before: []*consumer.Message{
+				{ID: "1", Aliases: []string{"x"}},
+				{ID: "2", Aliases: []string{"x"}},
+			},
+			opts: consumer.Replay{AsNew: true}, ran: true,
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
 		},
 		{
 			name: "an alias, known later", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"x"}}}, opts: consumer.Replay{Repair: repair},
-			ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+			ran: true, after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}},
+			effects: map[string]int{"1": 1, "2": 0}, letters: 1,
 		},
 		{
 			name: "an alias, known meanwhile", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) {
 				process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 			},
-			opts: consumer.Replay{Repair: repair}, err: consumer.ErrKnownContent, says: "AsNew", effects: map[string]int{"1": 0, "2": 1}, letters: 1,
+			opts: consumer.Replay{Repair: repair}, err: consumer.ErrKnownContent, says: "AsNew",
+			effects: map[string]int{"1": 0, "2": 1}, letters: 1,
 		},
 		{
-			name: "an alias, known meanwhile, as new", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},
+			name:   "an alias, known meanwhile, as new",
+			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"w", "x"}}},
 			meddle: func(t *testing.T, c, _ *consumer.Consumer[tx]) {
 				process(t, c, &consumer.Message{ID: "2", Aliases: []string{"x"}})
 			},
-			opts: consumer.Replay{Repair: repair, AsNew: true}, ran: true, effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
+			opts: consumer.Replay{Repair: repair, AsNew: true}, ran: true,
+			effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
 			after: []*consumer.Message{{ID: "3", Aliases: []string{"w"}}},
 		},
 		{
-			name: "an alias of a message without key", before: []*consumer.Message{{Aliases: []string{"x"}}}, opts: consumer.Replay{Key: "1"}, ran: true,
-			after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+			name: "an alias of a message without key", before: []*consumer.Message{{Aliases: []string{"x"}}},
+			opts: consumer.Replay{Key: "1"}, ran: true,
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 0},
+			letters: 1,
 		},
 		{
-			name: "an alias, under a new key", before: []*consumer.Message{msg("1", "a"), {ID: "1", Aliases: []string{"x", "1", "2"}}}, opts: consumer.Replay{Key: "2"}, ran: true,
-			after: []*consumer.Message{{ID: "3", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
+			name: "an alias, under a new key", before: []*consumer.Message{
+				msg("1", "a"),
+				{ID: "1", Aliases: []string{"x", "1", "2"}},
+			}, opts: consumer.Replay{Key: "2"}, ran: true,
+			after:   []*consumer.Message{{ID: "3", Aliases: []string{"x"}}},
+			effects: map[string]int{"1": 1, "2": 1, "3": 0}, letters: 1,
 		},
 		{
-			name: "an alias that cannot be claimed, and one that can", before: []*consumer.Message{{ID: "1", Aliases: []string{"a\x00b", "", "x\n\xff", "x,\n"}}}, ran: true,
-			after: []*consumer.Message{{ID: "2", Aliases: []string{"x,\n"}}}, effects: map[string]int{"1": 1, "2": 0}, letters: 1,
+			name:   "an alias that cannot be claimed, and one that can",
+			before: []*consumer.Message{{ID: "1", Aliases: []string{"a\x00b", "", "x\n\xff", "x,\n"}}}, ran: true,
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x,\n"}}}, effects: map[string]int{"1": 1, "2": 0},
+			letters: 1,
 		},
 		{
-			name: "settled by a later delivery without the alias", before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"x"}}},
+			name:   "settled by a later delivery without the alias",
+			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Aliases: []string{"x"}}},
 			meddle: func(t *testing.T, _, fixed *consumer.Consumer[tx]) { process(t, fixed, msg("1", "poison")) },
-			after:  []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1}, // a duplicate claims nothing
+			// a duplicate claims nothing
+			after: []*consumer.Message{{ID: "2", Aliases: []string{"x"}}}, effects: map[string]int{"1": 1, "2": 1},
 		},
 		{
-			name: "a reserved header that was delivered", after: []*consumer.Message{msg("victim", "")}, opts: consumer.Replay{Repair: repair}, ran: true,
+			name: "a reserved header that was delivered", after: []*consumer.Message{msg("victim", "")},
+			opts: consumer.Replay{Repair: repair}, ran: true,
 			before: []*consumer.Message{{ID: "1", Payload: []byte("poison"), Headers: map[string]string{"txonce-aliases": `["victim"]`}}}, effects: map[string]int{"1": 1, "victim": 1},
 		},
-		{name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, err: dedup.ErrFuture, says: "AsNew", letters: 1},
 		{
-			name: "time ahead, as new", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}}, opts: consumer.Replay{AsNew: true}, ran: true,
+			name: "time ahead", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}},
+			err: dedup.ErrFuture, says: "AsNew", letters: 1,
+		},
+		{
+			name: "time ahead, as new", before: []*consumer.Message{{ID: "1", Time: time.Now().Add(48 * time.Hour)}},
+			opts: consumer.Replay{AsNew: true}, ran: true,
 			effects: map[string]int{"1": 1},
 		},
 	} {
@@ -186,7 +242,8 @@ func TestReplay(t *testing.T) {
 			if ran != tc.ran || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 				t.Errorf("ran %v, err %v; want %v, %v", ran, err, tc.ran, tc.err)
 			}
-			if err != nil && (!strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), found[0].ID.String())) {
+			if err != nil && (!strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(),
+				found[0].ID.String())) {
 				t.Errorf("%q does not say %q and which letter", err, tc.says)
 			}
 			for _, m := range tc.after {

@@ -22,7 +22,9 @@ type requested struct {
 
 var _ consumerdriver.ReplayQueue[tx] = (*requested)(nil)
 
-func (r *requested) TakeReplay(context.Context, string, time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
+func (r *requested) TakeReplay(context.Context, string,
+	time.Duration,
+) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	r.asked++
 	return nil, consumer.DeadLetter{}, 0, nil
 }
@@ -31,14 +33,19 @@ func (r *requested) SettleReplay(context.Context, tx, [16]byte, consumer.DeadLet
 	return nil
 }
 
-func (r *requested) ReturnReplay(context.Context, [16]byte, consumer.DeadLetterID, observe.Cause, string, time.Duration) error {
+func (r *requested) ReturnReplay(context.Context, [16]byte, consumer.DeadLetterID, observe.Cause, string,
+	time.Duration,
+) error {
 	return nil
 }
 
-// A Subscriber refuses a topic that does not exist, or a window that is shorter than the broker keeps messages. RunReplays, which runs
-// beside it, must not have recorded either by then: the corrected worker would be refused.
+// A Subscriber refuses a topic that does not exist, or a window that is shorter than the broker keeps messages.
+// RunReplays, which runs beside it, must not have recorded either by then: the corrected worker would be refused.
 func TestReplaysRecordNothingBeforeTheStart(t *testing.T) {
-	for name, sources := range map[string][]string{"with a Subscriber": {"kafka group g, topic ordres"}, "without": nil} {
+	for name, sources := range map[string][]string{
+		"with a Subscriber": {"kafka group g, topic ordres"},
+		"without":           nil,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, log := &requested{sourced: &sourced{Store: consumertest.NewStore()}}, &logs{}
@@ -51,8 +58,10 @@ func TestReplaysRecordNothingBeforeTheStart(t *testing.T) {
 				go func() { done <- c.RunReplays(ctx) }()
 				<-time.After(time.Minute)
 				synctest.Wait()
-				if waits := len(sources) > 0; waits != (len(store.registered) == 0) || waits != (store.asked == 0) || waits != (log.lines("replays wait") == 1) {
-					t.Errorf("before Start it recorded %q, and looked for requests %d times; log:\n%s", store.registered, store.asked, log.buf.String())
+				if waits := len(sources) > 0; waits != (len(store.registered) == 0) || waits != (store.asked == 0) ||
+					waits != (log.lines("replays wait") == 1) {
+					t.Errorf("before Start it recorded %q, and looked for requests %d times; log:\n%s",
+						store.registered, store.asked, log.buf.String())
 				}
 				if err := c.Start(t.Context()); err != nil {
 					t.Fatal(err)

@@ -35,7 +35,9 @@ type replaying[TTx any] struct {
 	ran      bool
 }
 
-func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay, settle settleLetter[TTx]) (ran bool, err error) {
+func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opts Replay,
+	settle settleLetter[TTx],
+) (ran bool, err error) {
 	if err := c.owns(letter); err != nil {
 		return false, err
 	}
@@ -59,7 +61,8 @@ func (c *Consumer[TTx]) replayLetter(ctx context.Context, letter DeadLetter, opt
 		return false, err
 	}
 	r.aliases = letter.AliasRecords(r.keys[0])
-	r.msg.Fingerprint = &r.keys[0].Fingerprint // an Inbox forwards the message with the fingerprint that the replay claims
+	// an Inbox forwards the message with the fingerprint that the replay claims
+	r.msg.Fingerprint = &r.keys[0].Fingerprint
 	r.pass = c.newPass(ctx, []*Message{r.msg}, letter.ID)
 	r.pass.delivery.ParkedBy = letter.Message.Headers[headerParkedBy]
 	ctx = r.pass.start(ctx)
@@ -186,7 +189,8 @@ func (r *replaying[TTx]) refused(cause observe.Cause, v dedup.Verdict) error {
 	case cause == observe.CauseMismatch:
 		return fmt.Errorf("%w: give Replay a new Key, or Discard the letter", dedup.ErrMismatch)
 	case cause == observe.CauseUnprovable:
-		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter", dedup.ErrUnprovable)
+		return fmt.Errorf("%w: make sure that it was not processed, then Replay it AsNew, or Discard the letter",
+			dedup.ErrUnprovable)
 	case cause == observe.CauseKnownContent:
 		return fmt.Errorf("%w: make sure that it is not a forgery or a copy, then Replay it AsNew, or Discard the letter", ErrKnownContent)
 	}
@@ -223,7 +227,8 @@ func (r *replaying[TTx]) parkUnknown(ctx context.Context, failed error) error {
 		recs = append(recs, own)
 	}
 	if err := r.c.letters.parkAgain(ctx, recs, letter); err != nil {
-		return fmt.Errorf("its letter could not be parked again with %s, and may count as settled: %w", observe.CauseUnknown, err)
+		return fmt.Errorf("its letter could not be parked again with %s, and may count as settled: %w",
+			observe.CauseUnknown, err)
 	}
 	return nil
 }
@@ -238,7 +243,8 @@ func (r *replaying[TTx]) outcome(ctx context.Context, err error) MessageOutcome 
 	default:
 		o.Outcome, o.Cause, o.Err, o.Letter = observe.Parked, r.c.classify.causeIn(ctx, err), err, r.letter.ID
 		switch o.Cause {
-		case observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled: // nothing is known that speaks against another replay
+		case observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled:
+			// nothing is known that speaks against another replay
 			o.Outcome = observe.Held
 		default:
 		}

@@ -19,8 +19,9 @@ func TestFailedAttemptsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testlog.Log{}
 		c := newConsumer(t, config{
-			Store: consumertest.NewStore(), Logger: log.Logger(), Backoff: func(int) time.Duration { return 5 * time.Second },
-			Handle: func(context.Context, tx, *consumer.Message) error { return errors.New("the bank is closed") },
+			Store: consumertest.NewStore(), Logger: log.Logger(),
+			Backoff: func(int) time.Duration { return 5 * time.Second },
+			Handle:  func(context.Context, tx, *consumer.Message) error { return errors.New("the bank is closed") },
 		})
 		if err := c.Process(t.Context(), msg("1", "x")); err != nil {
 			t.Fatal(err)
@@ -50,7 +51,8 @@ func TestFailedAttemptsDoNotFloodTheLog(t *testing.T) {
 			}
 			c.ProcessBatch(t.Context(), []*consumer.Message{msg(fmt.Sprint(i), "x")})
 		}
-		if n := strings.Count(log.String(), "a broken deployment"); n != 2 || !strings.Contains(log.String(), "failures_without_a_line=99") {
+		if n := strings.Count(log.String(), "a broken deployment"); n != 2 || !strings.Contains(log.String(),
+			"failures_without_a_line=99") {
 			t.Errorf("%d lines, want 2 that count the other 99 attempts:\n%s", n, log.String())
 		}
 	})

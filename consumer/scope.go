@@ -9,10 +9,10 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Scope returns a ctx for enqueueing outbox messages on behalf of msg: those without an ID get one that is derived from msg,
-// and that is the same when msg is handled again in another batch. A BatchHandler works for several messages, so it needs
-// Scope or explicit IDs: call Scope with the ctx and one of the messages that it got. A Handler's ctx has such a scope
-// already. Outside of a handler, Scope has no effect. It is safe for concurrent use.
+// Scope returns a ctx for enqueueing outbox messages on behalf of msg: those without an ID get one that is derived from
+// msg, and that is the same when msg is handled again in another batch. A BatchHandler works for several messages, so
+// it needs Scope or explicit IDs: call Scope with the ctx and one of the messages that it got. A Handler's ctx has such
+// a scope already. Outside of a handler, Scope has no effect. It is safe for concurrent use.
 func Scope(ctx context.Context, msg *Message) context.Context {
 	s, _ := ctx.Value(scopesKey{}).(*scopes)
 	if s == nil {

@@ -86,7 +86,8 @@ func TestOutboxIDsAreTheSameOnReExecution(t *testing.T) {
 	}
 	want := enqueued{}
 	one(t, handleEach(want))
-	if len(want) != 4 || len(want["order-0"]) != 3 || want["order-0"][0] == want["order-0"][2] || want["order-0"][0] == want["order-1"][0] {
+	if len(want) != 4 || len(want["order-0"]) != 3 || want["order-0"][0] == want["order-0"][2] ||
+		want["order-0"][0] == want["order-1"][0] {
 		t.Fatalf("ids: %v", want)
 	}
 	for _, test := range []struct {

@@ -11,13 +11,14 @@ import (
 
 // sharedPark is a message that was parked, for the copies of it that waited meanwhile: the letter stands for them too.
 type sharedPark struct {
-	item    *item
-	began   time.Time // before its letter was written: a copy that came later may have been sent because the letter was discarded
+	item *item
+	// before its letter was written: a copy that came later may have been sent because the letter was discarded
+	began   time.Time
 	outcome MessageOutcome
 }
 
-// parkedAs returns the outcome of parking it, for its copies. It is nil if a copy may fare otherwise: it may have another Time, be
-// readable, or not be in doubt.
+// parkedAs returns the outcome of parking it, for its copies. It is nil if a copy may fare otherwise: it may have
+// another Time, be readable, or not be in doubt.
 func parkedAs(it *item, began time.Time, outcome MessageOutcome) *sharedPark {
 	switch outcome.Cause {
 	case observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseMismatch:
@@ -29,12 +30,14 @@ func parkedAs(it *item, began time.Time, outcome MessageOutcome) *sharedPark {
 	return nil
 }
 
-// standsFor reports whether the letter is that of it, too: the same content under the same key, with the same headers and aliases.
-// arrived is when the delivery of it came.
+// standsFor reports whether the letter is that of it, too: the same content under the same key, with the same headers
+// and aliases. arrived is when the delivery of it came.
 func (p *sharedPark) standsFor(it *item, arrived time.Time) bool {
 	sameKey := func(a, b dedup.Record) bool { return a.Key == b.Key }
-	return !arrived.After(p.began) && it.refused == nil && it.rec.Key == p.item.rec.Key && it.rec.Fingerprint == p.item.rec.Fingerprint &&
-		it.msg.Topic == p.item.msg.Topic && maps.Equal(it.msg.Headers, p.item.msg.Headers) && slices.EqualFunc(it.aliases, p.item.aliases, sameKey) &&
+	return !arrived.After(p.began) && it.refused == nil && it.rec.Key == p.item.rec.Key &&
+		it.rec.Fingerprint == p.item.rec.Fingerprint &&
+		it.msg.Topic == p.item.msg.Topic && maps.Equal(it.msg.Headers, p.item.msg.Headers) &&
+		slices.EqualFunc(it.aliases, p.item.aliases, sameKey) &&
 		letterID(it) == p.outcome.Letter
 }
 

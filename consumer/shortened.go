@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// headerShortened is in the message of a dead letter that was shortened, because the database refused the whole one. See DeadLetter.Shortened.
+// headerShortened is in the message of a dead letter that was shortened, because the database refused the whole one.
+// See DeadLetter.Shortened.
 const headerShortened = "txonce-shortened"
 
 // Shortened says what a dead letter lacks because the database refused the whole message.
@@ -27,13 +28,15 @@ func (l DeadLetter) Shortened() (s Shortened, ok bool) {
 	if err := json.Unmarshal([]byte(text), &s); ok && err != nil {
 		return Shortened{Fields: []string{"payload"}, Refused: text}, true
 	}
-	if payload := l.Message.Payload; ok && len(payload) == s.PayloadBytes && sumOf(payload) == s.PayloadSHA256 { // an earlier letter had the whole one
+	if payload := l.Message.Payload; ok && len(payload) == s.PayloadBytes && sumOf(payload) == s.PayloadSHA256 {
+		// an earlier letter had the whole one
 		s.Fields = slices.DeleteFunc(s.Fields, func(field string) bool { return field == "payload" })
 	}
 	return s, ok && len(s.Fields) > 0
 }
 
-// WithoutContent returns the letter without what uses much memory: its payload, and the headers that its methods do not read.
+// WithoutContent returns the letter without what uses much memory: its payload, and the headers that its methods do not
+// read.
 func (l DeadLetter) WithoutContent() DeadLetter {
 	own := map[string]string{}
 	if aliases, found := l.Message.Headers[headerAliases]; found {
@@ -53,7 +56,8 @@ func sumOf(payload []byte) string {
 
 func (s Shortened) String() string {
 	if !slices.Contains(s.Fields, "payload") {
-		return fmt.Sprintf("it is shortened (%s), because the database refused it: %s", strings.Join(s.Fields, ", "), s.Refused)
+		return fmt.Sprintf("it is shortened (%s), because the database refused it: %s", strings.Join(s.Fields, ", "),
+			s.Refused)
 	}
 	return fmt.Sprintf("it is shortened (%s), because the database refused it; the whole payload has %d bytes and the SHA-256 %s: %s",
 		strings.Join(s.Fields, ", "), s.PayloadBytes, s.PayloadSHA256, s.Refused)
@@ -72,7 +76,8 @@ type lengths struct{ payload, headers, text int }
 // shorter are the lengths of letters that are tried one after the other while the database refuses them.
 var shorter = []lengths{{64 << 10, 16 << 10, 4 << 10}, {1 << 10, 0, 255}}
 
-// shortened returns letter without what is longer than to. changed is false if nothing is. The ID stays that of the whole message.
+// shortened returns letter without what is longer than to. changed is false if nothing is. The ID stays that of the
+// whole message.
 func shortened(letter DeadLetter, to lengths, refused error) (short DeadLetter, changed bool) {
 	s, again := letter.Shortened()
 	if !again {

@@ -17,7 +17,8 @@ import (
 // large returns a message that newLimited's store refuses to park as it is.
 func large(id string) *consumer.Message {
 	m := msg(id, "poison"+strings.Repeat("x", 1<<20))
-	m.OrderingKey, m.Position, m.Headers = "", "orders/3/"+id, map[string]string{"trace": "abc", "txonce-shortened": "forged"}
+	m.OrderingKey, m.Position, m.Headers = "", "orders/3/"+id,
+		map[string]string{"trace": "abc", "txonce-shortened": "forged"}
 	return m
 }
 
@@ -42,12 +43,15 @@ func TestALetterThatTheDatabaseRefusesIsShortened(t *testing.T) {
 		}
 		process(t, c, msg("2", "good"))
 		found := letters(t, c)
-		if len(found) != 1 || !strings.HasPrefix(string(m.Payload), string(found[0].Message.Payload)) || len(found[0].Message.Payload) != 64<<10 ||
-			found[0].Message.Headers["trace"] != "abc" || found[0].Message.Position != "orders/3/1" || found[0].Cause != observe.CausePermanent {
+		if len(found) != 1 || !strings.HasPrefix(string(m.Payload), string(found[0].Message.Payload)) ||
+			len(found[0].Message.Payload) != 64<<10 ||
+			found[0].Message.Headers["trace"] != "abc" || found[0].Message.Position != "orders/3/1" ||
+			found[0].Cause != observe.CausePermanent {
 			t.Fatalf("letters %.500v", found)
 		}
 		s, ok := found[0].Shortened()
-		if !ok || fmt.Sprint(s.Fields) != "[payload]" || s.PayloadBytes != len(m.Payload) || len(s.PayloadSHA256) != 64 || !strings.Contains(s.Refused, "131072") {
+		if !ok || fmt.Sprint(s.Fields) != "[payload]" || s.PayloadBytes != len(m.Payload) ||
+			len(s.PayloadSHA256) != 64 || !strings.Contains(s.Refused, "131072") {
 			t.Errorf("shortened %v, %+v", ok, s)
 		}
 		if log.lines("shortened=") != 1 {
@@ -59,7 +63,8 @@ func TestALetterThatTheDatabaseRefusesIsShortened(t *testing.T) {
 		}
 
 		_, err := c.Replay(t.Context(), found[0], consumer.Replay{})
-		if !errors.Is(err, consumer.ErrShortened) || !strings.Contains(err.Error(), `position "orders/3/1"`) || !strings.Contains(err.Error(), s.PayloadSHA256) {
+		if !errors.Is(err, consumer.ErrShortened) || !strings.Contains(err.Error(), `position "orders/3/1"`) ||
+			!strings.Contains(err.Error(), s.PayloadSHA256) {
 			t.Errorf("Replay = %v", err)
 		}
 		_, err = c.Replay(t.Context(), found[0], consumer.Replay{Repair: func(m *consumer.Message) error { m.Headers["a"] = "b"; return nil }})
@@ -127,11 +132,13 @@ func TestALetterIsShortenedAsFarAsNecessary(t *testing.T) {
 	m.Aliases = []string{"alias"}
 	process(t, c, m)
 	found := letters(t, c)
-	if len(found) != 1 || len(found[0].Message.Payload) != 1<<10 || found[0].Message.Topic != "to\uFFFDpic\uFFFD" || len(found[0].Message.OrderingKey) != 255 ||
+	if len(found) != 1 || len(found[0].Message.Payload) != 1<<10 || found[0].Message.Topic != "to\uFFFDpic\uFFFD" ||
+		len(found[0].Message.OrderingKey) != 255 ||
 		found[0].Message.Headers["long"] != "" || len(found[0].AliasRecords(found[0].Record)) != 1 {
 		t.Fatalf("letters %.2000v", found)
 	}
-	if s, _ := found[0].Shortened(); fmt.Sprint(s.Fields) != "[payload headers key topic]" || s.PayloadBytes != len(m.Payload) {
+	if s, _ := found[0].Shortened(); fmt.Sprint(s.Fields) != "[payload headers key topic]" ||
+		s.PayloadBytes != len(m.Payload) {
 		t.Errorf("shortened %+v", s)
 	}
 }

@@ -49,18 +49,21 @@ func TestOneNameInTwoServices(t *testing.T) {
 	}
 
 	orders, store := service("sqs queue orders")
-	if err := orders.Start(t.Context()); err != nil || !slices.Equal(store.registered, []string{"sqs queue orders", "window"}) {
+	if err := orders.Start(t.Context()); err != nil || !slices.Equal(store.registered,
+		[]string{"sqs queue orders", "window"}) {
 		t.Fatalf("Start = %v, registered %q", err, store.registered)
 	}
 	refunds, store := service("sqs queue refunds")
 	err := refunds.Start(t.Context())
-	if !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "orders") || !strings.Contains(err.Error(), "refunds") {
+	if !errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), "orders") || !strings.Contains(err.Error(),
+		"refunds") {
 		t.Errorf("Start = %v, want ErrNameTaken and both sources named", err)
 	}
 	if len(store.registered) != 0 {
 		t.Errorf("a start that was refused has registered %q", store.registered)
 	}
-	if err := refunds.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "")})[0]; err == nil || db.Count("1") != 0 {
+	if err := refunds.ProcessBatch(t.Context(), []*consumer.Message{msg("1", "")})[0]; err == nil ||
+		db.Count("1") != 0 {
 		t.Errorf("a consumer that was refused handles messages: %v, %d effects", err, db.Count("1"))
 	}
 

@@ -28,8 +28,8 @@ const startTimeout = 30 * time.Second
 // for a database that is away or too busy to answer, as during a rolling restart, until ctx ends, with Config.Backoff
 // between attempts. It logs when this begins, when the error changes, and when it ends.
 //
-// Start also compares the sources that subscribers added with those that other processes recorded for this name. It fails with dedup.ErrNameTaken if they have none in common: then another
-// service or another queue uses the name.
+// Start also compares the sources that subscribers added with those that other processes recorded for this name. It
+// fails with dedup.ErrNameTaken if they have none in common: then another service or another queue uses the name.
 //
 // Start may be called any number of times, and again after an error. The first message does the same work if Start has
 // not succeeded yet. A crash leaves nothing that a later start must repair.
@@ -70,8 +70,11 @@ func newRegistration[TTx any](cfg *Config[TTx], classify classifier) *registrati
 	store, _ := cfg.Store.(driver.Registrar)
 	return &registration{
 		name: cfg.Name, window: cfg.Window, classify: classify, store: store, backoff: cfg.backoff, logger: cfg.Logger,
-		started: []any{"consumer", cfg.Name, "window", cfg.Window, "messages_without_time", untimed, "messages_that_fail_for_good", givenUp},
-		turn:    make(chan struct{}, 1),
+		started: []any{
+			"consumer", cfg.Name, "window", cfg.Window, "messages_without_time", untimed,
+			"messages_that_fail_for_good", givenUp,
+		},
+		turn: make(chan struct{}, 1),
 	}
 }
 
@@ -95,7 +98,8 @@ func (r *registration) start(ctx context.Context) error {
 		}
 		if text := withoutDigits(err); text != logged {
 			logged = text
-			r.logger.ErrorContext(ctx, "consumer does not start yet: "+explain(err)+"; it tries again", "consumer", r.name,
+			r.logger.ErrorContext(ctx, "consumer does not start yet: "+explain(err)+"; it tries again",
+				"consumer", r.name,
 				"error", err)
 		}
 		if await.Sleep(ctx, r.backoff(attempt)) != nil {
@@ -111,12 +115,15 @@ func (r *registration) fatalAtStart(err error) bool {
 	switch {
 	case errors.Is(err, dedup.ErrInFlight):
 		return false
-	case errors.Is(err, dedup.ErrNameTaken): // an error of the program: Start succeeds when it is called after Close of the other Consumer
+	case errors.Is(err, dedup.ErrNameTaken):
+		// an error of the program: Start succeeds when it is called after Close of the other Consumer
 		return true
-	case !r.classify.store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess), errors.Is(err, dedup.ErrSettings):
+	case !r.classify.store.Retryable(err), errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrAccess),
+		errors.Is(err, dedup.ErrSettings):
 		return true
 	default:
-		return r.classify.faults != nil && faults.Any.After(r.classify.faults.FaultClass(err), faults.Register).Do == faults.Refuse
+		return r.classify.faults != nil && faults.Any.After(r.classify.faults.FaultClass(err),
+			faults.Register).Do == faults.Refuse
 	}
 }
 
@@ -166,8 +173,8 @@ func (r *registration) register(ctx context.Context) error {
 	return nil
 }
 
-// AddSource implements driver.Sourced. Add all sources before Start or the first message. A source that is added later is
-// registered before the next message, which fails if the source is refused.
+// AddSource implements driver.Sourced. Add all sources before Start or the first message. A source that is added later
+// is registered before the next message, which fails if the source is refused.
 func (c *Consumer[TTx]) AddSource(source string) {
 	r := c.registration
 	r.sources.mu.Lock()
@@ -184,9 +191,9 @@ func (s *sources) list() []string {
 	return slices.Clone(s.all)
 }
 
-// Close releases Config.Name, if the Store is a driver.Registrar, so that another Consumer with that name can be made on
-// the Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but not
-// for messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in
+// Close releases Config.Name, if the Store is a driver.Registrar, so that another Consumer with that name can be made
+// on the Store, as after a change of configuration. Stop the Subscriber first. Close waits for a Start in progress but
+// not for messages in progress. Those are finished and committed, and a new Consumer with the name finds their keys in
 // flight. If the Consumer is paused, Close calls Trace.Resumed.
 //
 // After Close, Process and ProcessBatch return a *RetryError that is ErrClosed, so that the source delivers the message

@@ -27,7 +27,8 @@ func TestStartWaitsOutAnOutage(t *testing.T) {
 		if waited := time.Since(began); waited < 10*time.Minute || waited > 10*time.Minute+10*time.Second {
 			t.Errorf("started after %v; the database was away for 10 minutes", waited)
 		}
-		if log.lines("does not start yet") != 1 || log.lines("goes on: the database answers") != 1 || log.lines("consumer starts") != 1 {
+		if log.lines("does not start yet") != 1 || log.lines("goes on: the database answers") != 1 ||
+			log.lines("consumer starts") != 1 {
 			t.Errorf("want a line when it begins, when it is over, and the usual one; got:\n%s", log.buf.String())
 		}
 		process(t, c, msg("1", ""))
@@ -74,7 +75,9 @@ func (r *registrarOf) Register(ctx context.Context, name string, window time.Dur
 func TestStartDoesNotWaitForAPerson(t *testing.T) {
 	retryable := func(err error) error { return fmt.Errorf("%w: %w", errFault, err) } // as stores call a missing table
 	for _, final := range []error{
-		retryable(dedup.ErrSchema), retryable(dedup.ErrAccess), dedup.ErrNotDurable, dedup.ErrNameTaken, retryable(fmt.Errorf("%w: by another Consumer", dedup.ErrNameTaken)), errors.New("this driver is of no use"),
+		retryable(dedup.ErrSchema), retryable(dedup.ErrAccess), dedup.ErrNotDurable, dedup.ErrNameTaken,
+		retryable(fmt.Errorf("%w: by another Consumer", dedup.ErrNameTaken)),
+		errors.New("this driver is of no use"),
 	} {
 		t.Run(final.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,20 +130,25 @@ func (s *silent) Register(ctx context.Context, name string, window time.Duration
 
 var _ dedup.Store[*deduptest.Tx] = (*registrarOf)(nil)
 
-// A first message that meets a start that is refused pauses the consumer. The log says what is wrong: the database does not fail.
+// A first message that meets a start that is refused pauses the consumer. The log says what is wrong: the database does
+// not fail.
 func TestAPauseNamesItsCause(t *testing.T) {
 	for _, refused := range []error{dedup.ErrNameTaken, dedup.ErrSchema, dedup.ErrAccess, dedup.ErrNotDurable} {
 		t.Run(refused.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &logs{}
-				store := &registrarOf{faulty: &faulty{Store: consumertest.NewStore()}, fail: func() error { return refused }}
+				store := &registrarOf{
+					faulty: &faulty{Store: consumertest.NewStore()},
+					fail:   func() error { return refused },
+				}
 				c := newConsumer(t, config{Store: store, Logger: log.logger()})
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
 				if err := c.Process(ctx, msg("1", "x")); !errors.Is(err, refused) {
 					t.Errorf("Process = %v", err)
 				}
-				if log.lines("consumer paused") != 1 || log.lines("still paused") == 0 || log.lines("the database fails") != 0 {
+				if log.lines("consumer paused") != 1 || log.lines("still paused") == 0 ||
+					log.lines("the database fails") != 0 {
 					t.Errorf("want the cause, and not that the database fails:\n%s", log.buf.String())
 				}
 			})

@@ -69,7 +69,8 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		defer func() { <-b.c.trial }()
 	default:
 		err := errors.New("it waits for the trial of another message that may end processes")
-		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true}, observe.CauseCrashed)
+		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true},
+			observe.CauseCrashed)
 		return
 	}
 	epoch := b.c.gate.admit(ctx, wish{}).epoch
@@ -94,7 +95,8 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	if it.done && !it.committed { // it is parked, and the letter says why
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin) // a shutdown must not count as an end of the process
+	// a shutdown must not count as an end of the process
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeWithin)
 	defer cancel()
 	err = b.c.cfg.Store.InTx(ctx, nil, func(tx TTx, _ []dedup.Claim) error {
 		return b.c.letters.lot.TakeDeadLetter(ctx, tx, DeadLetter{ID: id, Cause: observe.CauseCrashed})
@@ -120,12 +122,13 @@ func (t *trial[TTx]) failed(ctx context.Context, epoch int, err error) {
 		b.c.cfg.Logger.ErrorContext(ctx, "message cannot be parked, because the database refuses its dead letter: it is deferred, and other messages go on",
 			append(it.attrs(), "error", err)...)
 	}
-	b.settle(ctx, t.i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.memory.past(it.hash), b.now(it)), err)
+	b.settle(ctx, t.i, epoch, ofLetters, decide.AfterPark(result, decide.Verdict{}, nil, b.c.memory.past(it.hash),
+		b.now(it)), err)
 }
 
 // turnsAfter is how many times in a row a message may lose to other transactions before it waits for its turn: one
-// Consumer runs the handlers of such messages one after the other, because at the same time they would go on losing to each
-// other.
+// Consumer runs the handlers of such messages one after the other, because at the same time they would go on losing to
+// each other.
 const turnsAfter = 3
 
 // runInTurn handles items[i] in a transaction of its own. A message that has lost to other transactions again and again
@@ -164,6 +167,7 @@ func (t *trial[TTx]) begin(ctx context.Context, id DeadLetterID) (times int, err
 		return times, nil
 	}
 	letter := b.pass.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
-		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended", it.msg.Attempt))
+		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended",
+		it.msg.Attempt))
 	return times, b.c.letters.parkAgain(ctx, nil, letter)
 }

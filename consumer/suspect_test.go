@@ -49,7 +49,8 @@ func TestAMessageThatEndsEachProcessIsParked(t *testing.T) {
 		}
 	}
 	found := letters(t, last)
-	if len(found) != 1 || found[0].Message.ID != "killer" || !strings.Contains(found[0].Error, "3 processes ended") || found[0].Settled {
+	if len(found) != 1 || found[0].Message.ID != "killer" || !strings.Contains(found[0].Error, "3 processes ended") ||
+		found[0].Settled {
 		t.Fatalf("letters: %+v", found)
 	}
 	if runs != 13+3 {

@@ -11,39 +11,43 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Trace has hooks for metrics, spans, and callers that want to know what happened to their message. Nil hooks are not called. The processing
-// of the messages waits for each hook, which runs on a goroutine of its own, never under a lock: hooks must be quick and safe for
-// concurrent use. A panic of a hook, or a runtime.Goexit, is logged, and has no effect on the message. New copies the Trace, so later changes of its fields have no effect.
+// Trace has hooks for metrics, spans, and callers that want to know what happened to their message. Nil hooks are not
+// called. The processing of the messages waits for each hook, which runs on a goroutine of its own, never under a lock:
+// hooks must be quick and safe for concurrent use. A panic of a hook, or a runtime.Goexit, is logged, and has no effect
+// on the message. New copies the Trace, so later changes of its fields have no effect.
 //
-// Claimed and Attempt are called while the consumer keeps other calls away from the keys of the messages: if they process a message with
-// such a key, they wait for themselves.
+// Claimed and Attempt are called while the consumer keeps other calls away from the keys of the messages: if they
+// process a message with such a key, they wait for themselves.
 //
-// Start and Done are called once for each pass. A call of ProcessBatch or Replay is one pass. Process makes one pass for each attempt; it
-// sleeps between them. A crash ends a pass without Done.
+// Start and Done are called once for each pass. A call of ProcessBatch or Replay is one pass. Process makes one pass
+// for each attempt; it sleeps between them. A crash ends a pass without Done.
 type Trace struct {
-	// Start begins a pass, before the database is used. The ctx that it returns goes to the store, to the handler and to the later hooks
-	// of the pass; it must be derived from ctx. If it is nil, ctx is used.
+	// Start begins a pass, before the database is used. The ctx that it returns goes to the store, to the handler and
+	// to the later hooks of the pass; it must be derived from ctx. If it is nil, ctx is used.
 	Start func(ctx context.Context, d *Delivery) context.Context
 
-	// Claimed is called in a transaction: msgs are new, and their handlers run next. The transaction may still roll back.
+	// Claimed is called in a transaction: msgs are new, and their handlers run next. The transaction may still roll
+	// back.
 	Claimed func(ctx context.Context, d *Delivery, msgs []*Message)
 
-	// Attempt is called after each transaction that claims messages for their handlers. Transactions that only park are left out. With
-	// Config.MaxPerTransaction 1 the Store may still hold a connection then, which has the claim of the next message: a hook that takes another one
-	// from the same pool waits forever if all are in use. Give such a hook a ctx with a timeout, or a pool of its own.
+	// Attempt is called after each transaction that claims messages for their handlers. Transactions that only park are
+	// left out. With Config.MaxPerTransaction 1 the Store may still hold a connection then, which has the claim of the
+	// next message: a hook that takes another one from the same pool waits forever if all are in use. Give such a hook
+	// a ctx with a timeout, or a pool of its own.
 	Attempt func(ctx context.Context, d *Delivery, a Attempt)
 
-	// Parking is called when a message becomes a dead letter, before the letter is written; the transaction may still roll back. It returns a
-	// text that identifies the pass, such as a traceparent of W3C, or an empty one. The text is kept in the letter's header txonce-parked-by, and
-	// is Delivery.ParkedBy when the letter is replayed.
+	// Parking is called when a message becomes a dead letter, before the letter is written; the transaction may still
+	// roll back. It returns a text that identifies the pass, such as a traceparent of W3C, or an empty one. The text is
+	// kept in the letter's header txonce-parked-by, and is Delivery.ParkedBy when the letter is replayed.
 	Parking func(ctx context.Context, d *Delivery) (pass string)
 
-	// Done ends a pass. outcomes[i] is about d.Messages[i]. It is final: an outcome that is neither Retried nor Held is committed. The hook
-	// must not keep outcomes.
+	// Done ends a pass. outcomes[i] is about d.Messages[i]. It is final: an outcome that is neither Retried nor Held is
+	// committed. The hook must not keep outcomes.
 	Done func(ctx context.Context, d *Delivery, outcomes []MessageOutcome)
 
-	// Paused and Resumed are called when the consumer begins and ends to make no progress: with observe.CauseDatabase after three faults
-	// of the database in a row, and with observe.CauseBudget when Config.ParkLimit is spent. Those of driver.WithTrace are not called.
+	// Paused and Resumed are called when the consumer begins and ends to make no progress: with observe.CauseDatabase
+	// after three faults of the database in a row, and with observe.CauseBudget when Config.ParkLimit is spent. Those
+	// of driver.WithTrace are not called.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 }
@@ -54,7 +58,8 @@ type Delivery struct {
 	Messages []*Message
 	Letter   DeadLetterID // the dead letter that is replayed; zero: it is no replay
 	ParkedBy string       // of a replay: what the hook Parking returned when the letter was written
-	Began    time.Time    // when Process, ProcessBatch or Replay was called; later attempts of Process have their own time
+	// when Process, ProcessBatch or Replay was called; later attempts of Process have their own time
+	Began time.Time
 }
 
 // MessageOutcome is what a pass did with one message.
@@ -82,9 +87,9 @@ type Attempt struct {
 	Took  time.Duration // until COMMIT or ROLLBACK was answered
 }
 
-// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
-// hook does not keep the other from being called, except in Start and Parking. Parking returns what the first hook returns, or the second if
-// that is empty.
+// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil.
+// A panic of one hook does not keep the other from being called, except in Start and Parking. Parking returns what the
+// first hook returns, or the second if that is empty.
 func (t *Trace) Then(u *Trace) *Trace {
 	if t == nil {
 		t = &Trace{}
@@ -139,8 +144,8 @@ func (c *Consumer[TTx]) newPass(ctx context.Context, msgs []*Message, letter Dea
 	return p
 }
 
-// observes reports whether a hook gets the Delivery. Reading the clock would cost more than all else that a consumer without hooks does for
-// them.
+// observes reports whether a hook gets the Delivery. Reading the clock would cost more than all else that a consumer
+// without hooks does for them.
 func (t *Trace) observes() bool {
 	return t.Start != nil || t.Claimed != nil || t.Attempt != nil || t.Parking != nil || t.Done != nil
 }

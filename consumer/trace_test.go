@@ -66,7 +66,8 @@ func TestHooksThatPanic(t *testing.T) {
 
 type startKey struct{}
 
-// The ctx of Start reaches the handler and the later hooks. Each message has exactly one outcome, and each transaction one Attempt.
+// The ctx of Start reaches the handler and the later hooks. Each message has exactly one outcome, and each transaction
+// one Attempt.
 func TestTraceOfABatch(t *testing.T) {
 	var attempts []consumer.Attempt
 	var got []string
@@ -77,10 +78,15 @@ func TestTraceOfABatch(t *testing.T) {
 			Start: func(ctx context.Context, d *consumer.Delivery) context.Context {
 				return context.WithValue(ctx, startKey{}, len(d.Messages))
 			},
-			Attempt: func(_ context.Context, _ *consumer.Delivery, a consumer.Attempt) { attempts = append(attempts, a) },
+			Attempt: func(_ context.Context, _ *consumer.Delivery,
+				a consumer.Attempt,
+			) {
+				attempts = append(attempts, a)
+			},
 			Done: func(ctx context.Context, d *consumer.Delivery, outcomes []consumer.MessageOutcome) {
 				for i, o := range outcomes {
-					got = append(got, fmt.Sprint(d.Messages[i].ID, " ", o.Outcome, " ", o.Cause, " ", o.Key.ID, " of ", ctx.Value(startKey{})))
+					got = append(got, fmt.Sprint(d.Messages[i].ID, " ", o.Outcome, " ", o.Cause, " ", o.Key.ID, " of ",
+						ctx.Value(startKey{})))
 				}
 			},
 		},
@@ -96,10 +102,16 @@ func TestTraceOfABatch(t *testing.T) {
 	})
 	process(t, c, msg("0", "known"))
 	got, attempts = nil, nil
-	if errs := c.ProcessBatch(t.Context(), []*consumer.Message{msg("0", "known"), msg("1", "poison"), msg("4", "x"), msg("0", "other")}); errors.Join(errs...) != nil {
+	if errs := c.ProcessBatch(t.Context(), []*consumer.Message{
+		msg("0", "known"), msg("1", "poison"), msg("4", "x"),
+		msg("0", "other"),
+	}); errors.Join(errs...) != nil {
 		t.Error(errs)
 	}
-	want := []string{"0 duplicate  0 of 4", "1 parked permanent 1 of 4", "4 processed  4 of 4", "0 parked mismatch 0 of 4"}
+	want := []string{
+		"0 duplicate  0 of 4", "1 parked permanent 1 of 4", "4 processed  4 of 4",
+		"0 parked mismatch 0 of 4",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -66,8 +66,8 @@ func when(yes bool, do func() error) error {
 	return nil
 }
 
-// Whatever a function of the Config does: the process goes on, the message that it was called for is parked with a text that says what happened,
-// and its neighbours are committed. The message is parked in the same way after a restart.
+// Whatever a function of the Config does: the process goes on, the message that it was called for is parked with a text
+// that says what happened, and its neighbours are committed. The message is parked in the same way after a restart.
 func TestUserCodeIsContained(t *testing.T) {
 	decides := map[string]func(cfg *config, do func() error){
 		"Handle": func(cfg *config, do func() error) {

@@ -137,7 +137,8 @@ func ExampleResultStore() {
 func ExampleKeyReader() {
 	ctx := context.Background()
 	store := deduptest.NewStore()
-	_ = store.InTx(ctx, []dedup.Record{record("order-42:paid", "10 EUR")}, func(*deduptest.Tx, []dedup.Claim) error { return nil })
+	_ = store.InTx(ctx, []dedup.Record{record("order-42:paid", "10 EUR")},
+		func(*deduptest.Tx, []dedup.Claim) error { return nil })
 
 	var look driver.KeyReader = store
 	for _, id := range []string{"order-42:paid", "order-43:paid"} {
@@ -233,7 +234,10 @@ func ExampleSweeper() {
 }
 
 func ExampleSweeperConfig() {
-	_, err := dedup.NewSweeper(dedup.SweeperConfig{Store: deduptest.NewStore(), Every: time.Hour, AlarmAfter: time.Minute})
+	_, err := dedup.NewSweeper(dedup.SweeperConfig{
+		Store: deduptest.NewStore(), Every: time.Hour,
+		AlarmAfter: time.Minute,
+	})
 	fmt.Println(err)
 	// Output: dedup: SweeperConfig.AlarmAfter 1m0s is not longer than Every 1h0m0s: every pass would be late
 }

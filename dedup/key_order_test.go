@@ -20,10 +20,13 @@ func timedIDs(at time.Time) map[string]string {
 	for i, n := 9, ms; i >= 0; i, n = i-1, n>>5 {
 		ulid[i] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[n&31]
 	}
-	uuid := fmt.Sprintf("%08x-%04x-7%03x-%x%03x-%012x", ms>>16, ms&0xffff, rest&0xfff, 8+rest>>62, rest>>12&0xfff, rest>>12&0xffffffffffff)
+	uuid := fmt.Sprintf("%08x-%04x-7%03x-%x%03x-%012x", ms>>16, ms&0xffff, rest&0xfff, 8+rest>>62, rest>>12&0xfff,
+		rest>>12&0xffffffffffff)
 	return map[string]string{
-		"UUIDv7": uuid, "UUIDv7 in upper case": strings.ToUpper(uuid), "UUIDv7 and a prefix": "evt_" + uuid, "UUIDv7 and a suffix": uuid + "/paid",
-		"ULID": string(ulid), "ULID in lower case": strings.ToLower(string(ulid)), "ULID and a prefix": "evt_" + string(ulid),
+		"UUIDv7": uuid, "UUIDv7 in upper case": strings.ToUpper(uuid), "UUIDv7 and a prefix": "evt_" + uuid,
+		"UUIDv7 and a suffix": uuid + "/paid",
+		"ULID":                string(ulid), "ULID in lower case": strings.ToLower(string(ulid)), "ULID and a prefix": "evt_" +
+			string(ulid),
 		"RFC 3339": at.UTC().Format(time.RFC3339) + fmt.Sprintf("/order-%d", rest),
 	}
 }
@@ -38,21 +41,28 @@ func TestKeysAreInTheOrderOfTheirTimes(t *testing.T) {
 				ka := dedup.Key{Consumer: fmt.Sprint("c", rand.IntN(3)), Tenant: fmt.Sprint(rand.IntN(3)), ID: a}
 				kb := dedup.Key{Consumer: fmt.Sprint("c", rand.IntN(3)), Tenant: fmt.Sprint(rand.IntN(3)), ID: b}
 				if ka.Hash().Compare(kb.Hash()) >= 0 {
-					t.Fatalf("%s %q of %v is not before %s %q of %v: %x, %x", form, a, early, other, b, late, ka.Hash(), kb.Hash())
+					t.Fatalf("%s %q of %v is not before %s %q of %v: %x, %x", form, a, early, other, b, late, ka.Hash(),
+						kb.Hash())
 				}
 			}
 		}
 	}
 }
 
-// The time is only a part of a key: keys with the same time differ when any field does, and when the case of a letter does.
+// The time is only a part of a key: keys with the same time differ when any field does, and when the case of a letter
+// does.
 func TestKeysOfOneTimeDiffer(t *testing.T) {
 	seen := map[dedup.KeyHash]dedup.Key{}
 	at := time.Now()
 	for i := range 500 {
 		consumer, tenant := fmt.Sprint("c", i%7), fmt.Sprint(i%3)
 		for _, id := range timedIDs(at) {
-			for _, k := range []dedup.Key{{consumer, tenant, id}, {consumer, "", id}, {consumer + "x", tenant, id}, {consumer, tenant, id + "/x"}} {
+			for _, k := range []dedup.Key{
+				{consumer, tenant, id},
+				{consumer, "", id},
+				{consumer + "x", tenant, id},
+				{consumer, tenant, id + "/x"},
+			} {
 				h := k.Hash()
 				if other, found := seen[h]; found && other != k {
 					t.Fatalf("%v and %v have the hash %x", k, other, h)

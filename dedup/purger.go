@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Purger is a Store that deletes expired keys, by the database's clock, in short transactions of its own. It is safe for
-// concurrent use.
+// Purger is a Store that deletes expired keys, by the database's clock, in short transactions of its own. It is safe
+// for concurrent use.
 type Purger interface {
-	// Purge deletes expired keys in the next part of the table, and records the horizon in the same transaction. A crash
-	// before COMMIT deletes nothing. Tables that are older than this program, or that need a newer one, are left alone: ErrSchema.
+	// Purge deletes expired keys in the next part of the table, and records the horizon in the same transaction. A
+	// crash before COMMIT deletes nothing. Tables that are older than this program, or that need a newer one, are left
+	// alone: ErrSchema.
 	Purge(ctx context.Context, by Sweep) (SweepResult, error)
 }
 
@@ -20,13 +21,13 @@ type Sweep struct {
 	Lease time.Duration // how long after Owner's last Purge other owners do nothing
 	Limit int           // how many keys to delete at most
 
-	// Latest is the latest time that the database's clock should show. If it shows a later one, Purge fails with ErrClock,
-	// deletes nothing and takes no lease. Zero: any time is accepted.
+	// Latest is the latest time that the database's clock should show. If it shows a later one, Purge fails with
+	// ErrClock, deletes nothing and takes no lease. Zero: any time is accepted.
 	Latest time.Time
 }
 
-// ClockAhead returns the error of a Purge at clock, the database's time, if that is after by.Latest, and nil otherwise. Stores
-// call it.
+// ClockAhead returns the error of a Purge at clock, the database's time, if that is after by.Latest, and nil otherwise.
+// Stores call it.
 func (by Sweep) ClockAhead(clock time.Time) error {
 	if by.Latest.IsZero() || !clock.After(by.Latest) {
 		return nil
@@ -37,8 +38,8 @@ func (by Sweep) ClockAhead(clock time.Time) error {
 
 // SweepResult is the result of one Purge.
 type SweepResult struct {
-	// Clock is the database's clock before anything was deleted: keys that expire later are kept. It is also set if Busy is
-	// true and after ErrClock. Zero: the store does not tell.
+	// Clock is the database's clock before anything was deleted: keys that expire later are kept. It is also set if
+	// Busy is true and after ErrClock. Zero: the store does not tell.
 	Clock time.Time
 
 	Busy bool          // another owner has the lease: nothing was done

@@ -9,20 +9,21 @@ import (
 	"github.com/txonce/txonce/internal/idtime"
 )
 
-// DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default. It deletes whole segments, each when its
-// newest message is that old, and a segment may cover 7 days.
+// DefaultWindow is the default of Record.Window. A Kafka topic keeps messages for 7 days by default. It deletes whole
+// segments, each when its newest message is that old, and a segment may cover 7 days.
 const DefaultWindow = 15 * 24 * time.Hour
 
-// MinWindow is the shortest Window. All processes rely on it: a key younger than MinWindow cannot have been forgotten, so a
-// store need not read the horizon for such a message.
+// MinWindow is the shortest Window. All processes rely on it: a key younger than MinWindow cannot have been forgotten,
+// so a store need not read the horizon for such a message.
 const MinWindow = time.Hour
 
-// MaxAhead is how far a Record's Time may be ahead of the database's clock. All processes rely on it, because Horizon assumes
-// that clocks are wrong by MaxAhead at most.
+// MaxAhead is how far a Record's Time may be ahead of the database's clock. All processes rely on it, because Horizon
+// assumes that clocks are wrong by MaxAhead at most.
 const MaxAhead = time.Hour
 
-// minYear is the first year that a Time may be of: a time before it comes from a clock that was never set, or from a number of seconds that
-// was read as milliseconds, which gives 1970. Once keys were deleted, such a message would always be Unprovable.
+// minYear is the first year that a Time may be of: a time before it comes from a clock that was never set, or from a
+// number of seconds that was read as milliseconds, which gives 1970. Once keys were deleted, such a message would
+// always be Unprovable.
 const minYear = 1980
 
 // maxYear plus the longest Window is still before the year 9999, the last one that all databases can keep.
@@ -53,14 +54,16 @@ func (f Fingerprint) Int64() int64 { return int64(binary.BigEndian.Uint64(f[:]))
 // Record is a request to claim a key.
 type Record struct {
 	Key         Key
-	Fingerprint Fingerprint   // hash of the content; zero: unknown, matches any content
-	Time        time.Time     // when the message was created, the same on every delivery; zero: unknown, never Unprovable
-	Window      time.Duration // how long to remember the key at least; zero: DefaultWindow
-	Redelivered bool          // the key was probably claimed before: a Store may read the row before it inserts; the result is the same
+	Fingerprint Fingerprint // hash of the content; zero: unknown, matches any content
+	// when the message was created, the same on every delivery; zero: unknown, never Unprovable
+	Time   time.Time
+	Window time.Duration // how long to remember the key at least; zero: DefaultWindow
+	// the key was probably claimed before: a Store may read the row before it inserts; the result is the same
+	Redelivered bool
 }
 
-// Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep, or that is before 1980 and not zero, is
-// ErrFuture, and driver.ValidateTime checks the others.
+// Validate returns nil if r can be claimed. It uses no clock: a time that no database can keep, or that is before 1980
+// and not zero, is ErrFuture, and driver.ValidateTime checks the others.
 func (r Record) Validate() error {
 	if err := r.Key.Validate(); err != nil {
 		return err
@@ -92,11 +95,13 @@ func (r Record) Keep() time.Duration {
 type Verdict uint8
 
 const (
-	_          Verdict = iota
-	First              // this transaction inserted the row
-	Duplicate          // a committed transaction inserted the row, or this transaction did it earlier, or an earlier Record of the same call
-	Mismatch           // as Duplicate, but the row is for other content
-	Unprovable         // there is no row, but it may have been forgotten; nothing is claimed
+	_     Verdict = iota
+	First         // this transaction inserted the row
+	// a committed transaction inserted the row, or this transaction did it earlier, or an earlier Record of the same
+	// call
+	Duplicate
+	Mismatch   // as Duplicate, but the row is for other content
+	Unprovable // there is no row, but it may have been forgotten; nothing is claimed
 )
 
 var verdicts = [...]string{"none", "first", "duplicate", "mismatch", "unprovable"}

@@ -85,16 +85,40 @@ func TestRecordValidate(t *testing.T) {
 		{"window too short", dedup.Record{Key: key, Window: dedup.MinWindow - 1}, nil, false},
 		{"negative window", dedup.Record{Key: key, Window: -dedup.DefaultWindow}, nil, false},
 		{"very old", dedup.Record{Key: key, Time: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}, nil, true},
-		{"before any clock", dedup.Record{Key: key, Time: time.Date(1979, 12, 31, 23, 59, 59, 0, time.UTC)}, dedup.ErrFuture, false},
+		{
+			"before any clock",
+			dedup.Record{Key: key, Time: time.Date(1979, 12, 31, 23, 59, 59, 0, time.UTC)},
+			dedup.ErrFuture, false,
+		},
 		{"1970", dedup.Record{Key: key, Time: time.Unix(0, 0)}, dedup.ErrFuture, false},
 		{"before 1970", dedup.Record{Key: key, Time: time.Unix(-1, 0)}, dedup.ErrFuture, false},
-		{"seconds taken for milliseconds", dedup.Record{Key: key, Time: time.UnixMilli(now.Unix())}, dedup.ErrFuture, false},
-		{"seconds taken for nanoseconds", dedup.Record{Key: key, Time: time.Unix(0, now.Unix())}, dedup.ErrFuture, false},
+		{
+			"seconds taken for milliseconds",
+			dedup.Record{Key: key, Time: time.UnixMilli(now.Unix())},
+			dedup.ErrFuture, false,
+		},
+		{
+			"seconds taken for nanoseconds",
+			dedup.Record{Key: key, Time: time.Unix(0, now.Unix())},
+			dedup.ErrFuture, false,
+		},
 		{"ahead of any clock", dedup.Record{Key: key, Time: now.AddDate(100, 0, 0)}, nil, true},
 		{"the last year", dedup.Record{Key: key, Time: time.Date(9000, 12, 31, 0, 0, 0, 0, time.UTC)}, nil, true},
-		{"after the last year", dedup.Record{Key: key, Time: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)}, dedup.ErrFuture, false},
-		{"before the year 1", dedup.Record{Key: key, Time: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}, dedup.ErrFuture, false},
-		{"milliseconds taken for seconds", dedup.Record{Key: key, Time: time.Unix(now.UnixMilli(), 0)}, dedup.ErrFuture, false},
+		{
+			"after the last year",
+			dedup.Record{Key: key, Time: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)},
+			dedup.ErrFuture, false,
+		},
+		{
+			"before the year 1",
+			dedup.Record{Key: key, Time: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)},
+			dedup.ErrFuture, false,
+		},
+		{
+			"milliseconds taken for seconds",
+			dedup.Record{Key: key, Time: time.Unix(now.UnixMilli(), 0)},
+			dedup.ErrFuture, false,
+		},
 		{"no key", dedup.Record{Key: dedup.Key{Consumer: "billing"}}, dedup.ErrNoKey, false},
 		{"bad key", dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "\x00"}}, dedup.ErrBadKey, false},
 	} {
@@ -118,14 +142,18 @@ func TestRecordValidateTime(t *testing.T) {
 		{"no time", time.Time{}, database.Add(9 * time.Hour), nil},
 		{"as far ahead as may be", database.Add(dedup.MaxAhead), database.Add(-9 * time.Hour), nil},
 		{"too far ahead", database.Add(dedup.MaxAhead + 1), database, dedup.ErrFuture},
-		{"too far ahead, clocks differ a little", database.Add(dedup.MaxAhead + 1), database.Add(driver.MaxClockSkew), dedup.ErrFuture},
+		{
+			"too far ahead, clocks differ a little", database.Add(dedup.MaxAhead + 1), database.Add(driver.MaxClockSkew),
+			dedup.ErrFuture,
+		},
 		{"a slow database", database.Add(dedup.MaxAhead + 1), database.Add(driver.MaxClockSkew + 1), dedup.ErrClocks},
 		{"a slow machine", database.Add(dedup.MaxAhead + 1), database.Add(-driver.MaxClockSkew - 1), dedup.ErrClocks},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "order-42"}, Time: test.time}
 			err := driver.ValidateTime(rec, database, test.machine)
-			if !errors.Is(err, test.want) || test.want == nil && err != nil || errors.Is(err, dedup.ErrFuture) && errors.Is(err, dedup.ErrClocks) {
+			if !errors.Is(err, test.want) || test.want == nil && err != nil ||
+				errors.Is(err, dedup.ErrFuture) && errors.Is(err, dedup.ErrClocks) {
 				t.Errorf("ValidateTime = %v, want %v", err, test.want)
 			}
 		})

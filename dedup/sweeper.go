@@ -26,8 +26,9 @@ type SweeperConfig struct {
 	// Defaults to one minute.
 	Every time.Duration
 
-	// Limit is how many keys one short transaction deletes at most. Stores may delete fewer: on PostgreSQL a transaction reads 32 pages, which
-	// hold 3,000 to 4,500 keys, and on SQLite, where claims wait for it, it deletes 1000 keys.
+	// Limit is how many keys one short transaction deletes at most. Stores may delete fewer: on PostgreSQL a
+	// transaction reads 32 pages, which hold 3,000 to 4,500 keys, and on SQLite, where claims wait for it, it deletes
+	// 1000 keys.
 	//
 	// Defaults to 5000.
 	Limit int
@@ -37,34 +38,34 @@ type SweeperConfig struct {
 	// Defaults to five times Every.
 	Lease time.Duration
 
-	// AlarmAfter is how long after its expiry a key may be deleted without an alarm. A later deletion means that a pass took long, or
-	// that no sweeper ran. It only costs disk space. AlarmAfter must be longer than Every.
+	// AlarmAfter is how long after its expiry a key may be deleted without an alarm. A later deletion means that a pass
+	// took long, or that no sweeper ran. It only costs disk space. AlarmAfter must be longer than Every.
 	//
 	// Defaults to an hour, or to ten times Every if that is longer.
 	AlarmAfter time.Duration
 
-	// ConfirmClock is called when the database's clock is ahead of expected by more than ten minutes. A clock that jumps
-	// ahead expires keys too early, so that messages that are delivered again would run twice. The sweeper deletes nothing
-	// and calls ConfirmClock again until it returns true. It should return true after somebody has made sure that the new
-	// time is right, or that no message can be delivered any more whose key would expire now. The sweeper then goes on from the new time. If
-	// the clock is set back, the sweeper goes on by itself.
+	// ConfirmClock is called when the database's clock is ahead of expected by more than ten minutes. A clock that
+	// jumps ahead expires keys too early, so that messages that are delivered again would run twice. The sweeper
+	// deletes nothing and calls ConfirmClock again until it returns true. It should return true after somebody has made
+	// sure that the new time is right, or that no message can be delivered any more whose key would expire now. The
+	// sweeper then goes on from the new time. If the clock is set back, the sweeper goes on by itself.
 	//
-	// Only a running sweeper notices a jump: expected is the database's time that it saw last, plus the time since then by
-	// this machine's clock. A sweeper that has just been started accepts the database's clock as it is. So set a wrong clock
-	// right before you restart the program. ConfirmClock is also called after a machine was suspended. It runs on the
-	// goroutine of Run and should not block.
+	// Only a running sweeper notices a jump: expected is the database's time that it saw last, plus the time since then
+	// by this machine's clock. A sweeper that has just been started accepts the database's clock as it is. So set a
+	// wrong clock right before you restart the program. ConfirmClock is also called after a machine was suspended. It
+	// runs on the goroutine of Run and should not block.
 	//
 	// Defaults to a function that returns false.
 	ConfirmClock func(expected, clock time.Time) bool
 
-	// Trace has a hook for metrics. It runs on the goroutine of Run and should not block. A panic of it is logged and has no other
-	// effect.
+	// Trace has a hook for metrics. It runs on the goroutine of Run and should not block. A panic of it is logged and
+	// has no other effect.
 	//
 	// Defaults to no hook.
 	Trace *SweepTrace
 
-	// OnAlarm is called when keys are deleted later than AlarmAfter, once in a pass, and after each Purge that fails. It runs
-	// on the goroutine of Run and should not block.
+	// OnAlarm is called when keys are deleted later than AlarmAfter, once in a pass, and after each Purge that fails.
+	// It runs on the goroutine of Run and should not block.
 	//
 	// Defaults to no function; alarms are always logged.
 	OnAlarm func(Alarm)
@@ -85,9 +86,10 @@ type SweepTrace struct {
 type SweepEvent struct {
 	Result  SweepResult
 	Outcome observe.Outcome // Processed; Held if another sweeper has the lease; Retried after an error
-	Cause   observe.Cause   // CauseInFlight if another sweeper has the lease, CauseDatabase after an error, which may be ErrClock
-	Err     error
-	Took    time.Duration
+	// CauseInFlight if another sweeper has the lease, CauseDatabase after an error, which may be ErrClock
+	Cause observe.Cause
+	Err   error
+	Took  time.Duration
 }
 
 // Alarm is the argument of SweeperConfig.OnAlarm: either Lag is set, or Err and Failures are.
@@ -109,8 +111,8 @@ type Sweeper struct {
 	clock  sweepClock // used by Run only
 }
 
-// After a Purge the sweeper rests at least restFactor times as long as the Purge took, because deleting at full speed halves
-// the rate of claims. leastRest keeps it from spinning if the clock cannot measure a Purge.
+// After a Purge the sweeper rests at least restFactor times as long as the Purge took, because deleting at full speed
+// halves the rate of claims. leastRest keeps it from spinning if the clock cannot measure a Purge.
 const (
 	restFactor = 6
 	leastRest  = 5 * time.Millisecond
@@ -139,7 +141,8 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	case cfg.Limit < 0:
 		return nil, fmt.Errorf("dedup: SweeperConfig.Limit is negative: %d", cfg.Limit)
 	case cfg.Lease <= cfg.Every:
-		return nil, fmt.Errorf("dedup: SweeperConfig.Lease %v is not longer than Every %v: sweepers would take turns", cfg.Lease, cfg.Every)
+		return nil, fmt.Errorf("dedup: SweeperConfig.Lease %v is not longer than Every %v: sweepers would take turns",
+			cfg.Lease, cfg.Every)
 	case cfg.AlarmAfter <= cfg.Every:
 		return nil, fmt.Errorf("dedup: SweeperConfig.AlarmAfter %v is not longer than Every %v: every pass would be late", cfg.AlarmAfter, cfg.Every)
 	}
@@ -150,7 +153,10 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	if cfg.OnAlarm == nil {
 		cfg.OnAlarm = func(Alarm) {}
 	}
-	return &Sweeper{cfg: cfg, panics: hooks.Panics{Logger: cfg.Logger, Owner: "dedup: sweeper"}, sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit}}, nil
+	return &Sweeper{
+		cfg: cfg, panics: hooks.Panics{Logger: cfg.Logger, Owner: "dedup: sweeper"},
+		sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit},
+	}, nil
 }
 
 // Run sweeps until ctx ends, and then returns nil. It logs failures of the database, reports them to OnAlarm, and tries
@@ -204,7 +210,8 @@ func (s *Sweeper) step(ctx context.Context, p *sweepPass) (rest time.Duration) {
 
 // confirmed calls ConfirmClock. If that does not return, the clock is not confirmed.
 func (s *Sweeper) confirmed(expected, clock time.Time) bool {
-	return hooks.Or(&s.panics, "ConfirmClock", func() bool { return s.cfg.ConfirmClock(expected, clock) }, func() bool { return false })
+	return hooks.Or(&s.panics, "ConfirmClock", func() bool { return s.cfg.ConfirmClock(expected, clock) },
+		func() bool { return false })
 }
 
 func (s *Sweeper) alarm(a Alarm) {

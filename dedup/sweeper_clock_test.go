@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// If the database's clock jumps ahead, keys expire whose messages may still be delivered again. Running sweepers delete none of
-// them until the clock is set right or ConfirmClock returns true.
+// If the database's clock jumps ahead, keys expire whose messages may still be delivered again. Running sweepers delete
+// none of them until the clock is set right or ConfirmClock returns true.
 func TestSweepersRefuseAClockThatJumpsAhead(t *testing.T) {
 	for _, end := range []string{"set right", "confirmed"} {
 		t.Run(end, func(t *testing.T) {

@@ -91,7 +91,10 @@ func TestSweeperIsPaced(t *testing.T) {
 		{"in fits", func(n int) (time.Duration, dedup.SweepResult) {
 			return time.Duration(n%7) * time.Millisecond, dedup.SweepResult{Keys: n % 3, Done: n%50 == 0}
 		}, time.Hour, 1000},
-		{"nothing to do, in no time", func(int) (time.Duration, dedup.SweepResult) { return 0, dedup.SweepResult{} }, time.Minute, 1000},
+		{
+			"nothing to do, in no time", func(int) (time.Duration, dedup.SweepResult) { return 0, dedup.SweepResult{} },
+			time.Minute, 1000,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,7 +149,11 @@ func TestSweeperPassesItsLimits(t *testing.T) {
 		want dedup.Sweep
 	}{
 		{"defaults", dedup.SweeperConfig{}, dedup.Sweep{Lease: 5 * time.Minute, Limit: 5000}},
-		{"own", dedup.SweeperConfig{Every: time.Second, Limit: 7, Lease: time.Hour}, dedup.Sweep{Lease: time.Hour, Limit: 7}},
+		{
+			"own",
+			dedup.SweeperConfig{Every: time.Second, Limit: 7, Lease: time.Hour},
+			dedup.Sweep{Lease: time.Hour, Limit: 7},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -218,7 +225,8 @@ func TestSweeperGoesOnAfterFailures(t *testing.T) {
 		var alarms []dedup.Alarm
 		var log bytes.Buffer
 		runFor(t, newSweeper(t, dedup.SweeperConfig{
-			Store: p, OnAlarm: func(a dedup.Alarm) { alarms = append(alarms, a) }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Store: p, OnAlarm: func(a dedup.Alarm) { alarms = append(alarms, a) },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		}), time.Hour)
 
 		if len(alarms) < 9 {
@@ -263,7 +271,8 @@ func TestSweeperAlarmsWhenLate(t *testing.T) {
 				}}
 				var alarms []dedup.Alarm
 				cfg := dedup.SweeperConfig{
-					Store: p, Every: test.every, AlarmAfter: test.after, OnAlarm: func(a dedup.Alarm) { alarms = append(alarms, a) },
+					Store: p, Every: test.every, AlarmAfter: test.after,
+					OnAlarm: func(a dedup.Alarm) { alarms = append(alarms, a) },
 				}
 				every := max(test.every, time.Minute)
 				runFor(t, newSweeper(t, cfg), 2*every+every/2)

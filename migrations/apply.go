@@ -17,8 +17,8 @@ var ErrNewer = errors.New("migrations: schema is newer than this program")
 // search_path. On MySQL schema is the name of a database; empty: the database of the DSN. On SQLite it must be empty.
 //
 // Any number of processes may call Apply at the same time: a lock makes them wait for each other. Each migration is a
-// transaction of its own. After a crash the next call goes on after the last COMMIT. On MySQL, where each statement commits
-// by itself, it runs the statements of the interrupted migration again, which does no harm.
+// transaction of its own. After a crash the next call goes on after the last COMMIT. On MySQL, where each statement
+// commits by itself, it runs the statements of the interrupted migration again, which does no harm.
 //
 // Apply does not wait for a database that is away: it returns an error.
 //
@@ -44,7 +44,9 @@ func Apply(ctx context.Context, db *sql.DB, dialect, schema string) error {
 type beginner func(ctx context.Context, conn *sql.Conn, schema string) (transaction, error)
 
 // onOneConnection calls f with a connection, which goes back to the pool afterwards as it was.
-func onOneConnection(ctx context.Context, db *sql.DB, dialect, schema string, f func(conn *sql.Conn, begin beginner) error) error {
+func onOneConnection(ctx context.Context, db *sql.DB, dialect, schema string,
+	f func(conn *sql.Conn, begin beginner) error,
+) error {
 	begin, known := map[string]beginner{"postgres": beginPostgres, "sqlite": beginSQLite, "mysql": beginMySQL}[dialect]
 	if !known {
 		return fmt.Errorf("migrations: Apply does not know the dialect %q", dialect)
@@ -54,7 +56,8 @@ func onOneConnection(ctx context.Context, db *sql.DB, dialect, schema string, f 
 		return fmt.Errorf("migrations: connect: %w", err)
 	}
 	defer conn.Close()
-	if dialect == "mysql" && schema != "" { // the connection now uses another database, so it must not go back to the pool
+	if dialect == "mysql" && schema != "" {
+		// the connection now uses another database, so it must not go back to the pool
 		defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	}
 	return f(conn, begin)
@@ -84,7 +87,9 @@ func eachStep(ctx context.Context, db *sql.DB, dialect, schema string, choose ch
 	})
 }
 
-func oneStep(ctx context.Context, conn *sql.Conn, schema string, begin beginner, choose chooser) (done bool, err error) {
+func oneStep(ctx context.Context, conn *sql.Conn, schema string, begin beginner,
+	choose chooser,
+) (done bool, err error) {
 	tx, err := begin(ctx, conn, schema)
 	if err != nil {
 		return false, err

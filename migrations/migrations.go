@@ -21,7 +21,8 @@ func FS(db string) (fs.FS, error) {
 	return fs.Sub(files, db)
 }
 
-// Goose returns the files for goose, each with both directions. db is "postgres", "sqlite" or "mysql"; any other name is an error.
+// Goose returns the files for goose, each with both directions. db is "postgres", "sqlite" or "mysql"; any other name
+// is an error.
 func Goose(db string) (fs.FS, error) {
 	all, err := steps(db)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// mysqlStep applies one number on MySQL or MariaDB. DDL commits by itself there, so a number is not a transaction. A named lock
-// of the server makes other processes wait, and after a crash all statements of the number run again.
+// mysqlStep applies one number on MySQL or MariaDB. DDL commits by itself there, so a number is not a transaction. A
+// named lock of the server makes other processes wait, and after a crash all statements of the number run again.
 type mysqlStep struct {
 	*sql.Conn
 	end   context.Context // for statements that must not be cancelled
@@ -25,8 +25,8 @@ const (
 	mysqlUnlock = `SELECT RELEASE_LOCK(?)`
 )
 
-// mysqlLockName contains the database, because all databases of a server share the names of locks. The hash, which keeps the name
-// short, is computed here, because MySQL 9 has no function SHA1.
+// mysqlLockName contains the database, because all databases of a server share the names of locks. The hash, which
+// keeps the name short, is computed here, because MySQL 9 has no function SHA1.
 func mysqlLockName(database string) string {
 	return fmt.Sprintf("txonce.%x", sha1.Sum([]byte(database)))
 }
@@ -88,8 +88,8 @@ func (t *mysqlStep) ExecContext(ctx context.Context, file string, _ ...any) (don
 
 var createTable = regexp.MustCompile(`^CREATE TABLE IF NOT EXISTS (\w+)`)
 
-// foreign returns an error if statement creates a table whose name belongs to another table already, which IF NOT EXISTS would
-// ignore.
+// foreign returns an error if statement creates a table whose name belongs to another table already, which IF NOT
+// EXISTS would ignore.
 func (t *mysqlStep) foreign(ctx context.Context, statement string) error {
 	found := createTable.FindStringSubmatch(statement)
 	if found == nil {
@@ -143,7 +143,8 @@ func (t *mysqlStep) finish(how string) error {
 	var unlocked sql.NullBool
 	unlock := t.QueryRowContext(t.end, mysqlUnlock, t.lock).Scan(&unlocked)
 	if err != nil || unlock != nil || !unlocked.Bool {
-		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // a connection with the lock must not go back to the pool
+		// a connection with the lock must not go back to the pool
+		_ = t.Raw(func(any) error { return driver.ErrBadConn })
 	}
 	return err
 }

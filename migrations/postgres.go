@@ -31,7 +31,8 @@ func beginPostgres(ctx context.Context, conn *sql.Conn, schema string) (_ transa
 		return postgresTx{tx}, nil
 	}
 	var exists bool
-	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text)`, schema).Scan(&exists); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text)`,
+		schema).Scan(&exists); err != nil {
 		return nil, fmt.Errorf("migrations: look for schema %q: %w", schema, err)
 	}
 	quoted := `"` + strings.ReplaceAll(schema, `"`, `""`) + `"`

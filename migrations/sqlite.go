@@ -56,7 +56,8 @@ func (t *sqliteTx) Rollback() error {
 	t.ended = true
 	_, err := t.ExecContext(t.end, `ROLLBACK`)
 	if err != nil {
-		_ = t.Raw(func(any) error { return driver.ErrBadConn }) // a connection in a transaction must not go back to the pool
+		// a connection in a transaction must not go back to the pool
+		_ = t.Raw(func(any) error { return driver.ErrBadConn })
 		return err
 	}
 	t.restore()

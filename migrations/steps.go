@@ -6,11 +6,13 @@ import (
 	"fmt"
 )
 
-// Installed returns the number of the latest migration that is installed; 0: none. Its arguments are those of Apply. It changes nothing.
+// Installed returns the number of the latest migration that is installed; 0: none. Its arguments are those of Apply. It
+// changes nothing.
 func Installed(ctx context.Context, db *sql.DB, dialect, schema string) (number int, err error) {
 	if dialect == "mysql" && schema != "" { // beginMySQL would create it
 		var exists bool
-		err := db.QueryRowContext(ctx, `SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?`, schema).Scan(&exists)
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM information_schema.schemata WHERE schema_name = ?`,
+			schema).Scan(&exists)
 		if err != nil || !exists {
 			return 0, err
 		}
@@ -29,7 +31,8 @@ func Installed(ctx context.Context, db *sql.DB, dialect, schema string) (number 
 	return number, err
 }
 
-// ApplyTo is Apply, but stops after migration to, which is 1 or more. It does nothing if that migration is installed already.
+// ApplyTo is Apply, but stops after migration to, which is 1 or more. It does nothing if that migration is installed
+// already.
 func ApplyTo(ctx context.Context, db *sql.DB, dialect, schema string, to int) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -46,9 +49,10 @@ func ApplyTo(ctx context.Context, db *sql.DB, dialect, schema string, to int) er
 	})
 }
 
-// Revert undoes the migrations after to, the latest first. With 0 it removes all tables and everything in them. A message whose claim is
-// removed runs again when it is delivered again. Each migration is reverted in a transaction of its own, except on MySQL. Stop all workers and relays
-// first: Revert does not wait for them. It fails with ErrNewer if a migration is installed that this program does not know.
+// Revert undoes the migrations after to, the latest first. With 0 it removes all tables and everything in them. A
+// message whose claim is removed runs again when it is delivered again. Each migration is reverted in a transaction of
+// its own, except on MySQL. Stop all workers and relays first: Revert does not wait for them. It fails with ErrNewer if
+// a migration is installed that this program does not know.
 func Revert(ctx context.Context, db *sql.DB, dialect, schema string, to int) error {
 	all, err := steps(dialect)
 	if err != nil {
@@ -60,7 +64,8 @@ func Revert(ctx context.Context, db *sql.DB, dialect, schema string, to int) err
 	return eachStep(ctx, db, dialect, schema, func(installed, _ int) (name, file string, err error) {
 		switch {
 		case installed > len(all):
-			return "", "", fmt.Errorf("%w: it is at version %d; the latest known here is %d", ErrNewer, installed, len(all))
+			return "", "", fmt.Errorf("%w: it is at version %d; the latest known here is %d", ErrNewer, installed,
+				len(all))
 		case installed <= to:
 			return "", "", nil
 		}
@@ -75,7 +80,8 @@ type Step struct {
 	Down string `json:"down"`
 }
 
-// Steps returns the migrations for db in their order. The number of the first is 1. db is "postgres", "sqlite" or "mysql"; any other name is an error.
+// Steps returns the migrations for db in their order. The number of the first is 1. db is "postgres", "sqlite" or
+// "mysql"; any other name is an error.
 func Steps(db string) ([]Step, error) {
 	all, err := steps(db)
 	if err != nil {

@@ -9,8 +9,9 @@ const (
 	Duplicate Outcome = "duplicate" // it was processed before
 	Parked    Outcome = "parked"    // it was given up and is kept for a person
 	Retried   Outcome = "retried"   // an attempt failed and counts; the message is delivered again
-	Held      Outcome = "held"      // no attempt is counted, because the message waits for something else; it is delivered again
-	Rejected  Outcome = "rejected"  // it was given up, and the store does not keep dead letters
+	// no attempt is counted, because the message waits for something else; it is delivered again
+	Held     Outcome = "held"
+	Rejected Outcome = "rejected" // it was given up, and the store does not keep dead letters
 )
 
 // Outcomes returns all outcomes.
@@ -36,17 +37,21 @@ const (
 
 	CauseKnownContent Cause = "known_content" // its content (consumer.Message.Aliases) is known, but its ID is new
 	CauseCrashed      Cause = "crashed"       // processes ended while they tried it alone
-	CauseBroker       Cause = "broker"        // the broker is unavailable, or a topic is missing or closed to this client
+	// the broker is unavailable, or a topic is missing or closed to this client
+	CauseBroker Cause = "broker"
 
-	// CauseUnknown says that a handler ended the transaction that claimed the message, so it is unknown whether its effects are committed.
+	// CauseUnknown says that a handler ended the transaction that claimed the message, so it is unknown whether its
+	// effects are committed.
 	CauseUnknown Cause = "outcome_unknown"
 )
 
 // Causes returns all causes.
 func Causes() []Cause {
 	return []Cause{
-		CauseHandler, CausePermanent, CauseExhausted, CausePanic, CauseMismatch, CauseUnprovable, CauseNoKey, CauseUndecodable,
-		CauseInFlight, CauseDatabase, CauseCancelled, CauseBudget, CauseKnownContent, CauseCrashed, CauseBroker, CauseUnknown,
+		CauseHandler, CausePermanent, CauseExhausted, CausePanic, CauseMismatch, CauseUnprovable, CauseNoKey,
+		CauseUndecodable,
+		CauseInFlight, CauseDatabase, CauseCancelled, CauseBudget, CauseKnownContent, CauseCrashed, CauseBroker,
+		CauseUnknown,
 	}
 }
 

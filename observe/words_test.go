@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A word that is missing in its list has no counter until it first occurs, and increase() of a counter that is born at 1 is 0.
+// A word that is missing in its list has no counter until it first occurs, and increase() of a counter that is born at
+// 1 is 0.
 func TestListsAreComplete(t *testing.T) {
 	listed := map[string]bool{}
 	for _, w := range observe.Outcomes() {

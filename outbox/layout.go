@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// HeaderFormat returns the headers of a published message. It must return the same for each publication of a message, must not change
-// Headers of its argument, and must be safe for concurrent use. It should keep the message's own headers, except those that it sets itself.
+// HeaderFormat returns the headers of a published message. It must return the same for each publication of a message,
+// must not change Headers of its argument, and must be safe for concurrent use. It should keep the message's own
+// headers, except those that it sets itself.
 type HeaderFormat func(Stored) map[string]string
 
 // PlainHeaders is the default: HeaderID, HeaderSequence and HeaderEnqueued, and the message's own headers.

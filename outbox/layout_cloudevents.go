@@ -19,7 +19,8 @@ const (
 	ceTime        = "ce_time"
 )
 
-// CloudEvents returns the HeaderFormat of CloudEvents 1.0 in Kafka's binary content mode. It adds to the headers of PlainHeaders:
+// CloudEvents returns the HeaderFormat of CloudEvents 1.0 in Kafka's binary content mode. It adds to the headers of
+// PlainHeaders:
 //
 //	ce_specversion  1.0
 //	ce_id           Message.ID; readers recognize repeats by ID and source
@@ -28,12 +29,12 @@ const (
 //	ce_subject      Message.OrderingKey, if it is text
 //	ce_time         when the message was enqueued
 //
-// When a message has its own ce_type, ce_subject, ce_source or ce_time, that value is kept. Its other headers that begin with "ce_" are
-// extension attributes, whose names must be lower-case letters and digits. The type of the data is the message's own header
-// content-type; there is no default.
+// When a message has its own ce_type, ce_subject, ce_source or ce_time, that value is kept. Its other headers that
+// begin with "ce_" are extension attributes, whose names must be lower-case letters and digits. The type of the data is
+// the message's own header content-type; there is no default.
 //
-// source is a URI reference that names the service which writes this outbox, such as "/billing". CloudEvents panics when it is none,
-// because that is a mistake in the program.
+// source is a URI reference that names the service which writes this outbox, such as "/billing". CloudEvents panics
+// when it is none, because that is a mistake in the program.
 func CloudEvents(source string) HeaderFormat {
 	if u, err := url.Parse(source); err != nil || source == "" || u.String() == "" {
 		panic(fmt.Sprintf("outbox: CloudEvents: source %q is no URI reference, such as \"/billing\"", source))

@@ -32,15 +32,28 @@ func TestOutboxMessageValidate(t *testing.T) {
 		{"long id", outbox.Message{Topic: "t", ID: long + "x"}, `topic "t": id`},
 		{"id with NUL", outbox.Message{Topic: "t", ID: "\x00"}, `topic "t": id`},
 		{"id of other bytes", outbox.Message{Topic: "t", ID: "\xff"}, `topic "t": id`},
-		{"header without name", outbox.Message{Topic: "t", Headers: map[string]string{"": "x"}}, `topic "t": a header without name`},
-		{"reserved header", outbox.Message{Topic: "t", Headers: map[string]string{"txonce-id": "x"}}, `topic "t": header "txonce-id"`},
-		{"reserved header, capitals", outbox.Message{Topic: "t", Headers: map[string]string{"TxOnce-Anything": "x"}}, `topic "t": header "TxOnce-Anything"`},
+		{
+			"header without name",
+			outbox.Message{Topic: "t", Headers: map[string]string{"": "x"}},
+			`topic "t": a header without name`,
+		},
+		{
+			"reserved header",
+			outbox.Message{Topic: "t", Headers: map[string]string{"txonce-id": "x"}},
+			`topic "t": header "txonce-id"`,
+		},
+		{
+			"reserved header, capitals",
+			outbox.Message{Topic: "t", Headers: map[string]string{"TxOnce-Anything": "x"}},
+			`topic "t": header "TxOnce-Anything"`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			switch err := test.m.Validate(); {
 			case test.want == "" && err != nil:
 				t.Errorf("Validate = %v, want nil", err)
-			case test.want != "" && (!errors.Is(err, outbox.ErrBadMessage) || !strings.Contains(err.Error(), test.want)):
+			case test.want != "" && (!errors.Is(err, outbox.ErrBadMessage) || !strings.Contains(err.Error(),
+				test.want)):
 				t.Errorf("Validate = %v, want ErrBadMessage that names %s", err, test.want)
 			}
 		})
@@ -129,8 +142,11 @@ func TestOutboxPermanent(t *testing.T) {
 
 func TestOutboxUnavailableError(t *testing.T) {
 	for want, err := range map[string]*outbox.UnavailableError{
-		"outbox: broker unavailable: context deadline exceeded":                 {Err: context.DeadlineExceeded},
-		"outbox: broker unavailable, next try in 3s: context deadline exceeded": {After: 3 * time.Second, Err: context.DeadlineExceeded},
+		"outbox: broker unavailable: context deadline exceeded": {Err: context.DeadlineExceeded},
+		"outbox: broker unavailable, next try in 3s: context deadline exceeded": {
+			After: 3 * time.Second,
+			Err:   context.DeadlineExceeded,
+		},
 	} {
 		if err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want %s", err, want)
@@ -144,7 +160,10 @@ func TestOutboxPlainLayout(t *testing.T) {
 		Enqueued: time.Date(2026, 11, 21, 16, 15, 0, 120_000_000, time.FixedZone("", 3600)),
 	}
 	got := outbox.PlainHeaders(m)
-	if diff := cmp.Diff(map[string]string{"tenant": "x", "txonce-id": "id", "txonce-sequence": "42", "txonce-enqueued-at": "2026-11-21T15:15:00.12Z"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"tenant": "x", "txonce-id": "id", "txonce-sequence": "42",
+		"txonce-enqueued-at": "2026-11-21T15:15:00.12Z",
+	}, got); diff != "" {
 		t.Error(diff)
 	}
 	if len(m.Headers) != 1 {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Operations are for dashboards and repairs. Stores implement them. They are safe for concurrent use, also while relays run.
+// Operations are for dashboards and repairs. Stores implement them. They are safe for concurrent use, also while relays
+// run.
 type Operations interface {
 	// Stats may be called every ten seconds: with a million messages it takes tens of milliseconds.
 	Stats(ctx context.Context) (Stats, error)
@@ -13,11 +14,13 @@ type Operations interface {
 	// Parked lists parked messages by Seq.
 	Parked(ctx context.Context, filter ParkedFilter) ([]ParkedMessage, error)
 
-	// Unpark makes parked messages pending again, in their old place within their key and with no attempts counted, together with the
-	// messages that wait behind them. It returns how many of seqs were parked; the others are no error. See also UnparkAll.
+	// Unpark makes parked messages pending again, in their old place within their key and with no attempts counted,
+	// together with the messages that wait behind them. It returns how many of seqs were parked; the others are no
+	// error. See also UnparkAll.
 	Unpark(ctx context.Context, seqs ...int64) (int, error)
 
-	// Discard deletes parked messages, which will never be published. Messages that wait behind them go on. See also DiscardAll.
+	// Discard deletes parked messages, which will never be published. Messages that wait behind them go on. See also
+	// DiscardAll.
 	Discard(ctx context.Context, seqs ...int64) (int, error)
 }
 
@@ -33,8 +36,9 @@ type Stats struct {
 	PendingAge time.Duration // the longest that one of Pending has been due; 0: none is pending
 	ParkedAge  time.Duration // the longest that one of Parked and Waiting has been due; 0: there are none
 
-	Now       time.Time // the database's clock
-	Estimated bool      // there are so many messages that numbers and Topics are estimates; a topic with very few messages may be missing
+	Now time.Time // the database's clock
+	// there are so many messages that numbers and Topics are estimates; a topic with very few messages may be missing
+	Estimated bool
 	Topics    map[string]TopicStats
 	Relays    []RelayStats
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// UnparkAll unparks the messages that filter selects, oldest first, and returns their number. After a crash or an error some are
-// unparked; call it again. Messages that wait behind an unparked one become pending too, whether filter selects them or not.
+// UnparkAll unparks the messages that filter selects, oldest first, and returns their number. After a crash or an error
+// some are unparked; call it again. Messages that wait behind an unparked one become pending too, whether filter
+// selects them or not.
 func UnparkAll(ctx context.Context, of Operations, filter ParkedFilter) (int, error) {
 	seqs, err := selected(ctx, of, filter)
 	if err != nil {
@@ -17,9 +18,9 @@ func UnparkAll(ctx context.Context, of Operations, filter ParkedFilter) (int, er
 	return inParts(ctx, seqs, of.Unpark)
 }
 
-// DiscardAll deletes the messages that filter selects, and returns their number. After a crash or an error some are deleted; call it
-// again. Messages that wait behind a deleted one and are not selected become pending. A filter without any condition is refused:
-// name the topic, the key, the error or a time.
+// DiscardAll deletes the messages that filter selects, and returns their number. After a crash or an error some are
+// deleted; call it again. Messages that wait behind a deleted one and are not selected become pending. A filter without
+// any condition is refused: name the topic, the key, the error or a time.
 func DiscardAll(ctx context.Context, of Operations, filter ParkedFilter) (int, error) {
 	if bare := (ParkedFilter{After: filter.After, Limit: filter.Limit}); filter == bare {
 		return 0, errors.New("outbox: discard: the filter has no condition and selects all parked messages: set Topic, Key, Error, Since or Until")

@@ -1,6 +1,7 @@
 package outbox
 
-// ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and future ones.
+// ParkPolicy says what happens to the later messages of a key after one of its messages is parked: present ones and
+// future ones.
 type ParkPolicy int
 
 // The zero value keeps the order of the key, and releases the later messages without further calls.

@@ -14,14 +14,17 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// How a message is written to SQS, whose bodies and attributes cannot hold all bytes that a message of an outbox may have:
+// How a message is written to SQS, whose bodies and attributes cannot hold all bytes that a message of an outbox may
+// have:
 //
-//   - The payload is the body. A payload that SQS would refuse or alter is written as base64. SQS refuses an empty body, so for an empty
-//     payload the body is the word "empty". attributeEncoding says which encoding was used.
-//   - A header is an attribute with its name. The value is a String, or Binary if it has bytes that a String may not have.
-//   - SQS takes ten attributes. The other headers are in attributeHeaders, as driver.EncodeHeaders writes them, and so are headers with
-//     an empty value or with a name that SQS does not accept. Headers of txonce become attributes first, then the others in the order of
-//     their names. So the same headers are always written in the same way, and each name is written once.
+//   - The payload is the body. A payload that SQS would refuse or alter is written as base64. SQS refuses an empty
+//     body, so for an empty payload the body is the word "empty". attributeEncoding says which encoding was used.
+//   - A header is an attribute with its name. The value is a String, or Binary if it has bytes that a String may not
+//     have.
+//   - SQS takes ten attributes. The other headers are in attributeHeaders, as driver.EncodeHeaders writes them, and so
+//     are headers with an empty value or with a name that SQS does not accept. Headers of txonce become attributes
+//     first, then the others in the order of their names. So the same headers are always written in the same way, and
+//     each name is written once.
 //   - attributeKey is the key. A message without a key does not have it.
 const (
 	attributeKey      = "txonce-key"
@@ -96,9 +99,9 @@ func encodeAttributes(key, encoding string, headers map[string]string) (map[stri
 	return attributes, nil
 }
 
-// decode is the inverse of encodeBody and encodeAttributes. When another program has sent the message, decode returns the body as
-// it is and all attributes as headers, without their types. An error says which of our attributes is malformed; the message must
-// not be dropped.
+// decode is the inverse of encodeBody and encodeAttributes. When another program has sent the message, decode returns
+// the body as it is and all attributes as headers, without their types. An error says which of our attributes is
+// malformed; the message must not be dropped.
 func decode(body string, attributes map[string]types.MessageAttributeValue) (key string, payload []byte, headers map[string]string, err error) {
 	headers = make(map[string]string, len(attributes))
 	if packed, ok := attributes[attributeHeaders]; ok {
@@ -118,7 +121,8 @@ func decode(body string, attributes map[string]types.MessageAttributeValue) (key
 			encoding = attributeBytes(value)
 		default:
 			if _, twice := headers[name]; twice {
-				return "", nil, nil, fmt.Errorf("awssqs: attribute %s holds %q, which is an attribute too", attributeHeaders, name)
+				return "", nil, nil, fmt.Errorf("awssqs: attribute %s holds %q, which is an attribute too",
+					attributeHeaders, name)
 			}
 			headers[name] = attributeBytes(value)
 		}
@@ -129,10 +133,12 @@ func decode(body string, attributes map[string]types.MessageAttributeValue) (key
 	case encodingEmpty:
 	case encodingBase64:
 		if payload, err = base64.StdEncoding.DecodeString(body); err != nil {
-			return "", nil, nil, fmt.Errorf("awssqs: the body is not what attribute %s says: %w", attributeEncoding, err)
+			return "", nil, nil, fmt.Errorf("awssqs: the body is not what attribute %s says: %w",
+				attributeEncoding, err)
 		}
 	default:
-		return "", nil, nil, fmt.Errorf("awssqs: attribute %s is %q: want %s or %s", attributeEncoding, encoding, encodingBase64, encodingEmpty)
+		return "", nil, nil, fmt.Errorf("awssqs: attribute %s is %q: want %s or %s", attributeEncoding, encoding,
+			encodingBase64, encodingEmpty)
 	}
 	return key, payload, headers, nil
 }
@@ -164,7 +170,8 @@ func attributesSize(attributes map[string]types.MessageAttributeValue) (bytes in
 // legalName says whether a header may be an attribute of its name.
 func legalName(name string) bool {
 	lower := strings.ToLower(name)
-	return attributeName.MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(lower, "aws.") && !strings.HasPrefix(lower, "amazon.") &&
+	return attributeName.MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(lower, "aws.") &&
+		!strings.HasPrefix(lower, "amazon.") &&
 		name != attributeKey && name != attributeHeaders && name != attributeEncoding
 }
 

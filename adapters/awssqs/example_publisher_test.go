@@ -17,12 +17,15 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Messages that a transaction enqueued are relayed to a FIFO queue. The server is a fake; a program uses sqs.NewFromConfig(cfg)
-// instead.
+// Messages that a transaction enqueued are relayed to a FIFO queue. The server is a fake; a program uses
+// sqs.NewFromConfig(cfg) instead.
 func ExamplePublisher() {
 	ctx := context.Background()
 	client := awssqstest.NewServer(awssqstest.Config{})
-	_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("charges.fifo"), Attributes: map[string]string{"FifoQueue": "true"}})
+	_, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{
+		QueueName:  aws.String("charges.fifo"),
+		Attributes: map[string]string{"FifoQueue": "true"},
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -36,7 +39,10 @@ func ExamplePublisher() {
 		panic(err)
 	}
 	err = store.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return store.Enqueue(ctx, tx, outbox.Message{ID: "order-42:charged", Topic: "charges.fifo", OrderingKey: "customer-7", Payload: []byte(`{"cents":1999}`)})
+		return store.Enqueue(ctx, tx, outbox.Message{
+			ID: "order-42:charged", Topic: "charges.fifo",
+			OrderingKey: "customer-7", Payload: []byte(`{"cents":1999}`),
+		})
 	})
 	if err != nil {
 		panic(err)

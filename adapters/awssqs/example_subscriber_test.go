@@ -45,7 +45,10 @@ func ExampleSubscriber() {
 	if err != nil {
 		panic(err)
 	}
-	subscriber, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{Client: client, Queue: "charges", Processor: billing, Logger: quiet})
+	subscriber, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{
+		Client: client, Queue: "charges",
+		Processor: billing, Logger: quiet,
+	})
 	if err != nil {
 		panic(err)
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and region, or the URL of any
-// queue. A message counts as published when SQS has listed it as successful. It is safe for concurrent use, and needs no closing.
+// Publisher sends the messages of an outbox. A message's Topic is the name of a queue of the Client's account and
+// region, or the URL of any queue. A message counts as published when SQS has listed it as successful. It is safe for
+// concurrent use, and needs no closing.
 //
-// To a FIFO queue, whose name ends in .fifo, it sends a message's OrderingKey as its group and its ID as its deduplication id. So SQS keeps the
-// order within a key, and drops a message that arrives twice within five minutes. A standard queue promises no order.
+// To a FIFO queue, whose name ends in .fifo, it sends a message's OrderingKey as its group and its ID as its
+// deduplication id. So SQS keeps the order within a key, and drops a message that arrives twice within five minutes. A
+// standard queue promises no order.
 type Publisher struct {
 	client API
 	places chan struct{} // holds one for each running request
@@ -28,21 +30,26 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher, or an error that names all fields of cfg that are at fault. It does not talk to SQS.
+// NewPublisher returns a Publisher, or an error that names all fields of cfg that are at fault. It does not talk to
+// SQS.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{client: cfg.Client, places: make(chan struct{}, cfg.Concurrency), urls: make(map[string]string)}, nil
+	return &Publisher{
+		client: cfg.Client, places: make(chan struct{}, cfg.Concurrency),
+		urls: make(map[string]string),
+	}, nil
 }
 
-// Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once. A ctx without
-// deadline gets one of 10 seconds.
+// Publish implements outbox.Publisher. Messages of one key must be neither in one call nor in two that run at once. A
+// ctx without deadline gets one of 10 seconds.
 //
-// The error of a message that is too large, or that SQS refuses because of its contents, is Permanent, and so is that of a topic that
-// cannot be a queue. When the queue does not exist, or this Client may not send to it, the error is an *outbox.TopicError. When SQS cannot
-// be reached, has a fault of its own, throttles, or does not know the Client's credentials, it is an *outbox.UnavailableError.
+// The error of a message that is too large, or that SQS refuses because of its contents, is Permanent, and so is that
+// of a topic that cannot be a queue. When the queue does not exist, or this Client may not send to it, the error is an
+// *outbox.TopicError. When SQS cannot be reached, has a fault of its own, throttles, or does not know the Client's
+// credentials, it is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "awssqs", msgs, p.send)
 }
@@ -84,8 +91,8 @@ func (p *Publisher) sendTo(ctx context.Context, topic string, c *publishing.Call
 	batches.Wait()
 }
 
-// sendOrSplit sends b. If SQS refuses b as a whole, each message is sent by itself at once: later, another queue may have used up the
-// time of the call.
+// sendOrSplit sends b. If SQS refuses b as a whole, each message is sent by itself at once: later, another queue may
+// have used up the time of the call.
 func (p *Publisher) sendOrSplit(ctx context.Context, topic, url string, c *publishing.Call, b []*entry) {
 	err := p.sendBatch(ctx, topic, url, c, b)
 	if len(b) > 1 && ctx.Err() == nil && errors.As(err, new(*publishing.BatchError)) {

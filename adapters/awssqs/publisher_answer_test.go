@@ -72,7 +72,8 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 				switch {
 				case i != 3 && err != nil:
 					t.Errorf("message %d: %v; only message 3 was refused", i, err)
-				case i == 3 && (err == nil || blamed(err) != tt.entry || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), tt.code)):
+				case i == 3 && (err == nil || blamed(err) != tt.entry || !strings.Contains(err.Error(), queue) ||
+					!strings.Contains(err.Error(), tt.code)):
 					t.Errorf("%v; want the fault to be %s, and the queue and the code to be named", err, tt.entry)
 				}
 			}
@@ -89,7 +90,8 @@ func TestPublisherAnswersOfSQS(t *testing.T) {
 				return awssqstest.Fault{Before: &smithy.GenericAPIError{Code: tt.code, Message: "no"}}
 			})
 			for _, err := range newPublisher(t, s).Publish(t.Context(), keyed(queue, 2)) {
-				if err == nil || blamed(err) != tt.whole || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), tt.code) {
+				if err == nil || blamed(err) != tt.whole || !strings.Contains(err.Error(), queue) ||
+					!strings.Contains(err.Error(), tt.code) {
 					t.Errorf("%v; want the fault to be %s, and the queue and the code to be named", err, tt.whole)
 				}
 			}
@@ -103,7 +105,9 @@ type silentAbout struct {
 	id string
 }
 
-func (s silentAbout) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, opts ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+func (s silentAbout) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput,
+	opts ...func(*sqs.Options),
+) (*sqs.SendMessageBatchOutput, error) {
 	out, err := s.Server.SendMessageBatch(ctx, in, opts...)
 	if err == nil {
 		for i, e := range out.Successful {

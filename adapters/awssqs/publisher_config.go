@@ -13,11 +13,12 @@ import (
 
 // PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// Client is an *sqs.Client. It may be shared, with a Subscriber too. It may retry, within the deadline of a call. Required.
+	// Client is an *sqs.Client. It may be shared, with a Subscriber too. It may retry, within the deadline of a call.
+	// Required.
 	Client API
 
-	// Concurrency is how many requests run at once, each with a batch of at most ten messages. A higher number needs a Client whose HTTP
-	// client keeps as many idle connections.
+	// Concurrency is how many requests run at once, each with a batch of at most ten messages. A higher number needs a
+	// Client whose HTTP client keeps as many idle connections.
 	//
 	// Defaults to 10.
 	Concurrency int
@@ -26,7 +27,8 @@ type PublisherConfig struct {
 	AcceptedRisks []Risk
 }
 
-// RiskUncheckedMessages accepts DisableMessageChecksumValidation: a message that was damaged on the way to SQS counts as published.
+// RiskUncheckedMessages accepts DisableMessageChecksumValidation: a message that was damaged on the way to SQS counts
+// as published.
 const RiskUncheckedMessages Risk = "RiskUncheckedMessages"
 
 // withDefaults returns c with its defaults, or an error that names every wrong field.
@@ -41,7 +43,8 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	if client, ok := c.Client.(interface{ Options() sqs.Options }); ok {
 		if nilClient, isClient := c.Client.(*sqs.Client); isClient && nilClient == nil {
 			refuse("Client is a nil *sqs.Client")
-		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.AcceptedRisks, RiskUncheckedMessages) {
+		} else if client.Options().DisableMessageChecksumValidation && !slices.Contains(c.AcceptedRisks,
+			RiskUncheckedMessages) {
 			refuse("Client has DisableMessageChecksumValidation set: a message that was damaged on the way to SQS would count as published; " +
 				"leave it false, or accept awssqs.RiskUncheckedMessages (AcceptedRisks)")
 		}

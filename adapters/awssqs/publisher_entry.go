@@ -72,8 +72,8 @@ const (
 // token matches what SQS accepts as a group and as a deduplication id.
 var token = regexp.MustCompile("^[a-zA-Z0-9!\"#$%&'()*+,./:;<=>?@\\[\\\\\\]^_`{|}~-]{1,128}$")
 
-// legalToken returns prefix and s if SQS accepts that, and otherwise a hash of s. If s looks like such a hash it is hashed too, so that
-// different s have different tokens.
+// legalToken returns prefix and s if SQS accepts that, and otherwise a hash of s. If s looks like such a hash it is
+// hashed too, so that different s have different tokens.
 func legalToken(prefix, s string) string {
 	if plain := prefix + s; token.MatchString(plain) && !strings.HasPrefix(s, hashPrefix) {
 		return plain

@@ -29,24 +29,36 @@ const (
 // blames has the codes of errors, as plainCode returns them.
 var blames = map[string]blame{
 	"NonExistentQueue": theQueue, "QueueDoesNotExist": theQueue, "QueueDeletedRecently": theQueue,
-	"AccessDenied": theQueue, "AccessDeniedException": theQueue, "UnsupportedOperation": theQueue, "OverLimit": theQueue,
-	"KmsAccessDenied": theQueue, "KmsDisabled": theQueue, "KmsInvalidKeyUsage": theQueue, "KmsInvalidState": theQueue, "KmsNotFound": theQueue,
-	"KmsOptInRequired": theQueue, "KMS.AccessDeniedException": theQueue, "KMS.DisabledException": theQueue, "KMS.InvalidKeyUsageException": theQueue,
-	"KMS.InvalidStateException": theQueue, "KMS.NotFoundException": theQueue, "KMS.OptInRequired": theQueue,
+	"AccessDenied": theQueue, "AccessDeniedException": theQueue, "UnsupportedOperation": theQueue,
+	"OverLimit":       theQueue,
+	"KmsAccessDenied": theQueue, "KmsDisabled": theQueue, "KmsInvalidKeyUsage": theQueue, "KmsInvalidState": theQueue,
+	"KmsNotFound":      theQueue,
+	"KmsOptInRequired": theQueue, "KMS.AccessDeniedException": theQueue, "KMS.DisabledException": theQueue,
+	"KMS.InvalidKeyUsageException": theQueue,
+	"KMS.InvalidStateException":    theQueue, "KMS.NotFoundException": theQueue, "KMS.OptInRequired": theQueue,
 
-	"RequestThrottled": theClient, "KmsThrottled": theClient, "KMS.ThrottlingException": theClient, "Throttling": theClient, "ThrottlingException": theClient,
-	"ThrottledException": theClient, "TooManyRequestsException": theClient, "RequestLimitExceeded": theClient, "SlowDown": theClient,
-	"InvalidClientTokenId": theClient, "UnrecognizedClientException": theClient, "SignatureDoesNotMatch": theClient, "InvalidSignatureException": theClient,
-	"IncompleteSignature": theClient, "MissingAuthenticationToken": theClient, "MissingAuthenticationTokenException": theClient,
-	"ExpiredToken": theClient, "ExpiredTokenException": theClient, "RequestExpired": theClient, "OptInRequired": theClient, "InvalidSecurity": theClient,
+	"RequestThrottled": theClient, "KmsThrottled": theClient, "KMS.ThrottlingException": theClient,
+	"Throttling": theClient, "ThrottlingException": theClient,
+	"ThrottledException": theClient, "TooManyRequestsException": theClient, "RequestLimitExceeded": theClient,
+	"SlowDown":             theClient,
+	"InvalidClientTokenId": theClient, "UnrecognizedClientException": theClient, "SignatureDoesNotMatch": theClient,
+	"InvalidSignatureException": theClient,
+	"IncompleteSignature":       theClient, "MissingAuthenticationToken": theClient,
+	"MissingAuthenticationTokenException": theClient,
+	"ExpiredToken":                        theClient, "ExpiredTokenException": theClient, "RequestExpired": theClient,
+	"OptInRequired": theClient, "InvalidSecurity": theClient,
 	"InvalidAccessKeyId": theClient, "NotAuthorized": theClient,
 
-	"InternalError": theServer, "InternalFailure": theServer, "InternalServerError": theServer, "ServiceUnavailable": theServer,
+	"InternalError": theServer, "InternalFailure": theServer, "InternalServerError": theServer,
+	"ServiceUnavailable":          theServer,
 	"ServiceUnavailableException": theServer, "RequestTimeout": theServer, "RequestTimeoutException": theServer,
 
-	"InvalidMessageContents": theRequest, "InvalidParameterValue": theRequest, "InvalidParameterCombination": theRequest, "MissingParameter": theRequest,
-	"InvalidParameterValueException": theRequest, "BatchRequestTooLong": theRequest, "InvalidAttributeValue": theRequest, "InvalidAttributeName": theRequest,
-	"MessageTooLong": theRequest, "EmptyValue": theRequest, "ValidationError": theRequest, "ValidationException": theRequest, "SerializationException": theRequest,
+	"InvalidMessageContents": theRequest, "InvalidParameterValue": theRequest,
+	"InvalidParameterCombination": theRequest, "MissingParameter": theRequest,
+	"InvalidParameterValueException": theRequest, "BatchRequestTooLong": theRequest,
+	"InvalidAttributeValue": theRequest, "InvalidAttributeName": theRequest,
+	"MessageTooLong": theRequest, "EmptyValue": theRequest, "ValidationError": theRequest,
+	"ValidationException": theRequest, "SerializationException": theRequest,
 }
 
 // plainCode is code without the prefix of the older protocol, or that of a shape's name.
@@ -79,12 +91,13 @@ func missingQueue(err error) bool {
 	return errors.As(err, &none) || errors.As(err, &answer) && plainCode(answer.ErrorCode()) == "NonExistentQueue"
 }
 
-// classify returns err, the error of a whole request to a queue, in the form that the outbox needs. action is the permission that
-// the request needs.
+// classify returns err, the error of a whole request to a queue, in the form that the outbox needs. action is the
+// permission that the request needs.
 func classify(ctx context.Context, topic, action string, err error) error {
 	named := fmt.Errorf("awssqs: queue %s: %w", topic, err)
 	if ctx.Err() != nil {
-		return publishing.Ended(ctx, fmt.Sprintf("awssqs: queue %s: no answer; the message may have arrived (%v)", topic, err))
+		return publishing.Ended(ctx, fmt.Sprintf("awssqs: queue %s: no answer; the message may have arrived (%v)",
+			topic, err))
 	}
 	switch blameOf(err) {
 	case theServer, theClient:

@@ -20,8 +20,9 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherBehindRelay relays from an outbox to a FIFO queue while entries are refused, answers lost, and the server goes away.
-// Everything arrives, first occurrences in the order of their key, and on a queue that deduplicates nothing twice.
+// TestPublisherBehindRelay relays from an outbox to a FIFO queue while entries are refused, answers lost, and the
+// server goes away. Everything arrives, first occurrences in the order of their key, and on a queue that deduplicates
+// nothing twice.
 func TestPublisherBehindRelay(t *testing.T) {
 	t.Parallel()
 	t.Run("fake", func(t *testing.T) {
@@ -34,7 +35,8 @@ func TestPublisherBehindRelay(t *testing.T) {
 				<-time.After(3 * time.Second)
 				s.Up()
 			}, func() { s.SetFault(nil) })
-			t.Logf("of %d requests %d failed before, %d after they took effect; %d entries were refused, %d lost", f.calls, f.before, f.after, f.refused, f.lost)
+			t.Logf("of %d requests %d failed before, %d after they took effect; %d entries were refused, %d lost",
+				f.calls, f.before, f.after, f.refused, f.lost)
 			if f.before == 0 || f.after == 0 || f.refused == 0 || f.lost == 0 {
 				t.Error("some faults never happened; the test has shown nothing")
 			}
@@ -69,7 +71,10 @@ func (f *faults) decide(c awssqstest.Call) awssqstest.Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
-	fault := awssqstest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond, Entries: map[int]awssqstest.EntryFault{}}
+	fault := awssqstest.Fault{
+		Delay:   time.Duration(rand.IntN(20)) * time.Millisecond,
+		Entries: map[int]awssqstest.EntryFault{},
+	}
 	switch rand.IntN(10) {
 	case 0:
 		fault.Before = awssqstest.ErrConnection
@@ -133,7 +138,10 @@ func relayTo(t *testing.T, api creator, outage, heal func()) {
 	for n := range each {
 		err := memory.InTx(ctx, func(tx *outboxtest.Tx) error {
 			for k := range keys {
-				err := memory.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", k, n), Topic: queue, OrderingKey: fmt.Sprint("key ", k), Payload: fmt.Append(nil, n)})
+				err := memory.Enqueue(ctx, tx, outbox.Message{
+					ID: fmt.Sprintf("%d-%d", k, n), Topic: queue,
+					OrderingKey: fmt.Sprint("key ", k), Payload: fmt.Append(nil, n),
+				})
 				if err != nil {
 					return err
 				}

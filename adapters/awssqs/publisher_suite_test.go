@@ -43,7 +43,8 @@ func makeQueue(t *testing.T, api creator, fifo bool, attributes map[string]strin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := api.DeleteQueue(context.WithoutCancel(t.Context()), &sqs.DeleteQueueInput{QueueUrl: out.QueueUrl}); err != nil {
+		if _, err := api.DeleteQueue(context.WithoutCancel(t.Context()),
+			&sqs.DeleteQueueInput{QueueUrl: out.QueueUrl}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -78,7 +79,8 @@ func readQueue(t *testing.T, api awssqs.API, queue string, n int) (msgs []outbox
 			}
 			msgs = append(msgs, outbox.Message{Topic: queue, OrderingKey: key, Payload: payload, Headers: headers})
 			id := fmt.Sprint(i)
-			remove.Entries = append(remove.Entries, types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: m.ReceiptHandle})
+			remove.Entries = append(remove.Entries,
+				types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: m.ReceiptHandle})
 		}
 		if len(remove.Entries) == 0 {
 			continue

@@ -40,7 +40,10 @@ func isTopic(err error) bool {
 // keyed are n messages with keys of their own.
 func keyed(topic string, n int) (msgs []outbox.Message) {
 	for i := range n {
-		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: topic, OrderingKey: fmt.Sprint("k", i), Payload: fmt.Append(nil, i)})
+		msgs = append(msgs, outbox.Message{
+			ID: fmt.Sprint("m", i), Topic: topic, OrderingKey: fmt.Sprint("k", i),
+			Payload: fmt.Append(nil, i),
+		})
 	}
 	return msgs
 }
@@ -57,18 +60,21 @@ func TestPublisherBatches(t *testing.T) {
 		if (err == nil) != (i != 6) {
 			t.Errorf("message %d: %v", i, err)
 		}
-		if i == 6 && (!outbox.IsPermanent(err) || !strings.Contains(err.Error(), "1048577") || !strings.Contains(err.Error(), "1048576")) {
+		if i == 6 && (!outbox.IsPermanent(err) || !strings.Contains(err.Error(), "1048577") ||
+			!strings.Contains(err.Error(), "1048576")) {
 			t.Errorf("%v; want a permanent error that says how large it is and may be", err)
 		}
 	}
 	if n := s.Calls("SendMessageBatch"); n != 4 {
 		t.Errorf("%d requests, want 4 for 4 batches", n)
 	}
-	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{ID: "h", Topic: queue, Payload: []byte(strings.Repeat("x", 1<<20-10)), Headers: map[string]string{"h": "0123456789"}}})[0]; !outbox.IsPermanent(err) {
+	if err := newPublisher(t, s).Publish(t.Context(),
+		[]outbox.Message{{ID: "h", Topic: queue, Payload: []byte(strings.Repeat("x", 1<<20-10)), Headers: map[string]string{"h": "0123456789"}}})[0]; !outbox.IsPermanent(err) {
 		t.Errorf("%v; attributes count too", err)
 	}
 	limited, _ := makeQueue(t, s, false, map[string]string{"MaximumMessageSize": "1024"})
-	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{ID: "l", Topic: limited, Payload: []byte(strings.Repeat("x", 2000))}})[0]; !outbox.IsPermanent(err) ||
+	if err := newPublisher(t, s).Publish(t.Context(),
+		[]outbox.Message{{ID: "l", Topic: limited, Payload: []byte(strings.Repeat("x", 2000))}})[0]; !outbox.IsPermanent(err) ||
 		!strings.Contains(err.Error(), "2000") || !strings.Contains(err.Error(), "1024") {
 		t.Errorf("%v; want a permanent error that says how large it is and may be", err)
 	}
@@ -80,8 +86,14 @@ func TestPublisherGroups(t *testing.T) {
 	queue, _ := makeQueue(t, s, true, nil)
 	long := strings.Repeat("k", 129)
 	var msgs []outbox.Message
-	for i, key := range []string{"plain", "", "", "with space", "ünï", "\x00", "\xff", long, long + "x", "txonce-id:m1", "m1", "txonce-sha256:", "txonce-sha256:x"} {
-		msgs = append(msgs, outbox.Message{ID: fmt.Sprint("m", i), Topic: queue, OrderingKey: key, Payload: []byte("p")})
+	for i, key := range []string{
+		"plain", "", "", "with space", "ünï", "\x00", "\xff", long, long + "x", "txonce-id:m1",
+		"m1", "txonce-sha256:", "txonce-sha256:x",
+	} {
+		msgs = append(msgs, outbox.Message{
+			ID: fmt.Sprint("m", i), Topic: queue, OrderingKey: key,
+			Payload: []byte("p"),
+		})
 	}
 	msgs[2].ID = strings.Repeat("i", 200)
 	msgs[3].ID = "żółć"
@@ -97,12 +109,14 @@ func TestPublisherGroups(t *testing.T) {
 	if len(groups) != len(msgs) || !groups["plain"] || !groups["m1"] {
 		t.Errorf("%d groups for %d keys: %v", len(groups), len(msgs), slices.Collect(maps.Keys(groups)))
 	}
-	if err := newPublisher(t, s).Publish(t.Context(), []outbox.Message{{Topic: queue, OrderingKey: "k", Payload: []byte("p")}})[0]; !outbox.IsPermanent(err) {
+	if err := newPublisher(t, s).Publish(t.Context(),
+		[]outbox.Message{{Topic: queue, OrderingKey: "k", Payload: []byte("p")}})[0]; !outbox.IsPermanent(err) {
 		t.Errorf("without ID: %v; it would be dropped as a repeat", err)
 	}
 }
 
-// Topics are names or URLs; a queue that was missing is found when it is there, and one that is gone is looked up again.
+// Topics are names or URLs; a queue that was missing is found when it is there, and one that is gone is looked up
+// again.
 func TestPublisherTopics(t *testing.T) {
 	s := awssqstest.NewServer(awssqstest.Config{})
 	p := newPublisher(t, s)
@@ -115,7 +129,8 @@ func TestPublisherTopics(t *testing.T) {
 			t.Errorf("topic %q: %v; want a permanent error", topic, err)
 		}
 	}
-	if err := publish("later"); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), "create it") {
+	if err := publish("later"); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) ||
+		!strings.Contains(err.Error(), "create it") {
 		t.Errorf("a missing queue: %v", err)
 	}
 	name := "later"
@@ -143,7 +158,8 @@ func TestPublisherTopics(t *testing.T) {
 	}
 	s.Deny("SendMessageBatch", "GetQueueUrl")
 	for topic, permission := range map[string]string{"other": "sqs:GetQueueUrl", *made.QueueUrl: "sqs:SendMessage"} {
-		if err := publish(topic); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) || !strings.Contains(err.Error(), permission) || !strings.Contains(err.Error(), topic) {
+		if err := publish(topic); !isTopic(err) || outbox.IsPermanent(err) || isUnavailable(err) ||
+			!strings.Contains(err.Error(), permission) || !strings.Contains(err.Error(), topic) {
 			t.Errorf("no permission: %v; want an error that names it and the queue", err)
 		}
 	}
@@ -208,7 +224,10 @@ func FuzzPublishedMessage(f *testing.F) {
 		mu.Lock()
 		defer mu.Unlock()
 		n++
-		want := outbox.Message{ID: fmt.Sprint(n), Topic: name, OrderingKey: key, Payload: payload, Headers: map[string]string{header: value, outbox.HeaderID: fmt.Sprint(n)}}
+		want := outbox.Message{
+			ID: fmt.Sprint(n), Topic: name, OrderingKey: key, Payload: payload,
+			Headers: map[string]string{header: value, outbox.HeaderID: fmt.Sprint(n)},
+		}
 		for i := range min(max(more, 0), 20) {
 			want.Headers[fmt.Sprint(header, i)] = value
 		}
@@ -225,7 +244,8 @@ func FuzzPublishedMessage(f *testing.F) {
 		}
 		k, body, headers, err := awssqs.Decode(got.Body, got.Attributes)
 		if err != nil || k != key || string(body) != string(payload) || !maps.Equal(headers, want.Headers) {
-			t.Errorf("%v: key %q, payload %q, headers %q; want %q, %q, %q", err, k, body, headers, key, payload, want.Headers)
+			t.Errorf("%v: key %q, payload %q, headers %q; want %q, %q, %q", err, k, body, headers, key, payload,
+				want.Headers)
 		}
 	})
 }

@@ -19,12 +19,13 @@ type Subscriber struct {
 	log     *slog.Logger
 	running atomic.Bool
 
-	// uncountedReceives has for each message the number of receives that SQS counts and that were no attempts: deferrals, stops, lost
-	// messages. It outlives a Run.
+	// uncountedReceives has for each message the number of receives that SQS counts and that were no attempts:
+	// deferrals, stops, lost messages. It outlives a Run.
 	uncountedReceives counts.Counter
 }
 
-// NewSubscriber returns a Subscriber, or an error that names all fields of cfg that are at fault. It does not talk to SQS.
+// NewSubscriber returns a Subscriber, or an error that names all fields of cfg that are at fault. It does not talk to
+// SQS.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -34,18 +35,18 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets running handlers finish
-// within the grace period, deletes handled messages and returns nil.
+// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets
+// running handlers finish within the grace period, deletes handled messages and returns nil.
 //
-// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a queue that is
-// missing or may not be read, a Processor that cannot start or forgets keys too soon, a redrive policy that would take messages away.
-// Later it returns an error when the Processor gave up on a message and stored it nowhere, when a handler goes on although its context
-// is cancelled, and when SQS has refused this client for half a minute: the queue was deleted, or a permission is missing. It waits out
-// everything else, such as SQS being away.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem:
+// a queue that is missing or may not be read, a Processor that cannot start or forgets keys too soon, a redrive policy
+// that would take messages away. Later it returns an error when the Processor gave up on a message and stored it
+// nowhere, when a handler goes on although its context is cancelled, and when SQS has refused this client for half a
+// minute: the queue was deleted, or a permission is missing. It waits out everything else, such as SQS being away.
 //
-// It returns within Grace and 15 seconds after the end of ctx, also when SQS does not answer: handlers have 5 seconds to return after they
-// were cancelled, and deletions and returns have 10. Messages that SQS does not hear about in that time are delivered again when their
-// visibility timeout expires.
+// It returns within Grace and 15 seconds after the end of ctx, also when SQS does not answer: handlers have 5 seconds
+// to return after they were cancelled, and deletions and returns have 10. Messages that SQS does not hear about in that
+// time are delivered again when their visibility timeout expires.
 //
 // Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {

@@ -17,22 +17,25 @@ import (
 
 // SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
-	// Client is an *sqs.Client. It may be shared, with a Publisher too. It needs sqs:GetQueueAttributes, sqs:ReceiveMessage,
-	// sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and sqs:GetQueueUrl where Queue is a name. Required.
+	// Client is an *sqs.Client. It may be shared, with a Publisher too. It needs sqs:GetQueueAttributes,
+	// sqs:ReceiveMessage, sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue, and sqs:GetQueueUrl where
+	// Queue is a name. Required.
 	Client API
 
 	// Queue is the URL of the queue, or its name in the Client's account and region. Required.
 	Queue string
 
-	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by Run, and
-	// the window of a driver.Windowed is compared with the queue's retention. If it has a method MaxAttempts() int, its result is
-	// compared with the queue's redrive policy; otherwise 3 is, the default of consumer.Config. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is
+	// started by Run, and the window of a driver.Windowed is compared with the queue's retention. If it has a method
+	// MaxAttempts() int, its result is compared with the queue's redrive policy; otherwise 3 is, the default of
+	// consumer.Config. Required.
 	Processor consumer.Processor
 
-	// OrderBy returns the ordering key of a message, which becomes its Message.OrderingKey; empty: no order. ByKey returns the key that the message
-	// has. This process handles messages of one key one at a time, in the order of their arrival here. It cannot promise more, because a
-	// standard queue delivers in any order, to any process: use a FIFO queue where order matters. A FIFO queue is handled in order per
-	// message group, and refuses an OrderBy. When OrderBy panics, its message is Malformed and has no order: the consumer parks it.
+	// OrderBy returns the ordering key of a message, which becomes its Message.OrderingKey; empty: no order. ByKey
+	// returns the key that the message has. This process handles messages of one key one at a time, in the order of
+	// their arrival here. It cannot promise more, because a standard queue delivers in any order, to any process: use a
+	// FIFO queue where order matters. A FIFO queue is handled in order per message group, and refuses an OrderBy. When
+	// OrderBy panics, its message is Malformed and has no order: the consumer parks it.
 	//
 	// Defaults to no order.
 	OrderBy func(*consumer.Message) string
@@ -42,38 +45,41 @@ type SubscriberConfig struct {
 	// Defaults to 4.
 	Concurrency int
 
-	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. SQS returns at most ten per request; larger batches form
-	// while earlier messages are being handled. A batch should be done well within Grace.
+	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. SQS returns at most ten per
+	// request; larger batches form while earlier messages are being handled. A batch should be done well within Grace.
 	// consumer.Config.MaxPerTransaction limits how many of them share a transaction.
 	//
 	// Defaults to 100.
 	MaxBatch int
 
-	// MaxBatchBytes is the maximum sum of the bytes of bodies and attributes in a batch, unless its first message alone is larger.
+	// MaxBatchBytes is the maximum sum of the bytes of bodies and attributes in a batch, unless its first message alone
+	// is larger.
 	//
 	// Defaults to 4 MiB.
 	MaxBatchBytes int
 
-	// MaxUnfinished is the maximum number of messages in memory: those being handled, those waiting, and those that wait to be retried. Each
-	// costs a tenth of a request per quarter of VisibilityTimeout.
+	// MaxUnfinished is the maximum number of messages in memory: those being handled, those waiting, and those that
+	// wait to be retried. Each costs a tenth of a request per quarter of VisibilityTimeout.
 	//
 	// Defaults to Concurrency times MaxBatch.
 	MaxUnfinished int
 
-	// Receivers is how many requests for messages run at a time while the queue has many messages. One runs while it is empty.
+	// Receivers is how many requests for messages run at a time while the queue has many messages. One runs while it is
+	// empty.
 	//
 	// Defaults to as many as fill MaxUnfinished together, at most 10.
 	Receivers int
 
-	// WaitTime is how long SQS keeps a request waiting while there are no messages: whole seconds, at most 20. It delays the end of Run by at
-	// most two seconds. A server that does not notice that a waiting request was cancelled, such as ElasticMQ, may still answer it with a
-	// message, which is then delayed by VisibilityTimeout.
+	// WaitTime is how long SQS keeps a request waiting while there are no messages: whole seconds, at most 20. It
+	// delays the end of Run by at most two seconds. A server that does not notice that a waiting request was cancelled,
+	// such as ElasticMQ, may still answer it with a message, which is then delayed by VisibilityTimeout.
 	//
 	// Defaults to 20 seconds.
 	WaitTime time.Duration
 
-	// VisibilityTimeout is how long a message stays with this process after the last heartbeat: whole seconds. Heartbeats are sent every
-	// quarter of it until the message is settled, within the 12 hours that SQS allows. A process that dies delays its messages by this time.
+	// VisibilityTimeout is how long a message stays with this process after the last heartbeat: whole seconds.
+	// Heartbeats are sent every quarter of it until the message is settled, within the 12 hours that SQS allows. A
+	// process that dies delays its messages by this time.
 	//
 	// Defaults to the queue's.
 	VisibilityTimeout time.Duration
@@ -105,18 +111,18 @@ type Risk = risks.Risk
 
 // Risks of a Subscriber.
 const (
-	// RiskShortWindow accepts a Processor that forgets keys sooner than the queue forgets messages, with a warning. A message that
-	// is delivered again after that is parked as unprovable.
+	// RiskShortWindow accepts a Processor that forgets keys sooner than the queue forgets messages, with a warning. A
+	// message that is delivered again after that is parked as unprovable.
 	RiskShortWindow Risk = "RiskShortWindow"
 
-	// RiskRedrive accepts a redrive policy whose maxReceiveCount is not above the Processor's MaxAttempts, with a warning: SQS then moves
-	// messages to the dead-letter queue that the Processor has neither handled nor given up on.
+	// RiskRedrive accepts a redrive policy whose maxReceiveCount is not above the Processor's MaxAttempts, with a
+	// warning: SQS then moves messages to the dead-letter queue that the Processor has neither handled nor given up on.
 	RiskRedrive Risk = "RiskRedrive"
 )
 
-// MinReceives is the least maxReceiveCount of a redrive policy that a Subscriber accepts without a warning. Whatever makes SQS deliver a
-// message again counts towards it: besides failures, which the Processor counts itself, each stop, crash and lost answer. A
-// maxReceiveCount that is not above the Processor's MaxAttempts is refused, see RiskRedrive.
+// MinReceives is the least maxReceiveCount of a redrive policy that a Subscriber accepts without a warning. Whatever
+// makes SQS deliver a message again counts towards it: besides failures, which the Processor counts itself, each stop,
+// crash and lost answer. A maxReceiveCount that is not above the Processor's MaxAttempts is refused, see RiskRedrive.
 const MinReceives = 10
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// received is one delivery of a message. SQS delivers the message to no other receiver during its visibility timeout. Each heartbeat
-// starts that timeout again.
+// received is one delivery of a message. SQS delivers the message to no other receiver during its visibility timeout.
+// Each heartbeat starts that timeout again.
 type received struct {
 	delivery *deliver.Delivery
 	id       string
@@ -25,8 +25,9 @@ type received struct {
 	end      time.Time // SQS extends the visibility timeout no further
 
 	// Under inFlight.mu.
-	state     receivedState
-	until     time.Time     // the known end of the visibility timeout: after it SQS may deliver the message to other receivers
+	state receivedState
+	// the known end of the visibility timeout: after it SQS may deliver the message to other receivers
+	until     time.Time
 	extended  time.Time     // when its last heartbeat was sent, or the message was received
 	heartbeat chan struct{} // closed when the heartbeat that was sent is answered; nil: none is unanswered
 }
@@ -64,8 +65,8 @@ func (f *inFlight) isLost(m *received) bool {
 	return m.state == lost
 }
 
-// settle ends the heartbeats of m. It reports whether m was held until now, and returns a channel that is closed when the last heartbeat is
-// answered; nil: none is unanswered.
+// settle ends the heartbeats of m. It reports whether m was held until now, and returns a channel that is closed when
+// the last heartbeat is answered; nil: none is unanswered.
 func (f *inFlight) settle(m *received) (wasHeld bool, heartbeat <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,16 +100,16 @@ func (f *inFlight) markLost(m *received) {
 	delete(f.held, m)
 }
 
-// has reports whether this process has an unsettled delivery of that message. SQS has given up on that delivery, because it delivered the
-// message again. Its handler may not have noticed yet, or may go on although it is cancelled.
+// has reports whether this process has an unsettled delivery of that message. SQS has given up on that delivery,
+// because it delivered the message again. Its handler may not have noticed yet, or may go on although it is cancelled.
 func (f *inFlight) has(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unsettled[id] > 0
 }
 
-// due returns the messages that need a heartbeat now, and marks them; and those whose visibility timeout has expired, which it marks as
-// lost. wake is when to call it again.
+// due returns the messages that need a heartbeat now, and marks them; and those whose visibility timeout has expired,
+// which it marks as lost. wake is when to call it again.
 func (f *inFlight) due(now time.Time, visibility time.Duration) (due, expired []*received, wake time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +123,8 @@ func (f *inFlight) due(now time.Time, visibility time.Duration) (due, expired []
 		if m.until.Before(wake) {
 			wake = m.until
 		}
-		if m.heartbeat == nil && now.Sub(m.extended) >= visibility/4 && now.Add(extension(m, now, visibility)).After(m.until) {
+		if m.heartbeat == nil && now.Sub(m.extended) >= visibility/4 &&
+			now.Add(extension(m, now, visibility)).After(m.until) {
 			m.heartbeat = make(chan struct{})
 			due = append(due, m)
 		}
@@ -146,8 +148,8 @@ func (f *inFlight) answered(m *received, sent time.Time, extension time.Duration
 	}
 }
 
-// heartbeats sends heartbeats for all held messages, also for those that wait, until r.requests ends. When SQS has delivered a message to
-// others, or may have, the message is lost and its handler is cancelled.
+// heartbeats sends heartbeats for all held messages, also for those that wait, until r.requests ends. When SQS has
+// delivered a message to others, or may have, the message is lost and its handler is cancelled.
 func (r *reception) heartbeats() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -181,7 +183,8 @@ func (r *reception) heartbeat(all []*received) {
 		extensions[i] = extension(m, sent, r.queue.visibility)
 		entries[i] = changeEntry(i, m, extensions[i])
 	}
-	out, err := r.cfg.Client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &r.queue.url, Entries: entries})
+	out, err := r.cfg.Client.ChangeMessageVisibilityBatch(ctx,
+		&sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &r.queue.url, Entries: entries})
 	if err != nil {
 		clear(extensions)
 		r.failed(&r.changes, err, "sqs:ChangeMessageVisibility")
@@ -232,7 +235,10 @@ func (r *reception) reportLost(gone []*received, why string) {
 
 func changeEntry(i int, m *received, visibility time.Duration) types.ChangeMessageVisibilityBatchRequestEntry {
 	id := strconv.Itoa(i)
-	return types.ChangeMessageVisibilityBatchRequestEntry{Id: &id, ReceiptHandle: &m.receipt, VisibilityTimeout: int32(visibility / time.Second)}
+	return types.ChangeMessageVisibilityBatchRequestEntry{
+		Id: &id, ReceiptHandle: &m.receipt,
+		VisibilityTimeout: int32(visibility / time.Second),
+	}
 }
 
 // entryIndex is the index of the entry with that id among n entries; -1: there is none.

@@ -62,7 +62,8 @@ func TestSignsOfLifeComeInTime(t *testing.T) {
 		elapse(59 * time.Second)
 		mu.Lock()
 		if last < 50*time.Second || most > visibility/2 {
-			t.Errorf("the last sign of life was after %v, and %v passed between two; want no more than %v", last, most, visibility/2)
+			t.Errorf("the last sign of life was after %v, and %v passed between two; want no more than %v", last, most,
+				visibility/2)
 		}
 		mu.Unlock()
 		s.stopped()
@@ -83,14 +84,16 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					var lost, givenBack atomic.Int64
 					s := newStall(t, awssqstest.Config{Fault: func(c awssqstest.Call) (f awssqstest.Fault) {
-						if in, ok := c.Input.(*sqs.ChangeMessageVisibilityBatchInput); ok && in.Entries[0].VisibilityTimeout == 0 {
+						if in, ok := c.Input.(*sqs.ChangeMessageVisibilityBatchInput); ok &&
+							in.Entries[0].VisibilityTimeout == 0 {
 							givenBack.Add(1) // SQS may take an old receipt handle, and end the hold of the other
 						}
 						return f
 					}}, fifo, map[string]string{"VisibilityTimeout": "8"})
 					running, cancelled := make(chan string, 1), make(chan error, 1)
 					s.send("g", "a")
-					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }}}, // 1: it does not receive what it loses
+					// 1: it does not receive what it loses
+					s.start(awssqs.SubscriberConfig{MaxUnfinished: 1, Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }}},
 						func(ctx context.Context, msg *consumer.Message) error {
 							running <- receiptOf(msg)
 							<-ctx.Done()
@@ -103,8 +106,10 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 						t.Error("the handler was not cancelled")
 					}
 					elapse(time.Second)
-					if deletes := s.Calls("DeleteMessageBatch"); deletes != 0 || givenBack.Load() != 0 || lost.Load() != 1 {
-						t.Errorf("%d deletions and %d returns by who has lost the message; %d told that it is lost", deletes, givenBack.Load(), lost.Load())
+					if deletes := s.Calls("DeleteMessageBatch"); deletes != 0 || givenBack.Load() != 0 ||
+						lost.Load() != 1 {
+						t.Errorf("%d deletions and %d returns by who has lost the message; %d told that it is lost",
+							deletes, givenBack.Load(), lost.Load())
 					}
 					if at := s.Stored(s.name)[0].VisibleAt; time.Until(at) < 9*time.Minute {
 						t.Errorf("the other's hold of 10 minutes ends in %v", time.Until(at))
@@ -112,7 +117,8 @@ func TestALostMessageIsCancelledAndNotSettled(t *testing.T) {
 					if err := s.stop(); err != nil {
 						t.Errorf("Run = %v", err)
 					}
-					if _, err := s.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: &s.url, ReceiptHandle: other.ReceiptHandle}); err != nil {
+					if _, err := s.DeleteMessage(t.Context(),
+						&sqs.DeleteMessageInput{QueueUrl: &s.url, ReceiptHandle: other.ReceiptHandle}); err != nil {
 						t.Error(err)
 					}
 					s.left(0)
@@ -149,8 +155,10 @@ func TestAHoldThatSQSCannotBeToldOfIsLost(t *testing.T) {
 		if n := s.times("a"); n != 2 {
 			t.Errorf("handled %d times", n)
 		}
-		if begun, ended := s.log.Count("trouble with SQS"), s.log.Count("SQS answers again"); begun != 2 || ended != 1 { // no visibility is changed any more
-			t.Errorf("the outage of two operations began %d times in the log, and that of receiving ended %d times", begun, ended)
+		if begun, ended := s.log.Count("trouble with SQS"), s.log.Count("SQS answers again"); begun != 2 || ended != 1 {
+			// no visibility is changed any more
+			t.Errorf("the outage of two operations began %d times in the log, and that of receiving ended %d times",
+				begun, ended)
 		}
 	})
 }
@@ -179,8 +187,8 @@ func TestNoMessageIsHeldLongerThanSQSAllows(t *testing.T) {
 	})
 }
 
-// TestAMessageThatAZombieHasGoesToOthers: a handler that goes on with a lost message must not keep the message from a process
-// that could handle it.
+// TestAMessageThatAZombieHasGoesToOthers: a handler that goes on with a lost message must not keep the message from a
+// process that could handle it.
 func TestAMessageThatAZombieHasGoesToOthers(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -205,7 +213,8 @@ func TestAMessageThatAZombieHasGoesToOthers(t *testing.T) {
 			}
 			free := false
 			for range 600 { // another process asks now and then
-				out, err := s.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &s.url, VisibilityTimeout: 1, WaitTimeSeconds: 20})
+				out, err := s.ReceiveMessage(t.Context(),
+					&sqs.ReceiveMessageInput{QueueUrl: &s.url, VisibilityTimeout: 1, WaitTimeSeconds: 20})
 				if err != nil {
 					t.Fatal(err)
 				}

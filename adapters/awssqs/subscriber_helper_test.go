@@ -91,7 +91,9 @@ func (s *stall) start(cfg awssqs.SubscriberConfig, handle func(ctx context.Conte
 	s.startWith(s.Server, cfg, handle)
 }
 
-func (s *stall) startWith(client awssqs.API, cfg awssqs.SubscriberConfig, handle func(ctx context.Context, msg *consumer.Message) error) {
+func (s *stall) startWith(client awssqs.API, cfg awssqs.SubscriberConfig,
+	handle func(ctx context.Context, msg *consumer.Message) error,
+) {
 	s.t.Helper()
 	cfg.Client, cfg.Queue = client, s.name
 	if cfg.Processor == nil {
@@ -137,11 +139,13 @@ func (s *stall) left(want int) {
 
 func elapse(d time.Duration) { <-time.After(d) }
 
-// steal makes every message visible again that was received with one of these handles, as if its visibility timeout had expired.
+// steal makes every message visible again that was received with one of these handles, as if its visibility timeout had
+// expired.
 func (s *stall) steal(handles ...string) {
 	s.t.Helper()
 	for _, h := range handles {
-		if _, err := s.ChangeMessageVisibility(s.t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: &s.url, ReceiptHandle: &h}); err != nil {
+		if _, err := s.ChangeMessageVisibility(s.t.Context(),
+			&sqs.ChangeMessageVisibilityInput{QueueUrl: &s.url, ReceiptHandle: &h}); err != nil {
 			s.t.Fatal(err)
 		}
 	}

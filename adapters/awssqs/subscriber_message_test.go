@@ -26,7 +26,11 @@ func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
 		store := consumertest.NewStoreOn(deduptest.NewDatabase())
 		c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 			Name: "billing", Store: store, Key: consumer.HeaderKey("id"),
-			Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(string(m.Payload)) },
+			Handle: func(_ context.Context, tx *deduptest.Tx,
+				m *consumer.Message,
+			) error {
+				return tx.Add(string(m.Payload))
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +42,11 @@ func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
 			{"id": text("3"), "txonce-headers": text("no JSON")},
 			{"id": text("4")},
 		} {
-			if _, err := s.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.url, MessageBody: aws.String("plain text"), MessageAttributes: m}); err != nil {
+			if _, err := s.SendMessage(t.Context(),
+				&sqs.SendMessageInput{
+					QueueUrl: &s.url, MessageBody: aws.String("plain text"),
+					MessageAttributes: m,
+				}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,7 +62,8 @@ func TestMessagesThatCannotBeReadAreParked(t *testing.T) {
 			t.Errorf("%d letters, want 3", len(letters))
 		}
 		for _, l := range letters {
-			if string(l.Message.Payload) != "plain text" || !strings.Contains(l.Error, "txonce-") || l.Record.Key.ID == "4" {
+			if string(l.Message.Payload) != "plain text" || !strings.Contains(l.Error, "txonce-") ||
+				l.Record.Key.ID == "4" {
 				t.Errorf("parked %q of key %q with %q", l.Message.Payload, l.Record.Key.ID, l.Error)
 			}
 		}
@@ -118,7 +127,10 @@ func TestOrderByThatDoesNotReturn(t *testing.T) {
 		elapse(time.Minute)
 		s.stopped()
 		s.left(0)
-		for payload, says := range map[string]string{"panics": "OrderBy panicked: ", "ends": "OrderBy ended its goroutine"} {
+		for payload, says := range map[string]string{
+			"panics": "OrderBy panicked: ",
+			"ends":   "OrderBy ended its goroutine",
+		} {
 			if err := malformed[payload]; err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: Malformed is %v; want %q in it", payload, err, says)
 			}
@@ -129,8 +141,8 @@ func TestOrderByThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// SQS orders a FIFO queue by message group. A system that forwards messages may keep the attributes and choose another group: then a
-// message that failed must hold back the later ones of its group, not those with its attribute.
+// SQS orders a FIFO queue by message group. A system that forwards messages may keep the attributes and choose another
+// group: then a message that failed must hold back the later ones of its group, not those with its attribute.
 func TestAGroupIsTheOrderWhateverTheAttributeSays(t *testing.T) {
 	long := strings.Repeat("order", 40) // its group is a hash
 	for _, c := range []struct{ queue, group, attribute, want string }{
@@ -147,7 +159,8 @@ func TestAGroupIsTheOrderWhateverTheAttributeSays(t *testing.T) {
 			raw.MessageAttributes = map[string]types.MessageAttributeValue{"txonce-key": {DataType: aws.String("String"), StringValue: &c.attribute}}
 		}
 		if m := awssqs.ToMessage(c.queue, raw); m.OrderingKey != c.want || m.Malformed != nil {
-			t.Errorf("queue %s, group %s, attribute %q: Key %q, want %q (%v)", c.queue, c.group, c.attribute, m.OrderingKey, c.want, m.Malformed)
+			t.Errorf("queue %s, group %s, attribute %q: Key %q, want %q (%v)", c.queue, c.group, c.attribute,
+				m.OrderingKey, c.want, m.Malformed)
 		}
 	}
 }

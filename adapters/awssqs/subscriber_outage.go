@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/internal/hooks"
 )
 
-// fatalAfter is how long SQS must refuse this client until Run gives up. Run does not give up at once, because changed permissions and
-// credentials take time to become effective.
+// fatalAfter is how long SQS must refuse this client until Run gives up. Run does not give up at once, because changed
+// permissions and credentials take time to become effective.
 const fatalAfter = 30 * time.Second
 
 // outage is a period when all calls of one operation fail.

@@ -97,7 +97,8 @@ func (s *Subscriber) checkRedrive(has map[string]string) error {
 	if receives > attempts {
 		if receives < MinReceives {
 			s.log.Warn("awssqs: the queue's redrive policy may move messages away that the Processor would have handled: stops, crashes and lost answers "+
-				"count as receives too; set maxReceiveCount to 10 or more", "maxReceiveCount", receives, "attempts", attempts, "target", policy.Target)
+				"count as receives too; set maxReceiveCount to 10 or more", "maxReceiveCount", receives, "attempts",
+				attempts, "target", policy.Target)
 		}
 		return nil
 	}
@@ -136,7 +137,8 @@ func (s *Subscriber) checkRetention(has map[string]string) error {
 	case window >= keeps:
 		return nil
 	}
-	err = fmt.Errorf("it keeps messages for %v, the Processor remembers keys for %v; set its Window to %v", keeps, window, keeps)
+	err = fmt.Errorf("it keeps messages for %v, the Processor remembers keys for %v; set its Window to %v", keeps,
+		window, keeps)
 	if !slices.Contains(s.cfg.AcceptedRisks, RiskShortWindow) {
 		return fmt.Errorf("%w, or accept awssqs.%s (AcceptedRisks)", err, RiskShortWindow)
 	}
@@ -168,14 +170,17 @@ func explain(err error, action string) error {
 	return err
 }
 
-// fatal reports whether err usually does not pass: the queue is missing, this client may not use it, or its credentials are wrong.
+// fatal reports whether err usually does not pass: the queue is missing, this client may not use it, or its credentials
+// are wrong.
 func fatal(err error) bool {
 	switch b := blameOf(err); b {
 	case theQueue:
 		return !codeIs(err, "OverLimit") // too many messages in flight: that passes
 	case theClient:
-		return codeIs(err, "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "InvalidSignatureException",
-			"MissingAuthenticationToken", "MissingAuthenticationTokenException", "InvalidAccessKeyId", "OptInRequired", "NotAuthorized", "ExpiredToken", "ExpiredTokenException")
+		return codeIs(err, "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch",
+			"InvalidSignatureException",
+			"MissingAuthenticationToken", "MissingAuthenticationTokenException", "InvalidAccessKeyId", "OptInRequired",
+			"NotAuthorized", "ExpiredToken", "ExpiredTokenException")
 	default:
 		return false
 	}
@@ -187,11 +192,14 @@ func codeIs(err error, codes ...string) bool {
 	return errors.As(err, &answer) && slices.Contains(codes, plainCode(answer.ErrorCode()))
 }
 
-// CheckWindow is for programs that check a queue without receiving from it. Like a Subscriber at its start, it refuses a queue that keeps
-// messages for longer than window, or that moves messages away before a consumer with default settings has given up on them. queue is a name
-// or a URL. window is how long the consumer remembers keys.
+// CheckWindow is for programs that check a queue without receiving from it. Like a Subscriber at its start, it refuses
+// a queue that keeps messages for longer than window, or that moves messages away before a consumer with default
+// settings has given up on them. queue is a name or a URL. window is how long the consumer remembers keys.
 func CheckWindow(ctx context.Context, client API, queue string, window time.Duration) error {
-	s := &Subscriber{cfg: SubscriberConfig{Client: client, Queue: queue, Processor: remembers(window)}, log: slog.New(slog.DiscardHandler)}
+	s := &Subscriber{
+		cfg: SubscriberConfig{Client: client, Queue: queue, Processor: remembers(window)},
+		log: slog.New(slog.DiscardHandler),
+	}
 	if _, err := s.inspect(ctx); err != nil {
 		return fmt.Errorf("awssqs: queue %s: %w", queue, err)
 	}

@@ -48,7 +48,8 @@ type reception struct {
 
 func newReception(ctx context.Context, s *Subscriber, q queue) *reception {
 	r := &reception{
-		cfg: &s.cfg, log: s.log, queue: q, uncounted: &s.uncountedReceives, sending: make(chan struct{}, 2*s.cfg.Concurrency), receivers: 1,
+		cfg: &s.cfg, log: s.log, queue: q, uncounted: &s.uncountedReceives,
+		sending: make(chan struct{}, 2*s.cfg.Concurrency), receivers: 1,
 	}
 	r.requests, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.events = deliver.NewObserver("awssqs", "aws_sqs", q.name, "SQS", s.cfg.Trace, s.log)
@@ -87,8 +88,8 @@ func (r *reception) run() error {
 	return err
 }
 
-// receive is one receiver: it requests messages until the Deliverer's Context ends. While requests return as many messages as they can, further
-// receivers are started. A receiver that gets nothing ends, unless it is the last one.
+// receive is one receiver: it requests messages until the Deliverer's Context ends. While requests return as many
+// messages as they can, further receivers are started. A receiver that gets nothing ends, unless it is the last one.
 func (r *reception) receive() {
 	delay := backoff.FullJitter(backoff.Base, backoff.Cap)
 	token, failures := rand.Text(), 0
@@ -123,11 +124,12 @@ func (r *reception) receive() {
 	}
 }
 
-// request is one request for messages. When the answer of a request to a FIFO queue was lost, SQS repeats it for the same token.
+// request is one request for messages. When the answer of a request to a FIFO queue was lost, SQS repeats it for the
+// same token.
 //
-// A stop cancels the request, but not in its first moments. When the queue has messages, the answer is then on its way: if the request
-// were cancelled, its messages would be delivered only after their visibility timeout. So request waits for the answer, and its messages
-// are given back at once.
+// A stop cancels the request, but not in its first moments. When the queue has messages, the answer is then on its way:
+// if the request were cancelled, its messages would be delivered only after their visibility timeout. So request waits
+// for the answer, and its messages are given back at once.
 func (r *reception) request(n int, token string) ([]types.Message, error) {
 	ctx, cancel := context.WithTimeout(r.requests, r.cfg.WaitTime+answerWithin)
 	defer cancel()
@@ -175,7 +177,8 @@ func (r *reception) endReceiver() bool {
 	return true
 }
 
-// failed records an error of SQS, and ends the reception when the error is fatal and persists. action is the permission that may be missing.
+// failed records an error of SQS, and ends the reception when the error is fatal and persists. action is the permission
+// that may be missing.
 func (r *reception) failed(o *outage, err error, action string) {
 	if errors.Is(err, context.Canceled) && r.requests.Err() != nil {
 		return

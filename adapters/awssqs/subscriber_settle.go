@@ -27,8 +27,8 @@ type answer struct {
 	heartbeat <-chan struct{} // closed when its last heartbeat is answered; nil: none is unanswered
 }
 
-// keep is the Deliverer's Keep. Messages that wait through no fault of their own wait in memory, with heartbeats, because SQS would count a
-// receive each time that they are given back.
+// keep is the Deliverer's Keep. Messages that wait through no fault of their own wait in memory, with heartbeats,
+// because SQS would count a receive each time that they are given back.
 func (r *reception) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	m := d.Raw.(*received)
 	return retry.Held && retry.After <= keepAtMost && time.Now().Add(retry.After+r.queue.visibility).Before(m.end)
@@ -58,8 +58,8 @@ func (r *reception) settle(d *deliver.Delivery, err error) {
 	r.answers = append(r.answers, a)
 }
 
-// flush sends the answers. It waits while too many groups of answers are being sent, but not after a stop: Run must end although SQS may not
-// answer, and the messages that are given back then make only a few groups.
+// flush sends the answers. It waits while too many groups of answers are being sent, but not after a stop: Run must end
+// although SQS may not answer, and the messages that are given back then make only a few groups.
 func (r *reception) flush() {
 	r.mu.Lock()
 	answers := r.answers
@@ -79,8 +79,8 @@ func (r *reception) flush() {
 	}
 }
 
-// send sends answers. Deletions run in parallel. Changes of visibility keep their order, so that no message of a group becomes visible before
-// an earlier one.
+// send sends answers. Deletions run in parallel. Changes of visibility keep their order, so that no message of a group
+// becomes visible before an earlier one.
 func (r *reception) send(answers []answer) {
 	var handled, again []answer
 	for _, a := range answers {
@@ -110,9 +110,11 @@ func (r *reception) send(answers []answer) {
 	deletions.Wait()
 }
 
-// sendUntilDone repeats call with the answers that it returns, until their visibility timeout expires. Then SQS delivers those messages
-// again: handled ones are duplicates then, and are deleted.
-func (r *reception) sendUntilDone(answers []answer, o *outage, action string, call func(context.Context, []answer) ([]answer, error)) {
+// sendUntilDone repeats call with the answers that it returns, until their visibility timeout expires. Then SQS
+// delivers those messages again: handled ones are duplicates then, and are deleted.
+func (r *reception) sendUntilDone(answers []answer, o *outage, action string,
+	call func(context.Context, []answer) ([]answer, error),
+) {
 	delay := backoff.FullJitter(backoff.Base, backoff.Cap)
 	for failures := 0; ; {
 		ctx, cancel := context.WithTimeout(r.requests, answerWithin)
@@ -131,14 +133,16 @@ func (r *reception) sendUntilDone(answers []answer, o *outage, action string, ca
 			}
 		}
 		if late := len(left) - len(answers); late > 0 && r.requests.Err() == nil {
-			r.log.Warn("awssqs: the results of messages could not be sent to SQS in time; SQS delivers them again", "messages", late, "operation", o.op)
+			r.log.Warn("awssqs: the results of messages could not be sent to SQS in time; SQS delivers them again",
+				"messages", late, "operation", o.op)
 		}
 		if len(answers) == 0 {
 			return
 		}
 		failures++
 		if await.Sleep(r.requests, delay(failures)) != nil {
-			r.log.Warn("awssqs: Run ended before the results of messages could be sent to SQS; SQS delivers them again", "messages", len(answers), "operation", o.op)
+			r.log.Warn("awssqs: Run ended before the results of messages could be sent to SQS; SQS delivers them again",
+				"messages", len(answers), "operation", o.op)
 			return
 		}
 	}
@@ -152,7 +156,8 @@ func (r *reception) delete(ctx context.Context, answers []answer) ([]answer, err
 		entries[i] = types.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: &a.message.receipt}
 	}
 	began := time.Now()
-	out, err := r.cfg.Client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &r.queue.url, Entries: entries})
+	out, err := r.cfg.Client.DeleteMessageBatch(ctx,
+		&sqs.DeleteMessageBatchInput{QueueUrl: &r.queue.url, Entries: entries})
 	if err != nil {
 		return answers, err
 	}
@@ -167,7 +172,8 @@ func (r *reception) change(ctx context.Context, answers []answer) ([]answer, err
 	for i, a := range answers {
 		entries[i] = changeEntry(i, a.message, wholeSeconds(a.after, time.Until(a.message.end)))
 	}
-	out, err := r.cfg.Client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &r.queue.url, Entries: entries})
+	out, err := r.cfg.Client.ChangeMessageVisibilityBatch(ctx,
+		&sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &r.queue.url, Entries: entries})
 	if err != nil {
 		return answers, err
 	}
@@ -193,9 +199,12 @@ func ids[E any](entries []E, id func(E) *string) []*string {
 	return all
 }
 
-// unconfirmed calls confirmed for the successful answers, and returns those to send again: SQS did not mention them, or the failure is SQS's
-// fault. An answer that SQS refused as wrong is not repeated: SQS has delivered its message to another receiver, or will.
-func (r *reception) unconfirmed(answers []answer, successful []*string, failed []types.BatchResultErrorEntry, confirmed func(answer)) (again []answer) {
+// unconfirmed calls confirmed for the successful answers, and returns those to send again: SQS did not mention them, or
+// the failure is SQS's fault. An answer that SQS refused as wrong is not repeated: SQS has delivered its message to
+// another receiver, or will.
+func (r *reception) unconfirmed(answers []answer, successful []*string, failed []types.BatchResultErrorEntry,
+	confirmed func(answer),
+) (again []answer) {
 	done := make([]bool, len(answers))
 	for _, id := range successful {
 		if i := entryIndex(id, len(answers)); i >= 0 {
@@ -209,8 +218,10 @@ func (r *reception) unconfirmed(answers []answer, successful []*string, failed [
 			continue
 		}
 		done[i] = true
-		r.log.Warn("awssqs: SQS refuses the result of a message; it delivers the message again", "position", answers[i].message.delivery.Message.Position,
-			"handled", answers[i].handled, "error", fmt.Sprintf("%s: %s", aws.ToString(f.Code), aws.ToString(f.Message)))
+		r.log.Warn("awssqs: SQS refuses the result of a message; it delivers the message again", "position",
+			answers[i].message.delivery.Message.Position,
+			"handled", answers[i].handled, "error", fmt.Sprintf("%s: %s", aws.ToString(f.Code),
+				aws.ToString(f.Message)))
 	}
 	for i, a := range answers {
 		if !done[i] {

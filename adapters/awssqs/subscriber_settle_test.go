@@ -55,8 +55,16 @@ func TestADeletionLostAfterTheCommitMakesADuplicateThatIsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		db := deduptest.NewDatabase()
 		c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-			Name: "billing", Store: consumertest.NewStoreOn(db), Key: func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
-			Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(string(m.Payload)) },
+			Name: "billing", Store: consumertest.NewStoreOn(db), Key: func(m *consumer.Message) (string,
+				error,
+			) {
+				return string(m.Payload), nil
+			},
+			Handle: func(_ context.Context, tx *deduptest.Tx,
+				m *consumer.Message,
+			) error {
+				return tx.Add(string(m.Payload))
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +230,8 @@ func TestAThousandMessagesAreGivenBack(t *testing.T) {
 				}
 				for _, m := range left {
 					if s.times(m.Body) != 0 || m.VisibleAt.After(time.Now()) {
-						t.Fatalf("%s was handled %d times, and is visible in %v", m.Body, s.times(m.Body), time.Until(m.VisibleAt))
+						t.Fatalf("%s was handled %d times, and is visible in %v", m.Body, s.times(m.Body),
+							time.Until(m.VisibleAt))
 					}
 				}
 				s.start(awssqs.SubscriberConfig{}, nil)

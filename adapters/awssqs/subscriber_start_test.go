@@ -66,32 +66,67 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 	}{
 		{name: "a queue that is missing", queue: "nowhere", want: []string{"queue nowhere", "does not exist", "create it"}},
 		{name: "a URL of nothing", queue: "https://sqs.test/123456789012/nowhere", want: []string{"does not exist"}},
-		{name: "no permission to look it up", deny: "GetQueueUrl", want: []string{"queue orders", "sqs:GetQueueUrl", "URL"}},
-		{name: "no permission to look at it", deny: "GetQueueAttributes", want: []string{"allow this client sqs:GetQueueAttributes"}},
-		{name: "no permission to receive", deny: "ReceiveMessage", want: []string{"allow this client sqs:ReceiveMessage"}},
+		{
+			name: "no permission to look it up", deny: "GetQueueUrl",
+			want: []string{"queue orders", "sqs:GetQueueUrl", "URL"},
+		},
+		{
+			name: "no permission to look at it", deny: "GetQueueAttributes",
+			want: []string{"allow this client sqs:GetQueueAttributes"},
+		},
+		{
+			name: "no permission to receive", deny: "ReceiveMessage",
+			want: []string{"allow this client sqs:ReceiveMessage"},
+		},
 		{name: "redrive too soon", attributes: redrive("3"), want: []string{dead, "received 3 times", "tries it 3 times", "maxReceiveCount to 10", "RiskRedrive"}},
 		{name: "redrive too soon, in quotes", attributes: redrive(`"2"`), want: []string{"2 times"}},
-		{name: "redrive too soon for many attempts", attributes: redrive("20"), attempts: 20, want: []string{"tries it 20 times", "maxReceiveCount to 21"}},
+		{
+			name: "redrive too soon for many attempts", attributes: redrive("20"), attempts: 20,
+			want: []string{"tries it 20 times", "maxReceiveCount to 21"},
+		},
 		{name: "redrive soon", attributes: redrive("4"), warns: "maxReceiveCount=4 attempts=3"},
 		{name: "redrive soon, more attempts", attributes: redrive("9"), attempts: 8, warns: "crashes"},
 		{name: "redrive after many attempts", attributes: redrive("21"), attempts: 20},
-		{name: "redrive too soon, allowed", attributes: redrive("3"), cfg: awssqs.SubscriberConfig{AcceptedRisks: []awssqs.Risk{awssqs.RiskRedrive}}, warns: "moved away"},
+		{
+			name: "redrive too soon, allowed", attributes: redrive("3"),
+			cfg: awssqs.SubscriberConfig{AcceptedRisks: []awssqs.Risk{awssqs.RiskRedrive}}, warns: "moved away",
+		},
 		{name: "redrive late enough", attributes: redrive("10")},
-		{name: "retention longer than the window", window: 3 * day, want: []string{"96h0m0s", "Window to 96h", "RiskShortWindow"}},
-		{name: "retention longer than the window, allowed", window: 3 * day, cfg: awssqs.SubscriberConfig{AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}}, warns: "forgotten"},
+		{
+			name: "retention longer than the window", window: 3 * day,
+			want: []string{"96h0m0s", "Window to 96h", "RiskShortWindow"},
+		},
+		{
+			name: "retention longer than the window, allowed", window: 3 * day,
+			cfg: awssqs.SubscriberConfig{AcceptedRisks: []awssqs.Risk{awssqs.RiskShortWindow}}, warns: "forgotten",
+		},
 		{name: "retention within the window", window: 4 * day},
-		{name: "retention unknown", window: day, absent: []types.QueueAttributeName{"MessageRetentionPeriod"}, warns: "does not say how long"},
-		{name: "visibility timeout of zero", attributes: map[string]string{"VisibilityTimeout": "0"}, want: []string{"visibility timeout is 0", "VisibilityTimeout"}},
-		{name: "visibility timeout of zero, but ours", attributes: map[string]string{"VisibilityTimeout": "0"}, cfg: awssqs.SubscriberConfig{VisibilityTimeout: time.Minute}},
-		{name: "order on a FIFO queue", fifo: true, cfg: awssqs.SubscriberConfig{OrderBy: awssqs.ByKey}, want: []string{"OrderBy", "FIFO"}},
+		{
+			name: "retention unknown", window: day, absent: []types.QueueAttributeName{"MessageRetentionPeriod"},
+			warns: "does not say how long",
+		},
+		{
+			name: "visibility timeout of zero", attributes: map[string]string{"VisibilityTimeout": "0"},
+			want: []string{"visibility timeout is 0", "VisibilityTimeout"},
+		},
+		{
+			name: "visibility timeout of zero, but ours", attributes: map[string]string{"VisibilityTimeout": "0"},
+			cfg: awssqs.SubscriberConfig{VisibilityTimeout: time.Minute},
+		},
+		{
+			name: "order on a FIFO queue", fifo: true, cfg: awssqs.SubscriberConfig{OrderBy: awssqs.ByKey},
+			want: []string{"OrderBy", "FIFO"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newStall(t, awssqstest.Config{Absent: c.absent}, c.fifo, nil)
-				if _, err := s.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("dead")}); err != nil {
+				if _, err := s.CreateQueue(t.Context(),
+					&sqs.CreateQueueInput{QueueName: aws.String("dead")}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{QueueUrl: &s.url, Attributes: c.attributes}); err != nil {
+				if _, err := s.SetQueueAttributes(t.Context(),
+					&sqs.SetQueueAttributesInput{QueueUrl: &s.url, Attributes: c.attributes}); err != nil {
 					t.Fatal(err)
 				}
 				s.Deny(c.deny)
@@ -109,14 +144,16 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 				s.start(c.cfg, nil)
 				elapse(time.Minute)
 				err := s.stop()
-				if c.window > 0 && (started.Load() != (len(c.want) == 0) || !slices.Equal(sources, []string{"sqs queue orders"})) {
+				if c.window > 0 && (started.Load() != (len(c.want) == 0) ||
+					!slices.Equal(sources, []string{"sqs queue orders"})) {
 					t.Errorf("the Processor was started: %v, with sources %q; a start registers a window, and one that is refused must not be", started.Load(), sources)
 				}
 				if len(c.want) == 0 {
 					if err != nil {
 						t.Errorf("Run = %v", err)
 					}
-					if warned := s.log.Count("level=WARN"); c.warns == "" && warned != 0 || c.warns != "" && (warned != 1 || s.log.Count(c.warns) == 0) {
+					if warned := s.log.Count("level=WARN"); c.warns == "" && warned != 0 ||
+						c.warns != "" && (warned != 1 || s.log.Count(c.warns) == 0) {
 						t.Errorf("log %s; want a warning with %q", s.log.String(), c.warns)
 					}
 					return
@@ -132,7 +169,10 @@ func TestWhatIsRefusedAtTheStart(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	good := awssqs.SubscriberConfig{Client: awssqstest.NewServer(awssqstest.Config{}), Queue: "orders", Processor: process{}}
+	good := awssqs.SubscriberConfig{
+		Client: awssqstest.NewServer(awssqstest.Config{}), Queue: "orders",
+		Processor: process{},
+	}
 	if _, err := awssqs.NewSubscriber(good); err != nil {
 		t.Errorf("NewSubscriber = %v", err)
 	}
@@ -159,7 +199,8 @@ func TestConfigIsChecked(t *testing.T) {
 	} {
 		cfg := good
 		c.spoil(&cfg)
-		if _, err := awssqs.NewSubscriber(cfg); err == nil || !strings.Contains(err.Error(), "SubscriberConfig."+c.field+" ") {
+		if _, err := awssqs.NewSubscriber(cfg); err == nil || !strings.Contains(err.Error(),
+			"SubscriberConfig."+c.field+" ") {
 			t.Errorf("NewSubscriber = %v; want an error that names %s", err, c.field)
 		}
 	}
@@ -227,8 +268,8 @@ func TestARejectEndsRunAndKeepsTheMessage(t *testing.T) {
 	})
 }
 
-// TestAStopLosesNoAnswerThatIsOnItsWay: messages that SQS has just handed out go back at once. If their answer were dropped, SQS
-// would hold them for a visibility timeout.
+// TestAStopLosesNoAnswerThatIsOnItsWay: messages that SQS has just handed out go back at once. If their answer were
+// dropped, SQS would hold them for a visibility timeout.
 func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		inBubble(t, func(t *testing.T) {
@@ -244,7 +285,8 @@ func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
 			}
 			for _, m := range s.Stored(s.name) {
 				if time.Now().Before(m.VisibleAt) || s.times(m.Body) != 0 {
-					t.Errorf("fifo %v: %s is held for %v more, and was handled %d times", fifo, m.Body, time.Until(m.VisibleAt), s.times(m.Body))
+					t.Errorf("fifo %v: %s is held for %v more, and was handled %d times", fifo, m.Body,
+						time.Until(m.VisibleAt), s.times(m.Body))
 				}
 			}
 			s.left(3)
@@ -252,13 +294,16 @@ func TestAStopLosesNoAnswerThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// slowAnswers is an SQS whose answers with messages take a second to arrive, and are lost when the request was cancelled.
+// slowAnswers is an SQS whose answers with messages take a second to arrive, and are lost when the request was
+// cancelled.
 type slowAnswers struct {
 	awssqs.API
 	taken chan struct{}
 }
 
-func (s *slowAnswers) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+func (s *slowAnswers) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput,
+	opts ...func(*sqs.Options),
+) (*sqs.ReceiveMessageOutput, error) {
 	out, err := s.API.ReceiveMessage(ctx, in, opts...)
 	if err != nil || len(out.Messages) == 0 {
 		return out, err

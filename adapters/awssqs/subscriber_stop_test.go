@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestRunEndsWithoutTheServer: Run returns within Grace and the documented 15 seconds, whichever call waits for an answer of SQS.
+// TestRunEndsWithoutTheServer: Run returns within Grace and the documented 15 seconds, whichever call waits for an
+// answer of SQS.
 func TestRunEndsWithoutTheServer(t *testing.T) {
 	const grace, bound = 5 * time.Second, 15 * time.Second
 	for _, server := range []struct {
@@ -123,7 +124,11 @@ func TestATenantIsNoOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newStall(t, awssqstest.Config{}, false, nil)
-				if _, err := s.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.url, MessageBody: &tenant, MessageGroupId: &tenant}); err != nil {
+				if _, err := s.SendMessage(t.Context(),
+					&sqs.SendMessageInput{
+						QueueUrl: &s.url, MessageBody: &tenant,
+						MessageGroupId: &tenant,
+					}); err != nil {
 					t.Fatal(err)
 				}
 				s.start(c.cfg, func(_ context.Context, msg *consumer.Message) error {

@@ -96,8 +96,8 @@ func fakeSite(*testing.T) site {
 	}}
 }
 
-// sharedOrOwnElasticMQ gives each case the shared server, unless the case restarts it. Cases that do use a second server, one
-// after the other.
+// sharedOrOwnElasticMQ gives each case the shared server, unless the case restarts it. Cases that do use a second
+// server, one after the other.
 func sharedOrOwnElasticMQ(t *testing.T) func(t *testing.T) site {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *testsqs.Own { return testsqs.Start(t) })
@@ -145,7 +145,10 @@ func newSuiteBroker(t *testing.T, s site, fifo bool) *suiteBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &suiteBroker{site: s, t: t, url: url, publisher: publisher, receipts: map[string]string{}, ended: map[string]bool{}}
+	return &suiteBroker{
+		site: s, t: t, url: url, publisher: publisher, receipts: map[string]string{},
+		ended: map[string]bool{},
+	}
 }
 
 // Publish implements consumertest.Broker. A call of the Publisher takes one message of a key.
@@ -159,7 +162,8 @@ func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) err
 				keys[m.OrderingKey] = true
 			}
 			call = append(call, outbox.Message{
-				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, OrderingKey: m.OrderingKey, Payload: m.Payload, Headers: m.Headers,
+				ID: fmt.Sprintf("%016x", rand.Uint64()), Topic: b.url, OrderingKey: m.OrderingKey, Payload: m.Payload,
+				Headers: m.Headers,
 			})
 			msgs = msgs[1:]
 		}
@@ -176,9 +180,11 @@ type suiteClient struct {
 	revoked atomic.Bool
 }
 
-// ReceiveMessage records the receipt handles for Revoke. A client that has lost its messages receives nothing more: it might take them
-// again, before any other client.
-func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+// ReceiveMessage records the receipt handles for Revoke. A client that has lost its messages receives nothing more: it
+// might take them again, before any other client.
+func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput,
+	opts ...func(*sqs.Options),
+) (*sqs.ReceiveMessageOutput, error) {
 	if b.revoked.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -195,10 +201,12 @@ func (b *suiteClient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessage
 	return out, err
 }
 
-// ChangeMessageVisibilityBatch is not forwarded while it contains a receipt that Revoke has ended: until another client receives the
-// message, ElasticMQ would accept that receipt and hide the message again. On a busy machine a heartbeat may come before the other
-// client.
-func (b *suiteClient) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, opts ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+// ChangeMessageVisibilityBatch is not forwarded while it contains a receipt that Revoke has ended: until another client
+// receives the message, ElasticMQ would accept that receipt and hide the message again. On a busy machine a heartbeat
+// may come before the other client.
+func (b *suiteClient) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput,
+	opts ...func(*sqs.Options),
+) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	for {
 		b.changing.RLock() // Revoke comes before or after, not between
 		b.mu.Lock()
@@ -224,7 +232,8 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 	b.clients = append(b.clients, client)
 	b.mu.Unlock()
 	return awssqs.NewSubscriber(awssqs.SubscriberConfig{
-		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility, WaitTime: time.Second, Trace: b.trace, Logger: testlog.New(b.t).Logger(),
+		Client: client, Queue: b.url, Processor: p, Grace: grace, VisibilityTimeout: b.visibility,
+		WaitTime: time.Second, Trace: b.trace, Logger: testlog.New(b.t).Logger(),
 	})
 }
 
@@ -235,7 +244,10 @@ func (b *suiteBroker) Left(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	left := 0
-	for _, name := range []string{"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"} {
+	for _, name := range []string{
+		"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible",
+		"ApproximateNumberOfMessagesDelayed",
+	} {
 		n, err := strconv.Atoi(out.Attributes[name])
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", name, err)

@@ -14,9 +14,9 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is already busy with goes back
-// to SQS, each time for longer, and so do the messages behind it in its group. Here it would wait for its other delivery, for as
-// long as that takes, and no other process could handle it.
+// take starts the heartbeats of received messages and adds them to the Deliverer. A message that this process is
+// already busy with goes back to SQS, each time for longer, and so do the messages behind it in its group. Here it
+// would wait for its other delivery, for as long as that takes, and no other process could handle it.
 func (r *reception) take(got []types.Message) {
 	if len(got) == 0 {
 		return
@@ -37,7 +37,8 @@ func (r *reception) take(got []types.Message) {
 				givenBack[m.delivery.Key] = behind
 			}
 			if busy {
-				r.log.Warn("awssqs: SQS delivers a message again that this process is still busy with; it goes back", "position", msg.Position, "for", behind.After)
+				r.log.Warn("awssqs: SQS delivers a message again that this process is still busy with; it goes back",
+					"position", msg.Position, "for", behind.After)
 			}
 			r.inFlight.add([]*received{m})
 			r.settle(m.delivery, behind)
@@ -58,8 +59,12 @@ func (r *reception) take(got []types.Message) {
 
 // received makes a delivery of a message that was received at that time.
 func (r *reception) received(raw types.Message, at time.Time) *received {
-	m := &received{receipt: aws.ToString(raw.ReceiptHandle), id: aws.ToString(raw.MessageId), until: at.Add(r.queue.visibility), extended: at}
-	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin) // SQS counts from the moment when it answered, which is not before our request
+	m := &received{
+		receipt: aws.ToString(raw.ReceiptHandle), id: aws.ToString(raw.MessageId),
+		until: at.Add(r.queue.visibility), extended: at,
+	}
+	// SQS counts from the moment when it answered, which is not before our request
+	m.end = at.Add(maxInFlight - r.cfg.WaitTime - answerWithin)
 	msg := ToMessage(r.queue.name, raw)
 	msg.Attempt = max(msg.Attempt-r.uncounted.Of(m.id), 1)
 	m.delivery = &deliver.Delivery{Message: msg, Size: sizeOf(raw), Raw: m}
@@ -71,13 +76,15 @@ func (r *reception) received(raw types.Message, at time.Time) *received {
 		msg.OrderingKey, m.delivery.Key, msg.Malformed = key, key, errors.Join(msg.Malformed, err)
 	}
 	if msg.Malformed != nil {
-		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position, "error", msg.Malformed)
+		r.log.Warn("awssqs: a message cannot be read; the Processor gets it as it is", "position", msg.Position,
+			"error", msg.Malformed)
 	}
 	return m
 }
 
-// giveBackDelay is how long SQS must hide a message that goes back because this process is busy with it. It grows each time, because SQS
-// counts the receives. It is random: with equal intervals, the same one of several processes might always get the message.
+// giveBackDelay is how long SQS must hide a message that goes back because this process is busy with it. It grows each
+// time, because SQS counts the receives. It is random: with equal intervals, the same one of several processes might
+// always get the message.
 func (r *reception) giveBackDelay(id string) time.Duration {
 	mean := time.Duration(r.uncounted.Of(id)+1) * r.queue.visibility / 2
 	return mean*3/4 + rand.N(mean/2+1)
@@ -85,7 +92,8 @@ func (r *reception) giveBackDelay(id string) time.Duration {
 
 var errBusy = errors.New("this process is still busy with an earlier delivery of the message")
 
-// orderBy calls the user's function, which may panic or end its goroutine. The message then has no order, and no other message waits.
+// orderBy calls the user's function, which may panic or end its goroutine. The message then has no order, and no other
+// message waits.
 func (r *reception) orderBy(msg *consumer.Message) (key string, err error) {
 	if ended := usercode.Run(func() { key = r.cfg.OrderBy(msg) }); ended != nil {
 		return "", ended.Of("awssqs: SubscriberConfig.OrderBy")

@@ -50,16 +50,18 @@ type changed struct {
 	Action  string `json:"action,omitempty"`
 }
 
-// agree decides whether the command goes on; match is how many things it would change. It compares --expect, ends a dry run, prints warning, and
-// asks the user to type word.
+// agree decides whether the command goes on; match is how many things it would change. It compares --expect, ends a dry
+// run, prints warning, and asks the user to type word.
 func (f *actFlags) agree(ctx context.Context, out *printer, match int, warning, word string) (goOn bool, err error) {
 	switch {
 	case f.expect >= 0 && match != f.expect:
 		return false, refused("nothing was changed: %d match, %d are expected", match, f.expect)
 	case f.dry:
-		return false, out.object(changed{version: v1(), DryRun: true, Match: match}, func() { out.printf("%d match\n", match) })
+		return false, out.object(changed{version: v1(), DryRun: true, Match: match},
+			func() { out.printf("%d match\n", match) })
 	case match == 0:
-		return false, out.object(changed{version: v1()}, func() { out.printf("nothing matches: nothing was changed\n") })
+		return false, out.object(changed{version: v1()},
+			func() { out.printf("nothing matches: nothing was changed\n") })
 	case f.yes:
 		return true, nil
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 func (a *app) actions() *cobra.Command {
-	return group("actions", "Show what operators have done and requested, and end a replay", a.listActions(), a.showAction(), a.endAction())
+	return group("actions", "Show what operators have done and requested, and end a replay", a.listActions(),
+		a.showAction(), a.endAction())
 }
 
 type actionObject struct {
@@ -46,8 +47,10 @@ type resultObject struct {
 
 func actionJSON(out *printer, a ops.Action) actionObject {
 	o := actionObject{
-		version: v1(), ID: a.ID.String(), Kind: a.Kind, Consumer: a.Consumer, Who: a.Who, Reason: a.Reason, Filter: a.Filter, NewKey: out.key(a.Key), AsNew: a.AsNew,
-		Rate: a.Rate, Requested: jsonTime(a.Requested), Ended: jsonTime(a.Ended), Note: a.Note, Matched: a.Matched, Results: map[string]int{}, Waiting: a.Waiting,
+		version: v1(), ID: a.ID.String(), Kind: a.Kind, Consumer: a.Consumer, Who: a.Who, Reason: a.Reason,
+		Filter: a.Filter, NewKey: out.key(a.Key), AsNew: a.AsNew,
+		Rate: a.Rate, Requested: jsonTime(a.Requested), Ended: jsonTime(a.Ended), Note: a.Note, Matched: a.Matched,
+		Results: map[string]int{}, Waiting: a.Waiting,
 	}
 	if len(out.keys.Secret) > 0 {
 		o.Filter = "" // it may name a key
@@ -92,7 +95,8 @@ func (a *app) listActions() *cobra.Command {
 				results = actionText(action)
 			}
 			rows = append(rows, []string{
-				action.ID.String(), instant(action.Requested), string(action.Kind), action.Consumer, action.Who, actionState(action), results, shorten(action.Reason, 40),
+				action.ID.String(), instant(action.Requested), string(action.Kind), action.Consumer, action.Who,
+				actionState(action), results, shorten(action.Reason, 40),
 			})
 		}
 		return out.object(l, func() {
@@ -136,17 +140,24 @@ func (a *app) showAction() *cobra.Command {
 			return err
 		case len(found) == 0:
 			return fmt.Errorf("%w: %s", ops.ErrNoAction, id)
-		case wait && (found[0].Kind == ops.Replay || found[0].Kind == ops.Repair): // nothing else goes on without the command that began it
+		case wait && (found[0].Kind == ops.Replay || found[0].Kind == ops.Repair):
+			// nothing else goes on without the command that began it
 			return a.follow(ctx, db, out, found[0], "the workers go on")
 		}
 		action := found[0]
-		failures, err := s.Results(limited, ops.ResultFilter{Action: id, Outcome: observe.Parked, Limit: max(1, action.Results[observe.Parked])})
+		failures, err := s.Results(limited, ops.ResultFilter{
+			Action: id, Outcome: observe.Parked,
+			Limit: max(1, action.Results[observe.Parked]),
+		})
 		if err != nil {
 			return err
 		}
 		o := actionJSON(out, action)
 		for _, f := range failures {
-			o.Failures = append(o.Failures, resultObject{f.Letter.String(), string(f.Cause), f.Error, jsonTime(f.At), f.Tries})
+			o.Failures = append(o.Failures, resultObject{
+				f.Letter.String(), string(f.Cause), f.Error, jsonTime(f.At),
+				f.Tries,
+			})
 		}
 		return out.object(o, func() {
 			out.field("id", "%s", action.ID)

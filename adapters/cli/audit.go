@@ -27,17 +27,21 @@ func (a *app) audit() *cobra.Command {
 		return a.runAudit(ctx, db, out, f)
 	})
 	flags := c.Flags()
-	flags.StringVar(&f.cfg.Consumer, "consumer", "", "whose claims are compared (required, but not for --published without --per-claim)")
+	flags.StringVar(&f.cfg.Consumer, "consumer", "",
+		"whose claims are compared (required, but not for --published without --per-claim)")
 	flags.StringVar(&f.cfg.Tenant, "tenant", "", "check the claims of this tenant (default: claims without a tenant)")
-	flags.StringVar(&f.cfg.Effects, "effects", "", "SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
+	flags.StringVar(&f.cfg.Effects, "effects", "",
+		"SQL that returns keys and their numbers of effects: SELECT order_id, count(*) FROM ledger WHERE order_id IN (:ids) GROUP BY 1")
 	flags.StringVar(&f.expect, "expect", "one", "how many effects a claim has, and how many times a message of the outbox is published: one, at-least-one or at-most-one")
-	flags.StringVar(&f.cfg.Reverse, "reverse", "", "SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
+	flags.StringVar(&f.cfg.Reverse, "reverse", "",
+		"SQL that returns the keys of effects, which must have claims: SELECT order_id FROM ledger WHERE at > now() - interval '1 day'")
 	flags.IntVar(&f.cfg.Sample, "sample", 100_000, "how many to compare; 0: all")
 	flags.DurationVar(&f.cfg.MaxTime, "max-time", time.Minute, "stop comparing after this time; 0: no limit")
 	flags.Float64Var(&f.cfg.Rate, "rate", 5_000, "how many to compare, or to read from a topic, in a second at most; 0: no limit")
 	for i, s := range a.cfg.Sources {
 		if s.Reread != nil || s.Published != nil {
-			flags.StringVar(&f.addresses[i], s.Flag, "", "the address as for check; needs --published, or --group, --topic and --key")
+			flags.StringVar(&f.addresses[i], s.Flag, "",
+				"the address as for check; needs --published, or --group, --topic and --key")
 		}
 	}
 	flags.StringVar(&f.group, "group", "", "the consumer group; messages before its committed offsets must be claimed or parked")
@@ -109,9 +113,17 @@ func (a *app) runAudit(ctx context.Context, db *Database, out *printer, f auditF
 		for i := range r.Notes {
 			r.Notes[i] = withFlags(r.Notes[i])
 		}
-		o := auditObject{v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.NoLosses, r.Whole, r.Bound(), r.Notes, []findingObject{}}
+		o := auditObject{
+			v1(), part.name, r.Checked, r.Lost, r.Doubled, r.Orphaned, r.Repeated, r.Skipped, r.NoLosses,
+			r.Whole, r.Bound(), r.Notes,
+			[]findingObject{},
+		}
 		for _, found := range r.Findings {
-			o.Findings = append(o.Findings, findingObject{found.Kind, found.Key.Consumer, found.Key.Tenant, out.key(found.Key.ID), out.key(found.ID), found.Count, out.keys.Position(found.Where, found.Key.ID, found.ID)})
+			o.Findings = append(o.Findings, findingObject{
+				found.Kind, found.Key.Consumer, found.Key.Tenant,
+				out.key(found.Key.ID), out.key(found.ID), found.Count, out.keys.Position(found.Where, found.Key.ID,
+					found.ID),
+			})
 		}
 		all.Audits = append(all.Audits, o)
 	}
@@ -175,7 +187,8 @@ func printAudit(out *printer, o auditObject) {
 	if o.NoLosses {
 		lost = "lost ones not looked for"
 	}
-	out.printf("%s: %d checked, %s, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, lost, o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
+	out.printf("%s: %d checked, %s, %d doubled, %d without claim, %d repeated, %d skipped\n", o.Audit, o.Checked, lost,
+		o.Doubled, o.Orphaned, o.Repeated, o.Skipped)
 	for _, f := range o.Findings {
 		out.printf("  %-8s %s\n", f.Kind, Harmless(f.text()))
 	}

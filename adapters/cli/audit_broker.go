@@ -24,7 +24,8 @@ func (p *publishedFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&p.topic, "published", "", "compare the outbox with this topic: what was sent (see KeepSent of the store) must be there, once")
 	flags.IntVar(&p.perClaim, "per-claim", 0, "with --published: how many messages without an ID of their own each claim of --consumer enqueues to the topic; needs no KeepSent")
-	flags.StringVar(&p.idHeader, "id-header", outbox.HeaderID, "with --published: the header with the ID of a message: ce_id for CloudEvents, id for Debezium's format")
+	flags.StringVar(&p.idHeader, "id-header", outbox.HeaderID,
+		"with --published: the header with the ID of a message: ce_id for CloudEvents, id for Debezium's format")
 	flags.StringVar(&p.since, "since", "", "with --published: only messages that were enqueued at this time or later: RFC 3339, or 24h for a day ago; with --per-claim those of the first hour are skipped, because claims do not tell their exact time")
 }
 
@@ -72,7 +73,9 @@ func (a *app) brokerParts(db *Database, cfg *audit.Config, f auditFlags) (parts 
 	return parts, nil
 }
 
-func auditPublished(ctx context.Context, cfg audit.Config, s Source, address string, p publishedFlags, since time.Time) (audit.Report, error) {
+func auditPublished(ctx context.Context, cfg audit.Config, s Source, address string, p publishedFlags,
+	since time.Time,
+) (audit.Report, error) {
 	topic, done, err := s.Published(ctx, address, p.topic)
 	if err != nil {
 		return audit.Report{}, err
@@ -90,7 +93,8 @@ func keyFunc(text string) (consumer.KeyFunc, error) {
 	switch {
 	case kind == "header" && name != "":
 		return consumer.HeaderKey(name), nil
-	case kind == "json" && name != "" && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".") && !strings.Contains(name, ".."):
+	case kind == "json" && name != "" && !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, ".") &&
+		!strings.Contains(name, ".."):
 		return consumer.JSONKey(name), nil
 	case text == "id":
 		return consumer.MessageID, nil
@@ -98,7 +102,9 @@ func keyFunc(text string) (consumer.KeyFunc, error) {
 	return nil, Usage(fmt.Errorf("--key %q: want header:NAME, json:FIELD or id", text))
 }
 
-func (a *app) auditMessages(ctx context.Context, db *Database, cfg audit.Config, s Source, address string, f auditFlags, key consumer.KeyFunc) (audit.Report, error) {
+func (a *app) auditMessages(ctx context.Context, db *Database, cfg audit.Config, s Source, address string, f auditFlags,
+	key consumer.KeyFunc,
+) (audit.Report, error) {
 	of := audit.MessagesConfig{Key: key}
 	if f.tenantHeader != "" {
 		of.Tenant = func(m *consumer.Message) (string, error) { return m.Headers[f.tenantHeader], nil }

@@ -23,7 +23,8 @@ type Source struct {
 	// Find returns the queue or topic of a source, such as "sqs queue orders". ok is false if it is of another kind.
 	Find func(source string) (name string, ok bool)
 
-	// Check fails if the broker at address may deliver a message of the queue or topic later than window after its creation.
+	// Check fails if the broker at address may deliver a message of the queue or topic later than window after its
+	// creation.
 	Check func(ctx context.Context, address, name string, window time.Duration) error
 
 	// Warn returns an error if the queue or topic has a setting that may lose messages, but with which the workers run.
@@ -31,8 +32,8 @@ type Source struct {
 	// Defaults to no warnings.
 	Warn func(ctx context.Context, address, name string) error
 
-	// Reread reads messages of a topic that a consumer group has acknowledged, at random, for the command audit. done is called when no
-	// more are read.
+	// Reread reads messages of a topic that a consumer group has acknowledged, at random, for the command audit. done
+	// is called when no more are read.
 	//
 	// Defaults to nothing: audit has no such flag.
 	Reread func(ctx context.Context, address, group, topic string) (source audit.Source, done func(), err error)
@@ -93,10 +94,14 @@ func (a *app) check() *cobra.Command {
 		flags.StringVar(&addresses[i], s.Flag, "", s.Usage)
 	}
 	flags.BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute, "warn of a transaction that is open for longer")
-	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour, "warn when the last pass of a sweeper ended longer ago")
-	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute, "report an error when the oldest pending message of the outbox is older")
-	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute, "warn of a requested replay that makes no progress for longer")
+	flags.DurationVar(&lim.transaction, "max-transaction", 5*time.Minute,
+		"warn of a transaction that is open for longer")
+	flags.DurationVar(&lim.sweep, "max-sweep-lag", 24*time.Hour,
+		"warn when the last pass of a sweeper ended longer ago")
+	flags.DurationVar(&lim.outbox, "max-outbox-age", 5*time.Minute,
+		"report an error when the oldest pending message of the outbox is older")
+	flags.DurationVar(&lim.waiting, "max-replay-wait", 15*time.Minute,
+		"warn of a requested replay that makes no progress for longer")
 	flags.Int64Var(&lim.slot, "max-slot-bytes", 1<<30, "warn of a replication slot that holds back more bytes of WAL")
 	return c
 }
@@ -107,7 +112,8 @@ func (c *checks) print(out *printer, strict bool) error {
 		Checked  []string  `json:"checked"`
 		Problems []problem `json:"problems"`
 	}
-	slices.SortStableFunc(c.problems, func(a, b problem) int { return strings.Compare(string(a.Level), string(b.Level)) }) // errors first
+	// errors first
+	slices.SortStableFunc(c.problems, func(a, b problem) int { return strings.Compare(string(a.Level), string(b.Level)) })
 	errs := 0
 	for _, p := range c.problems {
 		if p.Level == wrong {
@@ -149,9 +155,11 @@ func (a *app) checkDatabase(ctx context.Context, db *Database, c *checks, lim li
 	case installed == 0:
 		c.add(wrong, "schema", "the tables are missing", "txonce migrate up")
 	case installed < latest:
-		c.add(wrong, "schema", fmt.Sprintf("the tables are at version %d of %d", installed, latest), "txonce migrate up")
+		c.add(wrong, "schema", fmt.Sprintf("the tables are at version %d of %d", installed, latest),
+			"txonce migrate up")
 	case installed > latest:
-		c.add(warning, "schema", fmt.Sprintf("the tables are at version %d, newer than this program, which knows %d", installed, latest), "use the txonce of that release")
+		c.add(warning, "schema", fmt.Sprintf("the tables are at version %d, newer than this program, which knows %d",
+			installed, latest), "use the txonce of that release")
 	}
 	c.done = append(c.done, "settings")
 	if err := db.Store.Check(limited); err != nil && installed > 0 {

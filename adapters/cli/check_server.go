@@ -89,7 +89,8 @@ func postgresChecks(lim limits, ownTables string) []serverCheck {
 			"autovacuum", warning, `SELECT c.relname, '' FROM ` + ownTables + ` AND EXISTS (
 	SELECT FROM pg_options_to_table(c.reloptions) WHERE option_name = 'autovacuum_enabled' AND NOT option_value::boolean)
 UNION ALL SELECT 'of the server', '' WHERE NOT current_setting('autovacuum')::boolean`, nil,
-			"autovacuum is off for table %s%s: claims become slower and slower", "ALTER TABLE … RESET (autovacuum_enabled)",
+			"autovacuum is off for table %s%s: claims become slower and slower",
+			"ALTER TABLE … RESET (autovacuum_enabled)",
 		},
 		{
 			"triggers", warning, `SELECT t.tgname, t.tgrelid::regclass::text FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgrelid IN (SELECT c.oid FROM ` + ownTables + `)`, nil,
@@ -105,7 +106,8 @@ WHERE NOT i.indisvalid AND i.indrelid IN (SELECT c.oid FROM ` + ownTables + `)`,
 	' (', concat_ws(', ', state, host(client_addr), NULLIF(application_name, '')), ')') FROM pg_stat_activity
 WHERE xact_start < clock_timestamp() - $1::float8 * interval '1 second' AND backend_type = 'client backend' AND datname = current_database() ORDER BY xact_start LIMIT 20`,
 			[]any{lim.transaction.Seconds()},
-			"the transaction of pid %s has been open for %s: it keeps its keys, and vacuum cannot clean up", "SELECT pg_terminate_backend(pid), if it is frozen",
+			"the transaction of pid %s has been open for %s: it keeps its keys, and vacuum cannot clean up",
+			"SELECT pg_terminate_backend(pid), if it is frozen",
 		},
 		{
 			"prepared", warning, `SELECT gid, date_trunc('second', clock_timestamp() - prepared)::text FROM pg_prepared_xacts
@@ -117,7 +119,8 @@ WHERE database = current_database() AND prepared < clock_timestamp() - $1::float
 			"slots", warning, `SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))
 FROM pg_replication_slots WHERE pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn) > $1::bigint`,
 			[]any{lim.slot},
-			"the replication slot %s holds back %s of WAL: the disk may become full", "let its reader catch up, or drop it",
+			"the replication slot %s holds back %s of WAL: the disk may become full",
+			"let its reader catch up, or drop it",
 		},
 		{
 			"slots", wrong, `SELECT slot_name, coalesce(wal_status, '') FROM pg_replication_slots WHERE wal_status = 'lost'`, nil,
@@ -126,17 +129,20 @@ FROM pg_replication_slots WHERE pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() TH
 		{
 			"connections", warning, `SELECT count(*)::text, current_setting('max_connections') FROM pg_stat_activity WHERE backend_type = 'client backend'
 HAVING count(*) > 0.9 * current_setting('max_connections')::int`, nil,
-			"%s of %s connections are used: workers will soon wait or fail", "use fewer workers or smaller pools: about four connections per core are enough",
+			"%s of %s connections are used: workers will soon wait or fail",
+			"use fewer workers or smaller pools: about four connections per core are enough",
 		},
 		{
 			"wraparound", wrong, `SELECT datname, age(datfrozenxid)::text FROM pg_database WHERE datname = current_database() AND age(datfrozenxid) > 1500000000`, nil,
-			"database %s is %s transactions old: it will refuse writes at 2 billion", "VACUUM, and end old transactions",
+			"database %s is %s transactions old: it will refuse writes at 2 billion",
+			"VACUUM, and end old transactions",
 		},
 	}
 }
 
 func mysqlChecks(lim limits, schema string, mariaDB bool) []serverCheck {
-	// MySQL's tables of information_schema about sessions cannot be read while any session runs a statement with bytes that are not UTF-8.
+	// MySQL's tables of information_schema about sessions cannot be read while any session runs a statement with bytes
+	// that are not UTF-8.
 	old := `SELECT t.processlist_id, SEC_TO_TIME(e.timer_wait DIV 1000000000000)
 FROM performance_schema.events_transactions_current AS e JOIN performance_schema.threads AS t USING (thread_id)
 WHERE e.state = 'ACTIVE' AND e.timer_wait > ? * 1000000000000 AND t.processlist_id IS NOT NULL ORDER BY e.timer_wait DESC LIMIT 20`
@@ -159,7 +165,8 @@ AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' 
 		{
 			"transactions", warning, old,
 			[]any{int64(lim.transaction / time.Second)},
-			"the transaction of connection %s has been open for %s: it keeps its keys", "KILL the connection, if it is frozen",
+			"the transaction of connection %s has been open for %s: it keeps its keys",
+			"KILL the connection, if it is frozen",
 		},
 		{
 			"connections", warning, `SELECT variable_value, @@max_connections FROM ` + status + `.global_status
@@ -188,6 +195,9 @@ func sqliteChecks() []serverCheck {
 AND (tbl_name LIKE 'outbox\_%' ESCAPE '\' OR tbl_name LIKE 'txonce\_%' ESCAPE '\' OR tbl_name IN ('processed_messages', 'dead_letters'))`, nil,
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
-		{"integrity", wrong, `SELECT quick_check, '' FROM pragma_quick_check WHERE quick_check <> 'ok'`, nil, "the file is damaged: %s%s", "restore a backup"},
+		{
+			"integrity", wrong, `SELECT quick_check, '' FROM pragma_quick_check WHERE quick_check <> 'ok'`, nil,
+			"the file is damaged: %s%s", "restore a backup",
+		},
 	}
 }

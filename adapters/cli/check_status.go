@@ -17,7 +17,8 @@ import (
 func (a *app) checkStatus(ctx context.Context, db *Database, c *checks, lim limits, addresses []string) error {
 	limited, cancel := a.limit(ctx)
 	defer cancel()
-	if installed, err := migrations.Installed(limited, db.SQL, db.Dialect, a.target.Schema); err != nil || installed < latestStatus {
+	if installed, err := migrations.Installed(limited, db.SQL, db.Dialect, a.target.Schema); err != nil ||
+		installed < latestStatus {
 		return err // checkDatabase has said it
 	}
 	s, err := db.Store.Operator().Status(limited)
@@ -59,7 +60,8 @@ func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 		look := "txonce dead-letters list --consumer " + consumer.Name + " --cause " + string(l.Cause)
 		switch l.Cause {
 		case observe.CauseUnprovable:
-			c.add(wrong, "window", text+": messages arrive when their keys may have been deleted", look+"; then set a longer Window, unless an operator moved the horizon: txonce actions list")
+			c.add(wrong, "window", text+": messages arrive when their keys may have been deleted",
+				look+"; then set a longer Window, unless an operator moved the horizon: txonce actions list")
 		case observe.CauseUnknown:
 			c.add(wrong, "letters", text+": its effects may be committed", look)
 		default:
@@ -73,7 +75,8 @@ func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 		}
 	}
 	if len(used) > 1 {
-		c.add(warning, "window", fmt.Sprintf("%s has used %s within the last day", consumer.Name, strings.Join(used, " and ")),
+		c.add(warning, "window", fmt.Sprintf("%s has used %s within the last day", consumer.Name,
+			strings.Join(used, " and ")),
 			"unless the Window was changed today, processes with different settings run")
 	}
 }
@@ -86,18 +89,22 @@ func checkOutbox(c *checks, s ops.Status, lim limits) {
 		if old {
 			bad = wrong
 		}
-		c.add(bad, "relay", fmt.Sprintf("%s pending for up to %s and no relay is alive", counted(int(o.Pending), "message"), ago(o.PendingAge)),
+		c.add(bad, "relay", fmt.Sprintf("%s pending for up to %s and no relay is alive",
+			counted(int(o.Pending), "message"), ago(o.PendingAge)),
 			"start a worker with a relay, unless another program reads outbox_messages")
 	case old:
-		c.add(wrong, "outbox", fmt.Sprintf("the oldest pending message is %s old", ago(o.PendingAge)), "txonce status names the topic and the error")
+		c.add(wrong, "outbox", fmt.Sprintf("the oldest pending message is %s old", ago(o.PendingAge)),
+			"txonce status names the topic and the error")
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Topics)) {
 		t := o.Topics[name]
 		if t.Failing > 0 {
-			c.add(wrong, "topic", fmt.Sprintf("topic %s: %s failing: %s", name, counted(int(t.Failing), "message"), t.Error), "")
+			c.add(wrong, "topic", fmt.Sprintf("topic %s: %s failing: %s", name, counted(int(t.Failing), "message"),
+				t.Error), "")
 		}
 		if t.Parked > 0 {
-			c.add(warning, "parked", fmt.Sprintf("topic %s: %s parked, %d wait behind them", name, counted(int(t.Parked), "message"), t.Waiting),
+			c.add(warning, "parked", fmt.Sprintf("topic %s: %s parked, %d wait behind them", name,
+				counted(int(t.Parked), "message"), t.Waiting),
 				"txonce outbox list --topic "+name)
 		}
 	}
@@ -114,15 +121,18 @@ func checkSweep(c *checks, s ops.Status, lim limits) {
 	}
 	switch {
 	case s.Sweep.LastPass.IsZero() && !first.IsZero() && s.Now.Sub(first) > lim.sweep:
-		c.add(warning, "sweeper", "no sweeper has ever reached the end of the table: expired keys stay", "run a dedup.Sweeper in every worker, or txonce sweep --once")
+		c.add(warning, "sweeper", "no sweeper has ever reached the end of the table: expired keys stay",
+			"run a dedup.Sweeper in every worker, or txonce sweep --once")
 	case !s.Sweep.LastPass.IsZero() && s.Sweep.Lag > lim.sweep:
-		c.add(warning, "sweeper", fmt.Sprintf("the last pass of a sweeper ended %s ago: expired keys stay", ago(s.Sweep.Lag)),
+		c.add(warning, "sweeper", fmt.Sprintf("the last pass of a sweeper ended %s ago: expired keys stay",
+			ago(s.Sweep.Lag)),
 			"run a dedup.Sweeper in every worker; its log says why it stopped")
 	}
 }
 
 func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, lim limits) error {
-	open, err := db.Store.Operator().Actions(ctx, ops.ActionFilter{Open: true}) // only replays and repairs have letters that wait
+	// only replays and repairs have letters that wait
+	open, err := db.Store.Operator().Actions(ctx, ops.ActionFilter{Open: true})
 	if err != nil {
 		return err
 	}
@@ -134,14 +144,16 @@ func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, li
 			moved = results[0].At
 		}
 		if still := s.Now.Sub(moved); action.Waiting > 0 && still > lim.waiting {
-			c.add(warning, "replays", fmt.Sprintf("action %s: %d letters of %s wait, with no progress for %s", action.ID, action.Waiting, action.Consumer, ago(still)),
+			c.add(warning, "replays", fmt.Sprintf("action %s: %d letters of %s wait, with no progress for %s",
+				action.ID, action.Waiting, action.Consumer, ago(still)),
 				"run Consumer.RunReplays in the workers, or end the replay: txonce actions end "+action.ID.String())
 		}
 	}
 	return nil
 }
 
-// checkSource compares the windows of consumers with how long the broker keeps messages, and looks at the broker's settings.
+// checkSource compares the windows of consumers with how long the broker keeps messages, and looks at the broker's
+// settings.
 func (a *app) checkSource(ctx context.Context, c *checks, s ops.Status, source Source, address string) {
 	found := false
 	for _, consumer := range s.Consumers {

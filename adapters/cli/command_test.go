@@ -113,15 +113,19 @@ func TestOutboxChangesWhatItCounted(t *testing.T) {
 			return len(seqs), nil
 		},
 	}
-	if text, code := execute(t.Context(), s, io.Discard, "outbox", "discard", "--topic", "x", "--reason", "x", "--yes", "--expect", "250"); code != ExitFine {
+	if text, code := execute(t.Context(), s, io.Discard, "outbox", "discard", "--topic", "x", "--reason", "x", "--yes",
+		"--expect", "250"); code != ExitFine {
 		t.Errorf("%d: %s", code, text)
 	}
-	if len(touched) != 250 || touched[0] != 250 || !slices.IsSortedFunc(touched, func(a, b int64) int { return int(b - a) }) {
-		t.Errorf("discarded %d, from %d to %d; want 250, the highest first", len(touched), touched[0], touched[len(touched)-1])
+	if len(touched) != 250 || touched[0] != 250 ||
+		!slices.IsSortedFunc(touched, func(a, b int64) int { return int(b - a) }) {
+		t.Errorf("discarded %d, from %d to %d; want 250, the highest first", len(touched), touched[0],
+			touched[len(touched)-1])
 	}
 }
 
-// If the database stops answering, a change of the outbox ends after --timeout, and says how many messages it has changed.
+// If the database stops answering, a change of the outbox ends after --timeout, and says how many messages it has
+// changed.
 func TestOutboxIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeStore{
@@ -139,8 +143,10 @@ func TestOutboxIsNotAnswered(t *testing.T) {
 				return 0, ctx.Err()
 			},
 		}
-		text, code := execute(t.Context(), s, io.Discard, "outbox", "unpark", "--topic", "x", "--reason", "x", "--yes", "--expect", "150")
-		if code != ExitUnreachable || !strings.Contains(text, "100 messages are unparked (action 0100") || !strings.Contains(text, "no answer within 30s") {
+		text, code := execute(t.Context(), s, io.Discard, "outbox", "unpark", "--topic", "x", "--reason", "x", "--yes",
+			"--expect", "150")
+		if code != ExitUnreachable || !strings.Contains(text, "100 messages are unparked (action 0100") ||
+			!strings.Contains(text, "no answer within 30s") {
 			t.Errorf("%d: %s", code, text)
 		}
 	})
@@ -167,7 +173,8 @@ func TestDiscardSaysWhatIsDone(t *testing.T) {
 		t.Errorf("notes: %q", s.ended)
 	}
 	s.letter = func(consumer.DeadLetter) error { return dedup.ErrInFlight }
-	if text, code = execute(t.Context(), s, io.Discard, args...); code != ExitFinding || !strings.Contains(text, "being processed now") {
+	if text, code = execute(t.Context(), s, io.Discard, args...); code != ExitFinding ||
+		!strings.Contains(text, "being processed now") {
 		t.Errorf("in flight: %d: %s", code, text)
 	}
 }
@@ -179,7 +186,10 @@ func TestReplayWithoutWorkers(t *testing.T) {
 		s := &fakeStore{actions: func() []ops.Action {
 			a := ops.Action{ID: ops.ActionID{1}, Kind: ops.Replay, Consumer: "billing", Matched: 2, Waiting: 2}
 			if time.Since(began) > time.Minute {
-				a = ops.Action{ID: a.ID, Kind: ops.Replay, Consumer: "billing", Matched: 2, Results: map[observe.Outcome]int{observe.Processed: 2}, Ended: time.Now(), Note: replayDone}
+				a = ops.Action{
+					ID: a.ID, Kind: ops.Replay, Consumer: "billing", Matched: 2,
+					Results: map[observe.Outcome]int{observe.Processed: 2}, Ended: time.Now(), Note: replayDone,
+				}
 			}
 			return []ops.Action{a}
 		}}
@@ -196,7 +206,8 @@ func TestWaitForADiscard(t *testing.T) {
 	s.Store = noResults{}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if text, code := execute(ctx, s, io.Discard, "actions", "show", ops.ActionID{1}.String(), "--wait"); code != ExitFine {
+	if text, code := execute(ctx, s, io.Discard, "actions", "show", ops.ActionID{1}.String(),
+		"--wait"); code != ExitFine {
 		t.Errorf("%d: %s", code, text)
 	}
 }
@@ -207,9 +218,15 @@ func (noResults) Results(context.Context, ops.ResultFilter) ([]ops.Result, error
 
 // Output that cannot be written is an error, in text and in JSON.
 func TestOutputIsNotComplete(t *testing.T) {
-	for _, args := range [][]string{{"plan", "--rate", "1"}, {"plan", "--rate", "1", "--json"}, {"migrate", "dump"}, {"actions", "list"}} {
+	for _, args := range [][]string{
+		{"plan", "--rate", "1"},
+		{"plan", "--rate", "1", "--json"},
+		{"migrate", "dump"},
+		{"actions", "list"},
+	} {
 		s := &fakeStore{actions: func() []ops.Action { return nil }}
-		if text, code := execute(t.Context(), s, full{}, args...); code != ExitUnreachable || !strings.Contains(text, "the output is not complete") {
+		if text, code := execute(t.Context(), s, full{}, args...); code != ExitUnreachable ||
+			!strings.Contains(text, "the output is not complete") {
 			t.Errorf("%s: %d: %s", args, code, text)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 
 // Config configures New.
 type Config struct {
-	// Open connects to a database. It fails if the database cannot be reached. Required. It is called at most once for each command. A
-	// program that always works on its own database may ignore the Target.
+	// Open connects to a database. It fails if the database cannot be reached. Required. It is called at most once for
+	// each command. A program that always works on its own database may ignore the Target.
 	Open func(ctx context.Context, t Target) (*Database, error)
 
 	// Sources are the brokers that the commands check and audit can ask.
@@ -28,21 +28,21 @@ type Config struct {
 	// Defaults to none.
 	Sources []Source
 
-	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without --hide-keys. actor is the
-	// value of --act-as. An empty actor means a dashboard that is read-only.
+	// Serve answers HTTP requests on l with a dashboard of db, until ctx ends, and closes l. hide is empty without
+	// --hide-keys. actor is the value of --act-as. An empty actor means a dashboard that is read-only.
 	//
 	// Defaults to none: there is no command serve.
 	Serve func(ctx context.Context, db *Database, hide ops.HideKeys, actor string, l net.Listener) error
 
-	// Replayer returns the consumer of that name, which works on db, so that dead-letters replay --here carries out replays in this process. It
-	// fails if the program has no such consumer. *consumer.Consumer is a Replayer. Make no Subscriber with it: RunReplays would wait for
-	// its start.
+	// Replayer returns the consumer of that name, which works on db, so that dead-letters replay --here carries out
+	// replays in this process. It fails if the program has no such consumer. *consumer.Consumer is a Replayer. Make no
+	// Subscriber with it: RunReplays would wait for its start.
 	//
 	// Defaults to none: there is no flag --here, and only workers carry out replays.
 	Replayer func(ctx context.Context, db *Database, name string) (Replayer, error)
 
-	// HideKeys replaces business keys, ordering keys and IDs of messages in everything that is printed, when --hide-keys is given. Texts of errors,
-	// and what --payload shows, stay as they are.
+	// HideKeys replaces business keys, ordering keys and IDs of messages in everything that is printed, when
+	// --hide-keys is given. Texts of errors, and what --payload shows, stay as they are.
 	//
 	// Defaults to the secret in the environment variable TXONCE_KEY_SECRET.
 	HideKeys ops.HideKeys
@@ -71,29 +71,33 @@ type Store interface {
 	Check(ctx context.Context) error
 }
 
-// Replayer carries out the replays of one consumer that operators request, until ctx ends. See consumer.Consumer.RunReplays.
+// Replayer carries out the replays of one consumer that operators request, until ctx ends. See
+// consumer.Consumer.RunReplays.
 type Replayer interface {
 	RunReplays(ctx context.Context) error
 }
 
-// New returns the command "txonce" with all of its subcommands. Execute it with ExecuteContext, or add it to another command. It never
-// ends the process, and prints errors nowhere: the caller does, and asks ExitCode for the code.
+// New returns the command "txonce" with all of its subcommands. Execute it with ExecuteContext, or add it to another
+// command. It never ends the process, and prints errors nowhere: the caller does, and asks ExitCode for the code.
 func New(cfg Config) *cobra.Command {
 	if cfg.Open == nil {
 		panic("cli: Config.Open is required")
 	}
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
-		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(), a.audit(), a.plan())
+		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(),
+		a.audit(), a.plan())
 	if cfg.Serve != nil {
 		root.AddCommand(a.serve())
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"), "the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")
+	flags.StringVar(&a.target.DSN, "dsn", os.Getenv("TXONCE_DSN"),
+		"the database: postgres://…, mysql://user@host/db, or the path of an SQLite file (default: TXONCE_DSN)")
 	flags.StringVar(&a.target.Schema, "schema", "", "the schema of txonce's tables; on MySQL a database")
 	flags.BoolVar(&a.json, "json", false, "print one JSON object")
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "how long one request to the database or a broker may take; migrate up and down have no limit")
+	flags.DurationVar(&a.timeout, "timeout", 30*time.Second,
+		"how long one request to the database or a broker may take; migrate up and down have no limit")
 	flags.BoolVar(&a.hide, "hide-keys", false, "replace business keys and IDs of messages by hashes; the secret is in TXONCE_KEY_SECRET")
 	flags.Lookup("dsn").DefValue = "" // it may have a password
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
@@ -114,7 +118,8 @@ type app struct {
 func group(name, short string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: short, Args: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return Usage(fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), commandHint(cmd, args[0])))
+			return Usage(fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(),
+				commandHint(cmd, args[0])))
 		}
 		return nil
 	}, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
@@ -173,7 +178,8 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	if db.Close != nil {
 		defer db.Close()
 	}
-	if alone := cmd.Name() == "check" || cmd.Parent().Name() == "migrate"; !alone { // these look at the version themselves
+	if alone := cmd.Name() == "check" || cmd.Parent().Name() == "migrate"; !alone {
+		// these look at the version themselves
 		if err := a.tooNew(ctx, db); err != nil {
 			return classify(ctx, a.timeout, err)
 		}
@@ -186,7 +192,8 @@ func (a *app) run(cmd *cobra.Command, args []string, f work) error {
 	return classify(ctx, a.timeout, err)
 }
 
-// tooNew refuses tables that a newer release has changed so that this program does not work with them: it would misread what they say.
+// tooNew refuses tables that a newer release has changed so that this program does not work with them: it would misread
+// what they say.
 func (a *app) tooNew(ctx context.Context, db *Database) error {
 	if db.SQL == nil {
 		return nil
@@ -194,9 +201,12 @@ func (a *app) tooNew(ctx context.Context, db *Database) error {
 	ctx, cancel := a.limit(ctx)
 	defer cancel()
 	var need int
-	err := db.SQL.QueryRowContext(ctx, `SELECT coalesce(max(works_with), 0) FROM `+a.table(db, "txonce_schema")).Scan(&need)
-	if known := migrations.Latest(db.Dialect); err == nil && need > known { // after an error the command says what is wrong
-		return fmt.Errorf("%w: the tables work with programs that know version %d or later, and this one knows %d", migrations.ErrNewer, need, known)
+	err := db.SQL.QueryRowContext(ctx, `SELECT coalesce(max(works_with), 0) FROM `+a.table(db,
+		"txonce_schema")).Scan(&need)
+	if known := migrations.Latest(db.Dialect); err == nil && need > known {
+		// after an error the command says what is wrong
+		return fmt.Errorf("%w: the tables work with programs that know version %d or later, and this one knows %d",
+			migrations.ErrNewer, need, known)
 	}
 	return nil
 }

@@ -15,10 +15,11 @@ import (
 
 // The exit codes.
 const (
-	ExitFine        = 0
-	ExitFinding     = 1 // check or audit has found something, an audit had nothing to compare, or letters failed
-	ExitUsage       = 2
-	ExitUnreachable = 3 // the database or a broker cannot be reached or does not answer as it should, or the output cannot be written
+	ExitFine    = 0
+	ExitFinding = 1 // check or audit has found something, an audit had nothing to compare, or letters failed
+	ExitUsage   = 2
+	// the database or a broker cannot be reached or does not answer as it should, or the output cannot be written
+	ExitUnreachable = 3
 	ExitRefused     = 4 // nothing was done: the request needs a decision, a confirmation or another schema
 	ExitInterrupted = 5
 )
@@ -61,7 +62,8 @@ func ExitCode(err error) int {
 	return ExitUsage
 }
 
-// classify gives an error of the work on a database its exit code. ctx is that of the command; timeout is that of one request.
+// classify gives an error of the work on a database its exit code. ctx is that of the command; timeout is that of one
+// request.
 func classify(ctx context.Context, timeout time.Duration, err error) error {
 	if err == nil || errors.As(err, new(*coded)) {
 		return err
@@ -87,7 +89,8 @@ func classify(ctx context.Context, timeout time.Duration, err error) error {
 func isRefusal(err error) bool {
 	for _, refusal := range []error{
 		ops.ErrExpected, ops.ErrNoAction, consumer.ErrNotParked, migrations.ErrNewer,
-		dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNoKey, dedup.ErrBadKey, dedup.ErrClock,
+		dedup.ErrSchema, dedup.ErrAccess, dedup.ErrSettings, dedup.ErrNotDurable, dedup.ErrNoKey, dedup.ErrBadKey,
+		dedup.ErrClock,
 	} {
 		if errors.Is(err, refusal) {
 			return true
@@ -98,5 +101,6 @@ func isRefusal(err error) bool {
 		SQLState() string
 	}
 	answer, ok := errors.AsType[postgres](err)
-	return ok && (answer.SQLState() == "42501" || answer.SQLState() == "25006") // permission denied; read-only, as a standby is
+	// permission denied; read-only, as a standby is
+	return ok && (answer.SQLState() == "42501" || answer.SQLState() == "25006")
 }

@@ -78,7 +78,8 @@ func (a *app) explain() *cobra.Command {
 	flags.StringVar(&f.hash, "hash", "", "in place of KEY: 16 digits of a hidden key, or the 32 digits of the column processed_messages.key")
 	flags.StringVar(&f.position, "position", "", "in place of KEY: the position of a dead letter, such as TOPIC/PARTITION/OFFSET of Kafka")
 	flags.StringVar(&f.at, "time", "", "when the message was created; without it the verdict is never unprovable")
-	flags.StringVar(&f.fingerprint, "fingerprint", "", "the fingerprint of its content; without it the verdict is never mismatch")
+	flags.StringVar(&f.fingerprint, "fingerprint", "",
+		"the fingerprint of its content; without it the verdict is never mismatch")
 	return c
 }
 
@@ -98,13 +99,14 @@ func (f *explainFlags) options(opts *ops.ExplainOptions) (err error) {
 
 type explainObject struct {
 	version
-	Consumer  string            `json:"consumer"`
-	Tenant    string            `json:"tenant,omitempty"`
-	Key       string            `json:"key"`
-	Verdict   ops.Verdict       `json:"verdict"`
-	Claim     *claimObject      `json:"claim"`
-	Holder    *holderObject     `json:"holder,omitempty"`
-	Database  bool              `json:"whole_database_held,omitempty"` // of in_flight: the transaction may be about another key
+	Consumer string        `json:"consumer"`
+	Tenant   string        `json:"tenant,omitempty"`
+	Key      string        `json:"key"`
+	Verdict  ops.Verdict   `json:"verdict"`
+	Claim    *claimObject  `json:"claim"`
+	Holder   *holderObject `json:"holder,omitempty"`
+	// of in_flight: the transaction may be about another key
+	Database  bool              `json:"whole_database_held,omitempty"`
 	Letters   []letterObject    `json:"letters"`
 	Discarded []discardedObject `json:"discarded,omitempty"` // letters that are gone
 	Outbox    outgoingObject    `json:"outbox"`
@@ -139,13 +141,15 @@ type outgoingObject struct {
 	Delayed   int `json:"delayed"`
 	Parked    int `json:"parked"`
 	Confirmed int `json:"confirmed_at_least"` // or discarded, if discards is not 0
-	Discards  int `json:"discards"`           // actions of operators since then, which may have discarded other messages
+	// actions of operators since then, which may have discarded other messages
+	Discards int `json:"discards"`
 }
 
 func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObject {
 	o := explainObject{
-		version: v1(), Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: out.key(e.Key.ID), Verdict: e.Verdict, Database: e.WholeDatabase,
-		Letters: []letterObject{}, Outbox: outgoingObject(sent),
+		version: v1(), Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: out.key(e.Key.ID), Verdict: e.Verdict,
+		Database: e.WholeDatabase,
+		Letters:  []letterObject{}, Outbox: outgoingObject(sent),
 	}
 	if !e.Claim.ExpiresAt.IsZero() {
 		o.Claim = &claimObject{jsonTime(e.Claimed), jsonTime(e.Claim.ExpiresAt), fingerprintText(e.Claim.Fingerprint)}
@@ -157,7 +161,10 @@ func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObje
 		o.Letters = append(o.Letters, letterJSON(out, l, false))
 	}
 	for _, d := range e.Discarded {
-		o.Discarded = append(o.Discarded, discardedObject{d.Letter.String(), d.Action.String(), d.Who, d.Reason, jsonTime(d.At), d.Claimed})
+		o.Discarded = append(o.Discarded, discardedObject{
+			d.Letter.String(), d.Action.String(), d.Who, d.Reason,
+			jsonTime(d.At), d.Claimed,
+		})
 	}
 	return o
 }

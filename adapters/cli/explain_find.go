@@ -12,9 +12,11 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// whichKey returns the key that the arguments and flags name. For the position of a dead letter, opts gets the letter's time and fingerprint,
-// where it has none, so that the verdict is about that message.
-func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explainFlags, args []string, opts *ops.ExplainOptions) (key dedup.Key, err error) {
+// whichKey returns the key that the arguments and flags name. For the position of a dead letter, opts gets the letter's
+// time and fingerprint, where it has none, so that the verdict is about that message.
+func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explainFlags, args []string,
+	opts *ops.ExplainOptions,
+) (key dedup.Key, err error) {
 	name := ""
 	if len(args) > 0 {
 		name = args[0]
@@ -38,17 +40,21 @@ func (a *app) whichKey(ctx context.Context, db *Database, out *printer, f explai
 }
 
 // keyAt returns the key of the dead letter from a position.
-func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFlags, opts *ops.ExplainOptions) (key dedup.Key, err error) {
+func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFlags,
+	opts *ops.ExplainOptions,
+) (key dedup.Key, err error) {
 	ctx, cancel := a.limit(ctx)
 	defer cancel()
-	found, err := db.Store.Operator().DeadLetters(ctx, consumer.DeadLetterFilter{Consumer: name, Tenant: f.tenant, Position: f.position, Limit: 2})
+	found, err := db.Store.Operator().DeadLetters(ctx,
+		consumer.DeadLetterFilter{Consumer: name, Tenant: f.tenant, Position: f.position, Limit: 2})
 	switch {
 	case err != nil:
 		return key, err
 	case len(found) == 0:
 		return key, refused("there is no dead letter from %s: the message was processed or discarded, or it was parked again from another position; name its key", f.position)
 	case len(found) > 1 && found[0].Record.Key != found[1].Record.Key:
-		return key, refused("there are several dead letters from %s, of %s and of %s: name the consumer, or the key", f.position,
+		return key, refused("there are several dead letters from %s, of %s and of %s: name the consumer, or the key",
+			f.position,
 			found[0].Record.Key.Consumer, found[1].Record.Key.Consumer)
 	case found[0].Record.Key.ID == "":
 		return key, refused("the message from %s has no usable key, so it was never claimed: txonce dead-letters show %s", f.position, found[0].ID)
@@ -59,7 +65,9 @@ func (a *app) keyAt(ctx context.Context, db *Database, name string, f explainFla
 }
 
 // keyWithHash returns the key with the digits of --hash.
-func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name string, f explainFlags) (key dedup.Key, err error) {
+func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name string,
+	f explainFlags,
+) (key dedup.Key, err error) {
 	digits := strings.ToLower(strings.ReplaceAll(f.hash, "-", "")) // PostgreSQL shows keys as UUIDs
 	b, err := hex.DecodeString(digits)
 	found := false
@@ -68,7 +76,8 @@ func (a *app) keyWithHash(ctx context.Context, db *Database, out *printer, name 
 	}
 	switch {
 	case err != nil || len(b) != len(dedup.KeyHash{}) && len(b) != hiddenBytes:
-		return key, Usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key", f.hash))
+		return key, Usage(fmt.Errorf("--hash %q: want the 16 digits of a hidden key, or the 32 digits of a row's key",
+			f.hash))
 	case len(b) == len(dedup.KeyHash{}):
 		limited, cancel := a.limit(ctx)
 		defer cancel()
@@ -105,9 +114,11 @@ func isUnknown(e ops.Explanation) bool {
 	return e.Verdict == ops.First && len(e.Letters) == 0 && len(e.Discarded) == 0
 }
 
-// withTenant explains a key that is unknown as the tenant and the ID that lists of letters join by a slash, such as stripe/live/evt_1. It
-// returns e if no such key is known either.
-func withTenant(ctx context.Context, db *Database, e ops.Explanation, opts ops.ExplainOptions) (ops.Explanation, error) {
+// withTenant explains a key that is unknown as the tenant and the ID that lists of letters join by a slash, such as
+// stripe/live/evt_1. It returns e if no such key is known either.
+func withTenant(ctx context.Context, db *Database, e ops.Explanation,
+	opts ops.ExplainOptions,
+) (ops.Explanation, error) {
 	const mostTenants = 4 // Stripe's have three parts
 	for i, from := 0, 0; i < mostTenants && isUnknown(e); i++ {
 		at := strings.IndexByte(e.Key.ID[from:], '/')

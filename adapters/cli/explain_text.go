@@ -49,7 +49,8 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		if i > 0 {
 			head = ""
 		}
-		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, Harmless(d.Who), instant(d.At), d.Action, Harmless(d.Reason))
+		out.printf("%-8s %s: by %s, %s, action %s: %s\n", head, d.Letter, Harmless(d.Who), instant(d.At), d.Action,
+			Harmless(d.Reason))
 	}
 	out.printf("outbox   %s\n", sent.Describe(e))
 	out.printf("verdict  %s\n", verdictText(e))
@@ -73,7 +74,8 @@ func verdictText(e ops.Explanation) string {
 			}
 		}
 		if d, ok := e.ClaimedByDiscard(); ok {
-			return fmt.Sprintf("duplicate: it was discarded by %s, not processed; a redelivery would not run", Harmless(d.Who))
+			return fmt.Sprintf("duplicate: it was discarded by %s, not processed; a redelivery would not run",
+				Harmless(d.Who))
 		}
 		return "duplicate: it was processed; a redelivery would not run"
 	case ops.Mismatch:

@@ -33,7 +33,8 @@ func (f *filterFlags) check() (since, until time.Time, err error) {
 	}
 	switch {
 	case !since.IsZero() && !until.IsZero() && !since.Before(until):
-		return since, until, Usage(fmt.Errorf("--since %s is not before --until %s: nothing can match", f.since, f.until))
+		return since, until, Usage(fmt.Errorf("--since %s is not before --until %s: nothing can match", f.since,
+			f.until))
 	case f.limit < 0:
 		return since, until, Usage(fmt.Errorf("--limit %d is negative", f.limit))
 	}
@@ -43,8 +44,8 @@ func (f *filterFlags) check() (since, until time.Time, err error) {
 // pageSize is the --limit of commands that list.
 const pageSize = 100
 
-// parseTime reads a time in RFC 3339 or as tables print it. It also reads a duration, and returns the time that long before now. If now is zero, a
-// duration is an error.
+// parseTime reads a time in RFC 3339 or as tables print it. It also reads a duration, and returns the time that long
+// before now. If now is zero, a duration is an error.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -60,5 +61,6 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, Usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z, or a duration such as 2h", flag, text))
+	return time.Time{}, Usage(fmt.Errorf("%s %q: want a time such as 2026-11-24T10:07:00Z, or a duration such as 2h",
+		flag, text))
 }

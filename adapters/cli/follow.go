@@ -48,7 +48,8 @@ func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops
 			}
 			if waiting > 0 && time.Since(moved) > silent {
 				p.end()
-				out.notef("no letter was replayed for %s: do workers of %s run, and do they call RunReplays?\n", ago(silent), Harmless(action.Consumer))
+				out.notef("no letter was replayed for %s: do workers of %s run, and do they call RunReplays?\n",
+					ago(silent), Harmless(action.Consumer))
 				moved = moved.Add(time.Hour) // once is enough for long
 			}
 		}
@@ -59,7 +60,8 @@ func (a *app) follow(ctx context.Context, db *Database, out *printer, action ops
 	}
 	early := ""
 	if action.Note != replayDone {
-		early = fmt.Sprintf("the replay ended early (%s), and the letters that waited are dead letters as before", Harmless(action.Note))
+		early = fmt.Sprintf("the replay ended early (%s), and the letters that waited are dead letters as before",
+			Harmless(action.Note))
 	}
 	switch n := action.Results[observe.Parked]; {
 	case n > 0 && early != "":
@@ -80,7 +82,13 @@ func actionText(a ops.Action) string {
 	for _, r := range []struct {
 		outcome observe.Outcome
 		text    string
-	}{{observe.Processed, "processed"}, {observe.Duplicate, "gone before: processed or discarded"}, {observe.Parked, "failed"}, {observe.Rejected, "discarded"}, {observe.Held, "not tried"}} {
+	}{
+		{observe.Processed, "processed"},
+		{observe.Duplicate, "gone before: processed or discarded"},
+		{observe.Parked, "failed"},
+		{observe.Rejected, "discarded"},
+		{observe.Held, "not tried"},
+	} {
 		if n := a.Results[r.outcome]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, r.text))
 		}

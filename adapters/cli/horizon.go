@@ -14,7 +14,8 @@ import (
 )
 
 func (a *app) horizon() *cobra.Command {
-	return group("horizon", "Show, or move forward, the time up to which claims may have been deleted", a.showHorizon(), a.setHorizon())
+	return group("horizon", "Show, or move forward, the time up to which claims may have been deleted", a.showHorizon(),
+		a.setHorizon())
 }
 
 type horizonObject struct {
@@ -82,7 +83,8 @@ func (a *app) setHorizon() *cobra.Command {
 			var text string
 			for _, h := range o.Horizons {
 				if h.Horizon != nil {
-					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n", Harmless(h.Consumer), instant(*h.Horizon))
+					text += fmt.Sprintf("%s: messages of %s or earlier without a claim are unprovable\n",
+						Harmless(h.Consumer), instant(*h.Horizon))
 				}
 			}
 			if dry {
@@ -94,13 +96,15 @@ func (a *app) setHorizon() *cobra.Command {
 			if !yes {
 				out.notef("%sThis cannot be undone.\n", text)
 			}
-			if err := out.confirm(ctx, fmt.Sprintf("Type the name of the consumer, %s, to go on: ", args[0]), args[0], yes); err != nil {
+			if err := out.confirm(ctx, fmt.Sprintf("Type the name of the consumer, %s, to go on: ", args[0]), args[0],
+				yes); err != nil {
 				return err
 			}
 			writing, cancel := a.limit(ctx) // the answer may have taken long
 			defer cancel()
 			if err := a.moveHorizon(writing, db, forgotten, ops.Request{
-				Kind: ops.Horizon, Who: who, Reason: reason, Note: "horizon of " + args[0] + ": " + to.UTC().Format(time.RFC3339), Expect: -1,
+				Kind: ops.Horizon, Who: who, Reason: reason, Note: "horizon of " + args[0] + ": " +
+					to.UTC().Format(time.RFC3339), Expect: -1,
 			}); err != nil {
 				return err
 			}
@@ -109,7 +113,8 @@ func (a *app) setHorizon() *cobra.Command {
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
 	addWho(c, &who)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&acceptParking, "accept-parking", false, "also if messages that other consumers get from now on are parked as unprovable for some time")
+	c.Flags().BoolVar(&acceptParking, "accept-parking", false,
+		"also if messages that other consumers get from now on are parked as unprovable for some time")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show the horizons of all consumers that would result, and change nothing")
 	return c
 }
@@ -118,18 +123,24 @@ func (a *app) setHorizon() *cobra.Command {
 func horizonsAfter(s ops.Status, forgotten time.Time) []horizonObject {
 	horizons := make([]horizonObject, len(s.Consumers))
 	for i, c := range s.Consumers {
-		horizons[i] = horizonObject{Consumer: c.Name, Before: jsonTime(c.Horizon), Horizon: jsonTime(driver.Horizon(forgotten, uses(c)))}
+		horizons[i] = horizonObject{
+			Consumer: c.Name, Before: jsonTime(c.Horizon),
+			Horizon: jsonTime(driver.Horizon(forgotten, uses(c))),
+		}
 	}
 	return horizons
 }
 
-// parksNewMessages refuses horizons of consumers other than name that are so late that a store looks for them when a message arrives now.
+// parksNewMessages refuses horizons of consumers other than name that are so late that a store looks for them when a
+// message arrives now.
 func parksNewMessages(s ops.Status, name string, horizons []horizonObject) error {
 	for i, h := range horizons {
-		if latest := s.Now.Add(-dedup.MinWindow); h.Consumer != name && h.Horizon != nil && h.Horizon.After(latest) && h.Horizon.After(s.Consumers[i].Horizon) {
+		if latest := s.Now.Add(-dedup.MinWindow); h.Consumer != name && h.Horizon != nil && h.Horizon.After(latest) &&
+			h.Horizon.After(s.Consumers[i].Horizon) {
 			return refused("this would also move the horizon of %s to %s, because its window is shorter than that of %s: until %s, new messages of %[1]s "+
 				"that are handled %[5]v or more after their time would be parked as unprovable. --dry-run shows all horizons; accept this with --accept-parking",
-				Harmless(h.Consumer), instant(*h.Horizon), Harmless(name), instant(h.Horizon.Add(dedup.MinWindow)), dedup.MinWindow)
+				Harmless(h.Consumer), instant(*h.Horizon), Harmless(name), instant(h.Horizon.Add(dedup.MinWindow)),
+				dedup.MinWindow)
 		}
 	}
 	return nil
@@ -143,8 +154,8 @@ func uses(c ops.ConsumerStatus) []driver.WindowUse {
 	return all
 }
 
-// forgottenFor returns the expiry of deleted claims that gives a consumer the horizon to. The database keeps only that expiry, for all
-// consumers, so the horizons of others move too.
+// forgottenFor returns the expiry of deleted claims that gives a consumer the horizon to. The database keeps only that
+// expiry, for all consumers, so the horizons of others move too.
 func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 	for _, c := range s.Consumers {
 		if c.Name != name {
@@ -152,10 +163,12 @@ func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
 		}
 		if latest := s.Now.Add(-dedup.MinWindow); to.After(latest) {
 			return time.Time{}, refused("the horizon cannot be later than %s: stores do not look for it when a message is younger than %v. "+
-				"Nothing was changed: keep the workers stopped until %s, and run this command again then", instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
+				"Nothing was changed: keep the workers stopped until %s, and run this command again then",
+				instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
 		}
 		if !to.After(c.Horizon) {
-			return time.Time{}, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted", name, instant(c.Horizon))
+			return time.Time{}, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted",
+				name, instant(c.Horizon))
 		}
 		for _, w := range c.Windows { // the shortest first
 			forgotten := to.Add(w.Window)

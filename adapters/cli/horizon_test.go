@@ -8,7 +8,8 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 )
 
-// The database keeps one expiry of deleted claims for all consumers: the horizon of one with a short window moves further.
+// The database keeps one expiry of deleted claims for all consumers: the horizon of one with a short window moves
+// further.
 func TestHorizonOfOthersIsNotMovedPastNow(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)

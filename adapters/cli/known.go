@@ -8,13 +8,15 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 )
 
-// hasRun refuses a name that no consumer of the database has: with a typo nothing would be found, and nothing would seem to be wrong. A consumer
-// that has a window, a source or a dead letter is known. An empty name stands for all consumers.
+// hasRun refuses a name that no consumer of the database has: with a typo nothing would be found, and nothing would
+// seem to be wrong. A consumer that has a window, a source or a dead letter is known. An empty name stands for all
+// consumers.
 func (a *app) hasRun(ctx context.Context, db *Database, name string) error {
 	limited, cancel := a.limit(ctx)
 	defer cancel()
 	known, err := db.Store.Operator().Keys().Consumers(limited)
-	if err != nil || name == "" || slices.ContainsFunc(known, func(c ops.ConsumerStatus) bool { return c.Name == name }) {
+	if err != nil || name == "" || slices.ContainsFunc(known,
+		func(c ops.ConsumerStatus) bool { return c.Name == name }) {
 		return err
 	}
 	return noConsumer(name, known)

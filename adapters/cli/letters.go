@@ -16,7 +16,8 @@ import (
 )
 
 func (a *app) letters() *cobra.Command {
-	c := group("dead-letters", "List, show, discard and replay dead letters", a.listLetters(), a.showLetter(), a.diffLetters(), a.discardLetters(), a.replayLetters())
+	c := group("dead-letters", "List, show, discard and replay dead letters", a.listLetters(), a.showLetter(),
+		a.diffLetters(), a.discardLetters(), a.replayLetters())
 	c.Aliases = []string{"letters"}
 	return c
 }
@@ -35,7 +36,8 @@ func (f *letterFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	flags.StringVar(&f.position, "position", "", "only those from this position, such as TOPIC/PARTITION/OFFSET of Kafka")
 	f.both.add(c, "topic or queue", "business key")
-	if err := c.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causes(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc("cause", cobra.FixedCompletions(causes(),
+		cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is defined above
 	}
 }
@@ -50,7 +52,8 @@ func causes() []string {
 
 func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 	filter = consumer.DeadLetterFilter{
-		Consumer: f.consumer, Cause: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key, Tenant: f.tenant, Position: f.position, Error: f.both.text, Limit: f.both.limit,
+		Consumer: f.consumer, Cause: observe.Cause(f.cause), Topic: f.both.topic, MessageID: f.both.key,
+		Tenant: f.tenant, Position: f.position, Error: f.both.text, Limit: f.both.limit,
 	}
 	if f.id != "" {
 		if filter.ID, err = consumer.ParseDeadLetterID(f.id); err != nil {
@@ -70,7 +73,8 @@ func (f *letterFlags) filter() (filter consumer.DeadLetterFilter, err error) {
 			filter.After.ID, err = consumer.ParseDeadLetterID(id)
 		}
 		if err != nil {
-			return filter, Usage(fmt.Errorf("--after %q: want the value that the page before has printed: %w", f.after, err))
+			return filter, Usage(fmt.Errorf("--after %q: want the value that the page before has printed: %w",
+				f.after, err))
 		}
 	}
 	return filter, nil
@@ -124,7 +128,8 @@ func (a *app) listLetters() *cobra.Command {
 					cause += " (processed since)"
 				}
 				rows = append(rows, []string{
-					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause, fmt.Sprint(l.Times), out.position(&l), shorten(l.Error, 60),
+					l.ID.String(), instant(l.First), l.Record.Key.Consumer, keyText(out, l.Record.Key), cause,
+					fmt.Sprint(l.Times), out.position(&l), shorten(l.Error, 60),
 				})
 			}
 			out.table(rows)

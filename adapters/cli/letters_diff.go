@@ -27,7 +27,8 @@ func (a *app) diffLetters() *cobra.Command {
 			} else {
 				limited, cancel := a.limit(ctx)
 				defer cancel()
-				e, err := ops.Explain(limited, db.Store.Operator(), l.Record.Key, ops.ExplainOptions{Fingerprint: l.Record.Fingerprint})
+				e, err := ops.Explain(limited, db.Store.Operator(), l.Record.Key,
+					ops.ExplainOptions{Fingerprint: l.Record.Fingerprint})
 				if err != nil {
 					return err
 				}
@@ -38,7 +39,8 @@ func (a *app) diffLetters() *cobra.Command {
 				}
 				if len(others) == 0 {
 					return refused("there is no other letter with the key of %s; the fingerprint of its claim is %s, and that of the letter is %s",
-						l.ID, orNone(fingerprintText(e.Claim.Fingerprint)), orNone(fingerprintText(l.Record.Fingerprint)))
+						l.ID, orNone(fingerprintText(e.Claim.Fingerprint)),
+						orNone(fingerprintText(l.Record.Fingerprint)))
 				}
 			}
 			type pair struct {
@@ -52,7 +54,8 @@ func (a *app) diffLetters() *cobra.Command {
 			}
 			d := diffs{version: v1()}
 			for _, other := range others {
-				text := diff.Diff(other.ID.String(), []byte(contentText(other.Message.Headers, other.Message.Payload)), l.ID.String(), []byte(contentText(l.Message.Headers, l.Message.Payload)))
+				text := diff.Diff(other.ID.String(), []byte(contentText(other.Message.Headers, other.Message.Payload)),
+					l.ID.String(), []byte(contentText(l.Message.Headers, l.Message.Payload)))
 				d.Diffs = append(d.Diffs, pair{other.ID.String(), l.ID.String(), string(text)})
 			}
 			return out.object(d, func() {

@@ -61,7 +61,8 @@ func (a *app) discard(ctx context.Context, db *Database, out *printer, r ops.Req
 	p.end()
 	switch {
 	case err == nil:
-		return out.object(actionJSON(out, action), func() { out.printf("%s discarded (action %s)\n", counted(n, "letter"), action.ID) })
+		return out.object(actionJSON(out, action),
+			func() { out.printf("%s discarded (action %s)\n", counted(n, "letter"), action.ID) })
 	case action.ID == ops.ActionID{}: // nothing was discarded
 		return err
 	}

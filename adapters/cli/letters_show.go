@@ -76,8 +76,10 @@ type letterObject struct {
 
 func letterJSON(out *printer, l consumer.DeadLetter, payload bool) letterObject {
 	o := letterObject{
-		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID), Cause: string(l.Cause), Error: l.Error,
-		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.OrderingKey), Position: out.position(&l), Time: jsonTime(l.Record.Time),
+		ID: l.ID.String(), Consumer: l.Record.Key.Consumer, Tenant: l.Record.Key.Tenant, Key: out.key(l.Record.Key.ID),
+		Cause: string(l.Cause), Error: l.Error,
+		Topic: l.Message.Topic, OrderingKey: out.key(l.Message.OrderingKey), Position: out.position(&l),
+		Time:        jsonTime(l.Record.Time),
 		Fingerprint: fingerprintText(l.Record.Fingerprint), Attempts: l.Message.Attempt, Times: l.Times,
 		First: jsonTime(l.First), Latest: jsonTime(l.Latest), Settled: l.Settled, Bytes: len(l.Message.Payload),
 	}

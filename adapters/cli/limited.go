@@ -23,7 +23,9 @@ type limitedStore struct {
 	changed func(n int) // after n letters or messages were discarded or unparked
 }
 
-func (s limitedStore) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error) {
+func (s limitedStore) DeadLetters(ctx context.Context,
+	filter consumer.DeadLetterFilter,
+) ([]consumer.DeadLetter, error) {
 	return within(ctx, s.app, s.Store.DeadLetters, filter)
 }
 
@@ -63,7 +65,9 @@ func (o limitedOutbox) Discard(ctx context.Context, seqs ...int64) (int, error) 
 	return o.change(ctx, o.Operations.Discard, seqs)
 }
 
-func (o limitedOutbox) change(ctx context.Context, f func(context.Context, ...int64) (int, error), seqs []int64) (int, error) {
+func (o limitedOutbox) change(ctx context.Context, f func(context.Context, ...int64) (int, error),
+	seqs []int64,
+) (int, error) {
 	ctx, cancel := o.store.app.limit(ctx)
 	defer cancel()
 	n, err := f(ctx, seqs...)

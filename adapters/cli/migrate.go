@@ -11,7 +11,8 @@ import (
 )
 
 func (a *app) migrate() *cobra.Command {
-	return group("migrate", "Install, show and remove the tables", a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migrateDump())
+	return group("migrate", "Install, show and remove the tables", a.migrateUp(), a.migrateDown(), a.migrateStatus(),
+		a.migrateDump())
 }
 
 func (a *app) migrateUp() *cobra.Command {
@@ -78,7 +79,9 @@ type migrated struct {
 }
 
 // move goes to number to with do, and prints what was done.
-func (a *app) move(ctx context.Context, db *Database, out *printer, to int, dry bool, do func(ctx context.Context) error) error {
+func (a *app) move(ctx context.Context, db *Database, out *printer, to int, dry bool,
+	do func(ctx context.Context) error,
+) error {
 	reading, cancel := ctx, context.CancelFunc(func() {})
 	if dry {
 		reading, cancel = a.limit(ctx)
@@ -151,7 +154,8 @@ func (a *app) migrateStatus() *cobra.Command {
 				out.printf("%-28s %s\n", f.Name, map[bool]string{true: "installed", false: "missing"}[f.Installed])
 			}
 			if installed > s.Latest {
-				out.printf("the database is at version %d, newer than this program, which knows %d\n", installed, s.Latest)
+				out.printf("the database is at version %d, newer than this program, which knows %d\n", installed,
+					s.Latest)
 			}
 		}); err != nil {
 			return err

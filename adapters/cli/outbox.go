@@ -14,7 +14,8 @@ import (
 )
 
 func (a *app) outbox() *cobra.Command {
-	return group("outbox", "List, show, unpark and discard parked messages of the outbox", a.listParked(), a.showParked(),
+	return group("outbox", "List, show, unpark and discard parked messages of the outbox", a.listParked(),
+		a.showParked(),
 		a.changeParked("unpark", "Make parked messages pending again", ops.Unpark),
 		a.changeParked("discard", "Delete parked messages, which are never published then", ops.DiscardOutbox))
 }
@@ -26,7 +27,10 @@ type parkedFlags struct {
 }
 
 func (f *parkedFlags) filter() (filter outbox.ParkedFilter, err error) {
-	filter = outbox.ParkedFilter{Topic: f.both.topic, OrderingKey: f.both.key, Error: f.both.text, After: f.after, Limit: f.both.limit}
+	filter = outbox.ParkedFilter{
+		Topic: f.both.topic, OrderingKey: f.both.key, Error: f.both.text, After: f.after,
+		Limit: f.both.limit,
+	}
 	filter.Since, filter.Until, err = f.both.check()
 	return filter, err
 }
@@ -49,7 +53,8 @@ type parkedObject struct {
 
 func parkedJSON(out *printer, m outbox.ParkedMessage, payload bool) parkedObject {
 	o := parkedObject{
-		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.OrderingKey), Error: m.Error, Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
+		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.OrderingKey), Error: m.Error,
+		Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
 		Waiting: m.Waiting, Behind: m.Behind, Bytes: len(m.Payload),
 	}
 	if payload {
@@ -94,7 +99,8 @@ func (a *app) listParked() *cobra.Command {
 			rows := [][]string{{"SEQ", "PARKED", "TOPIC", "KEY", "ID", "ATTEMPTS", "STATE", "ERROR"}}
 			for _, m := range found {
 				rows = append(rows, []string{
-					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.OrderingKey), out.key(m.ID), fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Error, 60),
+					fmt.Sprint(m.Seq), instant(m.ParkedAt), m.Topic, out.key(m.OrderingKey), out.key(m.ID),
+					fmt.Sprint(m.Attempts), parkedState(m), shorten(m.Error, 60),
 				})
 			}
 			out.table(rows)

@@ -12,7 +12,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// changeParked returns the command unpark or discard. It chooses the messages, asks, and then changes those that it has chosen and no others.
+// changeParked returns the command unpark or discard. It chooses the messages, asks, and then changes those that it has
+// chosen and no others.
 func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 	var f parkedFlags
 	var act actFlags
@@ -54,7 +55,10 @@ func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 		if goOn, err := act.agree(ctx, out, len(seqs), warning, fmt.Sprint(len(seqs))); !goOn {
 			return err
 		}
-		return a.change(ctx, db, out, ops.Request{Kind: kind, Who: act.who, Reason: act.reason, Note: note, Expect: -1}, seqs)
+		return a.change(ctx, db, out, ops.Request{
+			Kind: kind, Who: act.who, Reason: act.reason, Note: note,
+			Expect: -1,
+		}, seqs)
 	})
 	f.both.add(c, "topic", "ordering key")
 	act.add(c)

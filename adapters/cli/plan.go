@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// bytesPerClaim is what a row of processed_messages and its index entry take on PostgreSQL 15, without the text of the key. Measured with
-// 200,000 random keys and 40 bytes of text: 151 bytes.
+// bytesPerClaim is what a row of processed_messages and its index entry take on PostgreSQL 15, without the text of the
+// key. Measured with 200,000 random keys and 40 bytes of text: 151 bytes.
 const bytesPerClaim = 110
 
 func (a *app) plan() *cobra.Command {
@@ -39,7 +39,8 @@ func (a *app) plan() *cobra.Command {
 			out := a.printer(cmd)
 			return out.object(p, func() {
 				out.printf("claims   %d: %g a second, kept for %s\n", p.Claims, rate, ago(window))
-				out.printf("disk     about %s on PostgreSQL, with the index; Compact saves about 40 bytes a claim\n", size(p.Bytes))
+				out.printf("disk     about %s on PostgreSQL, with the index; Compact saves about 40 bytes a claim\n",
+					size(p.Bytes))
 				out.printf("sweeper  deletes %g a second\n", p.Deletes)
 			})
 		},

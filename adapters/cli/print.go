@@ -88,8 +88,8 @@ func (p *printer) field(name, format string, args ...any) {
 // notef writes to the other stream, for progress and questions.
 func (p *printer) notef(format string, args ...any) { fmt.Fprintf(p.err, format, args...) }
 
-// A table shows so much of a text. A key may have a thousand characters, and would widen the column of all rows. The last column widens nothing:
-// it has errors, whose end often names the cause.
+// A table shows so much of a text. A key may have a thousand characters, and would widen the column of all rows. The
+// last column widens nothing: it has errors, whose end often names the cause.
 const cellWidth, lastWidth = 80, 500
 
 // table prints rows in columns. The first row has the headings.
@@ -113,8 +113,8 @@ func (p *printer) table(rows [][]string) {
 	p.printf("%s", text.String())
 }
 
-// key returns a business key, an ordering key or the ID of a message as it may be seen. An ID that the application has chosen may be a business key,
-// and nothing tells it from one that txonce has derived.
+// key returns a business key, an ordering key or the ID of a message as it may be seen. An ID that the application has
+// chosen may be a business key, and nothing tells it from one that txonce has derived.
 func (p *printer) key(key string) string { return p.keys.Key(key) }
 
 // position returns where l's message came from. It may end with a key.
@@ -122,7 +122,8 @@ func (p *printer) position(l *consumer.DeadLetter) string {
 	return p.keys.Position(l.Message.Position, l.Record.Key.ID, l.Message.ID)
 }
 
-// Harmless makes text harmless for a terminal: text that other programs have chosen must not move the cursor or look like another line.
+// Harmless makes text harmless for a terminal: text that other programs have chosen must not move the cursor or look
+// like another line.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -87,7 +87,8 @@ func TestProgress(t *testing.T) {
 
 func TestTextIsHarmless(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\nb\tc": "a b c", "\x1b[2Jgone": "\uFFFD[2Jgone", "  padded ": "padded", "überweisung": "überweisung", "\u202Eback": "\uFFFDback",
+		"a\nb\tc": "a b c", "\x1b[2Jgone": "\uFFFD[2Jgone", "  padded ": "padded", "überweisung": "überweisung",
+		"\u202Eback": "\uFFFDback",
 	} {
 		if got := Harmless(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -115,7 +116,8 @@ func TestJSONIsHarmless(t *testing.T) {
 		}
 	}
 	var got text
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got != want || !strings.Contains(out.String(), "überweisung") {
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got != want || !strings.Contains(out.String(),
+		"überweisung") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
@@ -160,7 +162,8 @@ func TestTimes(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", 90 * time.Second: "90s", 5*time.Minute + 3*time.Second: "5m03s", 26 * time.Hour: "26h00m", 15 * 24 * time.Hour: "15d00h",
+		0: "0s", 90 * time.Second: "90s", 5*time.Minute + 3*time.Second: "5m03s", 26 * time.Hour: "26h00m",
+		15 * 24 * time.Hour: "15d00h",
 	} {
 		if got := ago(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
@@ -204,7 +207,8 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
 		}
 	}
-	if err := classify(t.Context(), time.Second, context.DeadlineExceeded); !strings.Contains(err.Error(), "no answer within 1s (--timeout)") {
+	if err := classify(t.Context(), time.Second, context.DeadlineExceeded); !strings.Contains(err.Error(),
+		"no answer within 1s (--timeout)") {
 		t.Error(err)
 	}
 	if ExitCode(errors.New(`unknown command "x"`)) != ExitUsage {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress shows how far long work is: a bar on a terminal, and a line every ten seconds otherwise. It writes to the stream of errors.
+// progress shows how far long work is: a bar on a terminal, and a line every ten seconds otherwise. It writes to the
+// stream of errors.
 type progress struct {
 	out      *printer
 	what     string

@@ -35,7 +35,8 @@ func (f *replayFlags) add(c *cobra.Command, mayRunHere bool) {
 	flags.StringVar(&f.repair, "repair", "", "process one letter with the content of this `file` as its payload, under its own key or --new-key")
 	flags.BoolVar(&f.asNew, "as-new", false, "also replay unprovable, known_content and outcome_unknown letters: you have looked for their effects and found none")
 	flags.Float64Var(&f.rate, "rate", 0, "letters a second, by all workers together; 0: no limit")
-	flags.IntVar(&f.maxFailures, "max-failures", ops.DefaultMaxFailures, "end the replay when this number of letters has failed; 0: never")
+	flags.IntVar(&f.maxFailures, "max-failures", ops.DefaultMaxFailures,
+		"end the replay when this number of letters has failed; 0: never")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end, and exit with 1 if letters failed")
 	if mayRunHere {
 		flags.BoolVar(&f.here, "here", false, "carry the replay out in this process, and the consumer's other open requests too; workers take part")
@@ -52,7 +53,8 @@ func (f *replayFlags) request() (r ops.Request, err error) {
 		return r, err
 	}
 	r = ops.Request{
-		Kind: ops.Replay, Who: f.act.who, Reason: f.act.reason, Filter: filter, Key: f.newKey, AsNew: f.asNew, Rate: f.rate, MaxFailures: f.maxFailures,
+		Kind: ops.Replay, Who: f.act.who, Reason: f.act.reason, Filter: filter, Key: f.newKey, AsNew: f.asNew,
+		Rate: f.rate, MaxFailures: f.maxFailures,
 		Expect: f.act.expect,
 	}
 	if f.repair != "" {
@@ -108,7 +110,8 @@ func (a *app) replayLetters() *cobra.Command {
 				r.Expect = plan.Match // the request is refused if another number matches than was shown
 			}
 			out.notef("%s\n", planText(plan))
-			if err := out.confirmCount(ctx, fmt.Sprintf("Type the name of the consumer, %s, to replay them: ", r.Filter.Consumer), r.Filter.Consumer, plan.Match); err != nil {
+			if err := out.confirmCount(ctx, fmt.Sprintf("Type the name of the consumer, %s, to replay them: ",
+				r.Filter.Consumer), r.Filter.Consumer, plan.Match); err != nil {
 				return err
 			}
 		}
@@ -129,7 +132,8 @@ func (a *app) replayLetters() *cobra.Command {
 			return a.follow(ctx, db, out, action, "the workers go on")
 		}
 		return out.object(actionJSON(out, action), func() {
-			out.printf("action %s: %s requested; follow it with: txonce actions show %s --wait\n", action.ID, counted(action.Matched, "letter"), action.ID)
+			out.printf("action %s: %s requested; follow it with: txonce actions show %s --wait\n", action.ID,
+				counted(action.Matched, "letter"), action.ID)
 		})
 	})
 	f.add(c, a.cfg.Replayer != nil)
@@ -169,7 +173,10 @@ type planObject struct {
 }
 
 func planJSON(p ops.ReplayPlan) planObject {
-	o := planObject{version: v1(), DryRun: true, Match: p.Match, Run: p.Run, Undecoded: p.Undecoded, Processed: p.Processed, Refused: map[string]int{}, Elsewhere: p.Elsewhere}
+	o := planObject{
+		version: v1(), DryRun: true, Match: p.Match, Run: p.Run, Undecoded: p.Undecoded,
+		Processed: p.Processed, Refused: map[string]int{}, Elsewhere: p.Elsewhere,
+	}
 	for cause, n := range p.Refused {
 		o.Refused[string(cause)] = n
 	}

@@ -12,7 +12,8 @@ import (
 func (a *app) serve() *cobra.Command {
 	var listen, actor string
 	var c *cobra.Command
-	c = a.command("serve", "Serve the dashboard of the database to this machine only, read-only without --act-as", cobra.NoArgs,
+	c = a.command("serve", "Serve the dashboard of the database to this machine only, read-only without --act-as",
+		cobra.NoArgs,
 		func(ctx context.Context, db *Database, out *printer, _ []string) error {
 			if actor == "" && c.Flags().Changed("act-as") {
 				return Usage(errors.New("--act-as is empty: name who acts, for the record"))

@@ -56,7 +56,10 @@ func printStatus(out *printer, db *Database, s ops.Status, p pauses) {
 	out.printf("%s, schema %d, %s\n\n", db.Dialect, s.Schema, instant(s.Now))
 	rows := [][]string{{"CONSUMER", "LETTERS", "WAITING", "WINDOW", "HORIZON", "SOURCES"}}
 	for _, c := range s.Consumers {
-		rows = append(rows, []string{c.Name, letters(c.Letters), fmt.Sprint(c.Waiting), windows(c.Windows, s.Now), instant(c.Horizon), sources(c.Sources)})
+		rows = append(rows, []string{
+			c.Name, letters(c.Letters), fmt.Sprint(c.Waiting), windows(c.Windows, s.Now),
+			instant(c.Horizon), sources(c.Sources),
+		})
 	}
 	if len(s.Consumers) > 0 {
 		out.table(rows)
@@ -74,13 +77,15 @@ func printStatus(out *printer, db *Database, s ops.Status, p pauses) {
 	if o.Estimated {
 		about = "about "
 	}
-	out.printf("\noutbox: %s%d pending, oldest %s; %d delayed, %d parked, %d waiting behind them\n", about, o.Pending, ago(o.PendingAge), o.Delayed, o.Parked, o.Waiting)
+	out.printf("\noutbox: %s%d pending, oldest %s; %d delayed, %d parked, %d waiting behind them\n", about, o.Pending,
+		ago(o.PendingAge), o.Delayed, o.Parked, o.Waiting)
 	if len(o.Topics) > 0 {
 		rows = [][]string{{"TOPIC", "PENDING", "OLDEST", "DELAYED", "PARKED", "WAITING", "FAILING", "ERROR"}}
 		for _, topic := range slices.Sorted(maps.Keys(o.Topics)) {
 			t := o.Topics[topic]
 			rows = append(rows, []string{
-				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked), fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), t.Error,
+				topic, fmt.Sprint(t.Pending), ago(t.PendingAge), fmt.Sprint(t.Delayed), fmt.Sprint(t.Parked),
+				fmt.Sprint(t.Waiting), fmt.Sprint(t.Failing), t.Error,
 			})
 		}
 		out.table(rows)

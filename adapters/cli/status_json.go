@@ -72,19 +72,31 @@ type sweepObject struct {
 func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 	o := statusObject{
 		version: v1(), Database: db.Dialect, Schema: s.Schema, Now: s.Now.UTC(), Consumers: []consumerObject{},
-		Sweep: sweepObject{jsonTime(s.Sweep.LastPass), s.Sweep.Lag.Seconds(), s.Sweep.LeaseUntil.After(s.Now), jsonTime(s.Sweep.Forgotten), s.Sweep.Keys},
+		Sweep: sweepObject{
+			jsonTime(s.Sweep.LastPass), s.Sweep.Lag.Seconds(), s.Sweep.LeaseUntil.After(s.Now),
+			jsonTime(s.Sweep.Forgotten), s.Sweep.Keys,
+		},
 		Outbox: outboxObject{
-			Pending: s.Outbox.Pending, Delayed: s.Outbox.Delayed, Parked: s.Outbox.Parked, Waiting: s.Outbox.Waiting, Estimated: s.Outbox.Estimated,
-			OldestAgeSeconds: s.Outbox.PendingAge.Seconds(), ParkedAgeSeconds: s.Outbox.ParkedAge.Seconds(), Topics: map[string]outboxTopic{},
+			Pending: s.Outbox.Pending, Delayed: s.Outbox.Delayed, Parked: s.Outbox.Parked, Waiting: s.Outbox.Waiting,
+			Estimated:        s.Outbox.Estimated,
+			OldestAgeSeconds: s.Outbox.PendingAge.Seconds(), ParkedAgeSeconds: s.Outbox.ParkedAge.Seconds(),
+			Topics: map[string]outboxTopic{},
 		},
 	}
 	for _, c := range s.Consumers {
-		co := consumerObject{Name: c.Name, Paused: string(p.causes[c.Name]), Reports: p.reported[c.Name], Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{}, Sources: []sourceObject{}}
+		co := consumerObject{
+			Name: c.Name, Paused: string(p.causes[c.Name]), Reports: p.reported[c.Name],
+			Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{},
+			Sources: []sourceObject{},
+		}
 		for _, l := range c.Letters {
 			co.Letters[string(l.Cause)], co.Capped = l.Count, co.Capped || l.Capped
 		}
 		for _, w := range c.Windows {
-			co.Windows = append(co.Windows, windowObject{int64(w.Window / time.Second), jsonTime(w.FirstRun), jsonTime(w.UsedUntil)})
+			co.Windows = append(co.Windows, windowObject{
+				int64(w.Window / time.Second), jsonTime(w.FirstRun),
+				jsonTime(w.UsedUntil),
+			})
 		}
 		for _, source := range c.Sources {
 			co.Sources = append(co.Sources, sourceObject{source.Name, jsonTime(source.FirstRun)})
@@ -94,7 +106,8 @@ func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 	for name, t := range s.Outbox.Topics {
 		o.Outbox.Failing += t.Failing
 		o.Outbox.Topics[name] = outboxTopic{
-			Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting, Failing: t.Failing, Error: t.Error,
+			Pending: t.Pending, Delayed: t.Delayed, Parked: t.Parked, Waiting: t.Waiting, Failing: t.Failing,
+			Error:            t.Error,
 			OldestAgeSeconds: t.PendingAge.Seconds(), ParkedAgeSeconds: t.ParkedAge.Seconds(),
 		}
 	}

@@ -65,7 +65,8 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 			break
 		}
 		if part.Done {
-			// Another Purge shortens the lease, so that the next sweeper need not wait for its end. It may delete one more key.
+			// Another Purge shortens the lease, so that the next sweeper need not wait for its end. It may delete one
+			// more key.
 			limited, cancel := a.limit(ctx)
 			by.Lease, by.Limit = time.Millisecond, 1
 			part, err := db.Store.Purge(limited, by)
@@ -76,7 +77,8 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 			r.Keys += part.Keys
 			break
 		}
-		timer := time.NewTimer(max(9*time.Since(began), 5*time.Millisecond)) // as Sweeper does, so that claims stay fast
+		// as Sweeper does, so that claims stay fast
+		timer := time.NewTimer(max(9*time.Since(began), 5*time.Millisecond))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -28,7 +28,8 @@ func (d *Dashboard) act(f func(ctx context.Context, r *http.Request, who string)
 			err = errors.New("dashboard: Config.Authorize allowed Act and returned an empty name: return who acts")
 		}
 		if err != nil {
-			d.cfg.Logger.WarnContext(r.Context(), "dashboard: an action was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
+			d.cfg.Logger.WarnContext(r.Context(), "dashboard: an action was refused", "path", r.URL.Path, "peer",
+				r.RemoteAddr, "err", err)
 			d.fail(w, r, http.StatusForbidden, err)
 			return
 		}
@@ -44,13 +45,15 @@ func (d *Dashboard) act(f func(ctx context.Context, r *http.Request, who string)
 			d.failed(w, r, err)
 			return
 		}
-		d.cfg.Logger.InfoContext(ctx, "dashboard: action", "action", action.ID.String(), "kind", string(action.Kind), "consumer", action.Consumer, "who", who, "reason", action.Reason)
+		d.cfg.Logger.InfoContext(ctx, "dashboard: action", "action", action.ID.String(), "kind", string(action.Kind),
+			"consumer", action.Consumer, "who", who, "reason", action.Reason)
 		w.Header().Set("Location", "action?id="+action.ID.String()) // relative, which http.Redirect would not keep
 		w.WriteHeader(http.StatusSeeOther)
 	}
 }
 
-// errNoDryRun refuses a form that does not say what its user has seen. Letters and messages that arrive later would be chosen, too.
+// errNoDryRun refuses a form that does not say what its user has seen. Letters and messages that arrive later would be
+// chosen, too.
 var errNoDryRun = errors.New("the form does not say how many were shown, or until when: begin on the page of the dry run")
 
 // request reads what all actions on letters have in common.
@@ -154,12 +157,14 @@ func (d *Dashboard) repairOutbox(ctx context.Context, r *http.Request, who strin
 	q.Note = "messages of the outbox " + strings.Join(r.PostForm["seq"], ", ")
 	action, n, err := ops.ChangeMessages(ctx, d.cfg.Store, q, seqs)
 	if err == nil && n < len(seqs) {
-		err = fmt.Errorf("%w: %d of the %d chosen messages were changed; the others are not parked any more", errStale, n, len(seqs))
+		err = fmt.Errorf("%w: %d of the %d chosen messages were changed; the others are not parked any more", errStale,
+			n, len(seqs))
 	}
 	return action, err
 }
 
-// repairAll changes the parked messages that a dry run has shown. The form says when the latest of them was parked, and how many they are.
+// repairAll changes the parked messages that a dry run has shown. The form says when the latest of them was parked, and
+// how many they are.
 func (d *Dashboard) repairAll(ctx context.Context, r *http.Request, q ops.Request) (ops.Action, error) {
 	filter, err := parkedFilter(r)
 	if err != nil {

@@ -25,7 +25,8 @@ func (d *Dashboard) actions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := actionList{}
-	if list.Actions, err = d.cfg.Store.Actions(r.Context(), ops.ActionFilter{Before: before, Limit: actionsShown}); err != nil {
+	if list.Actions, err = d.cfg.Store.Actions(r.Context(),
+		ops.ActionFilter{Before: before, Limit: actionsShown}); err != nil {
 		d.failed(w, r, err)
 		return
 	}
@@ -56,7 +57,8 @@ func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := actionPageOf(a, now)
-	if p.Results, err = d.cfg.Store.Results(r.Context(), ops.ResultFilter{Action: p.ID, Outcome: observe.Parked, Limit: resultsShown}); err != nil {
+	if p.Results, err = d.cfg.Store.Results(r.Context(),
+		ops.ResultFilter{Action: p.ID, Outcome: observe.Parked, Limit: resultsShown}); err != nil {
 		d.failed(w, r, err)
 		return
 	}
@@ -99,7 +101,8 @@ func (d *Dashboard) liveAction(r *http.Request, s snapshot) (actionPage, error) 
 
 func actionPageOf(a ops.Action, now time.Time) actionPage {
 	p := actionPage{Action: a}
-	p.Idle = (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Ended.IsZero() && a.Waiting == a.Matched && now.Sub(a.Requested) > replayIdle
+	p.Idle = (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Ended.IsZero() && a.Waiting == a.Matched &&
+		now.Sub(a.Requested) > replayIdle
 	for _, o := range []outcomeCount{
 		{Outcome: observe.Processed, Means: "the handler ran and its effects are committed"},
 		{Outcome: observe.Duplicate, Means: "was processed meanwhile; the letter is removed"},

@@ -18,17 +18,17 @@ import (
 type Config struct {
 	Store ops.Store
 
-	// Activity has the rates that an ops.Recorder in each worker writes: Store.Activity of pgxstore and sqlstore. nil: no rates are shown,
-	// and not whether a consumer is paused.
+	// Activity has the rates that an ops.Recorder in each worker writes: Store.Activity of pgxstore and sqlstore. nil:
+	// no rates are shown, and not whether a consumer is paused.
 	Activity ops.ActivityKeeper
 
-	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is called for each
-	// request, several times, also concurrently; an error refuses, and its text is in the answer. It does not log
-	// anybody in: put a middleware with that around the Dashboard.
+	// Authorize decides whether a request may do something, and says who makes it, for the record of actions. It is
+	// called for each request, several times, also concurrently; an error refuses, and its text is in the answer. It
+	// does not log anybody in: put a middleware with that around the Dashboard.
 	Authorize func(r *http.Request, p Permission) (who string, err error)
 
-	// HideKeys replaces business keys and message IDs, where they name people. The forms then have no field that would put a key into an
-	// address: Explain finds a key. Error texts are shown as they are.
+	// HideKeys replaces business keys and message IDs, where they name people. The forms then have no field that would
+	// put a key into an address: Explain finds a key. Error texts are shown as they are.
 	HideKeys ops.HideKeys
 
 	// Title names the environment, such as "production". It is shown on each page. Empty: none.
@@ -68,7 +68,10 @@ func New(cfg Config) (*Dashboard, error) {
 	}
 	cfg.Runbook = strings.TrimSuffix(cfg.Runbook, "/") + "/"
 	cfg.Logger = usercode.Logger(cfg.Logger)
-	d := &Dashboard{cfg: cfg, closed: make(chan struct{}), viewers: make(chan struct{}, maxViewers), searching: make(chan struct{}, 1)}
+	d := &Dashboard{
+		cfg: cfg, closed: make(chan struct{}), viewers: make(chan struct{}, maxViewers),
+		searching: make(chan struct{}, 1),
+	}
 	d.snapshots.take = d.takeSnapshot
 	var err error
 	if d.templates, err = parseTemplates(d.funcs()); err != nil {
@@ -78,8 +81,8 @@ func New(cfg Config) (*Dashboard, error) {
 	return d, nil
 }
 
-// Close ends the live connections, which http.Server.Shutdown would otherwise wait for: register it with RegisterOnShutdown. The
-// Dashboard still answers other requests. A second call does nothing.
+// Close ends the live connections, which http.Server.Shutdown would otherwise wait for: register it with
+// RegisterOnShutdown. The Dashboard still answers other requests. A second call does nothing.
 func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 
 // ServeHTTP implements http.Handler.
@@ -139,7 +142,8 @@ const maxForm = 256 << 10
 func (d *Dashboard) viewersOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := d.cfg.Authorize(r, View); err != nil {
-			d.cfg.Logger.WarnContext(r.Context(), "dashboard: a request was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
+			d.cfg.Logger.WarnContext(r.Context(), "dashboard: a request was refused", "path", r.URL.Path, "peer",
+				r.RemoteAddr, "err", err)
 			http.Error(w, "Forbidden. "+err.Error(), http.StatusForbidden)
 			return
 		}
@@ -151,7 +155,8 @@ func (d *Dashboard) viewersOnly(next http.Handler) http.Handler {
 	})
 }
 
-// readForm refuses what cannot be read: a field that is left out chooses everything. No database stores text that is not UTF-8.
+// readForm refuses what cannot be read: a field that is left out chooses everything. No database stores text that is
+// not UTF-8.
 func readForm(r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return err

@@ -20,10 +20,11 @@ type explainPage struct {
 	Consumers            []string
 	Consumer, Tenant, ID string
 	Time                 string
-	Post                 bool   // keys are hidden, so they stay out of addresses
-	Search               bool   // for the outbox messages of the key
-	Again                string // query that explains the key again and searches the outbox; empty: it would have a hidden key
-	Explanation          *explanation
+	Post                 bool // keys are hidden, so they stay out of addresses
+	Search               bool // for the outbox messages of the key
+	// query that explains the key again and searches the outbox; empty: it would have a hidden key
+	Again       string
+	Explanation *explanation
 }
 
 // explanation is what happened to one key, and what a redelivery would be told.
@@ -46,7 +47,10 @@ type event struct {
 
 // explain shows a key that the form names, or the one of a dead letter.
 func (d *Dashboard) explain(w http.ResponseWriter, r *http.Request) {
-	p := explainPage{Consumer: r.FormValue("consumer"), Tenant: r.FormValue("tenant"), ID: r.FormValue("key"), Time: r.FormValue("time")}
+	p := explainPage{
+		Consumer: r.FormValue("consumer"), Tenant: r.FormValue("tenant"), ID: r.FormValue("key"),
+		Time: r.FormValue("time"),
+	}
 	p.Consumers, p.Post = d.names(r), len(d.cfg.HideKeys.Secret) > 0
 	at, err := parseTime("time", p.Time)
 	rec := dedup.Record{Key: dedup.Key{Consumer: p.Consumer, Tenant: p.Tenant, ID: p.ID}, Time: at}
@@ -114,8 +118,8 @@ func (d *Dashboard) withoutKey(err error, key dedup.Key) error {
 // searchTimeout limits the search for the outbox messages of a key.
 const searchTimeout = 10 * time.Second
 
-// explainOutbox says what has become of the messages that the handler of a key has enqueued. No index finds them, so it reads the tables of the
-// outbox: only if somebody asks, and for one viewer at a time.
+// explainOutbox says what has become of the messages that the handler of a key has enqueued. No index finds them, so it
+// reads the tables of the outbox: only if somebody asks, and for one viewer at a time.
 func (d *Dashboard) explainOutbox(ctx context.Context, e ops.Explanation) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -158,12 +162,14 @@ func meaning(e ops.Explanation) string {
 		return "The key has a claim: a redelivery would be acknowledged, and its handler would not run. The outcome of a letter is unknown: see the letter."
 	}
 	if d, ok := e.ClaimedByDiscard(); ok {
-		return "The message was not processed: " + d.Who + " has discarded its letter. A redelivery would be acknowledged, and its handler would not run."
+		return "The message was not processed: " + d.Who +
+			" has discarded its letter. A redelivery would be acknowledged, and its handler would not run."
 	}
 	return means[e.Verdict]
 }
 
-// otherContent reports whether the key has a claim, and a letter with other content. The verdict of such a key depends on the content.
+// otherContent reports whether the key has a claim, and a letter with other content. The verdict of such a key depends
+// on the content.
 func otherContent(e ops.Explanation) bool {
 	return e.Verdict == ops.Duplicate && slices.ContainsFunc(e.Letters, func(l consumer.DeadLetter) bool {
 		return !l.Settled && !e.Claim.Fingerprint.Matches(l.Record.Fingerprint)
@@ -175,7 +181,8 @@ func events(e ops.Explanation) (events []event) {
 	if !e.Claim.ExpiresAt.IsZero() {
 		events = append(events, event{
 			Kind: "committed", At: e.Claimed, About: true,
-			What: "committed, fingerprint " + fingerprint(e.Claim.Fingerprint) + ", remembered until " + utc(e.Claim.ExpiresAt),
+			What: "committed, fingerprint " + fingerprint(e.Claim.Fingerprint) + ", remembered until " +
+				utc(e.Claim.ExpiresAt),
 		})
 	}
 	for _, l := range e.Letters {

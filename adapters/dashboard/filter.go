@@ -12,7 +12,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// choice is a filter of dead letters as a form has it. The same names are in addresses, in forms and in the hidden fields of actions.
+// choice is a filter of dead letters as a form has it. The same names are in addresses, in forms and in the hidden
+// fields of actions.
 type choice struct {
 	Consumer, Cause, Topic, Key, Tenant, Error, Since, Until, ID string
 }
@@ -21,15 +22,17 @@ type choice struct {
 func choiceOf(r *http.Request) choice {
 	text := func(name string) string { return strings.TrimSpace(r.FormValue(name)) }
 	return choice{
-		Consumer: r.FormValue("consumer"), Cause: text("cause"), Topic: r.FormValue("topic"), Key: r.FormValue("key"), Tenant: r.FormValue("tenant"),
-		Error: r.FormValue("error"), Since: text("since"), Until: text("until"), ID: text("id"),
+		Consumer: r.FormValue("consumer"), Cause: text("cause"), Topic: r.FormValue("topic"), Key: r.FormValue("key"),
+		Tenant: r.FormValue("tenant"),
+		Error:  r.FormValue("error"), Since: text("since"), Until: text("until"), ID: text("id"),
 	}
 }
 
 // filter returns the filter, or which field is wrong.
 func (c choice) filter() (f consumer.DeadLetterFilter, err error) {
 	f = consumer.DeadLetterFilter{
-		Consumer: c.Consumer, Cause: observe.Cause(c.Cause), Topic: c.Topic, MessageID: c.Key, Tenant: c.Tenant, Error: c.Error,
+		Consumer: c.Consumer, Cause: observe.Cause(c.Cause), Topic: c.Topic, MessageID: c.Key, Tenant: c.Tenant,
+		Error: c.Error,
 	}
 	if c.ID != "" {
 		if f.ID, err = consumer.ParseDeadLetterID(c.ID); err != nil {
@@ -48,7 +51,10 @@ func parseTime(field, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02"} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05",
+		"2006-01-02",
+	} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t.UTC(), nil
 		}

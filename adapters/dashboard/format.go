@@ -138,7 +138,8 @@ func fingerprint(f dedup.Fingerprint) string {
 
 // visible returns s, or its Go syntax if a reader could not tell it from other text.
 func visible(s string) string {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(s) != s {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) ||
+		strings.TrimSpace(s) != s {
 		return strconv.Quote(s)
 	}
 	return s

@@ -94,7 +94,10 @@ func (d *Dashboard) letter(w http.ResponseWriter, r *http.Request) {
 		d.notFound(w, r, err)
 		return
 	}
-	p := letterPage{Letter: letter, Headers: slices.Sorted(maps.Keys(letter.Message.Headers)), Size: len(letter.Message.Payload)}
+	p := letterPage{
+		Letter: letter, Headers: slices.Sorted(maps.Keys(letter.Message.Headers)),
+		Size: len(letter.Message.Payload),
+	}
 	if s, ok := letter.Shortened(); ok {
 		p.Shortened = s.String() + "."
 	}

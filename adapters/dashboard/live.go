@@ -68,7 +68,8 @@ func send(w http.ResponseWriter, html []byte) bool {
 	if err := control.SetWriteDeadline(time.Now().Add(liveWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return false
 	}
-	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;")) // it would end a line of the stream, and two of them the event
+	// it would end a line of the stream, and two of them the event
+	html = bytes.ReplaceAll(html, []byte("\r"), []byte("&#13;"))
 	var event bytes.Buffer
 	event.WriteString("retry: 2000\n")
 	for line := range bytes.Lines(html) {
@@ -84,8 +85,12 @@ func send(w http.ResponseWriter, html []byte) bool {
 // liveParts are the pages that change by themselves.
 func (d *Dashboard) liveParts() map[string]func(io.Writer, *http.Request, snapshot) error {
 	return map[string]func(io.Writer, *http.Request, snapshot) error{
-		"overview": func(w io.Writer, _ *http.Request, s snapshot) error { return d.part(w, "overview", d.overviewOf(s)) },
-		"outbox":   func(w io.Writer, _ *http.Request, s snapshot) error { return d.part(w, "outbox", d.outboxOf(s)) },
+		"overview": func(w io.Writer, _ *http.Request,
+			s snapshot,
+		) error {
+			return d.part(w, "overview", d.overviewOf(s))
+		},
+		"outbox": func(w io.Writer, _ *http.Request, s snapshot) error { return d.part(w, "outbox", d.outboxOf(s)) },
 		"action": func(w io.Writer, r *http.Request, s snapshot) error {
 			a, err := d.liveAction(r, s)
 			if err != nil {

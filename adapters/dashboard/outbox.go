@@ -30,7 +30,10 @@ func (d *Dashboard) outbox(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.withSnapshot(w, r, func(s snapshot) {
-		p := outboxPage{overview: d.overviewOf(s), Filter: filter, Since: r.FormValue("since"), Until: r.FormValue("until")}
+		p := outboxPage{
+			overview: d.overviewOf(s), Filter: filter, Since: r.FormValue("since"),
+			Until: r.FormValue("until"),
+		}
 		if filter.After, err = afterSeq(r); err != nil {
 			d.fail(w, r, http.StatusBadRequest, err)
 			return
@@ -43,7 +46,10 @@ func (d *Dashboard) outbox(w http.ResponseWriter, r *http.Request) {
 		}
 		if len(found) > parkedShown {
 			found = found[:parkedShown]
-			q := choice{Topic: filter.Topic, Key: filter.OrderingKey, Error: filter.Error, Since: p.Since, Until: p.Until}
+			q := choice{
+				Topic: filter.Topic, Key: filter.OrderingKey, Error: filter.Error, Since: p.Since,
+				Until: p.Until,
+			}
 			p.Next = q.Query("after", strconv.FormatInt(found[parkedShown-1].Seq, 10))
 		}
 		payload := d.may(r, Payload)

@@ -47,7 +47,8 @@ type topicRow struct {
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	d.withSnapshot(w, r, func(s snapshot) {
-		d.show(w, r, http.StatusOK, "overview", "Overview", page{Title: "Overview", Live: "live?page=overview", Body: d.overviewOf(s)})
+		d.show(w, r, http.StatusOK, "overview", "Overview",
+			page{Title: "Overview", Live: "live?page=overview", Body: d.overviewOf(s)})
 	})
 }
 
@@ -151,11 +152,13 @@ func attend(s snapshot, o overview) (list []attention) {
 		list = append(list, attention{Urgent: urgent, Alert: alert, Href: href, What: fmt.Sprintf(format, args...)})
 	}
 	if s.Err != nil {
-		add(true, "Blind", "", "The state of the database could not be read for %s: %v. What follows is older.", span(o.Stale), s.Err)
+		add(true, "Blind", "", "The state of the database could not be read for %s: %v. What follows is older.",
+			span(o.Stale), s.Err)
 	}
 	queue := s.Status.Outbox
 	if age := queue.PendingAge; age > outboxSlow {
-		add(age > outboxStuck, "OutboxStuck", "outbox", "Outbox: the oldest unpublished message has waited for %s.", span(age))
+		add(age > outboxStuck, "OutboxStuck", "outbox", "Outbox: the oldest unpublished message has waited for %s.",
+			span(age))
 	}
 	if queue.Pending > 0 && len(queue.Relays) == 0 {
 		add(true, "OutboxStuck", "outbox", "Outbox: %s messages are pending and no relay runs.", number(queue.Pending))
@@ -166,7 +169,8 @@ func attend(s snapshot, o overview) (list []attention) {
 		}
 	}
 	if n := queue.Parked + queue.Waiting; n > 0 {
-		add(false, "Parked", "outbox", "Outbox: %s messages are parked or wait behind parked ones, the oldest for %s.", number(n), span(queue.ParkedAge))
+		add(false, "Parked", "outbox", "Outbox: %s messages are parked or wait behind parked ones, the oldest for %s.",
+			number(n), span(queue.ParkedAge))
 	}
 	for _, c := range o.Consumers {
 		name := visible(c.Name)
@@ -174,7 +178,8 @@ func attend(s snapshot, o overview) (list []attention) {
 			add(true, "Paused", "consumers", "%s: paused (%s).", name, c.Rates.Paused)
 		}
 		if fresh := s.Status.Now.Sub(c.Latest); c.Letters > 0 && fresh < freshLetter {
-			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest %s.", name, capped(c.Letters, ops.MaxCount), ago(fresh))
+			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest %s.", name,
+				capped(c.Letters, ops.MaxCount), ago(fresh))
 		}
 	}
 	for _, h := range s.Status.Old {
@@ -182,8 +187,10 @@ func attend(s snapshot, o overview) (list []attention) {
 			span(h.Age), h.PID, visible(strings.TrimSuffix(h.State+", client "+h.Client, ", client ")))
 	}
 	for _, a := range s.Open {
-		if (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Waiting == a.Matched && s.Status.Now.Sub(a.Requested) > replayIdle {
-			add(false, "", "action?id="+a.ID.String(), "%s: a replay of %s letters waits and no worker takes it: does a worker run Consumer.RunReplays?",
+		if (a.Kind == ops.Replay || a.Kind == ops.Repair) && a.Waiting == a.Matched &&
+			s.Status.Now.Sub(a.Requested) > replayIdle {
+			add(false, "", "action?id="+a.ID.String(),
+				"%s: a replay of %s letters waits and no worker takes it: does a worker run Consumer.RunReplays?",
 				visible(a.Consumer), number(a.Waiting))
 		}
 	}

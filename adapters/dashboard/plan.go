@@ -92,7 +92,10 @@ func (d *Dashboard) parkedPlan(w http.ResponseWriter, r *http.Request) {
 		d.failed(w, r, err)
 		return
 	}
-	p := parkedPlan{Filter: filter, Since: r.FormValue("since"), Until: r.FormValue("until"), Count: len(chosen.Seqs), More: chosen.More, Bound: until(newest)}
+	p := parkedPlan{
+		Filter: filter, Since: r.FormValue("since"), Until: r.FormValue("until"), Count: len(chosen.Seqs),
+		More: chosen.More, Bound: until(newest),
+	}
 	p.Narrow = filter != outbox.ParkedFilter{Until: filter.Until}
 	d.show(w, r, http.StatusOK, "parked", "Outbox", page{Title: "Dry run", Body: p})
 }

@@ -20,7 +20,8 @@ type rates struct {
 	Silent    time.Duration // since the last report, if that is long ago; 0: it is not
 }
 
-// rates sums up what the workers have reported lately. now is the database's clock; those of the workers may differ a little.
+// rates sums up what the workers have reported lately. now is the database's clock; those of the workers may differ a
+// little.
 func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates, error) {
 	if d.cfg.Activity == nil {
 		return nil, nil
@@ -39,7 +40,10 @@ func (d *Dashboard) rates(ctx context.Context, now time.Time) (map[string]rates,
 	for _, row := range rows {
 		s := sums[row.Consumer]
 		if s == nil {
-			s = &sum{rates: rates{PerMinute: make([]int64, int(activityShown/time.Minute))}, latest: map[string]ops.Activity{}}
+			s = &sum{
+				rates:  rates{PerMinute: make([]int64, int(activityShown/time.Minute))},
+				latest: map[string]ops.Activity{},
+			}
 			sums[row.Consumer] = s
 		}
 		if i := len(s.PerMinute) - int(minute.Sub(row.Minute)/time.Minute); i >= 0 && i < len(s.PerMinute) {

@@ -94,7 +94,8 @@ func parseTemplates(funcs template.FuncMap) (map[string]*template.Template, erro
 		if f.Name() == "layout.html" || f.Name() == "parts.html" {
 			continue
 		}
-		t, err := template.New("").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+f.Name())
+		t, err := template.New("").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html",
+			"templates/"+f.Name())
 		if err != nil {
 			return nil, err
 		}

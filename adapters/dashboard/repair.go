@@ -20,8 +20,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// maxRepair is how many bytes a payload may have that a form repairs. With maxForm, a form has room for it in each encoding. The command line
-// takes up to ops.MaxRepair.
+// maxRepair is how many bytes a payload may have that a form repairs. With maxForm, a form has room for it in each
+// encoding. The command line takes up to ops.MaxRepair.
 const maxRepair = 48_000
 
 // tooLong returns an error if a form cannot repair payload.
@@ -29,7 +29,8 @@ func tooLong(payload []byte) error {
 	if len(payload) <= maxRepair {
 		return nil
 	}
-	return fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE", number(len(payload)), number(maxRepair))
+	return fmt.Errorf("the payload has %s bytes, more than %s: use txonce dead-letters replay --repair FILE",
+		number(len(payload)), number(maxRepair))
 }
 
 // repairPage is a dead letter whose payload is edited, and then the difference that a repair would make.
@@ -54,7 +55,8 @@ func (d *Dashboard) withPayload(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, p := range []Permission{Act, Payload} {
 			if _, err := d.cfg.Authorize(r, p); err != nil {
-				d.cfg.Logger.WarnContext(r.Context(), "dashboard: a repair was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
+				d.cfg.Logger.WarnContext(r.Context(), "dashboard: a repair was refused", "path", r.URL.Path, "peer",
+					r.RemoteAddr, "err", err)
 				d.fail(w, r, http.StatusForbidden, err)
 				return
 			}
@@ -82,12 +84,13 @@ func (d *Dashboard) editRepair(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, http.StatusOK, "repair", "Dead letters", page{Title: "Repair", Body: p})
 }
 
-// newlineOf returns the end of a payload's lines. A form sends all as CRLF, so one with several is edited as base64, as is one that is not text: then
-// it returns "".
+// newlineOf returns the end of a payload's lines. A form sends all as CRLF, so one with several is edited as base64, as
+// is one that is not text: then it returns "".
 func newlineOf(payload []byte) string {
 	plain := bytes.ReplaceAll(payload, []byte("\r\n"), nil)
 	switch crlf := len(plain) < len(payload); {
-	case !utf8.Valid(payload) || bytes.ContainsFunc(payload, unprintable) || bytes.ContainsRune(plain, '\r') || crlf && bytes.ContainsRune(plain, '\n'):
+	case !utf8.Valid(payload) || bytes.ContainsFunc(payload, unprintable) || bytes.ContainsRune(plain, '\r') ||
+		crlf && bytes.ContainsRune(plain, '\n'):
 		return ""
 	case crlf:
 		return "\r\n"
@@ -118,8 +121,10 @@ func (d *Dashboard) compareRepair(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := repairPage{
-		Letter: letter, Was: len(letter.Message.Payload), Size: len(payload), Payload: base64.StdEncoding.EncodeToString(payload), Sum: sum(letter.Message.Payload),
-		Broken: json.Valid(letter.Message.Payload) && !json.Valid(payload), Diff: difference(letter.Message.Payload, payload),
+		Letter: letter, Was: len(letter.Message.Payload), Size: len(payload),
+		Payload: base64.StdEncoding.EncodeToString(payload), Sum: sum(letter.Message.Payload),
+		Broken: json.Valid(letter.Message.Payload) && !json.Valid(payload), Diff: difference(letter.Message.Payload,
+			payload),
 	}
 	if p.Plan, err = ops.PlanReplay(r.Context(), d.cfg.Store, q, 0); err != nil {
 		d.failed(w, r, err)
@@ -160,7 +165,8 @@ func sum(payload []byte) string {
 
 func repairOf(l consumer.DeadLetter, payload []byte, who, why string) ops.Request {
 	return ops.Request{
-		Kind: ops.Repair, Who: who, Reason: why, Payload: payload, Expect: 1, Filter: consumer.DeadLetterFilter{Consumer: l.Record.Key.Consumer, ID: l.ID},
+		Kind: ops.Repair, Who: who, Reason: why, Payload: payload, Expect: 1,
+		Filter: consumer.DeadLetterFilter{Consumer: l.Record.Key.Consumer, ID: l.ID},
 	}
 }
 

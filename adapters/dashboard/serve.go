@@ -15,12 +15,13 @@ const (
 	shutdownTimeout = 10 * time.Second
 )
 
-// Serve answers HTTP requests on l until ctx ends, and closes l and d. It returns nil after ctx has ended. There is no TLS: listen on a
-// loopback address, or put a proxy in front.
+// Serve answers HTTP requests on l until ctx ends, and closes l and d. It returns nil after ctx has ended. There is no
+// TLS: listen on a loopback address, or put a proxy in front.
 func Serve(ctx context.Context, l net.Listener, d *Dashboard) error {
 	s := &http.Server{
-		Handler: d, ReadTimeout: requestTimeout, WriteTimeout: actTimeout + requestTimeout, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(d.cfg.Logger.Handler(), slog.LevelWarn),
+		Handler: d, ReadTimeout: requestTimeout, WriteTimeout: actTimeout + requestTimeout,
+		IdleTimeout: 2 * time.Minute,
+		ErrorLog:    slog.NewLogLogger(d.cfg.Logger.Handler(), slog.LevelWarn),
 	}
 	s.RegisterOnShutdown(d.Close)
 	served := make(chan error, 1)

@@ -43,8 +43,8 @@ type snapshots struct {
 	taking chan struct{} // closed at the end of a reading; nil: none goes on
 }
 
-// get returns a snapshot that is at most snapshotAge old, or the error of ctx. One caller's end does not end the reading, because
-// others wait for it.
+// get returns a snapshot that is at most snapshotAge old, or the error of ctx. One caller's end does not end the
+// reading, because others wait for it.
 func (s *snapshots) get(ctx context.Context) (snapshot, error) {
 	s.mu.Lock()
 	if !s.taken.IsZero() && time.Since(s.taken) < snapshotAge {

@@ -14,8 +14,8 @@ const (
 	// maxAttempts bounds how often a request is tried while the database fails.
 	maxAttempts = 3
 
-	// maxClaimWait is how long one claim waits in the database, with a connection, for a request in another process. The rest of
-	// Config.Wait passes without one.
+	// maxClaimWait is how long one claim waits in the database, with a connection, for a request in another process.
+	// The rest of Config.Wait passes without one.
 	maxClaimWait = 100 * time.Millisecond
 )
 
@@ -69,8 +69,8 @@ func (c *call[TTx]) inSlot(try func() attempt) (a attempt, refused *refusal) {
 	return try(), nil
 }
 
-// mayRepeat reports whether another attempt may help, and cannot do harm. An attempt whose COMMIT got no answer is repeated only if the
-// new claim shows whether it was committed.
+// mayRepeat reports whether another attempt may help, and cannot do harm. An attempt whose COMMIT got no answer is
+// repeated only if the new claim shows whether it was committed.
 func (c *call[TTx]) mayRepeat(a attempt) bool {
 	switch {
 	case a.err == nil || !c.transient(a):
@@ -85,10 +85,12 @@ func (c *call[TTx]) mayRepeat(a attempt) bool {
 
 // transient reports whether the database was at fault, so that the same request may succeed later.
 func (c *call[TTx]) transient(a attempt) bool {
-	if errors.As(a.err, new(*endedError)) || errors.As(a.err, new(*dedup.InDoubtError)) || errors.Is(a.err, dedup.ErrTxEnded) {
+	if errors.As(a.err, new(*endedError)) || errors.As(a.err, new(*dedup.InDoubtError)) ||
+		errors.Is(a.err, dedup.ErrTxEnded) {
 		return false
 	}
-	final := a.undone && a.response.status < 500 // the handler saw no error of the database, and its work needs no COMMIT
+	// the handler saw no error of the database, and its work needs no COMMIT
+	final := a.undone && a.response.status < 500
 	return c.cfg.Store.Retryable(a.err) && !final
 }
 
@@ -128,7 +130,8 @@ func (c *call[TTx]) reason(a attempt) Reason {
 	switch {
 	case errors.Is(a.err, errWroteAround):
 		return Misused
-	case errors.As(a.err, new(*dedup.InDoubtError)): // first, because the work may be committed even if the context ended
+	case errors.As(a.err, new(*dedup.InDoubtError)):
+		// first, because the work may be committed even if the context ended
 		return Unavailable
 	case errors.Is(a.err, dedup.ErrTxEnded):
 		return Failed
@@ -217,7 +220,8 @@ func (c *call[TTx]) answerKnown(k *earlier) *response {
 	if c.cfg.Open != nil {
 		open = func(sealed []byte) ([]byte, error) {
 			var plain []byte
-			err := usercode.Err("httpidem: Config.Open", func() (err error) { plain, err = c.cfg.Open(sealed, []byte(c.recs[k.row].Key.ID)); return err })
+			err := usercode.Err("httpidem: Config.Open",
+				func() (err error) { plain, err = c.cfg.Open(sealed, []byte(c.recs[k.row].Key.ID)); return err })
 			return plain, err
 		}
 	}

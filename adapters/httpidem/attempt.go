@@ -66,8 +66,9 @@ type endedError struct{ err, cause error }
 func (e *endedError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
 func (e *endedError) Unwrap() []error { return []error{e.err, e.cause} }
 
-// earlier returns the claim of an earlier request, or nil if there is none. Rows that were inserted beside it are deleted again: no
-// response belongs to them. COMMIT follows, and not ROLLBACK, because only COMMIT waits until the earlier one is safe on standbys.
+// earlier returns the claim of an earlier request, or nil if there is none. Rows that were inserted beside it are
+// deleted again: no response belongs to them. COMMIT follows, and not ROLLBACK, because only COMMIT waits until the
+// earlier one is safe on standbys.
 func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (found *earlier, err error) {
 	if len(claims) != len(c.recs) {
 		return nil, errors.New("httpidem: the store did not answer each claim")
@@ -87,12 +88,14 @@ func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (
 	return found, c.cfg.Store.Forget(ctx, tx, mine...)
 }
 
-// run calls the handler with a fresh copy of the request. failed is what the handler returned, and err is nil if the response counts.
+// run calls the handler with a fresh copy of the request. failed is what the handler returned, and err is nil if the
+// response counts.
 func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout)
 	defer cancel()
-	seed := ""       // without a key, the outbox derives no IDs
-	if c.id != nil { // a key that comes again after the Window, with other content, must not get the IDs of the first messages
+	seed := "" // without a key, the outbox derives no IDs
+	if c.id != nil {
+		// a key that comes again after the Window, with other content, must not get the IDs of the first messages
 		seed = string(c.id.derive("outbox", string(c.content)))
 	}
 	ctx, endScope := outboxdriver.WithScope(ctx, seed)
@@ -126,8 +129,8 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 var errWroteAround = errors.New("httpidem: the handler wrote to a ResponseWriter of its own, so the client has a response before COMMIT: " +
 	"write to the one that httpidem passes; in gin do not call c.Next inside Wrap")
 
-// wroteAround reports whether something was written to w itself and not to the recorder. Only the writers of some routers, such as gin's,
-// know that.
+// wroteAround reports whether something was written to w itself and not to the recorder. Only the writers of some
+// routers, such as gin's, know that.
 func wroteAround(w http.ResponseWriter) bool {
 	writer, knows := w.(interface{ Written() bool })
 	return knows && writer.Written()
@@ -155,8 +158,9 @@ func (c *call[TTx]) withBody(r *http.Request) *http.Request {
 	return r
 }
 
-// finalize makes the transaction ready for COMMIT. Neither the client nor Config.Timeout ends it any more, so it has a limit of its own, as
-// COMMIT and ROLLBACK have in the stores: a connection that the network has swallowed must not keep its slot.
+// finalize makes the transaction ready for COMMIT. Neither the client nor Config.Timeout ends it any more, so it has a
+// limit of its own, as COMMIT and ROLLBACK have in the stores: a connection that the network has swallowed must not
+// keep its slot.
 func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimWithin, errUnanswered)
 	defer cancel()
@@ -170,8 +174,8 @@ func (c *call[TTx]) finalize(ctx context.Context, tx TTx, res *response) error {
 	return err
 }
 
-// verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response of work that is
-// not committed beside a claim that is.
+// verify returns an error if the handler has ended its transaction. Without this, SaveResult could store the response
+// of work that is not committed beside a claim that is.
 func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
 	if verifier, ok := c.cfg.Store.(driver.TxVerifier[TTx]); ok && c.id != nil {
 		if err := verifier.VerifyTx(ctx, tx); !errors.Is(err, dedup.ErrTemporary) { // no other handler follows
@@ -181,8 +185,8 @@ func (c *call[TTx]) verify(ctx context.Context, tx TTx) error {
 	return nil
 }
 
-// save stores the response in each row, encrypted and with a fingerprint of its own: a process that knows only the secret of one row
-// can replay it.
+// save stores the response in each row, encrypted and with a fingerprint of its own: a process that knows only the
+// secret of one row can replay it.
 func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 	kept := res.stored(c.cfg.Headers)
 	for i, rec := range c.recs {
@@ -190,7 +194,8 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 		if c.cfg.Seal != nil {
 			seal = func(plain []byte) ([]byte, error) {
 				var sealed []byte
-				err := usercode.Err("httpidem: Config.Seal", func() (err error) { sealed, err = c.cfg.Seal(plain, []byte(rec.Key.ID)); return err })
+				err := usercode.Err("httpidem: Config.Seal",
+					func() (err error) { sealed, err = c.cfg.Seal(plain, []byte(rec.Key.ID)); return err })
 				return sealed, err
 			}
 		}
@@ -205,8 +210,8 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 	return nil
 }
 
-// record stores a response in a transaction of its own, after the handler's work was rolled back. Another request may have completed
-// since then: then that one counts.
+// record stores a response in a transaction of its own, after the handler's work was rolled back. Another request may
+// have completed since then: then that one counts.
 func (c *call[TTx]) record(res *response) (a attempt) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), claimWithin, errBusy)
 	defer cancel()

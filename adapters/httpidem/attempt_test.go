@@ -15,11 +15,12 @@ import (
 // COMMIT fails, or gets no answer.
 func TestCommitFails(t *testing.T) {
 	for _, tt := range []struct {
-		name              string
-		commit            func(n int, ctx context.Context, tx *deduptest.Tx) error // n counts from 1
-		handle, wrap      int                                                      // status
-		replayed          bool                                                     // by Handle
-		runs, afterHandle int                                                      // runs of Handle's handler; status of a retry after it
+		name         string
+		commit       func(n int, ctx context.Context, tx *deduptest.Tx) error // n counts from 1
+		handle, wrap int                                                      // status
+		replayed     bool                                                     // by Handle
+		// runs of Handle's handler; status of a retry after it
+		runs, afterHandle int
 	}{
 		{"case 23: a serialization failure", func(n int, ctx context.Context, tx *deduptest.Tx) error {
 			if n == 1 {
@@ -65,7 +66,8 @@ func TestCommitFails(t *testing.T) {
 				t.Errorf("Handle: a retry gets %d, want %d", w.Code, tt.afterHandle)
 			}
 			commits, runs = 0, 0
-			a.want(a.guard.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ })), request{key: "w"}, tt.wrap, false)
+			a.want(a.guard.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ })),
+				request{key: "w"}, tt.wrap, false)
 			if runs != 1 {
 				t.Errorf("E15: Wrap: %d runs, want 1", runs)
 			}
@@ -89,7 +91,11 @@ func TestCommitFails(t *testing.T) {
 	})
 	t.Run("case 20: a failure that cannot be recorded is answered with 503", func(t *testing.T) {
 		a := newAPI(t)
-		a.store.OnCommit = func(_ context.Context, tx *deduptest.Tx) error { return errors.Join(tx.Rollback(), deduptest.ErrDown) }
+		a.store.OnCommit = func(_ context.Context,
+			tx *deduptest.Tx,
+		) error {
+			return errors.Join(tx.Rollback(), deduptest.ErrDown)
+		}
 		a.refused(a.status(http.StatusPaymentRequired), request{}, 503, httpidem.Unavailable)
 	})
 	t.Run("case 25: the database is down: nothing runs", func(t *testing.T) {
@@ -112,7 +118,8 @@ func TestCommitFails(t *testing.T) {
 		spy := &spyStore{Store: deduptest.NewStore(), before: func(_ int, recs []dedup.Record) { key = recs[0].Key }}
 		a := newAPIOn(t, spy.Store, func(c *config) { c.Store = spy })
 		h := a.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, _ http.ResponseWriter, _ *http.Request) error {
-			return errors.Join(tx.Add("effect"), spy.Forget(ctx, tx, key)) // the row is gone, as after a ROLLBACK that nobody noticed
+			// the row is gone, as after a ROLLBACK that nobody noticed
+			return errors.Join(tx.Add("effect"), spy.Forget(ctx, tx, key))
 		})
 		a.refused(h, request{}, http.StatusInternalServerError, httpidem.Failed)
 		a.wantEffects(0)
@@ -127,7 +134,8 @@ func TestFreshRequests(t *testing.T) {
 	mux.Handle("POST /orders/{id}", a.guard.Handle(func(ctx context.Context, tx *deduptest.Tx, _ http.ResponseWriter, r *http.Request) error {
 		runs++
 		body, err := io.ReadAll(r.Body)
-		if err != nil || string(body) != "a=1" || r.URL.Path != "/orders/7" || r.Header.Get("X-Mine") != "" || r.PathValue("id") != "7" || r.Form != nil || r.Context() != ctx {
+		if err != nil || string(body) != "a=1" || r.URL.Path != "/orders/7" || r.Header.Get("X-Mine") != "" ||
+			r.PathValue("id") != "7" || r.Form != nil || r.Context() != ctx {
 			t.Errorf("run %d: %q, %v: %+v", runs, body, err, r)
 		}
 		r.URL.Path = "/changed"

@@ -35,8 +35,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, *refu
 	return body, nil
 }
 
-// ofServer reports whether a body is the one that net/http's server made, maybe behind limits of http.MaxBytesReader. Only then ContentLength is
-// its length: middleware that decompresses a body replaces it, and often leaves the length of the compressed one.
+// ofServer reports whether a body is the one that net/http's server made, maybe behind limits of http.MaxBytesReader.
+// Only then ContentLength is its length: middleware that decompresses a body replaces it, and often leaves the length
+// of the compressed one.
 func ofServer(body io.ReadCloser) bool {
 	for v := reflect.ValueOf(body); v.IsValid(); v = v.Elem() {
 		if v.Kind() != reflect.Pointer || v.IsNil() {

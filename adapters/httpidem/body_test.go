@@ -59,7 +59,8 @@ func TestBodies(t *testing.T) {
 			}
 			return tx.Add("effect")
 		})
-		a.want(h, request{body: "a=1", header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}, http.StatusOK, false)
+		a.want(h, request{body: "a=1", header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}},
+			http.StatusOK, false)
 		if runs != 2 {
 			t.Errorf("%d runs", runs)
 		}
@@ -78,10 +79,14 @@ func TestBodiesOverTCP(t *testing.T) {
 		status        int
 		effects       int
 	}{
-		{"case 36: Expect: 100-continue and too long", head + "Expect: 100-continue\r\nContent-Length: 101\r\n\r\n", 413, 0},
+		{
+			"case 36: Expect: 100-continue and too long", head + "Expect: 100-continue\r\nContent-Length: 101\r\n\r\n",
+			413, 0,
+		},
 		{"case 36: Expect: 100-continue", head + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}", 201, 1},
 		{"case 36: chunked", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 201, 1},
-		{"case 36: chunked and too long", head + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + strings.Repeat("x", 101) + "\r\n0\r\n\r\n", 413, 0},
+		{"case 36: chunked and too long", head + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + strings.Repeat("x", 101) +
+			"\r\n0\r\n\r\n", 413, 0},
 		{"case 37: fewer bytes than Content-Length", head + "Content-Length: 5\r\n\r\n{}", 400, 0},
 		{"case 37: a chunk that ends early", head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{}", 400, 0},
 	} {
@@ -117,7 +122,10 @@ func TestBodiesOverTCP(t *testing.T) {
 
 // Methods that are not guarded, and requests without a key.
 func TestUnguarded(t *testing.T) {
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{
+		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
+		http.MethodPut, http.MethodDelete,
+	} {
 		t.Run("case 33: "+method, func(t *testing.T) {
 			a := newAPI(t)
 			for range 2 {
@@ -155,12 +163,18 @@ func TestUnguarded(t *testing.T) {
 		a.wantEffects(2)
 		a.want(a.status(http.StatusPaymentRequired), request{noKey: true}, http.StatusPaymentRequired, false)
 		a.wantEffects(2) // rolled back
-		a.refused(a.create(), request{noKey: true, header: http.Header{"Idempotency-Key": {""}}}, http.StatusBadRequest, httpidem.MalformedKey)
+		a.refused(a.create(), request{noKey: true, header: http.Header{"Idempotency-Key": {""}}}, http.StatusBadRequest,
+			httpidem.MalformedKey)
 
 		failed := a.store
 		failed.OnCommit = func(context.Context, *deduptest.Tx) error { return deduptest.ErrDown }
 		runs := 0
-		h := a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter, *http.Request) error { runs++; return nil })
+		h := a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter,
+			*http.Request,
+		) error {
+			runs++
+			return nil
+		})
 		a.refused(h, request{noKey: true}, http.StatusServiceUnavailable, httpidem.Unavailable)
 		if runs != 1 {
 			t.Errorf("%d runs: without a key nothing shows whether the first was committed", runs)

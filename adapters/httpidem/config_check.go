@@ -15,7 +15,8 @@ func (c *Config[TTx]) checkSecrets(refuse func(string, ...any)) [][]byte {
 	var secrets [][]byte
 	for i, s := range c.Secrets {
 		if len(s) < MinSecret {
-			refuse("Secrets[%d] has %d bytes: want %d random bytes or more, for example of openssl rand -base64 %[3]d", i, len(s), MinSecret)
+			refuse("Secrets[%d] has %d bytes: want %d random bytes or more, for example of openssl rand -base64 %[3]d",
+				i, len(s), MinSecret)
 		}
 		if slices.ContainsFunc(secrets, func(other []byte) bool { return bytes.Equal(other, s) }) {
 			refuse("Secrets[%d] is there twice: remove it", i)

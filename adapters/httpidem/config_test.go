@@ -44,30 +44,43 @@ func TestNewRefuses(t *testing.T) {
 		"Config.MaxBody is -1":                                                        func(c *config) { c.MaxBody = -1 },
 		"Config.MaxResponse is -1":                                                    func(c *config) { c.MaxResponse = -1 },
 		"Config.MaxConcurrent is -1":                                                  func(c *config) { c.MaxConcurrent = -1 },
-		"Config.MaxConcurrent is 10, but the Store's pool has 10 connections":         func(c *config) { c.Store, c.MaxConcurrent = pooled{deduptest.NewStore(), 10}, 10 },
-		`Config.Methods has "post": `:                                                 func(c *config) { c.Methods = []string{"post"} },
-		`Config.Methods has "GET"`:                                                    func(c *config) { c.Methods = []string{"POST", "GET"} },
-		"Config.Headers[0], Set-Cookie, belongs to one client":                        func(c *config) { c.Headers = []string{"set-cookie"} },
-		"Config.Headers[1], Access-Control-Allow-Origin, belongs":                     func(c *config) { c.Headers = []string{"X-Ok", "access-control-allow-origin"} },
-		"Config.Headers[0], Proxy-Authenticate, belongs":                              func(c *config) { c.Headers = []string{"Proxy-Authenticate"} },
-		`Config.Headers[0], "", is no name`:                                           func(c *config) { c.Headers = []string{""} },
-		`Config.Headers[0], "a b", is no name`:                                        func(c *config) { c.Headers = []string{"a b"} },
-		"Config.Seal and Config.Open: set both or neither":                            func(c *config) { c.Seal = func(a, _ []byte) ([]byte, error) { return a, nil } },
+		"Config.MaxConcurrent is 10, but the Store's pool has 10 connections": func(c *config) {
+			c.Store,
+				c.MaxConcurrent = pooled{deduptest.NewStore(), 10}, 10
+		},
+		`Config.Methods has "post": `:                             func(c *config) { c.Methods = []string{"post"} },
+		`Config.Methods has "GET"`:                                func(c *config) { c.Methods = []string{"POST", "GET"} },
+		"Config.Headers[0], Set-Cookie, belongs to one client":    func(c *config) { c.Headers = []string{"set-cookie"} },
+		"Config.Headers[1], Access-Control-Allow-Origin, belongs": func(c *config) { c.Headers = []string{"X-Ok", "access-control-allow-origin"} },
+		"Config.Headers[0], Proxy-Authenticate, belongs":          func(c *config) { c.Headers = []string{"Proxy-Authenticate"} },
+		`Config.Headers[0], "", is no name`:                       func(c *config) { c.Headers = []string{""} },
+		`Config.Headers[0], "a b", is no name`:                    func(c *config) { c.Headers = []string{"a b"} },
+		"Config.Seal and Config.Open: set both or neither":        func(c *config) { c.Seal = func(a, _ []byte) ([]byte, error) { return a, nil } },
 	} {
 		t.Run(want, func(t *testing.T) {
-			cfg := config{Name: "api", Store: deduptest.NewStore(), Secrets: [][]byte{secret("a")}, Principal: httpidem.Anonymous}
+			cfg := config{
+				Name: "api", Store: deduptest.NewStore(), Secrets: [][]byte{secret("a")},
+				Principal: httpidem.Anonymous,
+			}
 			if _, err := httpidem.New(cfg); err != nil {
 				t.Fatal(err)
 			}
 			change(&cfg)
 			guard, err := httpidem.New(cfg)
-			if guard != nil || err == nil || !strings.HasPrefix(err.Error(), "httpidem: "+want) || strings.Contains(err.Error(), "\n") {
+			if guard != nil || err == nil || !strings.HasPrefix(err.Error(), "httpidem: "+want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("New: %v, want %s", err, want)
 			}
 		})
 	}
-	_, err := httpidem.New(config{Timeout: -1, MaxBody: -1, MaxResponse: -1, MaxConcurrent: -1, Window: 1, ClientRetryHorizon: -1})
-	for _, field := range []string{"Name", "Store", "Secrets", "Principal", "Timeout", "MaxBody", "MaxResponse", "MaxConcurrent", "Window", "ClientRetryHorizon"} {
+	_, err := httpidem.New(config{
+		Timeout: -1, MaxBody: -1, MaxResponse: -1, MaxConcurrent: -1, Window: 1,
+		ClientRetryHorizon: -1,
+	})
+	for _, field := range []string{
+		"Name", "Store", "Secrets", "Principal", "Timeout", "MaxBody", "MaxResponse",
+		"MaxConcurrent", "Window", "ClientRetryHorizon",
+	} {
 		if err == nil || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("New does not name %s: %v", field, err)
 		}
@@ -76,7 +89,10 @@ func TestNewRefuses(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	a := newAPI(t)
-	for name, f := range map[string]func(){"Handle": func() { a.guard.Handle(nil) }, "Wrap": func() { a.guard.Wrap(nil) }} {
+	for name, f := range map[string]func(){
+		"Handle": func() { a.guard.Handle(nil) },
+		"Wrap":   func() { a.guard.Wrap(nil) },
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -110,7 +126,8 @@ func TestTrace(t *testing.T) {
 			}
 		}
 		c.Trace = &httpidem.Trace{
-			Committed: hook("committed"), Recorded: hook("recorded"), Unstored: hook("unstored"), Replayed: hook("replayed"), Refused: hook("refused"),
+			Committed: hook("committed"), Recorded: hook("recorded"), Unstored: hook("unstored"),
+			Replayed: hook("replayed"), Refused: hook("refused"),
 		}
 	})
 	a.send(a.create(), request{key: "1"})
@@ -122,7 +139,8 @@ func TestTrace(t *testing.T) {
 	a.send(a.create(), request{noKey: true})
 	a.send(a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter, *http.Request) error { return errHandler }), request{key: "4"})
 	if diff := cmp.Diff([]string{
-		"committed 201  false", "replayed 201  false", "refused 422 Mismatch true", "recorded 402  false", "replayed 402  false",
+		"committed 201  false", "replayed 201  false", "refused 422 Mismatch true", "recorded 402  false",
+		"replayed 402  false",
 		"unstored 404  false", "refused 400 MissingKey true", "refused 500 Failed true",
 	}, got); diff != "" {
 		t.Errorf("hooks (-want +got):\n%s", diff)

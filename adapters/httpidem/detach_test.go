@@ -86,7 +86,8 @@ func TestEnds(t *testing.T) {
 			a := newAPI(t, func(c *config) { c.Optional = true })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			wantProblem(t, serve(a.slow(2*time.Second), request{noKey: true}.make(ctx)), http.StatusServiceUnavailable, httpidem.Disconnected)
+			wantProblem(t, serve(a.slow(2*time.Second), request{noKey: true}.make(ctx)), http.StatusServiceUnavailable,
+				httpidem.Disconnected)
 			a.wantEffects(0)
 		})
 	})
@@ -108,7 +109,8 @@ func TestEnds(t *testing.T) {
 				h := other.slow(10 * time.Second)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }), request{}.make(ctx))
+				serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }),
+					request{}.make(ctx))
 			})
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -168,7 +170,8 @@ func TestTimeoutHandlerInside(t *testing.T) {
 				<-returned
 				w.WriteHeader(http.StatusTeapot)
 				_, err := io.WriteString(w, "late")
-				if late := http.NewResponseController(w).SetWriteDeadline(time.Now()); late == nil || errors.Is(late, http.ErrNotSupported) {
+				if late := http.NewResponseController(w).SetWriteDeadline(time.Now()); late == nil ||
+					errors.Is(late, http.ErrNotSupported) {
 					t.Errorf("a deadline for the connection's next request: %v", late)
 				}
 				wrote <- err

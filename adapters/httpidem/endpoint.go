@@ -50,8 +50,8 @@ func (e *endpoint[TTx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve returns the response. When it has returned, another request may have the key: a client that has lost its connection sends the
-// request again, while the server still waits for the lost connection to take the response.
+// serve returns the response. When it has returned, another request may have the key: a client that has lost its
+// connection sends the request again, while the server still waits for the lost connection to take the response.
 func (c *call[TTx]) serve(guarded bool) *response {
 	if refused := c.prepare(guarded); refused != nil {
 		return c.refuse(refused)
@@ -109,7 +109,8 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 	return nil
 }
 
-// identify makes a record for each secret. All are claimed: a process whose first secret is another one claims at least one of them.
+// identify makes a record for each secret. All are claimed: a process whose first secret is another one claims at least
+// one of them.
 func (c *call[TTx]) identify(key string) *refusal {
 	r := c.withBody(c.r.WithContext(c.r.Context()))
 	defer removeFiles(r)
@@ -146,7 +147,8 @@ func (c *call[TTx]) refuse(refused *refusal) *response {
 	c.cfg.Trace.Refused(c.r.Context(), e)
 	if e.Status >= 500 && refused.reason != Disconnected {
 		c.cfg.Logger.ErrorContext(c.r.Context(), "httpidem: a request failed",
-			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason", string(refused.reason), "error", refused.err)
+			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason",
+			string(refused.reason), "error", refused.err)
 	}
 	return refused.response()
 }

@@ -27,7 +27,8 @@ func post(h http.Handler, key string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Settings of a payments API: two secrets while one is replaced, encrypted responses, and failures that are final, as Stripe's are.
+// Settings of a payments API: two secrets while one is replaced, encrypted responses, and failures that are final, as
+// Stripe's are.
 func ExampleConfig() {
 	block, err := aes.NewCipher(exampleSecret[:32])
 	if err != nil {
@@ -52,7 +53,8 @@ func ExampleConfig() {
 	})
 	fmt.Println(err)
 	_, err = httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous, ClientRetryHorizon: 48 * time.Hour,
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous, ClientRetryHorizon: 48 * time.Hour,
 	})
 	fmt.Println(err)
 	// Output:
@@ -60,16 +62,19 @@ func ExampleConfig() {
 	// httpidem: Config.Window is 24h0m0s, shorter than Config.ClientRetryHorizon, 48h0m0s: a retry after the window would run again; make Window longer
 }
 
-// A handler that declines a payment writes the reason and returns nil: its work is rolled back, and a repeat gets the same answer. An
-// error is logged, and the client sees only that the request failed.
+// A handler that declines a payment writes the reason and returns nil: its work is rolled back, and a repeat gets the
+// same answer. An error is logged, and the client sees only that the request failed.
 func ExampleHandler() {
 	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous, Logger: slog.New(slog.DiscardHandler),
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
 	}
-	var pay httpidem.Handler[*deduptest.Tx] = func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter, r *http.Request) error {
+	var pay httpidem.Handler[*deduptest.Tx] = func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter,
+		r *http.Request,
+	) error {
 		if err := tx.Add("charge"); err != nil {
 			return err
 		}
@@ -87,7 +92,8 @@ func ExampleHandler() {
 // The type of a Problem Details object ends with a Reason.
 func ExampleReason() {
 	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous,
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous,
 	})
 	if err != nil {
 		panic(err)
@@ -108,8 +114,9 @@ func ExampleTrace() {
 		return func(_ context.Context, e httpidem.Event) { count[fmt.Sprint(name, " ", e.Status)]++ }
 	}
 	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous,
-		Trace: &httpidem.Trace{Committed: hook("committed"), Replayed: hook("replayed"), Refused: hook("refused")},
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous,
+		Trace:     &httpidem.Trace{Committed: hook("committed"), Replayed: hook("replayed"), Refused: hook("refused")},
 	})
 	if err != nil {
 		panic(err)
@@ -131,8 +138,9 @@ func ExampleEvent() {
 		fmt.Println(e.Guard, e.Request.Method, e.Request.URL.Path, e.Status, e.Reason)
 	}
 	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous,
-		Trace: &httpidem.Trace{Refused: refused},
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous,
+		Trace:     &httpidem.Trace{Refused: refused},
 	})
 	if err != nil {
 		panic(err)

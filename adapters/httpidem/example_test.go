@@ -79,8 +79,9 @@ func ExampleGuard_Wrap() {
 // Two calls to another system have two keys, which are the same in each attempt.
 func ExampleDownstreamKey() {
 	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret}, Principal: httpidem.Anonymous,
-		Logger: slog.New(slog.DiscardHandler),
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous,
+		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)

@@ -52,15 +52,17 @@ func (e *execution) used() bool {
 	return e.worked
 }
 
-// ErrNoKey says that the request of ctx has no Idempotency-Key, which Config.Optional and the methods that are not guarded allow.
+// ErrNoKey says that the request of ctx has no Idempotency-Key, which Config.Optional and the methods that are not
+// guarded allow.
 var ErrNoKey = errors.New("httpidem: the request has no Idempotency-Key")
 
-// DownstreamKey returns an idempotency key for a call that the handler makes to another system, in the form of a UUID. The key is the
-// same in each attempt of the request, also after a secret was replaced, and different for each label. A label can be used once in each
-// attempt, because two calls with one key would be one call. It fails with ErrNoKey if the request has no key.
+// DownstreamKey returns an idempotency key for a call that the handler makes to another system, in the form of a UUID.
+// The key is the same in each attempt of the request, also after a secret was replaced, and different for each label. A
+// label can be used once in each attempt, because two calls with one key would be one call. It fails with ErrNoKey if
+// the request has no key.
 //
-// The content does not count. A client that uses a key again after Config.Window, for another request, gets the same DownstreamKey.
-// Config.KeyTime refuses old keys.
+// The content does not count. A client that uses a key again after Config.Window, for another request, gets the same
+// DownstreamKey. Config.KeyTime refuses old keys.
 func DownstreamKey(ctx context.Context, label string) (string, error) {
 	e := executionOf(ctx)
 	switch {

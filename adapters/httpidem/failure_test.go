@@ -26,7 +26,10 @@ func finalOnly() map[int]bool {
 // Which statuses are stored under each policy. A response that is not stored leaves the key free.
 func TestRecord(t *testing.T) {
 	type stored map[int]bool
-	common := stored{200: true, 201: true, 204: true, 299: true, 301: true, 302: true, 303: true, 307: true, 308: true, 408: false, 409: false, 425: false, 429: false, 503: false}
+	common := stored{
+		200: true, 201: true, 204: true, 299: true, 301: true, 302: true, 303: true, 307: true, 308: true,
+		408: false, 409: false, 425: false, 429: false, 503: false,
+	}
 	for _, tt := range []struct {
 		name   string
 		record func(int) bool
@@ -133,7 +136,10 @@ func TestFailures(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 			return errors.Join(tx.Add("effect"), errHandler)
 		}, 500, httpidem.Failed},
-		{"E14: an error that is Retryable", fail(fmt.Errorf("insert: %w", deduptest.ErrDeadlock)), 503, httpidem.Unavailable},
+		{
+			"E14: an error that is Retryable", fail(fmt.Errorf("insert: %w", deduptest.ErrDeadlock)), 503,
+			httpidem.Unavailable,
+		},
 		{"E14: a 201 over an aborted transaction", func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
 			_ = tx.Add("") // violates a constraint
 			w.WriteHeader(http.StatusCreated)
@@ -156,7 +162,8 @@ func TestFailures(t *testing.T) {
 			if retry := w.Header().Get("Retry-After"); (retry != "") != (tt.status == 503) {
 				t.Errorf("Retry-After: %q", retry)
 			}
-			if strings.Contains(w.Body.String(), "SQL") || strings.Contains(w.Body.String(), "deduptest") || w.Header().Get("Location") != "" {
+			if strings.Contains(w.Body.String(), "SQL") || strings.Contains(w.Body.String(), "deduptest") ||
+				w.Header().Get("Location") != "" {
 				t.Errorf("the client sees %v %s", w.Header(), w.Body)
 			}
 			if !strings.Contains(a.log.String(), "error=") {

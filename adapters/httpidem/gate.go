@@ -15,7 +15,8 @@ type gate struct {
 	passing map[string]chan struct{} // closed when the request leaves
 }
 
-// enter waits until no other request has key, or returns errTwin after d, or the error of ctx. The caller must call leave.
+// enter waits until no other request has key, or returns errTwin after d, or the error of ctx. The caller must call
+// leave.
 func (g *gate) enter(ctx context.Context, key string, d time.Duration) (leave func(), err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

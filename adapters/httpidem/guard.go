@@ -8,17 +8,21 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until COMMIT.
+// Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until
+// COMMIT.
 //
-// After nil and a status below 400, the work and the response are committed together. A response without Cache-Control gets no-store.
+// After nil and a status below 400, the work and the response are committed together. A response without Cache-Control
+// gets no-store.
 //
-// After an error, a panic or a status of 400 or more, the work is rolled back. When a Handler returns an error and has not written a
-// status of 400 or more, the answer is 500, or 503 if the database was at fault or the error is dedup.ErrInFlight, which a store's LockKeys
-// returns. Error texts are logged and never sent. A panic reaches the layers outside.
+// After an error, a panic or a status of 400 or more, the work is rolled back. When a Handler returns an error and has
+// not written a status of 400 or more, the answer is 500, or 503 if the database was at fault or the error is
+// dedup.ErrInFlight, which a store's LockKeys returns. Error texts are logged and never sent. A panic reaches the
+// layers outside.
 //
-// A Handler may run several times for one request: in a later attempt after the database has failed, and when a retry comes after an
-// attempt that was rolled back. Only one run is committed, so everything it does outside of tx may happen more than once, see
-// DownstreamKey. ctx is r.Context. It outlives the client's connection and ends after Config.Timeout.
+// A Handler may run several times for one request: in a later attempt after the database has failed, and when a retry
+// comes after an attempt that was rolled back. Only one run is committed, so everything it does outside of tx may
+// happen more than once, see DownstreamKey. ctx is r.Context. It outlives the client's connection and ends after
+// Config.Timeout.
 //
 // A Handler must not keep tx, w or r after it returns.
 type Handler[TTx any] func(ctx context.Context, tx TTx, w http.ResponseWriter, r *http.Request) error
@@ -38,11 +42,15 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Guard[TTx]{cfg: cfg, results: cfg.Store.(driver.ResultStore[TTx]), slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
+	return &Guard[TTx]{
+		cfg: cfg, results: cfg.Store.(driver.ResultStore[TTx]),
+		slots: make(chan struct{}, cfg.MaxConcurrent),
+	}, nil
 }
 
-// Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares outside, above all those
-// that authenticate. After the database has failed it runs h again, with a fresh copy of the request.
+// Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares
+// outside, above all those that authenticate. After the database has failed it runs h again, with a fresh copy of the
+// request.
 func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 	if h == nil {
 		panic("httpidem: Handle needs a Handler")
@@ -50,10 +58,11 @@ func (g *Guard[TTx]) Handle(h Handler[TTx]) http.Handler {
 	return &endpoint[TTx]{guard: g, handle: h, repeats: true}
 }
 
-// Wrap returns an http.Handler that runs next, which gets its transaction from Tx. It is for handlers that exist already: Handle runs
-// again after the database has failed, and Wrap does not, because middlewares inside may have changed the request. Then the answer is
-// 503, and the client's retry runs. Use Wrap inside the router, for single routes: around a router it would also guard paths that do
-// not exist. If next has asked for neither Tx nor DownstreamKey, its 301, 307 or 308 is taken for a router's, and is not stored.
+// Wrap returns an http.Handler that runs next, which gets its transaction from Tx. It is for handlers that exist
+// already: Handle runs again after the database has failed, and Wrap does not, because middlewares inside may have
+// changed the request. Then the answer is 503, and the client's retry runs. Use Wrap inside the router, for single
+// routes: around a router it would also guard paths that do not exist. If next has asked for neither Tx nor
+// DownstreamKey, its 301, 307 or 308 is taken for a router's, and is not stored.
 func (g *Guard[TTx]) Wrap(next http.Handler) http.Handler {
 	if next == nil {
 		panic("httpidem: Wrap needs an http.Handler")
@@ -64,8 +73,8 @@ func (g *Guard[TTx]) Wrap(next http.Handler) http.Handler {
 	}}
 }
 
-// Tx returns the transaction of a handler inside Wrap. It fails if ctx is not the context of such a handler's request, if the handler
-// has returned, and if Config.Methods does not have the request's method.
+// Tx returns the transaction of a handler inside Wrap. It fails if ctx is not the context of such a handler's request,
+// if the handler has returned, and if Config.Methods does not have the request's method.
 func (g *Guard[TTx]) Tx(ctx context.Context) (tx TTx, err error) {
 	e := executionOf(ctx)
 	if e == nil || e.guard != any(g) {

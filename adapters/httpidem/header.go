@@ -20,7 +20,8 @@ const replayedHeader = "Idempotent-Replayed"
 // neverStored are headers of one client, one request or one connection.
 var neverStored = []string{
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Www-Authenticate",
-	"X-Csrf-Token", "X-Xsrf-Token", "Csrf-Token", "Vary", "Date", "Age", "Content-Length", "Retry-After", replayedHeader,
+	"X-Csrf-Token", "X-Xsrf-Token", "Csrf-Token", "Vary", "Date", "Age", "Content-Length", "Retry-After",
+	replayedHeader,
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
@@ -37,7 +38,8 @@ func checkHeaders(more []string, refuse func(string, ...any)) []string {
 		case name == "" || strings.ContainsAny(name, " \t\r\n:"):
 			refuse("Headers[%d], %q, is no name of a header", i, name)
 		case slices.Contains(neverStored, name) || slices.ContainsFunc(neverStoredPrefixes, hasPrefix):
-			refuse("Headers[%d], %s, belongs to one client, request or connection and must not be replayed: remove it", i, name)
+			refuse("Headers[%d], %s, belongs to one client, request or connection and must not be replayed: remove it",
+				i, name)
 		case !slices.Contains(all, name):
 			all = append(all, name)
 		}
@@ -56,7 +58,8 @@ type response struct {
 func (r *response) stored(names []string) *response {
 	kept := http.Header{}
 	for _, name := range names {
-		if values, set := r.header[name]; set { // also without values, which keeps net/http from guessing a Content-Type
+		if values, set := r.header[name]; set {
+			// also without values, which keeps net/http from guessing a Content-Type
 			kept[name] = values
 		}
 	}
@@ -74,7 +77,8 @@ func (r *response) size() int {
 	return n
 }
 
-// send writes the response to the client. It replaces headers that outer layers have set, except Vary, which it adds to.
+// send writes the response to the client. It replaces headers that outer layers have set, except Vary, which it adds
+// to.
 func (r *response) send(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range r.header {
@@ -96,7 +100,8 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// accepts reports whether a client accepts a body in these encodings. A client that sends no Accept-Encoding may understand none.
+// accepts reports whether a client accepts a body in these encodings. A client that sends no Accept-Encoding may
+// understand none.
 func accepts(request http.Header, encodings []string) bool {
 	for _, encoding := range split(encodings) {
 		if encoding != "identity" && !accepted(split(request["Accept-Encoding"]), encoding) {

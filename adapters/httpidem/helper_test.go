@@ -49,7 +49,8 @@ func newAPIOn(t testing.TB, store *deduptest.Store, change ...func(*config)) *ap
 	t.Helper()
 	a := &api{t: t, store: store}
 	cfg := config{
-		Name: "api", Store: a.store, Secrets: [][]byte{secret("a")}, Principal: byUser, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
+		Name: "api", Store: a.store, Secrets: [][]byte{secret("a")}, Principal: byUser,
+		Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -116,7 +117,8 @@ func (q request) make(ctx context.Context) *http.Request {
 		}
 		return s
 	}
-	r := httptest.NewRequestWithContext(ctx, or(q.method, http.MethodPost), or(q.target, "/orders"), strings.NewReader(q.body))
+	r := httptest.NewRequestWithContext(ctx, or(q.method, http.MethodPost), or(q.target, "/orders"),
+		strings.NewReader(q.body))
 	if !q.noKey {
 		r.Header.Set("Idempotency-Key", or(q.key, "k"))
 	}
@@ -144,7 +146,8 @@ func (a *api) want(h http.Handler, q request, status int, replayed bool) *httpte
 	a.t.Helper()
 	w := a.send(h, q)
 	if w.Code != status || isReplay(w) != replayed {
-		a.t.Errorf("%+v: status %d, replayed %v; want %d, %v\n%s\n%s", q, w.Code, isReplay(w), status, replayed, w.Body, &a.log)
+		a.t.Errorf("%+v: status %d, replayed %v; want %d, %v\n%s\n%s", q, w.Code, isReplay(w), status, replayed,
+			w.Body, &a.log)
 	}
 	return w
 }
@@ -159,7 +162,8 @@ func (a *api) refused(h http.Handler, q request, status int, reason httpidem.Rea
 
 func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, reason httpidem.Reason) {
 	t.Helper()
-	if kind := w.Header().Get("Content-Type"); w.Code != status || kind != "application/problem+json" || !strings.Contains(w.Body.String(), "#"+string(reason)+`"`) {
+	if kind := w.Header().Get("Content-Type"); w.Code != status || kind != "application/problem+json" ||
+		!strings.Contains(w.Body.String(), "#"+string(reason)+`"`) {
 		t.Errorf("status %d, %s, %s; want %d, %s", w.Code, kind, w.Body, status, reason)
 	}
 }

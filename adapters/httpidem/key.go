@@ -119,8 +119,8 @@ func parseParameters(s string) error {
 	return nil
 }
 
-// UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time when they were made. It
-// returns the zero time for other keys.
+// UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time when they were made.
+// It returns the zero time for other keys.
 func UUIDv7Time(key string) time.Time {
 	if ms := idtime.UUID(key); ms > 0 && len(key) == 36 {
 		return time.UnixMilli(int64(ms))

@@ -17,8 +17,8 @@ var (
 // claimWithin limits how long a transaction may take to begin and to claim its key, and how long to take the response.
 const claimWithin = 5 * time.Second
 
-// lifetime is the context of one transaction. It ends with the client's request and after claimWithin, until detach is called: a
-// client that is gone must not start work, and work that has begun must not depend on the client.
+// lifetime is the context of one transaction. It ends with the client's request and after claimWithin, until detach is
+// called: a client that is gone must not start work, and work that has begun must not depend on the client.
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

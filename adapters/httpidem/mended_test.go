@@ -18,7 +18,11 @@ func TestMendedHeaders(t *testing.T) {
 	}{
 		{http.StatusPreconditionRequired, "If-Match", nil, `"v1"`},
 		{http.StatusPreconditionFailed, "If-Match", []string{`"v0"`}, `"v1"`},
-		{http.StatusPreconditionFailed, "If-Unmodified-Since", []string{"Mon, 02 Jan 2006 15:04:05 GMT"}, "Tue, 03 Jan 2006 15:04:05 GMT"},
+		{
+			http.StatusPreconditionFailed, "If-Unmodified-Since",
+			[]string{"Mon, 02 Jan 2006 15:04:05 GMT"},
+			"Tue, 03 Jan 2006 15:04:05 GMT",
+		},
 		{http.StatusUnauthorized, "Authorization", nil, "Bearer x"},
 		{http.StatusForbidden, "X-Csrf-Token", nil, "x"},
 		{http.StatusNotAcceptable, "Accept", []string{"text/html"}, "application/json"},

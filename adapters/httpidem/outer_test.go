@@ -27,7 +27,8 @@ func TestOuterLayers(t *testing.T) {
 		})
 		w := a.refused(h, request{}, http.StatusServiceUnavailable, httpidem.Unavailable)
 		if diff := cmp.Diff(http.Header{
-			"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}, "Retry-After": {"1"}, "Content-Length": w.Header()["Content-Length"],
+			"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}, "Retry-After": {"1"},
+			"Content-Length": w.Header()["Content-Length"],
 		}, w.Header()); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
@@ -43,7 +44,10 @@ func TestOuterLayers(t *testing.T) {
 			w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
 			inner.ServeHTTP(w, r)
 		})
-		for i, want := range []http.Header{{"Vary": {"Origin", "Accept"}, "X-Request-Id": {"0"}}, {"Vary": {"Origin"}, "X-Request-Id": {"1"}}} {
+		for i, want := range []http.Header{
+			{"Vary": {"Origin", "Accept"}, "X-Request-Id": {"0"}},
+			{"Vary": {"Origin"}, "X-Request-Id": {"1"}},
+		} {
 			w := a.want(h, request{header: http.Header{"X-Request-Id": want["X-Request-Id"]}}, http.StatusOK, i > 0)
 			got := http.Header{"Vary": w.Header()["Vary"], "X-Request-Id": w.Header()["X-Request-Id"]}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -69,7 +73,8 @@ func TestOuterLayers(t *testing.T) {
 		if w := a.send(h, request{header: http.Header{"Accept-Encoding": {"gzip"}}}); w.Body.String() != string(zipped("plain")) {
 			t.Errorf("body %q", w.Body)
 		}
-		if w := a.want(h, request{}, http.StatusOK, true); w.Body.String() != "plain" || w.Header().Get("Content-Encoding") != "" {
+		if w := a.want(h, request{}, http.StatusOK, true); w.Body.String() != "plain" ||
+			w.Header().Get("Content-Encoding") != "" {
 			t.Errorf("body %q", w.Body)
 		}
 	})
@@ -84,7 +89,14 @@ func TestOuterLayers(t *testing.T) {
 		if _, typed := first.Header()["Content-Type"]; typed {
 			t.Error("the type of compressed bytes was guessed")
 		}
-		for _, values := range [][]string{{"gzip"}, {"GZIP;q=0.5"}, {"br, gzip"}, {"br", "x-gzip"}, {"*"}, {"br;q=0, *;q=0.1"}} {
+		for _, values := range [][]string{
+			{"gzip"},
+			{"GZIP;q=0.5"},
+			{"br, gzip"},
+			{"br", "x-gzip"},
+			{"*"},
+			{"br;q=0, *;q=0.1"},
+		} {
 			a.same(first, a.want(h, accepting(values...), http.StatusOK, true))
 		}
 		a.refused(h, request{}, http.StatusNotAcceptable, httpidem.NotAcceptable)

@@ -25,7 +25,8 @@ func TestPrincipals(t *testing.T) {
 		a := newAPI(t)
 		h := a.status(http.StatusOK)
 		for i := range 100 {
-			a.want(h, request{user: "ann", key: fmt.Sprint("key ", i)}, http.StatusBadRequest, false) // a space without quotes
+			// a space without quotes
+			a.want(h, request{user: "ann", key: fmt.Sprint("key ", i)}, http.StatusBadRequest, false)
 			a.want(h, request{user: "ann", key: fmt.Sprint("key-", i)}, http.StatusOK, false)
 		}
 		first := a.want(h, request{user: "mallory", key: "key-0"}, http.StatusOK, false)

@@ -8,29 +8,36 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a Problem Details
-// object of RFC 9457.
+// Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a
+// Problem Details object of RFC 9457.
 type Reason string
 
 // The reasons. Nothing was committed, except where the text says something else.
 const (
-	MissingKey      Reason = "MissingKey"      // 400: there is no Idempotency-Key
-	MalformedKey    Reason = "MalformedKey"    // 400: the Idempotency-Key cannot be read, or its time is in the future
-	BodyIncomplete  Reason = "BodyIncomplete"  // 400: the body ended early
-	NoPrincipal     Reason = "NoPrincipal"     // 401: the request is not authenticated
-	NotAcceptable   Reason = "NotAcceptable"   // 406: the request was completed before, and the client does not accept the encoding of the response
-	InFlight        Reason = "InFlight"        // 409: another request with this key is running; send the request again later
-	NotRetained     Reason = "NotRetained"     // 409: the request was completed before, and its response is not available
-	Forgotten       Reason = "Forgotten"       // 409: the key is so old that the request may have been completed and forgotten
+	MissingKey     Reason = "MissingKey"     // 400: there is no Idempotency-Key
+	MalformedKey   Reason = "MalformedKey"   // 400: the Idempotency-Key cannot be read, or its time is in the future
+	BodyIncomplete Reason = "BodyIncomplete" // 400: the body ended early
+	NoPrincipal    Reason = "NoPrincipal"    // 401: the request is not authenticated
+	// 406: the request was completed before, and the client does not accept the encoding of the response
+	NotAcceptable Reason = "NotAcceptable"
+	// 409: another request with this key is running; send the request again later
+	InFlight Reason = "InFlight"
+	// 409: the request was completed before, and its response is not available
+	NotRetained Reason = "NotRetained"
+	// 409: the key is so old that the request may have been completed and forgotten
+	Forgotten       Reason = "Forgotten"
 	BodyTooLarge    Reason = "BodyTooLarge"    // 413: the body is too long
 	Mismatch        Reason = "Mismatch"        // 422: the key was used for another request
 	Failed          Reason = "Failed"          // 500: the handler failed
 	ResponseTooLong Reason = "ResponseTooLong" // 500: the response is longer than Config.MaxResponse
 	Misused         Reason = "Misused"         // 500: a middleware in front of this one makes it impossible
-	Busy            Reason = "Busy"            // 503: too many requests are running, or one holds keys that the handler locks; send the request again later
-	TimedOut        Reason = "TimedOut"        // 503: the handler took longer than Config.Timeout; send the request again later
-	Unavailable     Reason = "Unavailable"     // 503: the database failed, and the request may be committed; send it again, and its key decides
-	Disconnected    Reason = "Disconnected"    // 503: the client was gone before the handler began
+	// 503: too many requests are running, or one holds keys that the handler locks; send the request again later
+	Busy Reason = "Busy"
+	// 503: the handler took longer than Config.Timeout; send the request again later
+	TimedOut Reason = "TimedOut"
+	// 503: the database failed, and the request may be committed; send it again, and its key decides
+	Unavailable  Reason = "Unavailable"
+	Disconnected Reason = "Disconnected" // 503: the client was gone before the handler began
 )
 
 // typeURL is where the reasons are documented.
@@ -69,7 +76,8 @@ func refuse(reason Reason, err error) *refusal { return &refusal{reason: reason,
 
 func (r *refusal) status() int { return problems[r.reason].status }
 
-// detailed reasons put the text of their error into the answer. The errors of the others may show what the client must not see.
+// detailed reasons put the text of their error into the answer. The errors of the others may show what the client must
+// not see.
 var detailed = map[Reason]bool{MalformedKey: true, BodyTooLarge: true}
 
 // response returns the Problem Details.

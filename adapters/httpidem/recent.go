@@ -9,8 +9,9 @@ import (
 
 const recentKeys = 4096
 
-// recent remembers some of the keys that this process has answered. For these the store reads the response before it claims the key, which
-// saves a round trip if the response is there and costs one if it is not. A key replaces another one with the same last 12 bits.
+// recent remembers some of the keys that this process has answered. For these the store reads the response before it
+// claims the key, which saves a round trip if the response is there and costs one if it is not. A key replaces another
+// one with the same last 12 bits.
 type recent struct {
 	mu   sync.Mutex
 	keys [recentKeys]dedup.KeyHash

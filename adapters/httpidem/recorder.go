@@ -14,8 +14,8 @@ var (
 	errClosed  = errors.New("httpidem: the handler has returned: its response is complete")
 )
 
-// recorder is the http.ResponseWriter of a handler. It keeps the response until COMMIT. It has neither Flush nor Hijack nor Unwrap:
-// with these a handler could reach the client before COMMIT.
+// recorder is the http.ResponseWriter of a handler. It keeps the response until COMMIT. It has neither Flush nor Hijack
+// nor Unwrap: with these a handler could reach the client before COMMIT.
 type recorder struct {
 	out  http.ResponseWriter // the client's; only for SetWriteDeadline
 	most int
@@ -36,8 +36,8 @@ func newRecorder(out http.ResponseWriter, most int) *recorder {
 // Header implements http.ResponseWriter. It begins empty: a response must not depend on what outer layers have set.
 func (r *recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter. As in net/http, only the first call counts, and it panics unless status has three digits.
-// Informational responses are dropped.
+// WriteHeader implements http.ResponseWriter. As in net/http, only the first call counts, and it panics unless status
+// has three digits. Informational responses are dropped.
 func (r *recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
@@ -58,7 +58,8 @@ func (r *recorder) writeHeader(status int) {
 		if r.sent == nil {
 			r.sent = http.Header{}
 		}
-		for name, values := range r.header { // names that a handler has set without Header.Set must not pass the filters
+		for name, values := range r.header {
+			// names that a handler has set without Header.Set must not pass the filters
 			if canonical := http.CanonicalHeaderKey(name); canonical != name {
 				delete(r.sent, name)
 				r.sent[canonical] = append(r.sent[canonical], values...)
@@ -89,12 +90,13 @@ func (r *recorder) Write(p []byte) (int, error) {
 // WriteString implements io.StringWriter.
 func (r *recorder) WriteString(s string) (int, error) { return r.Write([]byte(s)) }
 
-// SetReadDeadline is for http.ResponseController. It does nothing, because the whole body was read before the handler was called. The
-// connection would keep the deadline, and break for the requests that follow: net/http lifts it only at the end of a body.
+// SetReadDeadline is for http.ResponseController. It does nothing, because the whole body was read before the handler
+// was called. The connection would keep the deadline, and break for the requests that follow: net/http lifts it only at
+// the end of a body.
 func (r *recorder) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline is for http.ResponseController. It fails after the handler has returned: the connection's next request must not get
-// the deadline.
+// SetWriteDeadline is for http.ResponseController. It fails after the handler has returned: the connection's next
+// request must not get the deadline.
 func (r *recorder) SetWriteDeadline(t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +142,8 @@ func (r *recorder) finish() (*response, error) {
 	}
 	_, typed := res.header["Content-Type"]
 	if !typed && len(res.body) > 0 && res.header.Get("Content-Encoding") == "" {
-		res.header.Set("Content-Type", http.DetectContentType(res.body)) // net/http would do the same, perhaps with another result in its next version
+		// net/http would do the same, perhaps with another result in its next version
+		res.header.Set("Content-Type", http.DetectContentType(res.body))
 	}
 	if res.header.Get("Cache-Control") == "" {
 		res.header.Set("Cache-Control", "no-store")

@@ -43,17 +43,33 @@ func gunzip(next http.Handler, replace func(r *http.Request, plain io.ReadCloser
 // A body that middleware has replaced has another length than the client said.
 func TestReplacedBodies(t *testing.T) {
 	sum := sha512.Sum512(nil)
-	incompressible := base64.StdEncoding.EncodeToString(append(sum[:], sum[:11]...)) // 100 bytes, and more when it is compressed
+	// 100 bytes, and more when it is compressed
+	incompressible := base64.StdEncoding.EncodeToString(append(sum[:], sum[:11]...))
 	for name, replace := range map[string]func(r *http.Request, plain io.ReadCloser){
-		"the headers stay":                 func(r *http.Request, plain io.ReadCloser) { r.Body = plain }, // as echo's Decompress
-		"the encoding's header is deleted": func(r *http.Request, plain io.ReadCloser) { r.Header.Del("Content-Encoding"); r.Body = plain },
+		// as echo's Decompress
+		"the headers stay": func(r *http.Request, plain io.ReadCloser) { r.Body = plain },
+		"the encoding's header is deleted": func(r *http.Request,
+			plain io.ReadCloser,
+		) {
+			r.Header.Del("Content-Encoding")
+			r.Body = plain
+		},
 		"both headers are deleted": func(r *http.Request, plain io.ReadCloser) {
 			r.Header.Del("Content-Encoding")
 			r.Header.Del("Content-Length")
 			r.Body = plain
 		},
-		"the length is unknown":             func(r *http.Request, plain io.ReadCloser) { r.ContentLength = -1; r.Body = plain },
-		"a limit of the plain body outside": func(r *http.Request, plain io.ReadCloser) { r.Body = http.MaxBytesReader(nil, plain, 1000) },
+		"the length is unknown": func(r *http.Request,
+			plain io.ReadCloser,
+		) {
+			r.ContentLength = -1
+			r.Body = plain
+		},
+		"a limit of the plain body outside": func(r *http.Request,
+			plain io.ReadCloser,
+		) {
+			r.Body = http.MaxBytesReader(nil, plain, 1000)
+		},
 		"it is kept in memory": func(r *http.Request, plain io.ReadCloser) {
 			b, err := io.ReadAll(plain)
 			if err != nil {
@@ -75,7 +91,8 @@ func TestReplacedBodies(t *testing.T) {
 					for _, again := range []bool{false, true} {
 						compressed := gzipped(t, text)
 						req := request{}.make(t.Context())
-						out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader(compressed))
+						out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders",
+							strings.NewReader(compressed))
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -141,7 +158,8 @@ func TestPartlyReadBodies(t *testing.T) {
 				server.EnableHTTP2 = http2
 				server.StartTLS()
 				defer server.Close()
-				out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader("abc"))
+				out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders",
+					strings.NewReader("abc"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +169,8 @@ func TestPartlyReadBodies(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer res.Body.Close()
-				if got, _ := io.ReadAll(res.Body); res.StatusCode != 500 || !strings.Contains(string(got), string(httpidem.Misused)) || (res.ProtoMajor == 2) != http2 {
+				if got, _ := io.ReadAll(res.Body); res.StatusCode != 500 || !strings.Contains(string(got),
+					string(httpidem.Misused)) || (res.ProtoMajor == 2) != http2 {
 					t.Errorf("%s %d %s", res.Proto, res.StatusCode, got)
 				}
 				a.wantEffects(0)
@@ -193,7 +212,8 @@ func TestTruncatedBodiesBehindALimit(t *testing.T) {
 			}
 			server := httptest.NewServer(h)
 			defer server.Close()
-			out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders", strings.NewReader("0123456789ab"))
+			out, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/orders",
+				strings.NewReader("0123456789ab"))
 			if err != nil {
 				t.Fatal(err)
 			}

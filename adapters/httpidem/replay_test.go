@@ -28,7 +28,8 @@ func TestReplay(t *testing.T) {
 		a := newAPI(t)
 		first := a.want(a.create(), request{body: "10 EUR"}, http.StatusCreated, false)
 		a.refused(a.create(), request{body: "99 EUR"}, http.StatusUnprocessableEntity, httpidem.Mismatch)
-		a.refused(a.create(), request{body: "10 EUR", header: http.Header{"Content-Type": {"text/csv"}}}, http.StatusUnprocessableEntity, httpidem.Mismatch)
+		a.refused(a.create(), request{body: "10 EUR", header: http.Header{"Content-Type": {"text/csv"}}},
+			http.StatusUnprocessableEntity, httpidem.Mismatch)
 		a.same(first, a.want(a.create(), request{body: "10 EUR"}, http.StatusCreated, true))
 		a.wantEffects(1)
 	})
@@ -56,7 +57,8 @@ func TestReplay(t *testing.T) {
 	t.Run("case 46: another boundary of a multipart body is a mismatch, unless Fingerprint reads the fields", func(t *testing.T) {
 		multipart := func(boundary string) request {
 			return request{
-				body:   fmt.Sprintf("--%[1]s\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--%[1]s--\r\n", boundary),
+				body: fmt.Sprintf("--%[1]s\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--%[1]s--\r\n",
+					boundary),
 				header: http.Header{"Content-Type": {"multipart/form-data; boundary=" + boundary}},
 			}
 		}
@@ -65,7 +67,8 @@ func TestReplay(t *testing.T) {
 		a.want(a.create(), multipart("one"), http.StatusCreated, true)
 		a.refused(a.create(), multipart("two"), http.StatusUnprocessableEntity, httpidem.Mismatch)
 		// The parameter alone does not count.
-		a.want(a.create(), request{key: "json", body: "{}", header: http.Header{"Content-Type": {"application/json"}}}, http.StatusCreated, false)
+		a.want(a.create(), request{key: "json", body: "{}", header: http.Header{"Content-Type": {"application/json"}}},
+			http.StatusCreated, false)
 		a.want(a.create(), request{key: "json", body: "{}", header: http.Header{"Content-Type": {"Application/JSON; charset=utf-8"}}}, http.StatusCreated, true)
 
 		fields := newAPI(t, func(c *config) {
@@ -99,7 +102,12 @@ func TestScope(t *testing.T) {
 		{"case 10: another route", request{target: "/orders"}, request{target: "/refunds"}, false},
 		{"case 10: another method", request{method: http.MethodPost}, request{method: http.MethodPatch}, false},
 		{"case 10: another resource", request{target: "/orders/1"}, request{target: "/orders/2"}, false},
-		{"case 10: fields do not run into each other", request{target: "/a", key: "bc"}, request{target: "/ab", key: "c"}, false},
+		{
+			"case 10: fields do not run into each other",
+			request{target: "/a", key: "bc"},
+			request{target: "/ab", key: "c"},
+			false,
+		},
 		{"case 11: another tenant", request{user: "ann"}, request{user: "bob"}, false},
 		{"E7: another user of the account", request{user: "shop/ann"}, request{user: "shop/bob"}, false},
 		{"case 43: an encoded slash", request{target: "/a%2Fb"}, request{target: "/a/b"}, false},
@@ -108,9 +116,19 @@ func TestScope(t *testing.T) {
 		{"case 43: a double slash", request{target: "/a//b"}, request{target: "/a/b"}, false},
 		{"case 43: another order of the query", request{target: "/a?x=1&y=2"}, request{target: "/a?y=2&x=1"}, false},
 		{"case 43: an absolute form", request{target: "/a?x=1"}, request{target: "http://example.com/a?x=1"}, true},
-		{"case 43: an absolute form of another host", request{target: "https://one.example/a"}, request{target: "http://two.example:8080/a"}, true},
+		{
+			"case 43: an absolute form of another host",
+			request{target: "https://one.example/a"},
+			request{target: "http://two.example:8080/a"},
+			true,
+		},
 		{"case 43: an absolute form without a path", request{target: "/"}, request{target: "http://example.com"}, true},
-		{"case 43: an absolute form with a query only", request{target: "/?x"}, request{target: "http://example.com?x"}, true},
+		{
+			"case 43: an absolute form with a query only",
+			request{target: "/?x"},
+			request{target: "http://example.com?x"},
+			true,
+		},
 		{"case 43: a scheme in the query", request{target: "/a?to=http://example.com/b"}, request{target: "/b"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +160,8 @@ func TestScope(t *testing.T) {
 			transport.Protocols.SetHTTP2(http2)
 			client.Transport = transport
 			defer transport.CloseIdleConnections()
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/a%2Fb?x=1", strings.NewReader("{}"))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/a%2Fb?x=1",
+				strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,8 +205,8 @@ func TestScope(t *testing.T) {
 	})
 }
 
-// TestForeignReplayMark: a handler that passes on the response of another system, such as Stripe, must not mark its first response as a
-// replay: Idempotent-Replayed says whether this Guard has run the handler.
+// TestForeignReplayMark: a handler that passes on the response of another system, such as Stripe, must not mark its
+// first response as a replay: Idempotent-Replayed says whether this Guard has run the handler.
 func TestForeignReplayMark(t *testing.T) {
 	a := newAPI(t)
 	h := a.guard.Handle(func(_ context.Context, tx *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {

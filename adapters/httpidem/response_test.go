@@ -40,17 +40,23 @@ func TestResponses(t *testing.T) {
 			"case 29: only allowed headers are stored", func(w http.ResponseWriter) {
 				for _, name := range []string{
 					"Content-Type", "Content-Language", "Location", "Etag", "Link",
-					"Set-Cookie", "Www-Authenticate", "Authentication-Info", "X-Csrf-Token", "X-Request-Id", "Access-Control-Allow-Origin",
+					"Set-Cookie", "Www-Authenticate", "Authentication-Info", "X-Csrf-Token", "X-Request-Id",
+					"Access-Control-Allow-Origin",
 				} {
 					w.Header().Set(name, "v")
 				}
 				w.Header().Set("Cache-Control", "private")
 			}, 200, "",
 			http.Header{
-				"Content-Type": {"v"}, "Content-Language": {"v"}, "Location": {"v"}, "Etag": {"v"}, "Link": {"v"}, "Cache-Control": {"private"},
-				"Set-Cookie": {"v"}, "Www-Authenticate": {"v"}, "Authentication-Info": {"v"}, "X-Csrf-Token": {"v"}, "X-Request-Id": {"v"}, "Access-Control-Allow-Origin": {"v"},
+				"Content-Type": {"v"}, "Content-Language": {"v"}, "Location": {"v"}, "Etag": {"v"}, "Link": {"v"},
+				"Cache-Control": {"private"},
+				"Set-Cookie":    {"v"}, "Www-Authenticate": {"v"}, "Authentication-Info": {"v"}, "X-Csrf-Token": {"v"},
+				"X-Request-Id": {"v"}, "Access-Control-Allow-Origin": {"v"},
 			},
-			http.Header{"Content-Type": {"v"}, "Content-Language": {"v"}, "Location": {"v"}, "Etag": {"v"}, "Link": {"v"}, "Cache-Control": {"private"}},
+			http.Header{
+				"Content-Type": {"v"}, "Content-Language": {"v"}, "Location": {"v"}, "Etag": {"v"},
+				"Link": {"v"}, "Cache-Control": {"private"},
+			},
 		},
 		{
 			"case 29: Config.Headers adds some", func(w http.ResponseWriter) { w.Header()["X-Order"] = []string{"1", "2"} }, 200, "",
@@ -66,7 +72,10 @@ func TestResponses(t *testing.T) {
 				w.Header().Set("Keep-Alive", "1")
 				io.WriteString(w, "abc")
 			}, 200, "abc",
-			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Date": {"yesterday"}, "Connection": {"close"}, "Keep-Alive": {"1"}},
+			http.Header{
+				"Content-Type": {"text/plain; charset=utf-8"}, "Date": {"yesterday"}, "Connection": {"close"},
+				"Keep-Alive": {"1"},
+			},
 			http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
 		},
 		{
@@ -93,8 +102,14 @@ func TestResponses(t *testing.T) {
 				w.Header().Set("X-Content-Type-Options", "nosniff")
 				io.WriteString(w, "<b>")
 			}, 200, "<b>",
-			http.Header{"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"}, "X-Content-Type-Options": {"nosniff"}},
-			http.Header{"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"}, "X-Content-Type-Options": {"nosniff"}},
+			http.Header{
+				"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"},
+				"X-Content-Type-Options": {"nosniff"},
+			},
+			http.Header{
+				"Content-Type": nil, "Content-Disposition": {"attachment"}, "Content-Range": {"bytes 0-2/9"},
+				"X-Content-Type-Options": {"nosniff"},
+			},
 		},
 		{
 			"case 30: names in other letters", func(w http.ResponseWriter) {
@@ -125,7 +140,8 @@ func TestResponses(t *testing.T) {
 			}
 		}, 304, "", nil, nil},
 		{
-			"case 28: io.Copy is captured", func(w http.ResponseWriter) { io.Copy(w, strings.NewReader("copied")) }, 200, "copied",
+			"case 28: io.Copy is captured", func(w http.ResponseWriter) { io.Copy(w, strings.NewReader("copied")) },
+			200, "copied",
 			http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
 			http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
 		},
@@ -162,20 +178,28 @@ func TestResponseController(t *testing.T) {
 		io.WriteString(w, "data: 1\n\n")
 		rc := http.NewResponseController(w)
 		_, _, hijacked := rc.Hijack()
-		for name, err := range map[string]error{"Flush": rc.Flush(), "Hijack": hijacked, "EnableFullDuplex": rc.EnableFullDuplex()} {
+		for name, err := range map[string]error{
+			"Flush": rc.Flush(), "Hijack": hijacked,
+			"EnableFullDuplex": rc.EnableFullDuplex(),
+		} {
 			if !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("case 27: %s: %v", name, err)
 			}
 		}
 		for name, is := range map[string]bool{
-			"case 27: http.Flusher": is[http.Flusher](w), "case 27: http.Hijacker": is[http.Hijacker](w), "http.Pusher": is[http.Pusher](w),
-			"case 28: io.ReaderFrom": is[io.ReaderFrom](w), "case 28: Unwrap": is[interface{ Unwrap() http.ResponseWriter }](w),
+			"case 27: http.Flusher": is[http.Flusher](w), "case 27: http.Hijacker": is[http.Hijacker](w),
+			"http.Pusher":            is[http.Pusher](w),
+			"case 28: io.ReaderFrom": is[io.ReaderFrom](w),
+			"case 28: Unwrap":        is[interface{ Unwrap() http.ResponseWriter }](w),
 		} {
 			if is {
 				t.Errorf("the handler's ResponseWriter implements %s", name)
 			}
 		}
-		for _, err := range []error{rc.SetReadDeadline(time.Now().Add(time.Minute)), rc.SetWriteDeadline(time.Now().Add(time.Minute))} {
+		for _, err := range []error{
+			rc.SetReadDeadline(time.Now().Add(time.Minute)),
+			rc.SetWriteDeadline(time.Now().Add(time.Minute)),
+		} {
 			if err == nil {
 				deadlines++
 			}

@@ -19,7 +19,8 @@ type identity struct{ name, principal, method, uri, key string }
 
 func (i identity) fields() []string { return []string{i.name, i.principal, i.method, i.uri, i.key} }
 
-// under returns the identity as it is stored in the database: an HMAC, so that without the secret nobody can guess a key or a principal.
+// under returns the identity as it is stored in the database: an HMAC, so that without the secret nobody can guess a
+// key or a principal.
 func (i identity) under(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	write(mac, "txonce httpidem identity 1", i.fields()...)
@@ -43,8 +44,9 @@ func write(h hash.Hash, purpose string, fields ...string) {
 	}
 }
 
-// target returns the request's target as the client sent it, in origin form. r.URL is not used, because http.StripPrefix and
-// routers change it. "/a%2Fb" and "/a/b" are different resources, and so are "/a" and "/a/", and two orders of the query.
+// target returns the request's target as the client sent it, in origin form. r.URL is not used, because
+// http.StripPrefix and routers change it. "/a%2Fb" and "/a/b" are different resources, and so are "/a" and "/a/", and
+// two orders of the query.
 func target(r *http.Request) (string, error) {
 	uri := r.RequestURI
 	if uri == "" {
@@ -77,8 +79,8 @@ func fingerprintUnder(secret, content []byte) (f fingerprint) {
 	return f
 }
 
-// mediaTypeAndBody is the default of Config.Fingerprint. Parameters of the media type do not count: the boundary of a multipart
-// body is part of the body, too.
+// mediaTypeAndBody is the default of Config.Fingerprint. Parameters of the media type do not count: the boundary of a
+// multipart body is part of the body, too.
 func mediaTypeAndBody(r *http.Request, body []byte) ([]byte, error) {
 	header := r.Header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(header)
@@ -89,8 +91,8 @@ func mediaTypeAndBody(r *http.Request, body []byte) ([]byte, error) {
 	return append(append(content, kind...), body...), nil
 }
 
-// CompactJSON is a Config.Fingerprint that ignores white space between the parts of a JSON body. The order of members counts,
-// because a handler may read duplicate members differently. For other bodies it is the default Fingerprint.
+// CompactJSON is a Config.Fingerprint that ignores white space between the parts of a JSON body. The order of members
+// counts, because a handler may read duplicate members differently. For other bodies it is the default Fingerprint.
 func CompactJSON(r *http.Request, body []byte) ([]byte, error) {
 	var compact bytes.Buffer
 	if json.Compact(&compact, body) != nil {
@@ -99,6 +101,6 @@ func CompactJSON(r *http.Request, body []byte) ([]byte, error) {
 	return mediaTypeAndBody(r, compact.Bytes())
 }
 
-// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: a client that knows a key and the
-// request gets the response. Use it only where keys are random and responses are no secret.
+// Anonymous is a Config.Principal for routes without authentication. All clients share their keys: a client that knows
+// a key and the request gets the response. Use it only where keys are random and responses are no secret.
 func Anonymous(*http.Request) (string, error) { return "anonymous", nil }

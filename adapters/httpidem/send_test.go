@@ -22,7 +22,8 @@ func (c lostConnection) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A client that has lost its connection sends its request again at once. It gets an answer while the first one is still being written.
+// A client that has lost its connection sends its request again at once. It gets an answer while the first one is still
+// being written.
 func TestSendsWithoutTheKey(t *testing.T) {
 	for name, fails := range map[string]bool{"a response": false, "a refusal": true} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +31,11 @@ func TestSendsWithoutTheKey(t *testing.T) {
 				a := newAPI(t, func(c *config) { c.MaxConcurrent = 1 })
 				first := a.create()
 				if fails {
-					first = a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter, *http.Request) error { return errHandler })
+					first = a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter,
+						*http.Request,
+					) error {
+						return errHandler
+					})
 				}
 				givenUp := make(chan struct{})
 				var wg sync.WaitGroup

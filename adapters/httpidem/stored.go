@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// A stored result begins with the version of its schema, the algorithm of its fingerprint, the fingerprint, and whether the rest
-// is sealed. The rest is a response: its status, its headers and its body.
+// A stored result begins with the version of its schema, the algorithm of its fingerprint, the fingerprint, and whether
+// the rest is sealed. The rest is a response: its status, its headers and its body.
 const (
 	schemaVersion = 1
 	hmacSHA256    = 1 // of Config.Fingerprint's content
@@ -37,8 +37,8 @@ func encode(f fingerprint, r *response, seal func(response []byte) ([]byte, erro
 	return append(append(head, sealed), secret...), nil
 }
 
-// matches reports whether a stored result belongs to a request with this fingerprint. It returns errUnreadable if the result has no
-// fingerprint that this version can read.
+// matches reports whether a stored result belongs to a request with this fingerprint. It returns errUnreadable if the
+// result has no fingerprint that this version can read.
 func matches(result []byte, f fingerprint) (bool, error) {
 	if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {
 		return false, errUnreadable

@@ -21,7 +21,8 @@ import (
 
 // FuzzStored reads any bytes as a stored response, which never panics, and reads back what was stored.
 func FuzzStored(f *testing.F) {
-	good, err := httpidem.Stored(secret("a"), []byte("x"), 201, http.Header{"Location": {"/1", ""}, "Etag": {"e"}}, []byte("body"))
+	good, err := httpidem.Stored(secret("a"), []byte("x"), 201, http.Header{"Location": {"/1", ""}, "Etag": {"e"}},
+		[]byte("body"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -64,7 +65,10 @@ func TestStoredIsChecked(t *testing.T) {
 			t.Errorf("%d bytes were read as a response", i)
 		}
 	}
-	for name, read := range map[string][2][]byte{"content": {secret("a"), []byte("y")}, "secret": {secret("b"), []byte("x")}} {
+	for name, read := range map[string][2][]byte{
+		"content": {secret("a"), []byte("y")},
+		"secret":  {secret("b"), []byte("x")},
+	} {
 		if same, _, _, _, err := httpidem.Read(read[0], read[1], stored); same || err != nil {
 			t.Errorf("another %s: %v, %v", name, same, err)
 		}
@@ -74,7 +78,8 @@ func TestStoredIsChecked(t *testing.T) {
 // A duplicate whose response cannot be read never runs.
 func TestNotRetained(t *testing.T) {
 	for name, result := range map[string][]byte{
-		"nothing": nil, "empty": {}, "a newer schema": append([]byte{2, 1}, make([]byte, 40)...), "another fingerprint": append([]byte{1, 2}, make([]byte, 40)...),
+		"nothing": nil, "empty": {}, "a newer schema": append([]byte{2, 1}, make([]byte, 40)...),
+		"another fingerprint": append([]byte{1, 2}, make([]byte, 40)...),
 	} {
 		t.Run("case 26: "+name, func(t *testing.T) {
 			var key dedup.Key
@@ -144,7 +149,8 @@ func TestSeal(t *testing.T) {
 			t.Fatalf("%d rows", len(keys))
 		}
 		plain := newAPIOn(t, a.store, func(c *config) { c.Secrets = [][]byte{secret("a")} })
-		plain.refused(plain.create(), request{}, http.StatusConflict, httpidem.NotRetained) // a Guard that cannot decrypt never runs it
+		// a Guard that cannot decrypt never runs it
+		plain.refused(plain.create(), request{}, http.StatusConflict, httpidem.NotRetained)
 		a.wantEffects(1)
 	})
 	t.Run("case 42: what was stored before Seal was set is still replayed", func(t *testing.T) {
@@ -183,13 +189,16 @@ func TestDownstreamKey(t *testing.T) {
 	if len(first) != 4 || first[0] == first[1] || len(first[0]) != 36 {
 		t.Fatalf("%q", first)
 	}
-	if !strings.Contains(first[2], `called before with the label "charge"`) || !strings.Contains(first[3], "needs a label") {
+	if !strings.Contains(first[2], `called before with the label "charge"`) ||
+		!strings.Contains(first[3], "needs a label") {
 		t.Errorf("E9: a label twice: %q; none: %q", first[2], first[3])
 	}
 	rotated := newAPI(t, func(c *config) { c.Secrets = [][]byte{secret("new")} })
 	for name, again := range map[string][]string{
-		"another attempt": keys(a, request{}, "mail", "charge"), "another secret": keys(rotated, request{}, "mail", "charge"),
-		"another body": keys(a, request{body: "y"}, "mail", "charge"), "the key in quotes": keys(a, request{key: `"k"`}, "mail", "charge"),
+		"another attempt": keys(a, request{}, "mail", "charge"), "another secret": keys(rotated, request{}, "mail",
+			"charge"),
+		"another body": keys(a, request{body: "y"}, "mail", "charge"), "the key in quotes": keys(a, request{key: `"k"`},
+			"mail", "charge"),
 	} {
 		if again[1] != first[0] || again[0] != first[1] {
 			t.Errorf("E9: %s: %q, want those of the first attempt: %q", name, again, first[:2])
@@ -197,8 +206,10 @@ func TestDownstreamKey(t *testing.T) {
 	}
 	named := newAPI(t, func(c *config) { c.Name = "other" })
 	for name, other := range map[string][]string{
-		"another key": keys(a, request{key: "k2"}, "charge"), "another principal": keys(a, request{user: "bob"}, "charge"),
-		"another route": keys(a, request{target: "/refunds"}, "charge"), "another name": keys(named, request{}, "charge"),
+		"another key": keys(a, request{key: "k2"}, "charge"), "another principal": keys(a, request{user: "bob"},
+			"charge"),
+		"another route": keys(a, request{target: "/refunds"}, "charge"), "another name": keys(named, request{},
+			"charge"),
 	} {
 		if other[0] == first[0] {
 			t.Errorf("E9: %s: the same key", name)

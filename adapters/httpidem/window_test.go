@@ -56,7 +56,8 @@ func TestWindow(t *testing.T) {
 		a.want(a.create(), request{key: uuidv7(time.Now())}, http.StatusCreated, false)
 		for _, at := range []time.Time{time.Now().Add(2 * time.Hour), time.UnixMilli(1<<48 - 1)} {
 			w := a.refused(a.create(), request{key: uuidv7(at)}, http.StatusBadRequest, httpidem.MalformedKey)
-			if text := w.Body.String(); !strings.Contains(text, `"detail":"the key's time is in the future"`) || strings.Contains(text, "cannot be read") {
+			if text := w.Body.String(); !strings.Contains(text, `"detail":"the key's time is in the future"`) ||
+				strings.Contains(text, "cannot be read") {
 				t.Errorf("the client sees %s", text)
 			}
 		}
@@ -80,7 +81,8 @@ func TestUUIDv7Time(t *testing.T) {
 	}
 	for _, key := range []string{
 		"", "k", good[1:], good + "0", strings.Replace(good, "-7", "-4", 1), strings.Replace(good, "-8", "-c", 1),
-		strings.ReplaceAll(good, "-", ""), strings.Replace(good, "a", "g", 1), strings.Repeat("-", 36), "{" + good[2:] + "}",
+		strings.ReplaceAll(good, "-", ""), strings.Replace(good, "a", "g", 1), strings.Repeat("-", 36),
+		"{" + good[2:] + "}",
 	} {
 		if got := httpidem.UUIDv7Time(key); !got.IsZero() {
 			t.Errorf("%q: %v, want the zero time", key, got)
@@ -134,7 +136,8 @@ func TestSecrets(t *testing.T) {
 		a.want(a.create(), request{}, http.StatusCreated, false)
 		b := with(db, new, old)
 		b.want(b.create(), request{}, http.StatusCreated, true)
-		c := with(db, new) // too early: the window has not passed. The row of the new secret must not exist without a response.
+		// too early: the window has not passed. The row of the new secret must not exist without a response.
+		c := with(db, new)
 		c.want(c.create(), request{}, http.StatusCreated, false)
 	})
 	t.Run("E6: the caller's slice does not matter after New", func(t *testing.T) {

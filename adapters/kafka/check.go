@@ -58,7 +58,10 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-var subscriberRisks = []Risk{RiskShortWindow, RiskCompaction, RiskOffsetNewest, RiskResetInvalidOffsets, RiskReadUncommitted, RiskFetchMax}
+var subscriberRisks = []Risk{
+	RiskShortWindow, RiskCompaction, RiskOffsetNewest, RiskResetInvalidOffsets,
+	RiskReadUncommitted, RiskFetchMax,
+}
 
 // rule is about a setting of a sarama.Config that a Subscriber or a Publisher refuses.
 type rule struct {
@@ -69,13 +72,14 @@ type rule struct {
 	risk    Risk // accepts the setting; empty: none does
 }
 
-// Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor. Like NewSubscriber it
-// refuses settings of cfg that lose messages, or that run handlers for messages of aborted transactions. Three of sarama's defaults are such
-// settings; NewConfig returns settings that are accepted. The error names each refused setting and its remedy; nil means that there is none.
-// Risks in accepted are not refused. A nil cfg means sarama's defaults.
+// Check is for programs with a sarama.ConsumerGroup of their own, which pass the results of ToMessage to a Processor.
+// Like NewSubscriber it refuses settings of cfg that lose messages, or that run handlers for messages of aborted
+// transactions. Three of sarama's defaults are such settings; NewConfig returns settings that are accepted. The error
+// names each refused setting and its remedy; nil means that there is none. Risks in accepted are not refused. A nil cfg
+// means sarama's defaults.
 //
-// Check looks only at cfg. Only a Subscriber's Run and CheckWindow refuse topics that are compacted, or keep messages for longer than the
-// Processor remembers keys.
+// Check looks only at cfg. Only a Subscriber's Run and CheckWindow refuse topics that are compacted, or keep messages
+// for longer than the Processor remembers keys.
 func Check(cfg *sarama.Config, accepted ...Risk) error {
 	if cfg == nil { // sarama also takes nil for its defaults
 		cfg = sarama.NewConfig()
@@ -135,7 +139,8 @@ func refusals(rules []rule, accepted []Risk) (wrong []error) {
 		switch {
 		case !rule.broken || slices.Contains(accepted, rule.risk):
 		case rule.risk == "":
-			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does)", rule.setting, rule.why, rule.fix))
+			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does)",
+				rule.setting, rule.why, rule.fix))
 		default:
 			wrong = append(wrong, fmt.Errorf("kafka: the sarama.Config's %s: %s; %s (kafka.NewConfig does), or accept kafka.%s (AcceptedRisks)",
 				rule.setting, rule.why, rule.fix, rule.risk))

@@ -125,7 +125,10 @@ func TestSubscriberConfigErrors(t *testing.T) {
 		{"negative grace", func(c *kafka.SubscriberConfig) { c.Grace = -time.Second }, "Grace"},
 		{"batches that cannot be", func(c *kafka.SubscriberConfig) { c.MaxUnfinished = 499 }, "MaxUnfinished"},
 		{"larger batches", func(c *kafka.SubscriberConfig) { c.MaxBatch = 5000 }, ""},
-		{"unknown allowance", func(c *kafka.SubscriberConfig) { c.AcceptedRisks = []kafka.Risk{"AllowAll"} }, `"AllowAll"`},
+		{
+			"unknown allowance", func(c *kafka.SubscriberConfig) { c.AcceptedRisks = []kafka.Risk{"AllowAll"} },
+			`"AllowAll"`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := valid()
@@ -150,13 +153,20 @@ func TestCheck(t *testing.T) {
 		{"NewConfig", kafka.NewConfig(), nil, nil, 0},
 		{"sarama's defaults", sarama.NewConfig(), nil, nil, 3},
 		{"none", nil, nil, nil, 3},
-		{"at the end", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest }, nil, 1},
 		{
-			"at the end, allowed", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
+			"at the end", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
+			nil, 1,
+		},
+		{
+			"at the end, allowed", kafka.NewConfig(),
+			func(c *sarama.Config) { c.Consumer.Offsets.Initial = sarama.OffsetNewest },
 			[]kafka.Risk{kafka.RiskOffsetNewest},
 			0,
 		},
-		{"skipped large messages", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 }, nil, 1},
+		{
+			"skipped large messages", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Fetch.Max = 1 << 20 },
+			nil, 1,
+		},
 		{"it commits by itself", kafka.NewConfig(), func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = false }, nil, 0},
 		{"unknown allowance", kafka.NewConfig(), nil, []kafka.Risk{"AllowAll"}, 1},
 		{"empty allowance", kafka.NewConfig(), nil, []kafka.Risk{""}, 1},

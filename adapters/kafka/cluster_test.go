@@ -23,8 +23,10 @@ import (
 func TestMain(m *testing.M) {
 	parallel.Tests(12) // they mostly wait for the group
 	leaktest.Main(m,
-		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),       // sarama's metrics, one per process for ever
-		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer")) // of a breaker in sarama: it sleeps out its 10 s
+		// sarama's metrics, one per process for ever
+		goleak.IgnoreAnyFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
+		// of a breaker in sarama: it sleeps out its 10 s
+		goleak.IgnoreAnyFunction("github.com/eapache/go-resiliency/breaker.(*Breaker).timer"))
 }
 
 // cluster is a Kafka, of the test's own or shared.
@@ -78,9 +80,9 @@ func eachProtocol(t *testing.T, test func(t *testing.T, strategy sarama.BalanceS
 	}
 }
 
-// testConfig has short intervals, so that failures are noticed and retried quickly. Its timeouts are long, because the machine
-// may be busy and the broker's JVM may pause: a member that loses its session gets messages again, and most tests treat that as a
-// fault.
+// testConfig has short intervals, so that failures are noticed and retried quickly. Its timeouts are long, because the
+// machine may be busy and the broker's JVM may pause: a member that loses its session gets messages again, and most
+// tests treat that as a fault.
 func testConfig(strategy sarama.BalanceStrategy) *sarama.Config {
 	cfg := kafka.NewConfig()
 	cfg.ClientID = "txonce-test"
@@ -106,8 +108,8 @@ func dial(t *testing.T, brokers []string, cfg *sarama.Config) sarama.Client {
 	return client
 }
 
-// connect tries until it succeeds: when a broker has paused for longer than its session with the controller, metadata does not name
-// it for a moment.
+// connect tries until it succeeds: when a broker has paused for longer than its session with the controller, metadata
+// does not name it for a moment.
 func connect(brokers []string, cfg *sarama.Config) (client sarama.Client, err error) {
 	for deadline := time.Now().Add(patience); ; elapse(100 * time.Millisecond) {
 		if client, err = sarama.NewClient(brokers, cfg); err == nil || time.Now().After(deadline) {
@@ -137,7 +139,8 @@ func (g *group) produce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	}
 }
 
-// produceAtOnce is produce in one request, so that a fetch of the first message returns all of them. All are in one partition.
+// produceAtOnce is produce in one request, so that a fetch of the first message returns all of them. All are in one
+// partition.
 func (g *group) produceAtOnce(t *testing.T, msgs ...*sarama.ProducerMessage) {
 	t.Helper()
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
@@ -186,7 +189,8 @@ func numbers(n int) (texts []string) {
 	return texts
 }
 
-// left returns how many offsets the group has not committed yet. The group must have committed an offset in each partition.
+// left returns how many offsets the group has not committed yet. The group must have committed an offset in each
+// partition.
 func (g *group) left() (n int64, err error) {
 	partitions, err := g.client.Partitions(g.topic)
 	if err != nil {
@@ -216,7 +220,8 @@ func (g *group) committed(partition int32) (int64, error) {
 		return 0, err
 	}
 	answer, err := admin.ListConsumerGroupOffsets(g.name, map[string][]int32{g.topic: {partition}})
-	if errors.Is(err, sarama.ErrGroupIDNotFound) { // kfake's answer for a group without members and offsets; Kafka's has the offset -1
+	if errors.Is(err, sarama.ErrGroupIDNotFound) {
+		// kfake's answer for a group without members and offsets; Kafka's has the offset -1
 		return -1, nil
 	}
 	if err != nil {

@@ -44,7 +44,8 @@ func (c *crowd) enter(msg *consumer.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.working[msg.OrderingKey] && msg.OrderingKey != "" {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s is handled beside another message of key %s", msg.Payload, msg.OrderingKey))
+		c.wrong = append(c.wrong, fmt.Sprintf("%s is handled beside another message of key %s", msg.Payload,
+			msg.OrderingKey))
 	}
 	c.working[msg.OrderingKey] = true
 	c.most = max(c.most, len(c.working))
@@ -152,8 +153,8 @@ func (s sharing) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []e
 	return make([]error, len(msgs))
 }
 
-// Waiting messages are shared among the batches, also when the batches end one after the other: no batch takes all, and each gets
-// some.
+// Waiting messages are shared among the batches, also when the batches end one after the other: no batch takes all, and
+// each gets some.
 func TestConcurrencySharesWhatWaits(t *testing.T) {
 	g := startKfake(t).group(t, 1)
 	g.produce(t, text(0, numbers(4)...)...)
@@ -188,8 +189,8 @@ func TestConcurrencySharesWhatWaits(t *testing.T) {
 	}
 }
 
-// While the first message is in work, the offset does not move, even if later messages are finished. When the member dies then,
-// the next one gets all messages.
+// While the first message is in work, the offset does not move, even if later messages are finished. When the member
+// dies then, the next one gets all messages.
 func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 1)
@@ -214,7 +215,10 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 			}
 			return nil
 		})
-		m := g.join(t, kafka.SubscriberConfig{Processor: p, Concurrency: 4, Grace: time.Millisecond, Trace: marks.trace(), AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow}})
+		m := g.join(t, kafka.SubscriberConfig{
+			Processor: p, Concurrency: 4, Grace: time.Millisecond,
+			Trace: marks.trace(), AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
+		})
 		<-all
 		elapse(300 * time.Millisecond) // what is finished has been settled
 		if err := m.stop(); err != nil {
@@ -224,7 +228,8 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 			t.Errorf("committed %d, %v, marked %v: message 0 is unfinished", at, err, marks.marked)
 		}
 		next := g.join(t, kafka.SubscriberConfig{
-			Processor: inTurns(t, consumertest.NewStoreOn(store.Database()), nil), Concurrency: 4, AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
+			Processor: inTurns(t, consumertest.NewStoreOn(store.Database()), nil), Concurrency: 4,
+			AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
 		})
 		g.awaitConsumed(t)
 		if err := next.stop(); err != nil {
@@ -244,7 +249,9 @@ func TestConcurrencyMarksNoUnfinishedMessage(t *testing.T) {
 }
 
 // inTurns is a consumer whose transactions hold one message each.
-func inTurns(t *testing.T, store *consumertest.Store, before func(ctx context.Context, m *consumer.Message) error) consumer.Processor {
+func inTurns(t *testing.T, store *consumertest.Store,
+	before func(ctx context.Context, m *consumer.Message) error,
+) consumer.Processor {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store,
@@ -288,7 +295,8 @@ func TestConcurrencyUnderRebalances(t *testing.T) {
 				}
 			})
 			return g.join(t, kafka.SubscriberConfig{
-				Client: dial(t, g.brokers, testConfig(strategy)), Processor: p, Concurrency: 8, MaxUnfinished: 50, MaxBatch: 50, Grace: 20 * time.Millisecond,
+				Client: dial(t, g.brokers, testConfig(strategy)), Processor: p, Concurrency: 8, MaxUnfinished: 50,
+				MaxBatch: 50, Grace: 20 * time.Millisecond,
 				AcceptedRisks: []kafka.Risk{kafka.RiskShortWindow},
 			})
 		}
@@ -312,8 +320,8 @@ func TestConcurrencyUnderRebalances(t *testing.T) {
 	})
 }
 
-// With handlers that take 5 ms, as a remote call does, a partition's throughput grows with Concurrency. The test counts the
-// handlers that run at a time and measures no time, because a busy machine may pause the process.
+// With handlers that take 5 ms, as a remote call does, a partition's throughput grows with Concurrency. The test counts
+// the handlers that run at a time and measures no time, because a busy machine may pause the process.
 func TestConcurrencyGain(t *testing.T) {
 	const n, keys = 400, 100
 	for _, concurrency := range []int{1, 8, 32} {

@@ -7,8 +7,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// dialInto makes all connections of cfg end with life. sarama knows no contexts: a request to a broker that does not answer, such as joining
-// a group whose other members are slow, would delay a shutdown until it times out.
+// dialInto makes all connections of cfg end with life. sarama knows no contexts: a request to a broker that does not
+// answer, such as joining a group whose other members are slow, would delay a shutdown until it times out.
 func dialInto(life context.Context, cfg *sarama.Config) {
 	direct := net.Dialer{Timeout: cfg.Net.DialTimeout, KeepAlive: cfg.Net.KeepAlive, LocalAddr: cfg.Net.LocalAddr}
 	dial := func(network, addr string) (net.Conn, error) { return direct.DialContext(life, network, addr) }

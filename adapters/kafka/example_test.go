@@ -25,7 +25,8 @@ var quiet = slog.New(slog.DiscardHandler)
 // A handler that charges an order, wherever and however often the order is delivered. The broker here is kfake, and the
 // database one in memory; in a worker they are Apache Kafka and a Store of adapters/pgxstore or adapters/sqlstore.
 func Example() {
-	broker, stop := exampleBroker("orders", `{"order_id":"A","cents":100}`, `{"order_id":"B","cents":200}`, `{"order_id":"A","cents":100}`)
+	broker, stop := exampleBroker("orders", `{"order_id":"A","cents":100}`, `{"order_id":"B","cents":200}`,
+		`{"order_id":"A","cents":100}`)
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -55,7 +56,8 @@ func Example() {
 	defer client.Close()
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: "billing", Topics: []string{"orders"}, Processor: charge,
-		Trace: &driver.SourceTrace{Acked: func(_ context.Context, e driver.SourceEvent) { // in a worker a signal ends ctx
+		Trace: &driver.SourceTrace{Acked: func(_ context.Context, e driver.SourceEvent) {
+			// in a worker a signal ends ctx
 			if e.Offset == 2 {
 				cancel()
 			}
@@ -120,12 +122,13 @@ func ExampleSubscriberConfig() {
 	// Output: kafka: SubscriberConfig.Processor is required
 }
 
-// While the handler of one customer's message waits, messages of other customers go on. Messages of one key are still handled one
-// after the other.
+// While the handler of one customer's message waits, messages of other customers go on. Messages of one key are still
+// handled one after the other.
 func ExampleSubscriberConfig_concurrency() {
 	broker, stop := exampleBroker("charges")
 	defer stop()
-	if err := send([]string{broker}, "charges", keyed(0, "acme", "acme 1", "acme", "acme 2", "globex", "globex 1")...); err != nil {
+	if err := send([]string{broker}, "charges", keyed(0, "acme", "acme 1", "acme", "acme 2", "globex",
+		"globex 1")...); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -197,7 +200,8 @@ func ExampleCheck() {
 	// <nil>
 }
 
-// handWritten is a sarama.ConsumerGroupHandler that a program had before. The message is marked when its effects are committed.
+// handWritten is a sarama.ConsumerGroupHandler that a program had before. The message is marked when its effects are
+// committed.
 type handWritten struct{ billing consumer.Processor }
 
 func (h handWritten) Setup(sarama.ConsumerGroupSession) error   { return nil }
@@ -213,7 +217,8 @@ func (h handWritten) ConsumeClaim(session sarama.ConsumerGroupSession, claim sar
 	return nil
 }
 
-// A sarama handler of your own calls the Processor with the message that ToMessage returns. Check refuses unsafe settings first.
+// A sarama handler of your own calls the Processor with the message that ToMessage returns. Check refuses unsafe
+// settings first.
 func ExampleToMessage() {
 	broker, stop := exampleBroker("orders", "A", "B", "A")
 	defer stop()
@@ -273,7 +278,10 @@ func ExampleSubscriberConfig_trace() {
 			Assigned: func(_ context.Context, e driver.SourceEvent) {
 				fmt.Printf("assigned %s/%d in generation %d\n", e.Source, e.Partition, e.Generation)
 			},
-			Revoked: func(_ context.Context, e driver.SourceEvent) { fmt.Printf("gave up %s/%d\n", e.Source, e.Partition) },
+			Revoked: func(_ context.Context, e driver.SourceEvent) {
+				fmt.Printf("gave up %s/%d\n", e.Source,
+					e.Partition)
+			},
 			Acked: func(_ context.Context, e driver.SourceEvent) {
 				if e.Offset == 1 {
 					fmt.Printf("%s/%d is done up to %d\n", e.Source, e.Partition, e.Offset)
@@ -306,8 +314,8 @@ func exampleBroker(topic string, texts ...string) (address string, stop func()) 
 	return c.ListenAddrs()[0], c.Close
 }
 
-// A relay publishes to Kafka what a transaction has left in the outbox. The outbox here is one in memory; in a program it is a
-// Store of adapters/pgxstore or adapters/sqlstore.
+// A relay publishes to Kafka what a transaction has left in the outbox. The outbox here is one in memory; in a program
+// it is a Store of adapters/pgxstore or adapters/sqlstore.
 func ExamplePublisher() {
 	broker, stop := exampleBroker("charges")
 	defer stop()
@@ -329,7 +337,10 @@ func ExamplePublisher() {
 	}
 	ctx := context.Background()
 	err = store.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return store.Enqueue(ctx, tx, outbox.Message{ID: "charge-A", Topic: "charges", OrderingKey: "A", Payload: []byte("100")})
+		return store.Enqueue(ctx, tx, outbox.Message{
+			ID: "charge-A", Topic: "charges", OrderingKey: "A",
+			Payload: []byte("100"),
+		})
 	})
 	if err != nil {
 		panic(err)

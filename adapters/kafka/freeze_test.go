@@ -7,7 +7,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// freezer freezes the connections of a client, as SIGSTOP or a broken network does: nothing arrives, nothing is refused.
+// freezer freezes the connections of a client, as SIGSTOP or a broken network does: nothing arrives, nothing is
+// refused.
 type freezer struct {
 	mu     sync.Mutex
 	thawed chan struct{} // closed while not frozen

@@ -14,9 +14,10 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// TestStaticMemberDiesInAHandOver: a cooperative rebalance takes a partition from its owner in one generation and assigns it in
-// the next, which the owner begins after it gave the partition up. When the owner is a static member that dies in between, the
-// broker accepts it again without a rebalance. Then no member owns the partition until a member begins the next generation.
+// TestStaticMemberDiesInAHandOver: a cooperative rebalance takes a partition from its owner in one generation and
+// assigns it in the next, which the owner begins after it gave the partition up. When the owner is a static member that
+// dies in between, the broker accepts it again without a rebalance. Then no member owns the partition until a member
+// begins the next generation.
 func TestStaticMemberDiesInAHandOver(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		g := c.group(t, 4)
@@ -27,7 +28,10 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 			cfg := testConfig(sarama.NewBalanceStrategyCooperativeSticky())
 			cfg.Consumer.Group.InstanceId = id
 			cfg.Consumer.Group.Rebalance.Timeout = time.Hour
-			return kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace, Grace: time.Hour}
+			return kafka.SubscriberConfig{
+				Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace,
+				Grace: time.Hour,
+			}
 		}
 
 		// The first owner is as good as dead: its handlers keep it from letting go.
@@ -49,7 +53,8 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 			case err != nil:
 				return err
 			case members != 2 || assigned == 0 || assigned == 4:
-				return fmt.Errorf("%d members have %d partitions of 4; want some withheld from the second", members, assigned)
+				return fmt.Errorf("%d members have %d partitions of 4; want some withheld from the second", members,
+					assigned)
 			}
 			return nil
 		})
@@ -65,7 +70,8 @@ func TestStaticMemberDiesInAHandOver(t *testing.T) {
 	})
 }
 
-// stable says how many members the group has and how many partitions are assigned to them, or that it is in a rebalance.
+// stable says how many members the group has and how many partitions are assigned to them, or that it is in a
+// rebalance.
 func (g *group) stable() (members, assigned int, err error) {
 	admin, err := sarama.NewClusterAdminFromClient(g.client)
 	if err != nil {

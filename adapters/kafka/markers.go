@@ -10,9 +10,10 @@ import (
 // markersEvery is how often a partition without unfinished messages compares its position with the end of the log.
 const markersEvery = time.Second
 
-// markers moves the group's offset over records that Kafka keeps between messages and never delivers: the markers that end transactions,
-// and the messages of aborted transactions. sarama passes over them silently, so the offset after the last message would stay
-// before them. Once retention has deleted them, that offset looks as if messages had been deleted unhandled, see member.offsetGap.
+// markers moves the group's offset over records that Kafka keeps between messages and never delivers: the markers that
+// end transactions, and the messages of aborted transactions. sarama passes over them silently, so the offset after the
+// last message would stay before them. Once retention has deleted them, that offset looks as if messages had been
+// deleted unhandled, see member.offsetGap.
 type markers struct {
 	next      int64 // the offset after the last message that was delivered; negative: unknown
 	before    int64 // next at the last tick; while it moves nothing is searched
@@ -21,13 +22,15 @@ type markers struct {
 	found     chan undeliveredRange // buffered for one result: a search ends even if its result is not received
 }
 
-// undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows at once.
+// undeliveredRange says that no message between from and to will be delivered. to equals from where a message follows
+// at once.
 type undeliveredRange struct {
 	from, to, end int64
 	err           error
 }
 
-// findMarkers begins a search for markers after the last message when the partition is idle and its log has more records.
+// findMarkers begins a search for markers after the last message when the partition is idle and its log has more
+// records.
 func (p *partition) findMarkers() {
 	m := &p.markers
 	unfinished, _, _ := p.deliverer.Unsettled()
@@ -46,8 +49,8 @@ func (p *partition) findMarkers() {
 	})
 }
 
-// passMarkers marks the end of the range that a search found, unless a message arrived meanwhile. A failed search is repeated; sarama reports
-// that the brokers are away.
+// passMarkers marks the end of the range that a search found, unless a message arrived meanwhile. A failed search is
+// repeated; sarama reports that the brokers are away.
 func (p *partition) passMarkers(r undeliveredRange) {
 	m := &p.markers
 	m.searching = false
@@ -61,7 +64,8 @@ func (p *partition) passMarkers(r undeliveredRange) {
 	}
 }
 
-// undelivered returns the offset of the first message, from or later, that a reader with the client's configuration may get.
+// undelivered returns the offset of the first message, from or later, that a reader with the client's configuration may
+// get.
 func undelivered(client sarama.Client, topic string, partition int32, from int64) (int64, error) {
 	leader, err := client.Leader(topic, partition)
 	if err != nil {
@@ -69,7 +73,10 @@ func undelivered(client sarama.Client, topic string, partition int32, from int64
 	}
 	cfg := client.Config()
 	const version = 11 // of Kafka 2.3; minVersion is later
-	in := &sarama.FetchRequest{Version: version, MinBytes: 1, MaxBytes: cfg.Consumer.Fetch.Default, Isolation: cfg.Consumer.IsolationLevel, SessionEpoch: -1}
+	in := &sarama.FetchRequest{
+		Version: version, MinBytes: 1, MaxBytes: cfg.Consumer.Fetch.Default,
+		Isolation: cfg.Consumer.IsolationLevel, SessionEpoch: -1,
+	}
 	in.AddBlock(topic, partition, from, cfg.Consumer.Fetch.Default, -1)
 	out, err := leader.Fetch(in)
 	if err != nil {
@@ -110,7 +117,8 @@ func passOver(block *sarama.FetchResponseBlock, from int64) int64 {
 	return from
 }
 
-// aborts reports whether a control batch aborts its transaction. The key of its record is a version and a type, 16 bits each.
+// aborts reports whether a control batch aborts its transaction. The key of its record is a version and a type, 16 bits
+// each.
 func aborts(b *sarama.RecordBatch) bool {
 	return slices.ContainsFunc(b.Records, func(r *sarama.Record) bool {
 		return len(r.Key) >= 4 && r.Key[2] == 0 && r.Key[3] == byte(sarama.ControlRecordAbort)

@@ -17,7 +17,8 @@ func (g *group) transact(t *testing.T, texts ...string) {
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
 	cfg.Producer.Transaction.ID, cfg.Producer.Idempotent, cfg.Net.MaxOpenRequests = g.name, true, 1
 	cfg.Producer.RequiredAcks, cfg.Producer.Return.Successes = sarama.WaitForAll, true
-	// The next transaction is refused until the coordinator has written the markers of the one before, which may be a while.
+	// The next transaction is refused until the coordinator has written the markers of the one before, which may be a
+	// while.
 	cfg.Producer.Transaction.Retry.Backoff = 20 * time.Millisecond
 	cfg.Producer.Transaction.Retry.Max = int(patience / cfg.Producer.Transaction.Retry.Backoff)
 	end := sooner(t, func() (int64, error) { return g.client.GetOffset(g.topic, 0, sarama.OffsetNewest) })
@@ -44,13 +45,15 @@ func (g *group) transact(t *testing.T, texts ...string) {
 	end += 2 * int64(len(texts))
 	eventually(t, func() error { // the coordinator answers before it has written its markers
 		if now, err := g.client.GetOffset(g.topic, 0, sarama.OffsetNewest); err != nil || now != end {
-			return fmt.Errorf("the topic ends at %d (%v), want %d: a marker behind each of %d messages", now, err, end, len(texts))
+			return fmt.Errorf("the topic ends at %d (%v), want %d: a marker behind each of %d messages", now, err, end,
+				len(texts))
 		}
 		return nil
 	})
 }
 
-// TestRetentionDeletesMarkers: markers that end transactions are never delivered, and their deletion is no loss of messages.
+// TestRetentionDeletesMarkers: markers that end transactions are never delivered, and their deletion is no loss of
+// messages.
 func TestRetentionDeletesMarkers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
@@ -118,15 +121,27 @@ func TestPassOver(t *testing.T) {
 		{"a message", []*sarama.Records{batch(10, 1, nil)}, nil, 10},
 		{"a marker", []*sarama.Records{batch(10, 1, commit)}, nil, 11},
 		{"a marker before a message", []*sarama.Records{batch(10, 1, commit), batch(11, 1, transactional), batch(12, 1, commit)}, nil, 11},
-		{"what was delivered, and a marker", []*sarama.Records{batch(8, 2, transactional), batch(10, 1, commit)}, nil, 11},
+		{
+			"what was delivered, and a marker",
+			[]*sarama.Records{batch(8, 2, transactional), batch(10, 1, commit)},
+			nil, 11,
+		},
 		{"a message in the middle of its batch", []*sarama.Records{batch(8, 3, nil)}, nil, 10},
-		{"an aborted transaction", []*sarama.Records{batch(10, 2, transactional), batch(12, 1, abort)}, aborted(10), 13},
+		{
+			"an aborted transaction",
+			[]*sarama.Records{batch(10, 2, transactional), batch(12, 1, abort)},
+			aborted(10), 13,
+		},
 		{"one that is aborted after another", []*sarama.Records{
 			batch(10, 2, transactional), batch(12, 1, abort), batch(13, 1, transactional), batch(14, 1, abort),
 		}, aborted(13, 10), 15},
 		{"one that is committed after that", []*sarama.Records{batch(10, 2, transactional), batch(12, 1, abort), batch(13, 1, transactional)}, aborted(10), 13},
 		{"one that is committed before that", []*sarama.Records{batch(10, 1, transactional), batch(11, 1, commit), batch(12, 1, transactional)}, aborted(12), 10},
-		{"the committed one of another producer", []*sarama.Records{batch(10, 1, others), batch(11, 1, abort)}, aborted(9), 10},
+		{
+			"the committed one of another producer",
+			[]*sarama.Records{batch(10, 1, others), batch(11, 1, abort)},
+			aborted(9), 10,
+		},
 		{"a message without a transaction", []*sarama.Records{batch(10, 1, nil)}, aborted(9), 10},
 		{"a batch that compaction has emptied", []*sarama.Records{batch(10, 3, empty), batch(13, 1, commit)}, nil, 14},
 		{"a batch that is cut off", []*sarama.Records{batch(10, 1, commit), batch(11, 3, cut)}, nil, 11},

@@ -91,7 +91,8 @@ func (m *member) consume() {
 func (m *member) leave() {
 	if m.group != nil {
 		if err := m.group.Close(); err != nil {
-			m.log.Warn("kafka: leaving the group failed; the group removes this member after its session timeout", "error", err)
+			m.log.Warn("kafka: leaving the group failed; the group removes this member after its session timeout",
+				"error", err)
 		}
 	}
 	_ = m.client.Close()
@@ -141,7 +142,8 @@ func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-// Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked their finished messages; sarama commits the offsets next.
+// Cleanup implements sarama.ConsumerGroupHandler. All partitions have marked their finished messages; sarama commits
+// the offsets next.
 func (m *member) Cleanup(session sarama.ConsumerGroupSession) error {
 	m.sessionEnd = context.Cause(session.Context())
 	return nil

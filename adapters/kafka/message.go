@@ -9,10 +9,11 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ToMessage converts raw, as a first delivery, for programs that call a Processor in their own sarama.ConsumerGroupHandler. Such a program
-// should Check its sarama.Config, because sarama's defaults lose messages, and mark a message only when the Processor has answered nil. A
-// tombstone has a nil Payload. The result is the same on every fetch, by any member: keys, fingerprints and the horizon depend on that. It
-// shares raw's value, which must not change any more.
+// ToMessage converts raw, as a first delivery, for programs that call a Processor in their own
+// sarama.ConsumerGroupHandler. Such a program should Check its sarama.Config, because sarama's defaults lose messages,
+// and mark a message only when the Processor has answered nil. A tombstone has a nil Payload. The result is the same on
+// every fetch, by any member: keys, fingerprints and the horizon depend on that. It shares raw's value, which must not
+// change any more.
 func ToMessage(raw *sarama.ConsumerMessage) *consumer.Message {
 	return &consumer.Message{
 		Topic:       raw.Topic,
@@ -46,8 +47,8 @@ func headers(raw []*sarama.RecordHeader) map[string]string {
 	return h
 }
 
-// timeOf is the timestamp of a message: when it was produced or, on some topics, appended. It never changes. A producer without timestamps
-// sends a negative one.
+// timeOf is the timestamp of a message: when it was produced or, on some topics, appended. It never changes. A producer
+// without timestamps sends a negative one.
 func timeOf(t time.Time) time.Time {
 	if t.UnixMilli() <= 0 {
 		return time.Time{}

@@ -22,10 +22,15 @@ func TestToMessage(t *testing.T) {
 			name: "all there is",
 			raw: sarama.ConsumerMessage{
 				Topic: "orders", Partition: 3, Offset: 1042, Key: []byte("k"), Value: []byte("v"), Timestamp: produced,
-				Headers: []*sarama.RecordHeader{{Key: []byte("a"), Value: []byte("1")}, {Key: []byte("a"), Value: []byte{0xff}}, nil},
+				Headers: []*sarama.RecordHeader{
+					{Key: []byte("a"), Value: []byte("1")},
+					{Key: []byte("a"), Value: []byte{0xff}},
+					nil,
+				},
 			},
 			want: consumer.Message{
-				Topic: "orders", Position: "orders/3/1042", OrderingKey: "k", Payload: []byte("v"), Time: produced, Attempt: 1,
+				Topic: "orders", Position: "orders/3/1042", OrderingKey: "k", Payload: []byte("v"), Time: produced,
+				Attempt: 1,
 				Headers: map[string]string{"a": "\xff"},
 			},
 		},
@@ -40,7 +45,8 @@ func TestToMessage(t *testing.T) {
 			want: consumer.Message{Topic: "orders", Position: "orders/0/0", Payload: []byte{}, Attempt: 1},
 		},
 		{
-			name: "no time, as sarama adds up what the protocol has for it", // -1, then the distance to the batch's first
+			// -1, then the distance to the batch's first
+			name: "no time, as sarama adds up what the protocol has for it",
 			raw:  sarama.ConsumerMessage{Topic: "orders", Timestamp: time.Time{}.Add(7 * time.Millisecond)},
 			want: consumer.Message{Topic: "orders", Position: "orders/0/0", Attempt: 1},
 		},
@@ -52,7 +58,8 @@ func TestToMessage(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Raw = &tt.raw
-			if diff := cmp.Diff(&tt.want, kafka.ToMessage(&tt.raw), cmp.Comparer(func(a, b *sarama.ConsumerMessage) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(&tt.want, kafka.ToMessage(&tt.raw),
+				cmp.Comparer(func(a, b *sarama.ConsumerMessage) bool { return a == b })); diff != "" {
 				t.Errorf("message (-want +got):\n%s", diff)
 			}
 		})

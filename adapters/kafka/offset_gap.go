@@ -7,10 +7,10 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// offsetGap is called when a broker does not have the offset that this member asked for. It returns an error that says which messages are
-// gone, or nil when none are. Markers of transactions are not messages: a running member moves the group's offset over them, see markers.
-// When no member ran between the last message and the deletion, it is unknown whether a message or a marker was deleted, so a person must
-// decide.
+// offsetGap is called when a broker does not have the offset that this member asked for. It returns an error that says
+// which messages are gone, or nil when none are. Markers of transactions are not messages: a running member moves the
+// group's offset over them, see markers. When no member ran between the last message and the deletion, it is unknown
+// whether a message or a marker was deleted, so a person must decide.
 func (m *member) offsetGap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {
 		return nil
@@ -27,7 +27,8 @@ func (m *member) offsetGap(topic string, partition int32) error {
 			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition))
 	}
 	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it only up to %d: the records between were "+
-		"deleted unhandled (messages, or markers of transactions that no member passed in time). %s", topic, partition, oldest, m.cfg.Group, committed, m.reset(topic, partition))
+		"deleted unhandled (messages, or markers of transactions that no member passed in time). %s", topic, partition,
+		oldest, m.cfg.Group, committed, m.reset(topic, partition))
 }
 
 func (m *member) reset(topic string, partition int32) string {

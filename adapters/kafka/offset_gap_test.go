@@ -48,7 +48,8 @@ func TestGap(t *testing.T) {
 					g.produce(t, text(0, numbers(100)...)...)
 					g.deleteRecords(t, 50)
 					for range 2 { // it does not heal by starting again
-						g.refuses(t, kafka.SubscriberConfig{Client: client(), Processor: l}, g.topic+"/0", g.name, "begins at 50", "--reset-offsets")
+						g.refuses(t, kafka.SubscriberConfig{Client: client(), Processor: l}, g.topic+"/0", g.name,
+							"begins at 50", "--reset-offsets")
 					}
 					if n := len(l.list()); n != tt.handled {
 						t.Errorf("%d messages were handled beyond the gap", n-tt.handled)
@@ -56,7 +57,8 @@ func TestGap(t *testing.T) {
 					cfg := testConfig(strategy)
 					cfg.Consumer.Group.ResetInvalidOffsets = true
 					m = g.join(t, kafka.SubscriberConfig{
-						Client: dial(t, c.brokers, cfg), Processor: l, AcceptedRisks: []kafka.Risk{kafka.RiskResetInvalidOffsets},
+						Client: dial(t, c.brokers, cfg), Processor: l,
+						AcceptedRisks: []kafka.Risk{kafka.RiskResetInvalidOffsets},
 					})
 					g.awaitConsumed(t)
 					if err := m.stop(); err != nil {
@@ -90,7 +92,10 @@ func TestGapWhileRunning(t *testing.T) {
 			}
 			return ctx.Err()
 		})
-		m := g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: slow, MaxBatch: 1, MaxUnfinished: 1})
+		m := g.join(t, kafka.SubscriberConfig{
+			Client: dial(t, c.brokers, cfg), Processor: slow, MaxBatch: 1,
+			MaxUnfinished: 1,
+		})
 		<-running
 		g.deleteRecords(t, 1900)
 		close(finish)
@@ -125,6 +130,7 @@ func TestTopicMadeAnew(t *testing.T) {
 		if err := offsets.Close(); err != nil {
 			t.Fatal(err)
 		}
-		g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic+"/0 ends at 0", g.name, "1000", "--reset-offsets")
+		g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic+"/0 ends at 0", g.name, "1000",
+			"--reset-offsets")
 	})
 }

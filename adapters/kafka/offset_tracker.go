@@ -2,12 +2,12 @@ package kafka
 
 import "github.com/IBM/sarama"
 
-// offsetTracker finds the offset of a partition that may be committed: that of the last message which is finished, together with all
-// messages delivered before it. It compares the order of delivery, not offsets, because offsets have gaps where transactions ended
-// and where the log was compacted.
+// offsetTracker finds the offset of a partition that may be committed: that of the last message which is finished,
+// together with all messages delivered before it. It compares the order of delivery, not offsets, because offsets have
+// gaps where transactions ended and where the log was compacted.
 //
-// Adjacent finished messages share one entry, so it has at most twice as many entries as there are unfinished messages, however long
-// the first of them takes.
+// Adjacent finished messages share one entry, so it has at most twice as many entries as there are unfinished messages,
+// however long the first of them takes.
 type offsetTracker struct {
 	first, last *trackedOffset
 }
@@ -31,7 +31,8 @@ func (t *offsetTracker) deliver(raw *sarama.ConsumerMessage) *trackedOffset {
 	return o
 }
 
-// finish returns the message whose offset may be committed now, or nil when that has not changed. Each message is finished once.
+// finish returns the message whose offset may be committed now, or nil when that has not changed. Each message is
+// finished once.
 func (t *offsetTracker) finish(o *trackedOffset) *sarama.ConsumerMessage {
 	o.finished = true
 	if o.prev != nil && o.prev.finished {

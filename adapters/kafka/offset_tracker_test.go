@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 )
 
-// TestOffsetTracker finishes messages in any order, in partitions whose offsets have gaps, and compares the mark with the longest
-// finished prefix of the delivered messages.
+// TestOffsetTracker finishes messages in any order, in partitions whose offsets have gaps, and compares the mark with
+// the longest finished prefix of the delivered messages.
 func TestOffsetTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (
@@ -52,9 +52,11 @@ func TestOffsetTracker(t *testing.T) {
 				low := finish[i]()
 				switch want := prefix(); {
 				case low == nil && want != committed:
-					t.Fatalf("finished %d: the mark stays at %d, everything up to %d is finished", offsets[i], committed, want)
+					t.Fatalf("finished %d: the mark stays at %d, everything up to %d is finished", offsets[i],
+						committed, want)
 				case low != nil && low.Offset != want:
-					t.Fatalf("finished %d: marked %d, but only up to %d everything is finished", offsets[i], low.Offset, want)
+					t.Fatalf("finished %d: marked %d, but only up to %d everything is finished", offsets[i],
+						low.Offset, want)
 				case low != nil:
 					committed = low.Offset
 				}

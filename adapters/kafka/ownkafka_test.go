@@ -21,8 +21,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// ownKafka is an Apache Kafka that a test may stop and start again. It has the jars and settings of the shared server of `make
-// services-up`, and its own ports and data.
+// ownKafka is an Apache Kafka that a test may stop and start again. It has the jars and settings of the shared server
+// of `make services-up`, and its own ports and data.
 type ownKafka struct {
 	address string
 	args    []string
@@ -31,7 +31,8 @@ type ownKafka struct {
 	log     string
 }
 
-// noJars is the reason why there is no ownKafka: the shared server is a container or the user's own. Empty: there is one.
+// noJars is the reason why there is no ownKafka: the shared server is a container or the user's own. Empty: there is
+// one.
 func noJars() string {
 	if _, err := os.Stat(sharedKafka("process.json")); err != nil {
 		return "the shared Kafka must not be restarted, and for one of the test's own the jars are missing that make services-up fetches where there is no Docker"
@@ -79,7 +80,8 @@ func startOwnKafka(t *testing.T) *ownKafka {
 	if err := os.WriteFile(file, properties, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} { // what formatting leaves: copied, that saves a JVM
+	for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} {
+		// what formatting leaves: copied, that saves a JVM
 		copyFile(t, filepath.Join(dir, "data", name), filepath.Join(string(data[1]), name))
 	}
 	last := len(shared.Args) - 1 // java … kafka.Kafka FILE
@@ -107,9 +109,9 @@ func copyFile(t *testing.T, to, from string) {
 
 var addressesGiven sync.Map
 
-// freeAddress returns an address that stays free until the broker listens on it, and while the broker is down. Its port is below
-// those that the system chooses for connections and listeners, and below those of internal/test/testdb. Each address is returned
-// only once.
+// freeAddress returns an address that stays free until the broker listens on it, and while the broker is down. Its port
+// is below those that the system chooses for connections and listeners, and below those of internal/test/testdb. Each
+// address is returned only once.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {

@@ -14,11 +14,13 @@ import (
 	"github.com/txonce/txonce/internal/hooks"
 )
 
-// pauseAfter is how long a partition that has MaxUnfinished messages leaves claim.Messages unread before it pauses the fetches.
+// pauseAfter is how long a partition that has MaxUnfinished messages leaves claim.Messages unread before it pauses the
+// fetches.
 const pauseAfter = 250 * time.Millisecond
 
-// partition handles the messages of one partition while the group assigns it to this member. The Deliverer keeps their order and
-// retries them. The partition adds what offsets need: it marks an offset only when all messages before it are finished.
+// partition handles the messages of one partition while the group assigns it to this member. The Deliverer keeps their
+// order and retries them. The partition adds what offsets need: it marks an offset only when all messages before it are
+// finished.
 type partition struct {
 	member    *member
 	session   sarama.ConsumerGroupSession
@@ -41,13 +43,17 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	p.markers = markers{next: claim.InitialOffset(), found: make(chan undeliveredRange, 1)}
 	// Handlers outlive the session by the grace period. In eager mode it ends when a rebalance begins.
 	p.deliverer = deliver.New(session.Context(), deliver.Config{
-		Processor: m.cfg.Processor, Concurrency: m.cfg.Concurrency, MaxBatch: m.cfg.MaxBatch, MaxBatchBytes: m.cfg.MaxBatchBytes,
-		SplitEvenly: true,
-		Settle:      p.settle,
-		Keep:        func(*deliver.Delivery, *consumer.RetryError) bool { return true },
-		Logger:      m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
+		Processor: m.cfg.Processor, Concurrency: m.cfg.Concurrency, MaxBatch: m.cfg.MaxBatch,
+		MaxBatchBytes: m.cfg.MaxBatchBytes,
+		SplitEvenly:   true,
+		Settle:        p.settle,
+		Keep:          func(*deliver.Delivery, *consumer.RetryError) bool { return true },
+		Logger:        m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
 	})
-	assigned := driver.SourceEvent{Source: claim.Topic(), Partition: claim.Partition(), Generation: session.GenerationID(), Member: session.MemberID()}
+	assigned := driver.SourceEvent{
+		Source: claim.Topic(), Partition: claim.Partition(),
+		Generation: session.GenerationID(), Member: session.MemberID(),
+	}
 	m.events.Assigned(m.hooksCtx, assigned)
 	p.commitStart()
 	p.receive()
@@ -60,8 +66,8 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-// commitStart commits the start of the partition for a group without a committed offset in it. Otherwise a deletion of messages
-// before the first commit would go unnoticed. It also gives the group an offset for an empty partition.
+// commitStart commits the start of the partition for a group without a committed offset in it. Otherwise a deletion of
+// messages before the first commit would go unnoticed. It also gives the group an offset for an empty partition.
 func (p *partition) commitStart() {
 	if p.claim.InitialOffset() != sarama.OffsetOldest {
 		return
@@ -73,8 +79,8 @@ func (p *partition) commitStart() {
 	}
 }
 
-// receive adds messages to the Deliverer until the partition is revoked, or the Processor rejects a message. In eager mode the session
-// ends when the partition is revoked; in cooperative mode only Messages is closed.
+// receive adds messages to the Deliverer until the partition is revoked, or the Processor rejects a message. In eager
+// mode the session ends when the partition is revoked; in cooperative mode only Messages is closed.
 func (p *partition) receive() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -141,13 +147,13 @@ func (p *partition) full(unfinished, bytes int) bool {
 	return unfinished >= p.member.cfg.MaxUnfinished || bytes >= 2*p.member.cfg.MaxBatchBytes
 }
 
-// readable returns the channel to read messages from, which is nil while the partition is full. The caller calls it again when changed is
-// closed, and after wait unless that is 0.
+// readable returns the channel to read messages from, which is nil while the partition is full. The caller calls it
+// again when changed is closed, and after wait unless that is 0.
 //
-// A full partition must not leave Messages unread for long: in cooperative mode its closing is the only sign that the partition is
-// revoked, and that sign comes behind the buffered messages. So after pauseAfter the fetches are paused, and what was fetched already
-// is read although the partition is full. They are not paused at once, because after a pause it takes half a second until messages
-// arrive again.
+// A full partition must not leave Messages unread for long: in cooperative mode its closing is the only sign that the
+// partition is revoked, and that sign comes behind the buffered messages. So after pauseAfter the fetches are paused,
+// and what was fetched already is read although the partition is full. They are not paused at once, because after a
+// pause it takes half a second until messages arrive again.
 func (p *partition) readable() (messages <-chan *sarama.ConsumerMessage, changed <-chan struct{}, wait time.Duration) {
 	unfinished, bytes, changed := p.deliverer.Unsettled()
 	messages = p.claim.Messages()
@@ -177,8 +183,8 @@ func (p *partition) self() map[string][]int32 {
 	return map[string][]int32{p.claim.Topic(): {p.claim.Partition()}}
 }
 
-// settle marks the offset of a handled message when all before it are finished as well. Other messages stay unfinished: the next owner
-// of the partition gets them.
+// settle marks the offset of a handled message when all before it are finished as well. Other messages stay unfinished:
+// the next owner of the partition gets them.
 func (p *partition) settle(d *deliver.Delivery, err error) {
 	if _, again := errors.AsType[*consumer.RetryError](err); again {
 		return
@@ -202,7 +208,8 @@ func (p *partition) mark(finished *trackedOffset) {
 	p.session.MarkMessage(low, "")
 	if p.member.events.WantsAcks() {
 		p.acks.Add(func() {
-			p.member.events.Acked(p.member.hooksCtx, driver.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
+			p.member.events.Acked(p.member.hooksCtx,
+				driver.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
 		})
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Publisher sends the messages of an outbox. A message counts as published when every in-sync replica of its partition has confirmed
-// it, and messages of one key go to one partition. It is safe for concurrent use.
+// Publisher sends the messages of an outbox. A message counts as published when every in-sync replica of its partition
+// has confirmed it, and messages of one key go to one partition. It is safe for concurrent use.
 //
-// Each message has its own result. A message that the broker has not confirmed by ctx's deadline gets an error. It may have arrived, or
-// may still arrive; when it is published again, it is there twice. After such a timeout, new calls use a new producer; the old
-// one is closed when its last running call has returned. So while brokers are away, memory holds only the messages of running
-// calls, and no message is sent minutes after its call has returned.
+// Each message has its own result. A message that the broker has not confirmed by ctx's deadline gets an error. It may
+// have arrived, or may still arrive; when it is published again, it is there twice. After such a timeout, new calls use
+// a new producer; the old one is closed when its last running call has returned. So while brokers are away, memory
+// holds only the messages of running calls, and no message is sent minutes after its call has returned.
 type Publisher struct {
 	conf     *sarama.Config // a copy
 	addrs    func() []string
@@ -28,12 +28,12 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so that no
-// attempt is counted.
+// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so
+// that no attempt is counted.
 var ErrPublisherClosed = errors.New("kafka: Publisher is closed")
 
-// NewPublisher returns a Publisher, or an error that names all fields of cfg, and settings of its Client, that are at fault. It does not talk to the
-// cluster.
+// NewPublisher returns a Publisher, or an error that names all fields of cfg, and settings of its Client, that are at
+// fault. It does not talk to the cluster.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -52,7 +52,8 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// addresses returns a function that returns the addresses of the brokers that client knows, or last knew when it has been closed.
+// addresses returns a function that returns the addresses of the brokers that client knows, or last knew when it has
+// been closed.
 func addresses(client sarama.Client) func() []string {
 	var mu sync.Mutex
 	var last []string
@@ -73,18 +74,18 @@ func addressesOf(client sarama.Client) (addrs []string) {
 	return addrs
 }
 
-// Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
-// 10 seconds.
+// Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without
+// deadline gets one of 10 seconds.
 //
-// The error of a message that is too large, or whose topic has an impossible name, is Permanent. When the topic does not exist, or this client
-// may not write to it, the error is an *outbox.TopicError. When brokers cannot be reached, do not answer in time, or lack replicas, it is an
-// *outbox.UnavailableError.
+// The error of a message that is too large, or whose topic has an impossible name, is Permanent. When the topic does
+// not exist, or this client may not write to it, the error is an *outbox.TopicError. When brokers cannot be reached, do
+// not answer in time, or lack replicas, it is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "kafka", msgs, p.send)
 }
 
-// send publishes messages with the current producer. A broker refuses batches, not messages: isolated messages go through a producer of
-// their own, which sends each in a request of its own.
+// send publishes messages with the current producer. A broker refuses batches, not messages: isolated messages go
+// through a producer of their own, which sends each in a request of its own.
 func (p *Publisher) send(ctx context.Context, c *publishing.Call, messages []int, isolated bool) {
 	records := make([]*record, 0, len(messages))
 	for _, i := range messages {
@@ -132,8 +133,8 @@ func (p *Publisher) sendIsolated(ctx context.Context, c *publishing.Call, record
 	return nil
 }
 
-// Close ends running calls and closes the connections. Messages of these calls may still arrive. Call Close when the relay has stopped.
-// The Client stays open.
+// Close ends running calls and closes the connections. Messages of these calls may still arrive. Call Close when the
+// relay has stopped. The Client stays open.
 func (p *Publisher) Close() error {
 	p.pool.Close()
 	return nil

@@ -70,31 +70,71 @@ func TestPublisherRefusesSettings(t *testing.T) {
 		says  string
 		allow kafka.Risk
 	}{
-		{"leader only", func(c *config) { c.Producer.RequiredAcks = sarama.WaitForLocal }, "Producer.RequiredAcks is not WaitForAll", ""},
-		{"no acks", func(c *config) { c.Producer.RequiredAcks = sarama.NoResponse }, "Producer.RequiredAcks is not WaitForAll", ""},
+		{
+			"leader only", func(c *config) { c.Producer.RequiredAcks = sarama.WaitForLocal },
+			"Producer.RequiredAcks is not WaitForAll", "",
+		},
+		{
+			"no acks", func(c *config) { c.Producer.RequiredAcks = sarama.NoResponse },
+			"Producer.RequiredAcks is not WaitForAll", "",
+		},
 		{"not idempotent", func(c *config) { c.Producer.Idempotent = false }, "Producer.Idempotent is false", ""},
 		{"pipelined", func(c *config) { c.Net.MaxOpenRequests = 5 }, "Net.MaxOpenRequests is 5", ""},
-		{"silent successes", func(c *config) { c.Producer.Return.Successes = false }, "Producer.Return.Successes is false", ""},
+		{
+			"silent successes", func(c *config) { c.Producer.Return.Successes = false },
+			"Producer.Return.Successes is false", "",
+		},
 		{"silent errors", func(c *config) { c.Producer.Return.Errors = false }, "Producer.Return.Errors is false", ""},
 		{"no retries", func(c *config) { c.Producer.Retry.Max = 0 }, "Producer.Retry.Max is 0", ""},
 		{"transactions", func(c *config) { c.Producer.Transaction.ID = "relay" }, "Producer.Transaction.ID is set", ""},
-		{"interceptors", func(c *config) { c.Producer.Interceptors = []sarama.ProducerInterceptor{nil} }, "Producer.Interceptors is set", ""},
-		{"slow acks", func(c *config) { c.Producer.Timeout = c.Net.ReadTimeout }, "Producer.Timeout (30s) is not less than Net.ReadTimeout (30s)", ""},
-		{"full batches only", func(c *config) { c.Producer.Flush.Messages = 100 }, "Producer.Flush.Messages or Bytes is set, but not Frequency", ""},
-		{"full batches only, by size", func(c *config) { c.Producer.Flush.Bytes = 100 }, "Producer.Flush.Messages or Bytes is set, but not Frequency", ""},
-		{"lingering", func(c *config) { c.Producer.Flush.Frequency = time.Minute }, "Producer.Flush.Frequency is 1m0s", ""},
-		{"larger than a request", func(c *config) { c.Producer.MaxMessageBytes = int(sarama.MaxRequestSize) }, "Producer.MaxMessageBytes is 104857600", ""},
+		{
+			"interceptors", func(c *config) { c.Producer.Interceptors = []sarama.ProducerInterceptor{nil} },
+			"Producer.Interceptors is set", "",
+		},
+		{
+			"slow acks", func(c *config) { c.Producer.Timeout = c.Net.ReadTimeout },
+			"Producer.Timeout (30s) is not less than Net.ReadTimeout (30s)", "",
+		},
+		{
+			"full batches only", func(c *config) { c.Producer.Flush.Messages = 100 },
+			"Producer.Flush.Messages or Bytes is set, but not Frequency", "",
+		},
+		{
+			"full batches only, by size", func(c *config) { c.Producer.Flush.Bytes = 100 },
+			"Producer.Flush.Messages or Bytes is set, but not Frequency", "",
+		},
+		{
+			"lingering", func(c *config) { c.Producer.Flush.Frequency = time.Minute },
+			"Producer.Flush.Frequency is 1m0s", "",
+		},
+		{
+			"larger than a request", func(c *config) { c.Producer.MaxMessageBytes = int(sarama.MaxRequestSize) },
+			"Producer.MaxMessageBytes is 104857600", "",
+		},
 		{"old protocol", func(c *config) { c.Version = sarama.V0_10_2_0 }, "Version is 0.10.2.0", ""},
 		{
 			"topics by accident", func(c *config) { c.Metadata.AllowAutoTopicCreation = true },
 			"Metadata.AllowAutoTopicCreation is true", kafka.RiskAutoTopicCreation,
 		},
-		{"round robin", func(c *config) { c.Producer.Partitioner = sarama.NewRoundRobinPartitioner }, "Producer.Partitioner is not by key", ""},
-		{"random", func(c *config) { c.Producer.Partitioner = sarama.NewRandomPartitioner }, "Producer.Partitioner is not by key", ""},
-		{"manual", func(c *config) { c.Producer.Partitioner = sarama.NewManualPartitioner }, "Producer.Partitioner is not by key", ""},
+		{
+			"round robin", func(c *config) { c.Producer.Partitioner = sarama.NewRoundRobinPartitioner },
+			"Producer.Partitioner is not by key", "",
+		},
+		{
+			"random", func(c *config) { c.Producer.Partitioner = sarama.NewRandomPartitioner },
+			"Producer.Partitioner is not by key", "",
+		},
+		{
+			"manual", func(c *config) { c.Producer.Partitioner = sarama.NewManualPartitioner },
+			"Producer.Partitioner is not by key", "",
+		},
 		{"no partitioner", func(c *config) { c.Producer.Partitioner = nil }, "Producer.Partitioner is nil", ""},
 		{
-			"by payload", by(func(_ int, m *sarama.ProducerMessage, n int32) (int32, error) { return hashed(m.Value, 0) % n, nil }),
+			"by payload", by(func(_ int, m *sarama.ProducerMessage, n int32) (int32,
+				error,
+			) {
+				return hashed(m.Value, 0) % n, nil
+			}),
 			"Producer.Partitioner is not by key", "",
 		},
 		{
@@ -103,7 +143,11 @@ func TestPublisherRefusesSettings(t *testing.T) {
 			}), "Producer.Partitioner is not by key", "",
 		},
 		{
-			"each relay has its own hash", by(func(nth int, m *sarama.ProducerMessage, n int32) (int32, error) { return hashed(m.Key, nth) % n, nil }),
+			"each relay has its own hash", by(func(nth int, m *sarama.ProducerMessage, n int32) (int32,
+				error,
+			) {
+				return hashed(m.Key, nth) % n, nil
+			}),
 			"Producer.Partitioner is not by key", "",
 		},
 		{
@@ -174,7 +218,11 @@ func TestPublisherAcceptsSettings(t *testing.T) {
 		"reference hash": func(c *sarama.Config) { c.Producer.Partitioner = sarama.NewReferenceHashPartitioner },
 		"consistent CRC": func(c *sarama.Config) { c.Producer.Partitioner = sarama.NewConsistentCRCHashPartitioner },
 		"all in one place": func(c *sarama.Config) {
-			c.Producer.Partitioner = partitioner(func(int, *sarama.ProducerMessage, int32) (int32, error) { return 0, nil })
+			c.Producer.Partitioner = partitioner(func(int, *sarama.ProducerMessage, int32) (int32,
+				error,
+			) {
+				return 0, nil
+			})
 		},
 		"many retries":      func(c *sarama.Config) { c.Producer.Retry.Max = 1 << 20 },
 		"version 1.0":       func(c *sarama.Config) { c.Version = sarama.V1_0_0_0 },
@@ -197,10 +245,13 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 	lost, closed := client, client
 	lost.lost, closed.closed = true, true
 	for says, cfg := range map[string]kafka.PublisherConfig{
-		"PublisherConfig.Client is required":                        {},
-		"PublisherConfig.Client is closed":                          {Client: closed},
-		"PublisherConfig.Client knows no broker":                    {Client: lost},
-		`PublisherConfig.AcceptedRisks contains "RiskOffsetNewest"`: {Client: client, AcceptedRisks: []kafka.Risk{kafka.RiskOffsetNewest}},
+		"PublisherConfig.Client is required":     {},
+		"PublisherConfig.Client is closed":       {Client: closed},
+		"PublisherConfig.Client knows no broker": {Client: lost},
+		`PublisherConfig.AcceptedRisks contains "RiskOffsetNewest"`: {
+			Client:        client,
+			AcceptedRisks: []kafka.Risk{kafka.RiskOffsetNewest},
+		},
 	} {
 		if _, err := kafka.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want an error that says %s", err, says)
@@ -209,7 +260,10 @@ func TestPublisherRefusesItsConfig(t *testing.T) {
 	// All that is wrong is said at once.
 	wrong := kafka.NewConfig()
 	wrong.Producer.Idempotent, wrong.Producer.Partitioner = false, sarama.NewRandomPartitioner
-	_, err := kafka.NewPublisher(kafka.PublisherConfig{Client: connected{settings: settings{cfg: wrong}}, AcceptedRisks: []kafka.Risk{"x"}})
+	_, err := kafka.NewPublisher(kafka.PublisherConfig{
+		Client:        connected{settings: settings{cfg: wrong}},
+		AcceptedRisks: []kafka.Risk{"x"},
+	})
 	for _, says := range []string{"Idempotent", "Partitioner", `"x"`} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want it to name %s", err, says)

@@ -14,20 +14,21 @@ import (
 
 // PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// Client has the addresses of the brokers and the settings of connections. The Publisher opens connections of its own with a copy of
-	// the Client's configuration, so that it can cut them. The Client may be shared, with a Subscriber too. Its settings must be safe, as
-	// those of NewConfig are. Required.
+	// Client has the addresses of the brokers and the settings of connections. The Publisher opens connections of its
+	// own with a copy of the Client's configuration, so that it can cut them. The Client may be shared, with a
+	// Subscriber too. Its settings must be safe, as those of NewConfig are. Required.
 	Client sarama.Client
 
 	// AcceptedRisks may contain RiskAutoTopicCreation. Defaults to nothing.
 	AcceptedRisks []Risk
 
-	// Logger gets one line for each topic whose messages are confirmed when only one broker has them. Defaults to slog.Default().
+	// Logger gets one line for each topic whose messages are confirmed when only one broker has them. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: if a message's topic is misspelled, the cluster may create a topic with
-// the wrong name and one partition.
+// RiskAutoTopicCreation accepts Metadata.AllowAutoTopicCreation: if a message's topic is misspelled, the cluster may
+// create a topic with the wrong name and one partition.
 const RiskAutoTopicCreation Risk = "RiskAutoTopicCreation"
 
 // withDefaults returns c with its defaults, or an error that names every wrong field.
@@ -59,7 +60,8 @@ func (c PublisherConfig) withDefaults() (PublisherConfig, error) {
 	return c, errors.Join(wrong...)
 }
 
-// publisherRules are the rules against settings that allow messages to be lost, to overtake each other, or to get no answer.
+// publisherRules are the rules against settings that allow messages to be lost, to overtake each other, or to get no
+// answer.
 func publisherRules(cfg *sarama.Config) []rule {
 	flush, most := cfg.Producer.Flush, int(sarama.MaxRequestSize)-requestOverhead
 	return []rule{
@@ -104,12 +106,15 @@ func publisherRules(cfg *sarama.Config) []rule {
 			"set it to nil; headers are made by the relay's HeaderFormat", "",
 		},
 		{
-			cfg.Producer.Timeout >= cfg.Net.ReadTimeout, fmt.Sprintf("Producer.Timeout (%v) is not less than Net.ReadTimeout (%v)", cfg.Producer.Timeout, cfg.Net.ReadTimeout),
+			cfg.Producer.Timeout >= cfg.Net.ReadTimeout,
+			fmt.Sprintf("Producer.Timeout (%v) is not less than Net.ReadTimeout (%v)", cfg.Producer.Timeout,
+				cfg.Net.ReadTimeout),
 			"the connection would be closed while the leader still waits for replicas, and all its messages would be sent again",
 			"lower Producer.Timeout", "",
 		},
 		{
-			(flush.Messages > 0 || flush.Bytes > 0) && flush.Frequency == 0, "Producer.Flush.Messages or Bytes is set, but not Frequency",
+			(flush.Messages > 0 || flush.Bytes > 0) && flush.Frequency == 0,
+			"Producer.Flush.Messages or Bytes is set, but not Frequency",
 			"messages that do not fill a batch would never be sent",
 			"set Producer.Flush.Frequency to a few milliseconds, or set none of them: a batch then has the messages that came while the one before was sent", "",
 		},
@@ -119,7 +124,8 @@ func publisherRules(cfg *sarama.Config) []rule {
 			"set it to " + maxLinger.String() + " or less", "",
 		},
 		{
-			cfg.Producer.MaxMessageBytes > most, fmt.Sprintf("Producer.MaxMessageBytes is %d", cfg.Producer.MaxMessageBytes),
+			cfg.Producer.MaxMessageBytes > most, fmt.Sprintf("Producer.MaxMessageBytes is %d",
+				cfg.Producer.MaxMessageBytes),
 			"a request with such a message would exceed sarama.MaxRequestSize, and fail with all its messages",
 			fmt.Sprintf("set it to %d or less", most), "",
 		},

@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// classify returns err in the form that the outbox needs: a plain or Permanent error of a message to topic, a TopicError, or an
-// UnavailableError of the brokers.
+// classify returns err in the form that the outbox needs: a plain or Permanent error of a message to topic, a
+// TopicError, or an UnavailableError of the brokers.
 func classify(topic string, err error) error {
 	named := fmt.Errorf("kafka: topic %q: %w", topic, err)
 	switch {
@@ -33,17 +33,23 @@ func classify(topic string, err error) error {
 		return &publishing.BatchError{Err: outbox.Permanent(fmt.Errorf("%w; a compacted topic, for example, takes no message without a key", named))}
 	case sarama.ErrInvalidTimestamp: // the timestamp is when the message was sent
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; is this machine's clock right?", named)}
-	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion, sarama.ErrInvalidRequiredAcks:
+	case sarama.ErrUnsupportedCompressionType, sarama.ErrUnsupportedForMessageFormat, sarama.ErrUnsupportedVersion,
+		sarama.ErrInvalidRequiredAcks:
 		return &outbox.UnavailableError{Err: fmt.Errorf("%w; the Client's settings ask for more than its brokers or the topic can do", named)}
 	case sarama.ErrUnknownTopicOrPartition:
 		return &outbox.TopicError{Err: fmt.Errorf("%w; create it, it is not created by publishing to it", named)}
 	case sarama.ErrTopicAuthorizationFailed:
 		return &outbox.TopicError{Err: fmt.Errorf("%w; grant this client WRITE on it", named)}
-	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrRequestTimedOut, sarama.ErrBrokerNotAvailable,
-		sarama.ErrReplicaNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas, sarama.ErrNotEnoughReplicasAfterAppend,
-		sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch, sarama.ErrThrottlingQuotaExceeded,
-		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer, // that gives a producer its ID
-		sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism, sarama.ErrIllegalSASLState:
+	case sarama.ErrLeaderNotAvailable, sarama.ErrNotLeaderForPartition, sarama.ErrRequestTimedOut,
+		sarama.ErrBrokerNotAvailable,
+		sarama.ErrReplicaNotAvailable, sarama.ErrNetworkException, sarama.ErrNotEnoughReplicas,
+		sarama.ErrNotEnoughReplicasAfterAppend,
+		sarama.ErrKafkaStorageError, sarama.ErrFencedLeaderEpoch, sarama.ErrUnknownLeaderEpoch,
+		sarama.ErrThrottlingQuotaExceeded,
+		// that gives a producer its ID
+		sarama.ErrOffsetsLoadInProgress, sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer,
+		sarama.ErrClusterAuthorizationFailed, sarama.ErrSASLAuthenticationFailed, sarama.ErrUnsupportedSASLMechanism,
+		sarama.ErrIllegalSASLState:
 		return &outbox.UnavailableError{Err: named}
 	default:
 		if sequenceRefused(err) {
@@ -66,8 +72,9 @@ func unplaced(err error) bool {
 	return errors.As(err, &p) || errors.Is(err, sarama.ErrInvalidPartition)
 }
 
-// connectionLost reports whether err means that there was no connection. A producer that had such errors must be replaced: after three
-// of them sarama's own circuit breakers fail a topic or partition for ten seconds, even if the brokers are back at once.
+// connectionLost reports whether err means that there was no connection. A producer that had such errors must be
+// replaced: after three of them sarama's own circuit breakers fail a topic or partition for ten seconds, even if the
+// brokers are back at once.
 func connectionLost(err error) bool {
 	var answer sarama.KError
 	return !errors.As(err, &answer) && !impossible(err) && !unplaced(err)

@@ -111,7 +111,8 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 			})
 			topic := testkafka.Topic(t, c.brokers, 1)
 			p := newPublisher(t, c.brokers, publisherConfig())
-			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "b"}) {
+			for i, err := range publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"},
+				outbox.Message{Topic: topic, OrderingKey: "b"}) {
 				if tt.want == nobody { // the broker has it, and says so
 					if err != nil {
 						t.Errorf("message %d: %v", i, err)
@@ -125,7 +126,8 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 					t.Errorf("message %d: the topic's fault %v: %v", i, tt.want != theTopic, err)
 				}
 				if outbox.IsPermanent(err) != (tt.want == forGood) || unavailable(err) != (tt.want == brokers) {
-					t.Errorf("message %d: permanent %v, the broker's fault %v: %v", i, outbox.IsPermanent(err), unavailable(err), err)
+					t.Errorf("message %d: permanent %v, the broker's fault %v: %v", i, outbox.IsPermanent(err),
+						unavailable(err), err)
 				}
 			}
 			mu.Lock()
@@ -145,7 +147,10 @@ func TestPublisherErrorsOfBrokers(t *testing.T) {
 // When the brokers do not accept a producer's number any more, the next call is sent under a new one.
 func TestPublisherFenced(t *testing.T) {
 	t.Parallel()
-	for _, code := range []sarama.KError{sarama.ErrInvalidProducerEpoch, sarama.ErrUnknownProducerID, sarama.ErrOutOfOrderSequenceNumber, sarama.ErrProducerFenced} {
+	for _, code := range []sarama.KError{
+		sarama.ErrInvalidProducerEpoch, sarama.ErrUnknownProducerID,
+		sarama.ErrOutOfOrderSequenceNumber, sarama.ErrProducerFenced,
+	} {
 		first := int64(-1)
 		c := faulty(t, func(_ int, b kmsg.RecordBatch) sarama.KError {
 			if first < 0 {
@@ -191,14 +196,18 @@ func TestPublisherBatchRefusedForOneMessage(t *testing.T) {
 			p := newPublisher(t, c.brokers, cfg)
 			var msgs []outbox.Message
 			for i := range 10 {
-				msgs = append(msgs, outbox.Message{Topic: topic, OrderingKey: fmt.Sprint("k", i), Payload: fmt.Append(nil, "good", i)})
+				msgs = append(msgs, outbox.Message{
+					Topic: topic, OrderingKey: fmt.Sprint("k", i),
+					Payload: fmt.Append(nil, "good", i),
+				})
 			}
 			msgs[3].Payload = []byte("bad")
 			want := 10
 			for i, err := range publish(t, p, patience, msgs...) {
 				if name == "because of one" && i == 3 {
 					want = 9
-					if !outbox.IsPermanent(err) || !errors.Is(err, sarama.ErrMessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes") {
+					if !outbox.IsPermanent(err) || !errors.Is(err, sarama.ErrMessageSizeTooLarge) ||
+						!strings.Contains(err.Error(), "max.message.bytes") {
 						t.Errorf("the bad one: %v", err)
 					}
 				} else if err != nil {
@@ -235,10 +244,15 @@ func TestPublisherPartitionerPanics(t *testing.T) {
 	}
 	p := newPublisher(t, c.brokers, cfg)
 	for range 5 { // sarama's own circuit breaker opens after three
-		errs := publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "bad"},
+		errs := publish(t, p, patience, outbox.Message{Topic: topic, OrderingKey: "a"},
+			outbox.Message{Topic: topic, OrderingKey: "bad"},
 			outbox.Message{Topic: other, OrderingKey: "a"}, outbox.Message{Topic: topic, OrderingKey: "b"})
-		for i, want := range []string{"", "Producer.Partitioner: panicked: no such tenant", "Producer.Partitioner: panicked: no such topic", ""} {
-			if err := errs[i]; (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || unavailable(err)) {
+		for i, want := range []string{
+			"", "Producer.Partitioner: panicked: no such tenant",
+			"Producer.Partitioner: panicked: no such topic", "",
+		} {
+			if err := errs[i]; (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) ||
+				unavailable(err)) {
 				t.Errorf("message %d: %v; want %q", i, err, want)
 			}
 		}
@@ -248,7 +262,8 @@ func TestPublisherPartitionerPanics(t *testing.T) {
 	}
 }
 
-// A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent again.
+// A message that sarama reports as successful was appended once, even if an answer was lost and the message was sent
+// again.
 func TestPublisherLostAnswers(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testkafka.Topic(t, c.brokers, 1)

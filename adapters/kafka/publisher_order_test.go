@@ -15,7 +15,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Messages of ended calls are not sent when the brokers are back, and take no memory until then, although sarama goes on trying.
+// Messages of ended calls are not sent when the brokers are back, and take no memory until then, although sarama goes
+// on trying.
 func TestPublisherKeepsNoBacklog(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testkafka.Topic(t, c.brokers, 3)
@@ -37,7 +38,8 @@ func TestPublisherKeepsNoBacklog(t *testing.T) {
 				defer g.close()()
 			}
 			calls.Go(func() {
-				for j, err := range publish(t, p, 500*time.Millisecond, outbox.Message{Topic: topic, OrderingKey: fmt.Sprint(i), Payload: []byte("abandoned")}) {
+				for j, err := range publish(t, p, 500*time.Millisecond,
+					outbox.Message{Topic: topic, OrderingKey: fmt.Sprint(i), Payload: []byte("abandoned")}) {
 					if !unavailable(err) {
 						t.Errorf("call %d, message %d: %v; want the broker to be blamed", i, j, err)
 					}
@@ -118,7 +120,8 @@ func TestPublisherKeepsOrderThroughFaults(t *testing.T) {
 				for n := 0; n < each || !shown() && faults.Load() < most; n++ {
 					sent[k] = n + 1
 					for try := 1; ; try++ { // longer each time: the machine may be too slow for the first
-						call, cancel := context.WithTimeout(ctx, time.Duration(try*(20+rand.IntN(300)))*time.Millisecond)
+						call, cancel := context.WithTimeout(ctx,
+							time.Duration(try*(20+rand.IntN(300)))*time.Millisecond)
 						errs := p.Publish(call, []outbox.Message{{Topic: topic, OrderingKey: fmt.Sprint(k), Payload: fmt.Append(nil, n)}})
 						cancel()
 						if errs == nil || errs[0] == nil {

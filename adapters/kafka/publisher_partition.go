@@ -15,8 +15,8 @@ type partitionError struct{ err error }
 func (e *partitionError) Error() string { return "Producer.Partitioner: " + e.err.Error() }
 func (e *partitionError) Unwrap() error { return e.err }
 
-// marked wraps constructor so that each error and panic of its partitioners is a *partitionError. sarama calls them on goroutines of its
-// own, where a panic would end the process.
+// marked wraps constructor so that each error and panic of its partitioners is a *partitionError. sarama calls them on
+// goroutines of its own, where a panic would end the process.
 func marked(constructor sarama.PartitionerConstructor) sarama.PartitionerConstructor {
 	return func(topic string) sarama.Partitioner {
 		p := &markedPartitioner{}
@@ -38,8 +38,9 @@ func (p *markedPartitioner) Partition(m *sarama.ProducerMessage, n int32) (parti
 	return partition, err
 }
 
-// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama finds by assertion. Partitioners that do
-// not panic for Partition do not panic here; for the others sarama may choose among all partitions.
+// MessageRequiresConsistency implements sarama.DynamicConsistencyPartitioner, which sarama finds by assertion.
+// Partitioners that do not panic for Partition do not panic here; for the others sarama may choose among all
+// partitions.
 func (p *markedPartitioner) MessageRequiresConsistency(m *sarama.ProducerMessage) (requires bool) {
 	requires = true
 	_ = guarded(func() error { requires = consistent(p.Partitioner, m); return nil })
@@ -57,7 +58,8 @@ func guarded(f func() error) (err error) {
 	return nil
 }
 
-// consistent reports whether p chooses m's partition among all partitions, and not only among those that have a leader now.
+// consistent reports whether p chooses m's partition among all partitions, and not only among those that have a leader
+// now.
 func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
 	if d, ok := p.(sarama.DynamicConsistencyPartitioner); ok {
 		return d.MessageRequiresConsistency(m)
@@ -65,8 +67,8 @@ func consistent(p sarama.Partitioner, m *sarama.ProducerMessage) bool {
 	return p.RequiresConsistency()
 }
 
-// byKey tests a Partitioner: messages with one key must go to one partition, even if they differ in everything else, and in every
-// relay.
+// byKey tests a Partitioner: messages with one key must go to one partition, even if they differ in everything else,
+// and in every relay.
 func byKey(constructor sarama.PartitionerConstructor) (err error) {
 	if constructor == nil {
 		return errors.New("is nil")

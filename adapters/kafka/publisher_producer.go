@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/publishing"
 )
 
-// producer is a sarama producer with connections of its own, so that they can be cut: sarama's producers take no contexts, and go
-// on sending their messages for as long as their retries and timeouts last.
+// producer is a sarama producer with connections of its own, so that they can be cut: sarama's producers take no
+// contexts, and go on sending their messages for as long as their retries and timeouts last.
 type producer struct {
 	async  sarama.AsyncProducer
 	client sarama.Client
@@ -19,7 +19,8 @@ type producer struct {
 	topics *topics
 }
 
-// A call that needs more time than this fails, and the relay tries again. Close waits until an attempt to connect has ended.
+// A call that needs more time than this fails, and the relay tries again. Close waits until an attempt to connect has
+// ended.
 const (
 	maxMetadataRetries   = 3
 	maxProducerIDRetries = 5
@@ -46,13 +47,14 @@ func (p *Publisher) connect(life context.Context, conf *sarama.Config) (*produce
 		_ = client.Close()
 		return nil, err
 	}
-	producer := &producer{async: async, client: client, life: life, cancel: cancel, topics: newTopics(client, p.pool.Go, p.replicas.check)}
+	producer := &producer{async: async, client: client, life: life, cancel: cancel, topics: newTopics(client, p.pool.Go,
+		p.replicas.check)}
 	p.pool.Go(producer.collect)
 	return producer, nil
 }
 
-// collect passes sarama's answers on until the producer has ended. When life ends, the connections are cut. A message that fails because of
-// that is not answered here: the end of its call answers it.
+// collect passes sarama's answers on until the producer has ended. When life ends, the connections are cut. A message
+// that fails because of that is not answered here: the end of its call answers it.
 func (p *producer) collect() {
 	successes, failures := p.async.Successes(), p.async.Errors()
 	for successes != nil || failures != nil {
@@ -78,7 +80,8 @@ func (p *producer) collect() {
 	}
 }
 
-// send returns when every record has its answer, or ctx or the producer's life has ended. stuck: some record has no answer.
+// send returns when every record has its answer, or ctx or the producer's life has ended. stuck: some record has no
+// answer.
 func (p *producer) send(ctx context.Context, c *publishing.Call, records []*record) (stuck bool) {
 	unknown := make(map[string][]*record) // by topics that this producer has not found yet
 	for _, r := range records {

@@ -19,7 +19,8 @@ type record struct {
 	index int
 }
 
-// isTopicName reports whether brokers accept a topic of that name. A regular expression took a fifth of newRecord's time.
+// isTopicName reports whether brokers accept a topic of that name. A regular expression took a fifth of newRecord's
+// time.
 func isTopicName(name string) bool {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
@@ -27,8 +28,9 @@ func isTopicName(name string) bool {
 	return name != "" && len(name) <= 249 && name != "." && name != ".." && !strings.ContainsFunc(name, strange)
 }
 
-// newRecord converts message i of c for sarama. Its error says why no broker would take the message. The record's timestamp is the time of
-// publication: with the time of enqueueing, retention might delete a message that an outage has delayed as soon as it arrives.
+// newRecord converts message i of c for sarama. Its error says why no broker would take the message. The record's
+// timestamp is the time of publication: with the time of enqueueing, retention might delete a message that an outage
+// has delayed as soon as it arrives.
 func (p *Publisher) newRecord(m *outbox.Message, c *publishing.Call, i int) (*record, error) {
 	if !isTopicName(m.Topic) {
 		return nil, outbox.Permanent(fmt.Errorf("kafka: topic %q: want at most 249 of a-z A-Z 0-9 . _ -, but not . or .. alone", m.Topic))

@@ -17,8 +17,9 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that spins
-// would show it, and that a relay that counts attempts would park its messages. Nothing is lost, and the relay goes on by itself.
+// TestPublisherOutageBehindRelay takes the brokers away from a relay that is at work, for long enough that a relay that
+// spins would show it, and that a relay that counts attempts would park its messages. Nothing is lost, and the relay
+// goes on by itself.
 func TestPublisherOutageBehindRelay(t *testing.T) {
 	t.Parallel()
 	const outage = 6 * time.Second // a minute would only make the cooldowns longer
@@ -63,8 +64,8 @@ func TestPublisherOutageBehindRelay(t *testing.T) {
 	})
 }
 
-// relayThrough relays a steady stream of messages while fault goes on, and checks which messages have arrived. fault can wait
-// until the relay has noticed.
+// relayThrough relays a steady stream of messages while fault goes on, and checks which messages have arrived. fault
+// can wait until the relay has noticed.
 func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed func())) {
 	const keys = 20
 	topic := testkafka.Topic(t, brokers, 3)
@@ -107,7 +108,8 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 			n := enqueued
 			enqueued++
 			return queue.Enqueue(ctx, tx, outbox.Message{
-				ID: fmt.Sprint("m", n), Topic: topic, OrderingKey: fmt.Sprint("k", n%keys), Payload: fmt.Append(nil, n/keys),
+				ID: fmt.Sprint("m", n), Topic: topic, OrderingKey: fmt.Sprint("k", n%keys),
+				Payload: fmt.Append(nil, n/keys),
 			})
 		})
 		if err != nil {
@@ -156,7 +158,8 @@ func relayThrough(t *testing.T, brokers []string, fault func(g *gate, noticed fu
 		order.Add(t, string(m.Key), m.Value)
 	}
 	t.Logf("away for %v: %d dials, %d rests, %d messages deferred; back, %v later all %d had arrived, %d repeats",
-		took.Round(time.Millisecond), dials, rests.Load(), deferred.Load(), resumed.Round(time.Millisecond), order.Messages, order.Repeats)
+		took.Round(time.Millisecond), dials, rests.Load(), deferred.Load(), resumed.Round(time.Millisecond),
+		order.Messages, order.Repeats)
 	if order.Messages != enqueued {
 		t.Errorf("%d of %d messages arrived", order.Messages, enqueued)
 	}

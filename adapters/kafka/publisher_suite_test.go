@@ -16,7 +16,8 @@ import (
 // limitedTopic makes a topic that refuses batches of more than so many bytes.
 func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string) string {
 	t.Helper()
-	topic := testkafka.Topic(t, brokers, partitions) + "-limited" // the name; a topic's settings can be set at once only as it is made
+	// the name; a topic's settings can be set at once only as it is made
+	topic := testkafka.Topic(t, brokers, partitions) + "-limited"
 	cfg := kafka.NewConfig()
 	cfg.Admin.Timeout = 25 * time.Second // a Kafka may pause for longer than the 3 s that are the default
 	client := dial(t, brokers, cfg)
@@ -24,7 +25,10 @@ func limitedTopic(t *testing.T, brokers []string, partitions int32, bytes string
 	if err != nil {
 		t.Fatal(err)
 	}
-	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: map[string]*string{"max.message.bytes": &bytes}}
+	detail := &sarama.TopicDetail{
+		NumPartitions: partitions, ReplicationFactor: 1,
+		ConfigEntries: map[string]*string{"max.message.bytes": &bytes},
+	}
 	eventually(t, func() error { // a broker that was frozen is fenced for a moment, or says too late what became of it
 		err := admin.CreateTopic(topic, detail, false)
 		if errors.Is(err, sarama.ErrTopicAlreadyExists) {
@@ -82,7 +86,10 @@ func publisherHarness(c cluster, topic func(*testing.T, []string) string, large 
 		Read: func(t *testing.T, topic string, n int) (msgs []outbox.Message) {
 			elapse(100 * time.Millisecond) // what was on its way when it was given up
 			for _, m := range arrived(t, c.brokers, topic) {
-				msg := outbox.Message{Topic: m.Topic, OrderingKey: string(m.Key), Payload: m.Value, Headers: map[string]string{}}
+				msg := outbox.Message{
+					Topic: m.Topic, OrderingKey: string(m.Key), Payload: m.Value,
+					Headers: map[string]string{},
+				}
 				for _, h := range m.Headers {
 					msg.Headers[string(h.Key)] = string(h.Value)
 				}

@@ -111,7 +111,10 @@ func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
 		p := newPublisher(t, c.brokers, publisherConfig())
 		before := time.Now().Add(-time.Second)
 		mustPublish(t, p,
-			outbox.Message{Topic: topic, OrderingKey: "k\x00\xff", Payload: []byte("one"), Headers: map[string]string{"b": "2", "a": "\xff\x00", "c": ""}},
+			outbox.Message{
+				Topic: topic, OrderingKey: "k\x00\xff", Payload: []byte("one"),
+				Headers: map[string]string{"b": "2", "a": "\xff\x00", "c": ""},
+			},
 			outbox.Message{Topic: topic})
 		got := map[string]*sarama.ConsumerMessage{}
 		for _, m := range arrived(t, c.brokers, topic) {
@@ -134,7 +137,8 @@ func TestPublisherHandsOverAllOfAMessage(t *testing.T) {
 			t.Errorf("key %q", key)
 		}
 		if m := got[""]; m.Key != nil || m.Value == nil || len(m.Headers) != 0 {
-			t.Errorf("an empty message without key has key %q, value %#v, headers %v; want none, empty and none", m.Key, m.Value, m.Headers)
+			t.Errorf("an empty message without key has key %q, value %#v, headers %v; want none, empty and none", m.Key,
+				m.Value, m.Headers)
 		}
 	})
 }
@@ -149,7 +153,8 @@ func TestPublisherAnswersForEachMessage(t *testing.T) {
 			errs := publish(t, p, patience,
 				outbox.Message{Topic: topic, OrderingKey: "a"}, outbox.Message{Topic: missing, OrderingKey: "b"},
 				outbox.Message{Topic: topic, OrderingKey: "c", Payload: large}, outbox.Message{Topic: "a b"},
-				outbox.Message{Topic: ".."}, outbox.Message{Topic: strings.Repeat("x", 250)}, outbox.Message{Topic: topic, OrderingKey: "d"})
+				outbox.Message{Topic: ".."}, outbox.Message{Topic: strings.Repeat("x", 250)},
+				outbox.Message{Topic: topic, OrderingKey: "d"})
 			for i, want := range []string{"", missing, "MaxMessageBytes", `"a b"`, `".."`, "249", ""} {
 				switch err := errs[i]; {
 				case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
@@ -224,8 +229,8 @@ func TestPublisherOneBrokerAway(t *testing.T) {
 	eventually(t, func() error { return errors.Join(publish(t, p, patience, msgs...)...) })
 }
 
-// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. The Publisher must send to a broker that
-// is back sooner.
+// sarama's own circuit breakers keep a topic shut for ten seconds after three failures. The Publisher must send to a
+// broker that is back sooner.
 func TestPublisherGoesOnAtOnce(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		topic := testkafka.Topic(t, c.brokers, 1)
@@ -290,7 +295,8 @@ func TestPublisherClose(t *testing.T) {
 		if err != nil || unused.Close() != nil {
 			t.Errorf("closed without use: %v", err)
 		}
-		if err := publish(t, unused, patience, outbox.Message{Topic: topic})[0]; !errors.Is(err, kafka.ErrPublisherClosed) {
+		if err := publish(t, unused, patience, outbox.Message{Topic: topic})[0]; !errors.Is(err,
+			kafka.ErrPublisherClosed) {
 			t.Errorf("closed without use, then used: %v", err)
 		}
 	})

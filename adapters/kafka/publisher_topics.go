@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// topics remembers which topics a producer has found. It looks up new ones before sarama does, because sarama answers "circuit breaker is
-// open" after it has failed three times to find a topic, and that looks like an outage.
+// topics remembers which topics a producer has found. It looks up new ones before sarama does, because sarama answers
+// "circuit breaker is open" after it has failed three times to find a topic, and that looks like an outage.
 type topics struct {
 	client sarama.Client
 	run    func(func())                // in a goroutine
@@ -75,8 +75,8 @@ func (l *lookup) wait(ctx, life context.Context) bool {
 	return false
 }
 
-// refused returns err, the error of a message to topic, in the form that the outbox needs. It remembers what err shows about the
-// topic and the producer.
+// refused returns err, the error of a message to topic, in the form that the outbox needs. It remembers what err shows
+// about the topic and the producer.
 func (t *topics) refused(topic string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +88,8 @@ func (t *topics) refused(topic string, err error) error {
 	return classify(topic, err)
 }
 
-// broken reports whether the producer must be replaced after a call. confirmed says that a message of the call was confirmed. Then only
-// some brokers are away: a new producer would not help, and might take long to connect.
+// broken reports whether the producer must be replaced after a call. confirmed says that a message of the call was
+// confirmed. Then only some brokers are away: a new producer would not help, and might take long to connect.
 func (t *topics) broken(confirmed bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -127,8 +127,8 @@ func TestRebalanceWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-// TestRebalanceDoesNotWaitForever has handlers that end only when their context does. So many messages are behind them that the
-// closing of Messages is visible only when the rest has been received.
+// TestRebalanceDoesNotWaitForever has handlers that end only when their context does. So many messages are behind them
+// that the closing of Messages is visible only when the rest has been received.
 func TestRebalanceDoesNotWaitForever(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		eachProtocol(t, func(t *testing.T, strategy sarama.BalanceStrategy) {
@@ -205,7 +205,10 @@ func TestPartitionsMoveAndNothingIsLost(t *testing.T) {
 				return nil
 			})
 			join := func() *member {
-				return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, testConfig(strategy)), Processor: handle})
+				return g.join(t, kafka.SubscriberConfig{
+					Client:    dial(t, c.brokers, testConfig(strategy)),
+					Processor: handle,
+				})
 			}
 			first := join()
 			elapse(300 * time.Millisecond)
@@ -287,13 +290,17 @@ func TestTwoMembersUnderOneInstanceId(t *testing.T) {
 		join := func(trace *driver.SourceTrace) *member {
 			cfg := testConfig(sarama.NewBalanceStrategyRange())
 			cfg.Consumer.Group.InstanceId = "same"
-			return g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: &ledger{}, Trace: trace})
+			return g.join(t, kafka.SubscriberConfig{
+				Client: dial(t, c.brokers, cfg), Processor: &ledger{},
+				Trace: trace,
+			})
 		}
 		var first assignments
 		older := join(first.trace())
 		first.await(t, 1)
 		join(nil)
-		if err := older.await(); !errors.Is(err, sarama.ErrFencedInstancedId) || !strings.Contains(err.Error(), "InstanceId") {
+		if err := older.await(); !errors.Is(err, sarama.ErrFencedInstancedId) || !strings.Contains(err.Error(),
+			"InstanceId") {
 			t.Errorf("Run = %v; want it to say that another member has its InstanceId", err)
 		}
 	})
@@ -310,12 +317,16 @@ func TestPausedPartitionComesBack(t *testing.T) {
 				case <-back:
 					return nil
 				default:
-					return &consumer.RetryError{Err: errors.New("database is away"), After: 100 * time.Millisecond, Held: true}
+					return &consumer.RetryError{
+						Err: errors.New("database is away"), After: 100 * time.Millisecond,
+						Held: true,
+					}
 				}
 			})
 			join := func(trace *driver.SourceTrace) *member {
 				return g.join(t, kafka.SubscriberConfig{
-					Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, MaxBatch: 1, MaxUnfinished: 5, Trace: trace,
+					Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, MaxBatch: 1, MaxUnfinished: 5,
+					Trace: trace,
 				})
 			}
 			var first, second assignments
@@ -337,8 +348,8 @@ func TestPausedPartitionComesBack(t *testing.T) {
 	})
 }
 
-// TestSharedClient runs several groups on one client. A strategy that remembers plans must not be shared among them; the race
-// detector would find that.
+// TestSharedClient runs several groups on one client. A strategy that remembers plans must not be shared among them;
+// the race detector would find that.
 func TestSharedClient(t *testing.T) {
 	eachCluster(t, func(t *testing.T, c cluster) {
 		client := dial(t, c.brokers, testConfig(sarama.NewBalanceStrategyCooperativeSticky()))
@@ -373,7 +384,10 @@ func TestPoisonDoesNotBounceTheSession(t *testing.T) {
 			g.produce(t, text(0, `{"ID":"1"}`, "\xff\xfe", "", `{"ID":"2"}`, `{"ID":""}`, `[`, `{"ID":"3"}`)...)
 			g.produce(t, &sarama.ProducerMessage{Partition: 0}) // a tombstone
 			var a assignments
-			m := g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, testConfig(strategy)), Processor: p, Trace: a.trace()})
+			m := g.join(t, kafka.SubscriberConfig{
+				Client: dial(t, c.brokers, testConfig(strategy)), Processor: p,
+				Trace: a.trace(),
+			})
 			g.awaitConsumed(t)
 			if err := m.stop(); err != nil {
 				t.Errorf("Run = %v", err)

@@ -60,7 +60,8 @@ func TestPanic(t *testing.T) {
 			}
 			err := g.join(t, cfg).await()
 			panicked, is := errors.AsType[*consumer.PanicError](err)
-			if !is || panicked.Value != "a nil pointer or so" || !strings.Contains(string(panicked.Stack), "rejected_test.go") || !strings.Contains(err.Error(), g.topic+"/0/4") {
+			if !is || panicked.Value != "a nil pointer or so" || !strings.Contains(string(panicked.Stack),
+				"rejected_test.go") || !strings.Contains(err.Error(), g.topic+"/0/4") {
 				t.Errorf("Run = %v; want the position, the value and the stack of the panic", err)
 			}
 			if left, err := g.left(); err != nil || left != 6 {

@@ -12,8 +12,8 @@ import (
 // minReplicas is the setting that says how many replicas of a partition must have a message before it is confirmed.
 const minReplicas = "min.insync.replicas"
 
-// warnOfOneReplica warns when the death of one broker may lose confirmed messages of topic. It returns true when the setting is
-// known, or will never be known. err says why entries could not be read.
+// warnOfOneReplica warns when the death of one broker may lose confirmed messages of topic. It returns true when the
+// setting is known, or will never be known. err says why entries could not be read.
 func warnOfOneReplica(log *slog.Logger, topic string, entries []sarama.ConfigEntry, err error) (known bool) {
 	switch {
 	case errors.Is(err, sarama.ErrTopicAuthorizationFailed), errors.Is(err, sarama.ErrClusterAuthorizationFailed):
@@ -33,8 +33,9 @@ const oneReplica = "messages of the topic are confirmed when only one broker has
 
 func confirmedByOne(entries []sarama.ConfigEntry) bool { return setting(entries, minReplicas) == "1" }
 
-// CheckReplicas is for programs that check a topic without using it. It returns an error if topic confirms messages that only one broker
-// has (min.insync.replicas is 1), about which a Subscriber and a Publisher log a warning, or if the setting cannot be read.
+// CheckReplicas is for programs that check a topic without using it. It returns an error if topic confirms messages
+// that only one broker has (min.insync.replicas is 1), about which a Subscriber and a Publisher log a warning, or if
+// the setting cannot be read.
 func CheckReplicas(client sarama.Client, topic string) error {
 	entries, err := settingsOf(client, topic)
 	switch {
@@ -52,8 +53,8 @@ type replicas struct {
 	topics sync.Map // those that were checked
 }
 
-// check reads the settings of topic, unless it has done so before. After an error that may be temporary, the next call tries
-// again.
+// check reads the settings of topic, unless it has done so before. After an error that may be temporary, the next call
+// tries again.
 func (r *replicas) check(client sarama.Client, topic string) {
 	if _, before := r.topics.LoadOrStore(topic, true); before {
 		return

@@ -24,7 +24,8 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 				t.Parallel()
 				g := c.group(t, 1)
 				g.alter(t, map[string]string{"min.insync.replicas": fmt.Sprint(replicas)})
-				if err := kafka.CheckReplicas(g.client, g.topic); (err != nil) != (replicas == 1) || err != nil && !strings.Contains(err.Error(), setReplicas) {
+				if err := kafka.CheckReplicas(g.client, g.topic); (err != nil) != (replicas == 1) ||
+					err != nil && !strings.Contains(err.Error(), setReplicas) {
 					t.Errorf("CheckReplicas = %v", err)
 				}
 				m := g.join(t, kafka.SubscriberConfig{Processor: &ledger{}})
@@ -36,7 +37,10 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 					return
 				}
 				log := &testlog.Log{}
-				p, err := kafka.NewPublisher(kafka.PublisherConfig{Client: dial(t, c.brokers, publisherConfig()), Logger: log.Logger()})
+				p, err := kafka.NewPublisher(kafka.PublisherConfig{
+					Client: dial(t, c.brokers, publisherConfig()),
+					Logger: log.Logger(),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +68,8 @@ func TestOneReplicaDrawsAWarning(t *testing.T) {
 	})
 }
 
-// TestReplicasThatMayNotBeSeen: a client that may not read the topic's settings logs that and goes on, if the topic may be compacted.
+// TestReplicasThatMayNotBeSeen: a client that may not read the topic's settings logs that and goes on, if the topic may
+// be compacted.
 func TestReplicasThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -79,16 +84,19 @@ func TestReplicasThatMayNotBeSeen(t *testing.T) {
 		answer := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 		for _, r := range req.(*kmsg.DescribeConfigsRequest).Resources {
 			refused := kmsg.NewDescribeConfigsResponseResource()
-			refused.ErrorCode, refused.ResourceType, refused.ResourceName = int16(sarama.ErrTopicAuthorizationFailed), r.ResourceType, r.ResourceName
+			refused.ErrorCode, refused.ResourceType, refused.ResourceName = int16(sarama.ErrTopicAuthorizationFailed),
+				r.ResourceType, r.ResourceName
 			answer.Resources = append(answer.Resources, refused)
 		}
 		return answer, nil, true
 	})
-	g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic, "grant this user DescribeConfigs", string(kafka.RiskCompaction))
+	g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic, "grant this user DescribeConfigs",
+		string(kafka.RiskCompaction))
 	m := g.join(t, kafka.SubscriberConfig{Processor: &ledger{}, AcceptedRisks: []kafka.Risk{kafka.RiskCompaction}})
 	g.produce(t, text(0, "0")...)
 	g.awaitConsumed(t)
-	if log := m.log.String(); strings.Count(log, "only one broker has; grant this user DescribeConfigs") != 1 || strings.Contains(log, setReplicas) {
+	if log := m.log.String(); strings.Count(log, "only one broker has; grant this user DescribeConfigs") != 1 ||
+		strings.Contains(log, setReplicas) {
 		t.Errorf("log %s; want one line that names the permission", log)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // forever is how long a topic keeps messages that it never deletes by age.
 const forever = time.Duration(math.MaxInt64)
 
-// checkTopics refuses topics that do not exist or may not be read, compacted topics, and topics that keep messages for longer than the
-// Processor remembers keys.
+// checkTopics refuses topics that do not exist or may not be read, compacted topics, and topics that keep messages for
+// longer than the Processor remembers keys.
 func (s *Subscriber) checkTopics(client sarama.Client) error {
 	for _, topic := range s.cfg.Topics {
 		switch err := client.RefreshMetadata(topic); {
@@ -34,9 +34,11 @@ func (s *Subscriber) checkTopics(client sarama.Client) error {
 	for _, topic := range s.cfg.Topics {
 		entries, err := settingsOf(client, topic)
 		warnOfOneReplica(s.log, topic, entries, err)
-		refused := s.unlessAccepted(RiskCompaction, checkCompaction(topic, entries, err), "kafka: messages may be deleted before they are handled")
+		refused := s.unlessAccepted(RiskCompaction, checkCompaction(topic, entries, err),
+			"kafka: messages may be deleted before they are handled")
 		if refused == nil && ok {
-			refused = s.unlessAccepted(RiskShortWindow, checkWindow(topic, windowed.Window(), entries, err), "kafka: keys may be forgotten before messages")
+			refused = s.unlessAccepted(RiskShortWindow, checkWindow(topic, windowed.Window(), entries, err),
+				"kafka: keys may be forgotten before messages")
 		}
 		if refused != nil {
 			return refused
@@ -57,11 +59,13 @@ func (s *Subscriber) unlessAccepted(risk Risk, err error, warning string) error 
 	return nil
 }
 
-// checkCompaction refuses a topic whose older messages of a key Kafka deletes at any time, also before the group has handled them. The
-// gap in the offsets looks like that of a transaction's marker, so the loss could not be reported. err says why entries could not be read.
+// checkCompaction refuses a topic whose older messages of a key Kafka deletes at any time, also before the group has
+// handled them. The gap in the offsets looks like that of a transaction's marker, so the loss could not be reported.
+// err says why entries could not be read.
 func checkCompaction(topic string, entries []sarama.ConfigEntry, err error) error {
 	if err != nil {
-		return fmt.Errorf("kafka: cannot read whether topic %s is compacted: %w; grant this user DescribeConfigs on it", topic, err)
+		return fmt.Errorf("kafka: cannot read whether topic %s is compacted: %w; grant this user DescribeConfigs on it",
+			topic, err)
 	}
 	if policy := setting(entries, "cleanup.policy"); strings.Contains(policy, "compact") {
 		return fmt.Errorf("kafka: topic %s is compacted (cleanup.policy=%s): when a key gets another message, its older messages are deleted, also before "+
@@ -96,7 +100,10 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 		return nil, err
 	}
 	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
-		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "segment.ms", minReplicas},
+		Type: sarama.TopicResource, Name: topic, ConfigNames: []string{
+			"cleanup.policy", "retention.ms", "segment.ms",
+			minReplicas,
+		},
 	}}, sarama.DescribeConfigsOptions{})
 	switch {
 	case err != nil:
@@ -109,8 +116,8 @@ func settingsOf(client sarama.Client, topic string) ([]sarama.ConfigEntry, error
 	return results[0].Configs, nil
 }
 
-// retention returns how long a topic keeps a message at most. Kafka deletes a whole segment when its newest message is old enough, and
-// closes an active segment after up to segment.ms.
+// retention returns how long a topic keeps a message at most. Kafka deletes a whole segment when its newest message is
+// old enough, and closes an active segment after up to segment.ms.
 func retention(entries []sarama.ConfigEntry) (keeps time.Duration, why string, err error) {
 	if policy := setting(entries, "cleanup.policy"); policy != "" && !strings.Contains(policy, "delete") {
 		return forever, "cleanup.policy=" + policy, nil
@@ -140,8 +147,8 @@ func setting(entries []sarama.ConfigEntry, name string) string {
 	return ""
 }
 
-// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses a topic that is
-// compacted, or keeps messages for longer than window. window is how long the consumer remembers keys.
+// CheckWindow is for programs that check a topic without receiving from it: like a Subscriber at its start, it refuses
+// a topic that is compacted, or keeps messages for longer than window. window is how long the consumer remembers keys.
 func CheckWindow(client sarama.Client, topic string, window time.Duration) error {
 	if err := client.RefreshMetadata(topic); err != nil {
 		return fmt.Errorf("kafka: topic %s: %w", topic, err)

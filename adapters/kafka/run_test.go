@@ -86,10 +86,16 @@ func TestBatchesAreWhatWaits(t *testing.T) {
 		g := c.group(t, 1)
 		release := make(chan struct{})
 		first := sync.OnceFunc(func() { <-release })
-		b := inBatches{&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }}, make(chan int, 100)}
+		b := inBatches{
+			&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }},
+			make(chan int, 100),
+		}
 		cfg := testConfig(sarama.NewBalanceStrategyRange())
 		taken := takeIn(t, cfg, 26)
-		g.join(t, kafka.SubscriberConfig{Client: dial(t, c.brokers, cfg), Processor: b, MaxBatch: 10, MaxUnfinished: 100})
+		g.join(t, kafka.SubscriberConfig{
+			Client: dial(t, c.brokers, cfg), Processor: b, MaxBatch: 10,
+			MaxUnfinished: 100,
+		})
 		g.produce(t, text(0, "0")...)
 		if n := <-b.sizes; n != 1 {
 			t.Fatalf("first batch of %d; want the one message there is, not kept waiting for more", n)
@@ -110,8 +116,8 @@ func TestBatchesAreWhatWaits(t *testing.T) {
 	})
 }
 
-// takeIn makes sarama hold back the message at offset stopper of partition 0, and reports when the Subscriber has received all
-// messages before it: without a buffer, sarama reaches a message when the one before has been received.
+// takeIn makes sarama hold back the message at offset stopper of partition 0, and reports when the Subscriber has
+// received all messages before it: without a buffer, sarama reaches a message when the one before has been received.
 func takeIn(t *testing.T, cfg *sarama.Config, stopper int64) *intake {
 	i := &intake{t: t, stopper: stopper, there: make(chan struct{}), goOn: make(chan struct{})}
 	i.came, i.end = sync.OnceFunc(func() { close(i.there) }), sync.OnceFunc(func() { close(i.goOn) })
@@ -152,14 +158,18 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	g := startKfake(t).group(t, 1)
 	release := make(chan struct{})
 	first := sync.OnceFunc(func() { <-release })
-	b := inBatches{&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }}, make(chan int, 100)}
+	b := inBatches{
+		&ledger{answer: func(context.Context, *consumer.Message) error { first(); return nil }},
+		make(chan int, 100),
+	}
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
 	taken := takeIn(t, cfg, 7)
 	g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: b, MaxBatchBytes: 100})
 	g.produce(t, text(0, "0")...)
 	<-b.sizes
 	// At once: soon after the large one nothing more is fetched, and the stopper would never come.
-	g.produceAtOnce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 1000), "y", "z", "a stopper")...)
+	g.produceAtOnce(t, text(0, strings.Repeat("x", 40), strings.Repeat("x", 40), strings.Repeat("x", 40),
+		strings.Repeat("x", 1000), "y", "z", "a stopper")...)
 	defer taken.await()()
 	close(release)
 	var sizes []int
@@ -190,7 +200,10 @@ func TestRetry(t *testing.T) {
 			case <-ok:
 				return nil
 			default:
-				return &consumer.RetryError{Err: errors.New("not yet"), After: 20 * time.Millisecond, Held: len(attempts)%2 == 0}
+				return &consumer.RetryError{
+					Err: errors.New("not yet"), After: 20 * time.Millisecond,
+					Held: len(attempts)%2 == 0,
+				}
 			}
 		}
 		b := inBatches{ledger: l}
@@ -290,12 +303,16 @@ func TestUnfinishedAreBounded(t *testing.T) {
 		}
 	}}}
 	var a assignments
-	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50, MaxUnfinished: 100, Trace: a.trace()})
+	m := g.join(t, kafka.SubscriberConfig{
+		Client: dial(t, g.brokers, cfg), Processor: l, MaxBatch: 50,
+		MaxUnfinished: 100, Trace: a.trace(),
+	})
 	eventually(t, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(seen) < 100 {
-			return fmt.Errorf("%d messages are held while none can be finished; want at least MaxUnfinished (100)", len(seen))
+			return fmt.Errorf("%d messages are held while none can be finished; want at least MaxUnfinished (100)",
+				len(seen))
 		}
 		return nil
 	})

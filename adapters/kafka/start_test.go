@@ -92,8 +92,12 @@ func TestDatabaseAwayAtStart(t *testing.T) {
 		store.Database().Stop()
 		billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
 			Name: "billing", Store: store, Logger: slog.New(slog.NewTextHandler(effects, nil)),
-			Key:    func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
-			Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(string(m.Payload)) },
+			Key: func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
+			Handle: func(_ context.Context, tx *deduptest.Tx,
+				m *consumer.Message,
+			) error {
+				return tx.Add(string(m.Payload))
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +179,10 @@ func TestUnreachableBroker(t *testing.T) {
 	brokers := through(cfg)
 	client := dial(t, []string{addr}, cfg)
 	brokers.close() // not the broker itself: another test's could get its port
-	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: "g", Topics: []string{"orders"}, Processor: &ledger{}})
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: "g", Topics: []string{"orders"},
+		Processor: &ledger{},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +204,19 @@ func TestWindowAndRetention(t *testing.T) {
 			{"just as long", nil, 14 * day, nil},
 			{"a second less", nil, 14*day - time.Second, []string{"336h0m0s", "retention.ms=604800000", "Window"}},
 			{"retention alone", nil, 7 * day, []string{"segment.ms=604800000"}},
-			{"long retention", map[string]string{"retention.ms": "2592000000"}, 15 * day, []string{"retention.ms=2592000000"}},
+			{
+				"long retention",
+				map[string]string{"retention.ms": "2592000000"},
+				15 * day,
+				[]string{"retention.ms=2592000000"},
+			},
 			{"short", map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"}, 2 * time.Hour, nil},
-			{"no retention", map[string]string{"retention.ms": "-1"}, 10000 * day, []string{"for ever", "retention.ms=-1"}},
+			{
+				"no retention",
+				map[string]string{"retention.ms": "-1"},
+				10000 * day,
+				[]string{"for ever", "retention.ms=-1"},
+			},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
@@ -220,7 +237,8 @@ func TestWindowAndRetention(t *testing.T) {
 					t.Errorf("Run = %v; want it accepted", err)
 				}
 				if warned := strings.Contains(m.log.String(), g.topic+" keeps"); warned != (tt.says != nil) {
-					t.Errorf("warned: %v; want a warning when it is too short and allowed, only then. Log:\n%s", warned, m.log)
+					t.Errorf("warned: %v; want a warning when it is too short and allowed, only then. Log:\n%s",
+						warned, m.log)
 				}
 			})
 		}
@@ -239,13 +257,15 @@ func TestCompactedTopic(t *testing.T) {
 				t.Parallel()
 				g := c.group(t, 1)
 				g.alter(t, map[string]string{"cleanup.policy": policy})
-				g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, string(kafka.RiskCompaction)) // also without a window
+				// also without a window
+				g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, string(kafka.RiskCompaction))
 				cfg := kafka.SubscriberConfig{Processor: &starting{window: window}}
 				for i, risk := range risks {
 					cfg.AcceptedRisks = risks[:i]
 					g.refuses(t, cfg, g.topic, "cleanup.policy="+policy, string(risk))
 				}
-				if err := kafka.CheckWindow(g.client, g.topic, window); err == nil || !strings.Contains(err.Error(), "is compacted (cleanup.policy="+policy) {
+				if err := kafka.CheckWindow(g.client, g.topic, window); err == nil || !strings.Contains(err.Error(),
+					"is compacted (cleanup.policy="+policy) {
 					t.Errorf("CheckWindow = %v; want it to name the policy", err)
 				}
 				cfg.AcceptedRisks = risks
@@ -279,7 +299,8 @@ func (g *group) alter(t *testing.T, configs map[string]string) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { // the controller has it; the broker learns it later
-		got, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: g.topic}}, sarama.DescribeConfigsOptions{})
+		got, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: g.topic}},
+			sarama.DescribeConfigsOptions{})
 		if err != nil {
 			return err
 		}
@@ -302,14 +323,20 @@ func TestRetention(t *testing.T) {
 		{name: "sum", policy: "delete", kept: "1000", segment: "500", want: 1500 * time.Millisecond},
 		{name: "no policy", kept: "1000", segment: "500", want: 1500 * time.Millisecond},
 		{name: "overflow", policy: "delete", kept: "9223372036854775807", segment: "604800000", want: kafka.Forever},
-		{name: "overflow of the sum", policy: "delete", kept: "9223372036000", segment: "9223372036000", want: kafka.Forever},
+		{
+			name: "overflow of the sum", policy: "delete", kept: "9223372036000", segment: "9223372036000",
+			want: kafka.Forever,
+		},
 		{name: "long segment", policy: "delete", kept: "1000", segment: "9223372036854775807", want: kafka.Forever},
 		{name: "garbage", policy: "delete", kept: "a week", segment: "1", wantErr: true},
 		{name: "not told", wantErr: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var entries []sarama.ConfigEntry
-			for name, value := range map[string]string{"cleanup.policy": tt.policy, "retention.ms": tt.kept, "segment.ms": tt.segment} {
+			for name, value := range map[string]string{
+				"cleanup.policy": tt.policy, "retention.ms": tt.kept,
+				"segment.ms": tt.segment,
+			} {
 				if value != "" {
 					entries = append(entries, sarama.ConfigEntry{Name: name, Value: value})
 				}
@@ -326,11 +353,15 @@ func TestRetention(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	may := func(resource kmsg.ACLResourceType, name string, op kmsg.ACLOperation) kfake.ACL {
-		return kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
+		return kfake.ACL{
+			Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op,
+			Allow: true,
+		}
 	}
 	topic := func(op kmsg.ACLOperation) kfake.ACL { return may(kmsg.ACLResourceTypeTopic, "orders", op) }
 	readGroup := may(kmsg.ACLResourceTypeGroup, "billing", kmsg.ACLOperationRead)
-	describeGroup := may(kmsg.ACLResourceTypeGroup, "billing", kmsg.ACLOperationDescribe) // which Read implies, but not here
+	// which Read implies, but not here
+	describeGroup := may(kmsg.ACLResourceTypeGroup, "billing", kmsg.ACLOperationDescribe)
 	for _, tt := range []struct {
 		name string
 		acls []kfake.ACL

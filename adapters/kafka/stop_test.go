@@ -95,7 +95,8 @@ func TestStopWithAHandlerThatIgnoresIt(t *testing.T) {
 		return nil
 	})
 	cfg := testConfig(sarama.NewBalanceStrategyRange())
-	cfg.Consumer.Group.Rebalance.Timeout = 10 * time.Second // an eighth of it is waited for a handler whose context is cancelled
+	// an eighth of it is waited for a handler whose context is cancelled
+	cfg.Consumer.Group.Rebalance.Timeout = 10 * time.Second
 	m := g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: deaf, Grace: 100 * time.Millisecond})
 	<-running
 	if err := m.stop(); err == nil {
@@ -130,7 +131,10 @@ func TestRunTwice(t *testing.T) {
 	g := startKfake(t).group(t, 1)
 	client := dial(t, g.brokers, testConfig(sarama.NewBalanceStrategyRange()))
 	l := &ledger{}
-	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: g.name, Topics: []string{g.topic}, Processor: l})
+	sub, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: g.name, Topics: []string{g.topic},
+		Processor: l,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +174,8 @@ func TestStopAtAnyTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := sub.Run(ctx); err != nil {
-				t.Errorf("Run = %v when its context ended after %v; want nil", err, time.Duration(i*i)*3*time.Millisecond)
+				t.Errorf("Run = %v when its context ended after %v; want nil", err,
+					time.Duration(i*i)*3*time.Millisecond)
 			}
 			cancel()
 		}

@@ -15,16 +15,16 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// Subscriber receives the messages of topics as a member of a consumer group, and commits the offsets of those that its Processor has
-// handled.
+// Subscriber receives the messages of topics as a member of a consumer group, and commits the offsets of those that its
+// Processor has handled.
 type Subscriber struct {
 	cfg     SubscriberConfig
 	log     *slog.Logger
 	running atomic.Bool
 }
 
-// NewSubscriber returns a Subscriber, or an error that names all fields of cfg, and settings of its Client, that are at fault. It does not talk to the
-// cluster.
+// NewSubscriber returns a Subscriber, or an error that names all fields of cfg, and settings of its Client, that are at
+// fault. It does not talk to the cluster.
 func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -38,14 +38,16 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("group", cfg.Group)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, lets running handlers finish within the grace period, commits the offsets
-// of handled messages and returns nil. Unfinished messages are delivered again, to the next owner of their partition.
+// Run receives until ctx ends. Then it takes in nothing more, lets running handlers finish within the grace period,
+// commits the offsets of handled messages and returns nil. Unfinished messages are delivered again, to the next owner
+// of their partition.
 //
-// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a missing
-// topic, an unreachable broker, a Processor that cannot start or that forgets keys too soon. A consumer.Consumer whose database is away
-// starts when the database is back. Later, Run returns an error when going on would lose messages: when the Processor gave up on a
-// message and stored it nowhere, when messages were deleted before they were handled, or when the group refuses this member. It waits
-// out everything else, such as brokers that are away.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem:
+// a missing topic, an unreachable broker, a Processor that cannot start or that forgets keys too soon. A
+// consumer.Consumer whose database is away starts when the database is back. Later, Run returns an error when going on
+// would lose messages: when the Processor gave up on a message and stored it nowhere, when messages were deleted before
+// they were handled, or when the group refuses this member. It waits out everything else, such as brokers that are
+// away.
 //
 // Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
@@ -76,11 +78,15 @@ func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &member{cfg: s.cfg, log: s.log, client: client, hooksCtx: context.WithoutCancel(ctx), events: deliver.NewObserver("kafka", "kafka", s.cfg.Group, "the cluster", s.cfg.Trace, s.log)}
+	m := &member{
+		cfg: s.cfg, log: s.log, client: client, hooksCtx: context.WithoutCancel(ctx),
+		events: deliver.NewObserver("kafka", "kafka", s.cfg.Group, "the cluster", s.cfg.Trace, s.log),
+	}
 	if err := s.checkTopics(client); err != nil {
 		return m, err
 	}
-	// After the checks, because Start registers the Processor's window, and a window that is too short must not be registered.
+	// After the checks, because Start registers the Processor's window, and a window that is too short must not be
+	// registered.
 	if starter, ok := s.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
 			return m, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
@@ -92,8 +98,8 @@ func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
 	return m, nil
 }
 
-// connect opens a client of our own. Its connections are closed when connected ends. Its settings are those of the user's client, except
-// that it sends no messages, creates no topics, and returns its errors to us.
+// connect opens a client of our own. Its connections are closed when connected ends. Its settings are those of the
+// user's client, except that it sends no messages, creates no topics, and returns its errors to us.
 func (s *Subscriber) connect(connected context.Context) (sarama.Client, error) {
 	cfg := *s.cfg.Client.Config()
 	cfg.Metadata.AllowAutoTopicCreation = false
@@ -114,11 +120,14 @@ func (s *Subscriber) connect(connected context.Context) (sarama.Client, error) {
 	return client, nil
 }
 
-// ownStrategies replaces the strategies that remember the last plan of their group. Shared with another Subscriber they would mix up two
-// groups, with a data race.
+// ownStrategies replaces the strategies that remember the last plan of their group. Shared with another Subscriber they
+// would mix up two groups, with a data race.
 func ownStrategies(cfg *sarama.Config) {
 	own := func(s sarama.BalanceStrategy) sarama.BalanceStrategy {
-		for _, fresh := range []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky(), sarama.NewBalanceStrategyCooperativeSticky()} {
+		for _, fresh := range []sarama.BalanceStrategy{
+			sarama.NewBalanceStrategySticky(),
+			sarama.NewBalanceStrategyCooperativeSticky(),
+		} {
 			if reflect.TypeOf(s) == reflect.TypeOf(fresh) && s.Name() == fresh.Name() {
 				return fresh
 			}

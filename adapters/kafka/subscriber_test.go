@@ -41,7 +41,8 @@ func TestSubscriber(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			open := c.open(t)
-			for i, p := range protocols { // each case runs with each protocol and with each concurrency, but not with each pair of them
+			for i, p := range protocols {
+				// each case runs with each protocol and with each concurrency, but not with each pair of them
 				for j, concurrency := range []int{1, 8} {
 					name := p.name
 					if concurrency > 1 {
@@ -81,8 +82,8 @@ func noRestart() map[string]string {
 	return nil
 }
 
-// sharedOrOwnKafka gives each case the shared cluster, unless the case restarts it. Cases that do use a second one, one after the
-// other, because a JVM is slow to start.
+// sharedOrOwnKafka gives each case the shared cluster, unless the case restarts it. Cases that do use a second one, one
+// after the other, because a JVM is slow to start.
 func sharedOrOwnKafka(t *testing.T) func(t *testing.T) cluster {
 	var using sync.Mutex
 	own := sync.OnceValue(func() *ownKafka { return startOwnKafka(t) })
@@ -106,7 +107,8 @@ func restartableKfake(t *testing.T) cluster {
 	start := func(opts ...kfake.Opt) (*kfake.Cluster, error) {
 		return kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SyncWrites())...)
 	}
-	_, port, err := net.SplitHostPort(freeAddress(t)) // the system gives it to no other process while the cluster is away
+	// the system gives it to no other process while the cluster is away
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +206,8 @@ func (b *suiteBroker) Subscriber(p consumer.Processor, grace time.Duration) (con
 		}
 	})
 	return kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p, Grace: grace,
+		Client: dial(b.t, b.brokers, testConfig(b.strategy)), Group: b.name, Topics: []string{b.topic}, Processor: p,
+		Grace:       grace,
 		Concurrency: b.concurrency, Trace: b.trace, Logger: log.Logger(),
 	})
 }
@@ -251,8 +254,8 @@ func (b *suiteBroker) Trim(context.Context) error {
 // Restart implements consumertest.Restarter.
 func (b *suiteBroker) Restart(ctx context.Context) error { return b.restart(ctx) }
 
-// Revoke implements consumertest.Revoker: it leaves the group in the name of its members, and tries again when a member has joined
-// again and has another ID.
+// Revoke implements consumertest.Revoker: it leaves the group in the name of its members, and tries again when a member
+// has joined again and has another ID.
 func (b *suiteBroker) Revoke(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

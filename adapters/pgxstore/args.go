@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// claimArgs returns the parameters of dialect.Postgres.InsertOne for a row. Their types have a plan of their own in pgx, which takes less time
-// to encode than pointers and Go's own types do. nil is NULL.
+// claimArgs returns the parameters of dialect.Postgres.InsertOne for a row. Their types have a plan of their own in
+// pgx, which takes less time to encode than pointers and Go's own types do. nil is NULL.
 func claimArgs(row *claims.Row, idleLimit any, compact bool) []any {
 	rec := &row.Record
 	args := []any{pgUUID(row.KeyHash), nil, nil, nil, nil, nil, pgtype.Float8{Float64: rec.Keep().Seconds(), Valid: true}, idleLimit}
@@ -29,8 +29,9 @@ func claimArgs(row *claims.Row, idleLimit any, compact bool) []any {
 	return args
 }
 
-// claimColumns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per column. pgx
-// encodes their types without reflection. The statement reads zero values as NULL, and a nil array as an array of NULLs.
+// claimColumns returns the parameters of dialect.Postgres.Insert for rows of one consumer and window: one array per
+// column. pgx encodes their types without reflection. The statement reads zero values as NULL, and a nil array as an
+// array of NULLs.
 func claimColumns(rows []claims.Row, idleLimit any, compact bool) []any {
 	var (
 		n            = len(rows)
@@ -61,8 +62,9 @@ func claimColumns(rows []claims.Row, idleLimit any, compact bool) []any {
 	return []any{keys, fingerprints, times, ids, consumer, rows[0].Record.Keep().Seconds(), tenants, idleLimit, n}
 }
 
-// pgUUID wraps a value of 16 bytes so that pgx can send it in every mode. In modes that do not ask the server for the types of
-// parameters, which are used behind a pooler, pgx derives the type from the Go type, and it has no type for a byte array.
+// pgUUID wraps a value of 16 bytes so that pgx can send it in every mode. In modes that do not ask the server for the
+// types of parameters, which are used behind a pooler, pgx derives the type from the Go type, and it has no type for a
+// byte array.
 func pgUUID(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
 
 func pgUUIDs(keys []dedup.KeyHash) pgtype.FlatArray[pgtype.UUID] {

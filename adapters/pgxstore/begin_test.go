@@ -45,7 +45,8 @@ func tracedStore(t *testing.T, db *outboxDB, h *sentBatch) (*pgxstore.Store, *pg
 	return newStore(t, pgxstore.Config{Pool: pool}), pool
 }
 
-// What a handler does with the transaction of a duplicate, which has not begun yet, neither panics nor commits anything alone.
+// What a handler does with the transaction of a duplicate, which has not begun yet, neither panics nor commits anything
+// alone.
 func TestATransactionThatHasNotBegun(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	ctx := t.Context()
@@ -70,7 +71,8 @@ func TestATransactionThatHasNotBegun(t *testing.T) {
 		})
 	}
 	var kept pgx.Tx
-	if err := db.store.InTx(ctx, ordinaryRecord("k"), func(tx pgx.Tx, _ []dedup.Claim) error { kept = tx; return nil }); err != nil {
+	if err := db.store.InTx(ctx, ordinaryRecord("k"),
+		func(tx pgx.Tx, _ []dedup.Claim) error { kept = tx; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if returns(func() { kept.Conn() }) || returns(func() { kept.LargeObjects() }) {
@@ -82,7 +84,8 @@ func TestATransactionThatHasNotBegun(t *testing.T) {
 	}
 }
 
-// A tracer that panics while the transaction of a duplicate begins is no reason to hang. A handler that recovers has no transaction.
+// A tracer that panics while the transaction of a duplicate begins is no reason to hang. A handler that recovers has no
+// transaction.
 func TestAPanicWhileATransactionBegins(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	ctx := t.Context()
@@ -116,7 +119,8 @@ func TestAPanicWhileATransactionBegins(t *testing.T) {
 		}()
 		select {
 		case r := <-done:
-			if err, ended := r.(error); r != "tracer" && !recovers || recovers && (!ended || err == nil || !strings.Contains(err.Error(), "has not begun")) {
+			if err, ended := r.(error); r != "tracer" && !recovers || recovers && (!ended || err == nil ||
+				!strings.Contains(err.Error(), "has not begun")) {
 				t.Errorf("the handler recovers: %v; InTx: %v", recovers, r)
 			}
 		case <-time.After(time.Minute):
@@ -136,7 +140,8 @@ func TestAPanicWhileATransactionBegins(t *testing.T) {
 func TestNothingIsAcknowledgedReadOnly(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	ctx := t.Context()
-	for _, redelivered := range [][]dedup.Record{redeliveredRecord("k"), append(redeliveredRecord("k"), redeliveredRecord("l")...)} {
+	for _, redelivered := range [][]dedup.Record{redeliveredRecord("k"), append(redeliveredRecord("k"),
+		redeliveredRecord("l")...)} {
 		if err := db.store.InTx(ctx, append(ordinaryRecord("k"), ordinaryRecord("l")...), doNothing); err != nil {
 			t.Fatal(err)
 		}

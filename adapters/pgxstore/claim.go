@@ -17,10 +17,11 @@ import (
 type claim struct {
 	claims.Claim
 
-	store     *claimer
-	conn      *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
-	tx        pgx.Tx    // unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
-	idleLimit any       // the transaction's limit; nil: the caller's own limit is not changed
+	store *claimer
+	conn  *pgx.Conn // Insert begins tx on this connection; nil: tx belongs to the caller
+	// unless nil, it must be rolled back even after an error; nil: not begun, or ended because all keys had rows
+	tx        pgx.Tx
+	idleLimit any // the transaction's limit; nil: the caller's own limit is not changed
 
 	early    bool // the handler runs before the claim, see early.go
 	guessed  bool // early, and the handler must run again after the claim
@@ -40,8 +41,8 @@ const (
 	shortWaitWithin           // InsertOneShort limits it
 )
 
-// Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip. Without rows it sends BEGIN and
-// reads the state of the session.
+// Insert implements claims.Driver. The first Insert of InTx sends BEGIN and the claim in one round trip. Without rows
+// it sends BEGIN and reads the state of the session.
 func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if len(rows) == 0 {
@@ -65,7 +66,8 @@ func (c *claim) Insert(ctx context.Context, rows []claims.Row) error {
 
 // fits returns nil if the session of c is as it must be. After an error, the connection must be discarded.
 func (c *claim) fits(ctx context.Context) error {
-	if c.tx == nil { // all keys had rows, and the claim's transaction has ended; openFor checks the one that the handler may begin
+	if c.tx == nil {
+		// all keys had rows, and the claim's transaction has ended; openFor checks the one that the handler may begin
 		if err := c.store.durable(c.session, c.standbys); err != nil {
 			return fmt.Errorf("%w: %w", claims.ErrAgain, err) // a changed session may be to blame
 		}
@@ -77,9 +79,10 @@ func (c *claim) fits(ctx context.Context) error {
 	return c.store.durable(c.session, c.standbys)
 }
 
-// bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client enforces the
-// limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This costs a connection when
-// keys collide, and nothing otherwise. Setting lock_timeout for each claim and restoring it for the handler would cost about 10 µs.
+// bounded calls do and ends its wait for transactions that hold the claim's keys after ClaimTimeout. The client
+// enforces the limit: when it expires, pgx asks the server to cancel the statement and closes the connection. This
+// costs a connection when keys collide, and nothing otherwise. Setting lock_timeout for each claim and restoring it for
+// the handler would cost about 10 µs.
 func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 	defer cancel()
@@ -90,10 +93,11 @@ func (c *claim) bounded(ctx context.Context, do func(ctx context.Context) error)
 	return claimError(err)
 }
 
-// queue adds the statements that claim rows: one for each combination of consumer and window, usually one in total. If a row is
-// so old that it may have been forgotten, the query for the horizon is sent along. This check uses this machine's clock with a
-// generous margin. If that clock is slow, Forgotten queries the horizon in a separate round trip. If ctx ends before
-// Config.ClaimTimeout, the server limits the wait, because such waits often time out and this way the connection stays open.
+// queue adds the statements that claim rows: one for each combination of consumer and window, usually one in total. If
+// a row is so old that it may have been forgotten, the query for the horizon is sent along. This check uses this
+// machine's clock with a generous margin. If that clock is slow, Forgotten queries the horizon in a separate round
+// trip. If ctx ends before Config.ClaimTimeout, the server limits the wait, because such waits often time out and this
+// way the connection stays open.
 func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 	sql := &c.store.sql
 	wait, short := driver.ClaimWait(ctx, c.store.cfg.ClaimTimeout)
@@ -124,7 +128,8 @@ func (c *claim) queue(ctx context.Context, b *pgx.Batch, rows []claims.Row) {
 		}
 	}
 	soon := c.store.now().Add(dedup.MinWindow / 2)
-	if c.horizon.asked = slices.ContainsFunc(rows, func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.horizon.asked {
+	if c.horizon.asked = slices.ContainsFunc(rows,
+		func(row claims.Row) bool { return !claims.Young(row.Record.Time, soon) }); c.horizon.asked {
 		b.Queue(sql.Sweep)
 	}
 }

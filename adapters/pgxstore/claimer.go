@@ -30,15 +30,18 @@ func newClaimer(w *writer) *claimer {
 
 // newClaim returns a claim that begins its transaction on conn. If conn is nil, the caller sets the transaction.
 func (c *claimer) newClaim(plan *claims.Plan, conn *pgx.Conn) *claim {
-	made := &claim{Claim: claims.Claim{Owner: database, Plan: plan, Windows: &c.leases, Now: c.now}, store: c, conn: conn}
+	made := &claim{
+		Claim: claims.Claim{Owner: database, Plan: plan, Windows: &c.leases, Now: c.now}, store: c,
+		conn: conn,
+	}
 	if conn != nil {
 		made.idleLimit = c.idle
 	}
 	return made
 }
 
-// useWindows registers the windows of plan before the first claim uses them, and again before their registrations expire. It
-// uses a separate connection, because a registration must not roll back with another transaction.
+// useWindows registers the windows of plan before the first claim uses them, and again before their registrations
+// expire. It uses a separate connection, because a registration must not roll back with another transaction.
 func (c *claimer) useWindows(ctx context.Context, plan *claims.Plan) error {
 	return c.leases.Use(c.leases.Due(plan.Windows(), time.Now()), func(w claims.Window) (time.Time, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.ClaimTimeout)

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A short wait for a claim ends with the claim: the handler's statements, and those of the caller's own transaction, wait as the session
-// says. It costs no round trip.
+// A short wait for a claim ends with the claim: the handler's statements, and those of the caller's own transaction,
+// wait as the session says. It costs no round trip.
 func TestClaimWaitEndsWithTheClaim(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)
@@ -67,8 +67,8 @@ func TestClaimWaitEndsWithTheClaim(t *testing.T) {
 	}
 }
 
-// A sweep deletes the row of a duplicate before it is read, and another process claims the key again. The handler of the other message of the
-// batch waits as the session says.
+// A sweep deletes the row of a duplicate before it is read, and another process claims the key again. The handler of
+// the other message of the batch waits as the session says.
 func TestClaimWaitOfADuplicateThatVanishes(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	again := func() {
@@ -93,7 +93,8 @@ func TestClaimWaitOfADuplicateThatVanishes(t *testing.T) {
 	err := store.InTx(ctx, append(ordinaryRecord("new"), ordinaryRecord("old")...), func(tx pgx.Tx, claims []dedup.Claim) error {
 		wait, err := lockWait(ctx, tx)
 		if claims[0].Verdict != dedup.First || claims[1].Verdict != dedup.Duplicate || wait != "0 0" {
-			t.Errorf("verdicts %v, %v; lock_timeout and statement_timeout are %s; want first, duplicate, 0 0", claims[0].Verdict, claims[1].Verdict, wait)
+			t.Errorf("verdicts %v, %v; lock_timeout and statement_timeout are %s; want first, duplicate, 0 0",
+				claims[0].Verdict, claims[1].Verdict, wait)
 		}
 		return err
 	})

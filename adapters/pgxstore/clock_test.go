@@ -19,8 +19,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestClockSetBack sets the clock of a real server back by an hour, while one relay is dead and another one waits for retries. All
-// messages are published soon after, not an hour later.
+// TestClockSetBack sets the clock of a real server back by an hour, while one relay is dead and another one waits for
+// retries. All messages are published soon after, not an hour later.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	server, clock := testdb.StartPostgresWithClock(t)

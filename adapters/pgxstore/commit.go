@@ -35,7 +35,8 @@ func commitReplicated(ctx context.Context, conn *pgconn.PgConn) error {
 		}
 		switch msg := msg.(type) {
 		case *pgproto3.NoticeResponse:
-			if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" { // a deferred trigger may send other warnings
+			if msg.SeverityUnlocalized == "WARNING" && msg.Routine == "SyncRepWaitForLSN" {
+				// a deferred trigger may send other warnings
 				warned = fmt.Errorf("it may be on no synchronous standby yet: %s", msg.Message)
 			}
 		case *pgproto3.CommandComplete:

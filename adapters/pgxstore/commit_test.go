@@ -34,7 +34,8 @@ func TestCommitWithAWarning(t *testing.T) {
 	}
 }
 
-// When the caller's transactions hold all connections of the pool at the first claim, that claim fails within ClaimTimeout.
+// When the caller's transactions hold all connections of the pool at the first claim, that claim fails within
+// ClaimTimeout.
 func TestFirstClaimWithoutAFreeConnection(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	s := newStore(t, pgxstore.Config{Pool: db.pool, ClaimTimeout: 50 * time.Millisecond})

@@ -33,11 +33,23 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"no pool", pgxstore.Config{}, "Config.Pool"},
 		{"a schema that is no name", pgxstore.Config{Pool: idle("2"), Schema: `a"b`}, "Config.Schema"},
-		{"a wait that rounds to none", pgxstore.Config{Pool: idle("2"), ClaimTimeout: time.Microsecond}, "Config.ClaimTimeout"},
-		{"an idle limit that rounds to none", pgxstore.Config{Pool: idle("2"), IdleInTxTimeout: time.Microsecond}, "Config.IdleInTxTimeout"},
+		{
+			"a wait that rounds to none",
+			pgxstore.Config{Pool: idle("2"), ClaimTimeout: time.Microsecond},
+			"Config.ClaimTimeout",
+		},
+		{
+			"an idle limit that rounds to none",
+			pgxstore.Config{Pool: idle("2"), IdleInTxTimeout: time.Microsecond},
+			"Config.IdleInTxTimeout",
+		},
 		{"a negative wait", pgxstore.Config{Pool: idle("2"), ClaimTimeout: -1}, "Config.ClaimTimeout"},
 		{"unknown isolation", pgxstore.Config{Pool: idle("2"), Isolation: "chaos"}, "Config.Isolation"},
-		{"no connection left to read the horizon", pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable}, "Config.Isolation"},
+		{
+			"no connection left to read the horizon",
+			pgxstore.Config{Pool: idle("1"), Isolation: pgx.Serializable},
+			"Config.Isolation",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := pgxstore.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -59,7 +71,8 @@ func TestUnreachableDatabase(t *testing.T) {
 		"InTx":     s.InTx(t.Context(), nil, func(pgx.Tx, []dedup.Claim) error { return nil }),
 	} {
 		if err == nil || !s.Retryable(err) || !strings.Contains(err.Error(), "127.0.0.1") {
-			t.Errorf("%s = %v (retryable %v): want a retryable error that names the address", name, err, s.Retryable(err))
+			t.Errorf("%s = %v (retryable %v): want a retryable error that names the address", name, err,
+				s.Retryable(err))
 		}
 	}
 }
@@ -111,7 +124,8 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			var plan []byte
 			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, WAL, FORMAT JSON) `+dialect.NewPostgres("").InsertOne,
-				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Hash()), nil, "billing", nil, id, nil, 3600.0, nil).Scan(&plan); err != nil {
+				[16]byte(dedup.Key{Consumer: "billing", ID: id}.Hash()), nil, "billing", nil, id, nil, 3600.0,
+				nil).Scan(&plan); err != nil {
 				return err
 			}
 			var out []struct {
@@ -138,8 +152,8 @@ func TestDuplicateWritesNoWAL(t *testing.T) {
 	}
 }
 
-// A process that was suspended for longer than its registration lasts must not claim under it: the horizon no longer counts its
-// window.
+// A process that was suspended for longer than its registration lasts must not claim under it: the horizon no longer
+// counts its window.
 func TestClaimPastItsRegistration(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -148,7 +162,8 @@ func TestClaimPastItsRegistration(t *testing.T) {
 	s := newStore(t, pgxstore.Config{Pool: pool})
 	claim := func(id string) {
 		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: id}, Time: time.Now()}
-		if err := s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+		if err := s.InTx(t.Context(), []dedup.Record{rec},
+			func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,8 +237,8 @@ func TestFrozenProcessLosesItsClaim(t *testing.T) {
 	}
 }
 
-// When a handler ignores an error and then parks, forgets or saves, the Store's own statement fails with 25P02. The handler is
-// at fault, not the database.
+// When a handler ignores an error and then parks, forgets or saves, the Store's own statement fails with 25P02. The
+// handler is at fault, not the database.
 func TestStepsAfterASwallowedError(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	if err := pgxstore.Migrate(t.Context(), pool, ""); err != nil {
@@ -243,7 +258,8 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 				return step(tx)
 			})
 			if err == nil || s.Retryable(err) || !strings.Contains(err.Error(), "22012") {
-				t.Errorf("%v (retryable %v): want an error that names the first one, and blames the handler", err, s.Retryable(err))
+				t.Errorf("%v (retryable %v): want an error that names the first one, and blames the handler", err,
+					s.Retryable(err))
 			}
 		})
 	}

@@ -28,11 +28,13 @@ func (t *guarded) sendWithCommit(ctx context.Context, b *pgx.Batch) bool {
 	g := t.g
 	for _, q := range b.QueuedQueries {
 		c := dialect.Inspect(q.SQL)
-		if q.Fn != nil || c != (dialect.Control{}) || hides(g.c.conn, c, q.Arguments, false) || g.c.store.enqueues(q.SQL) {
+		if q.Fn != nil || c != (dialect.Control{}) || hides(g.c.conn, c, q.Arguments, false) ||
+			g.c.store.enqueues(q.SQL) {
 			return false
 		}
 		if len(q.Arguments) > 0 {
-			if named, ok := q.Arguments[0].(pgx.QueryRewriter); ok { // its error says that nothing was sent, but not by its type
+			if named, ok := q.Arguments[0].(pgx.QueryRewriter); ok {
+				// its error says that nothing was sent, but not by its type
 				sql, args, err := named.RewriteQuery(ctx, g.c.conn, q.SQL, q.Arguments[1:])
 				if err != nil {
 					return false
@@ -43,7 +45,8 @@ func (t *guarded) sendWithCommit(ctx context.Context, b *pgx.Batch) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended != nil || g.sight.lost || len(g.late.results) > 0 || g.begin == nil && g.c.conn.PgConn().TxStatus() != 'T' {
+	if g.ended != nil || g.sight.lost || len(g.late.results) > 0 ||
+		g.begin == nil && g.c.conn.PgConn().TxStatus() != 'T' {
 		return false
 	}
 	g.late.statements = append(g.late.statements, b.QueuedQueries...)
@@ -81,7 +84,8 @@ func (l *lateWrites) limited(ctx context.Context, within time.Duration) (context
 // late returns err, the error of the round trip of l, which had ctx. The time of the handler's statements is the
 // handler's.
 func (l *lateWrites) late(ctx context.Context, err error) error {
-	if err != nil && !l.deadline.IsZero() && errors.Is(ctx.Err(), context.DeadlineExceeded) && !time.Now().Before(l.deadline) {
+	if err != nil && !l.deadline.IsZero() && errors.Is(ctx.Err(), context.DeadlineExceeded) &&
+		!time.Now().Before(l.deadline) {
 		return fmt.Errorf("%w, with its statements and COMMIT: %w", consumer.ErrHandlerTimeout, err)
 	}
 	return err

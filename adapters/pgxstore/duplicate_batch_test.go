@@ -9,7 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// The read that finds a batch of duplicates writes nothing, so COMMIT would not wait, although the first commit may be on no standby yet.
+// The read that finds a batch of duplicates writes nothing, so COMMIT would not wait, although the first commit may be
+// on no standby yet.
 func TestABatchOfDuplicatesWaitsForAStandby(t *testing.T) {
 	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)

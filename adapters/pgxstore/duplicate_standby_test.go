@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A redelivered message is looked for by a read, which a standby would answer. The standby that is promoted next may lack the row.
+// A redelivered message is looked for by a read, which a standby would answer. The standby that is promoted next may
+// lack the row.
 func TestRedeliveredOnAStandby(t *testing.T) {
 	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)
@@ -23,7 +24,8 @@ func TestRedeliveredOnAStandby(t *testing.T) {
 	primary := testdb.StartPostgres(t)
 	makeTables(t, testPool(t, primary.DSN, 1), `CREATE TABLE effects (name text NOT NULL)`)
 	first := append(ordinaryRecord("k"), ordinaryRecord("l")...)
-	if err := newStore(t, pgxstore.Config{Pool: testPool(t, primary.DSN, 2)}).InTx(t.Context(), first, doNothing); err != nil {
+	if err := newStore(t, pgxstore.Config{Pool: testPool(t, primary.DSN, 2)}).InTx(t.Context(), first,
+		doNothing); err != nil {
 		t.Fatal(err)
 	}
 	standby := primary.StartStandby(t)

@@ -38,7 +38,8 @@ func TestRoundTripsOfOneMessage(t *testing.T) {
 	effect := func(tx pgx.Tx, _ []dedup.Claim) error { return effect(ctx, tx, "e") }
 	saves := func(key string, before, after func(pgx.Tx, []dedup.Claim) error) func(pgx.Tx, []dedup.Claim) error {
 		return func(tx pgx.Tx, claims []dedup.Claim) error {
-			return errors.Join(before(tx, claims), store.SaveResult(ctx, tx, ordinaryRecord(key)[0].Key, []byte("r")), after(tx, claims))
+			return errors.Join(before(tx, claims), store.SaveResult(ctx, tx, ordinaryRecord(key)[0].Key, []byte("r")),
+				after(tx, claims))
 		}
 	}
 	const (
@@ -54,12 +55,27 @@ func TestRoundTripsOfOneMessage(t *testing.T) {
 	}{
 		{"new", "new", ordinaryRecord, effect, []string{claim, insert, `commit`}},
 		{"duplicate", "old", ordinaryRecord, doNothing, []string{claim, `select key, fingerprint, + commit`}},
-		{"duplicate that is used", "old", ordinaryRecord, effect, []string{claim, `select key, fingerprint, + commit`, `begin isolation level + select current_setting('synchronous_standby_names') <>`, insert, `commit`}},
+		{
+			"duplicate that is used", "old", ordinaryRecord, effect,
+			[]string{claim, `select key, fingerprint, + commit`, `begin isolation level + select current_setting('synchronous_standby_names') <>`, insert, `commit`},
+		},
 		{"redelivered", "old", redeliveredRecord, doNothing, []string{`select key, fingerprint,`}},
-		{"redelivered and new", "again", redeliveredRecord, effect, []string{`select key, fingerprint,`, claim, insert, `commit`}},
-		{"result", "saved", ordinaryRecord, saves("saved", effect, doNothing), []string{claim, insert, save + ` + commit`}},
-		{"result, then a statement", "early", ordinaryRecord, saves("early", doNothing, effect), []string{claim, save, insert, `commit`}},
-		{"result of another key", "new", ordinaryRecord, saves("old", doNothing, doNothing), []string{claim, `update processed_messages set`, `commit`}},
+		{
+			"redelivered and new", "again", redeliveredRecord, effect,
+			[]string{`select key, fingerprint,`, claim, insert, `commit`},
+		},
+		{
+			"result", "saved", ordinaryRecord, saves("saved", effect, doNothing),
+			[]string{claim, insert, save + ` + commit`},
+		},
+		{
+			"result, then a statement", "early", ordinaryRecord, saves("early", doNothing, effect),
+			[]string{claim, save, insert, `commit`},
+		},
+		{
+			"result of another key", "new", ordinaryRecord, saves("old", doNothing, doNothing),
+			[]string{claim, `update processed_messages set`, `commit`},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 2 { // statements are prepared the first time
@@ -91,7 +107,8 @@ func TestRoundTripsInARunOfDuplicates(t *testing.T) {
 		}
 		return len(trips.take())
 	}
-	for _, id := range []string{"old", "old", "old", "old", "old", "old", "new"} { // statements are prepared the first time
+	for _, id := range []string{"old", "old", "old", "old", "old", "old", "new"} {
+		// statements are prepared the first time
 		claim(id)
 	}
 	var got []int
@@ -103,8 +120,8 @@ func TestRoundTripsInARunOfDuplicates(t *testing.T) {
 	}
 }
 
-// A batch whose messages are all redelivered, or that follows a run of duplicates, takes one round trip if it has only duplicates, and no
-// more than another batch if it has some.
+// A batch whose messages are all redelivered, or that follows a run of duplicates, takes one round trip if it has only
+// duplicates, and no more than another batch if it has some.
 func TestRoundTripsOfABatchOfDuplicates(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	store, trips := db.traced(t)
@@ -142,11 +159,27 @@ func TestRoundTripsOfABatchOfDuplicates(t *testing.T) {
 		verdicts []dedup.Verdict
 		trips    []string
 	}{
-		{"not redelivered", batch(false, "a", "b"), []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{claim, lookIn}},
-		{"one is redelivered", oneRedelivered, []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{claim, lookIn}},
+		{
+			"not redelivered", batch(false, "a", "b"),
+			[]dedup.Verdict{dedup.Duplicate, dedup.Duplicate},
+			[]string{claim, lookIn},
+		},
+		{
+			"one is redelivered", oneRedelivered,
+			[]dedup.Verdict{dedup.Duplicate, dedup.Duplicate},
+			[]string{claim, lookIn},
+		},
 		{"redelivered", batch(true, "a", "b"), []dedup.Verdict{dedup.Duplicate, dedup.Duplicate}, []string{look}},
-		{"redelivered, and one is new", batch(true, "a", "new"), []dedup.Verdict{dedup.Duplicate, dedup.First}, []string{look, one, `commit`}},
-		{"redelivered, and all are new", batch(true, "newer", "newest"), []dedup.Verdict{dedup.First, dedup.First}, []string{look, claim, `commit`}},
+		{
+			"redelivered, and one is new", batch(true, "a", "new"),
+			[]dedup.Verdict{dedup.Duplicate, dedup.First},
+			[]string{look, one, `commit`},
+		},
+		{
+			"redelivered, and all are new", batch(true, "newer", "newest"),
+			[]dedup.Verdict{dedup.First, dedup.First},
+			[]string{look, claim, `commit`},
+		},
 		{"no message", nil, nil, []string{`begin isolation level + select current_setting('synchronous_standby_names') <>`, `commit`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -194,7 +227,10 @@ func TestTransactionOfADuplicate(t *testing.T) {
 	}{
 		"nothing":       {func(context.Context, *pgxstore.Store, pgx.Tx) error { return nil }, nil, 0},
 		"only an error": {func(context.Context, *pgxstore.Store, pgx.Tx) error { return undo }, undo, 0},
-		"an effect":     {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { return effect(ctx, tx, "e") }, nil, 1},
+		"an effect": {
+			func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { return effect(ctx, tx, "e") },
+			nil, 1,
+		},
 		"an effect, undone": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error {
 			return errors.Join(effect(ctx, tx, "e"), undo)
 		}, undo, 0},
@@ -218,7 +254,10 @@ func TestTransactionOfADuplicate(t *testing.T) {
 			}
 			return nil
 		}, nil, 0},
-		"Commit": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { _ = tx.Commit(ctx); return nil }, dedup.ErrTxEnded, 0},
+		"Commit": {
+			func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error { _ = tx.Commit(ctx); return nil },
+			dedup.ErrTxEnded, 0,
+		},
 		"a swallowed error": {func(ctx context.Context, _ *pgxstore.Store, tx pgx.Tx) error {
 			_, _ = effect(ctx, tx, "e"), second(tx.Exec(ctx, `SELECT 1/0`))
 			return nil
@@ -250,7 +289,8 @@ func TestTransactionOfADuplicate(t *testing.T) {
 				if got := len(db.strings(t, `SELECT id FROM outbox_messages`)); got != want {
 					t.Errorf("%d messages, want %d", got, want)
 				}
-				if n := db.pool.Stat().AcquiredConns(); n != 0 && want == 0 { // a message wakes relays by another connection
+				if n := db.pool.Stat().AcquiredConns(); n != 0 && want == 0 {
+					// a message wakes relays by another connection
 					t.Errorf("%d connections are in use", n)
 				}
 			})
@@ -258,7 +298,8 @@ func TestTransactionOfADuplicate(t *testing.T) {
 	}
 }
 
-// The look before the claim finds only committed rows, so a redelivered message still waits for the transaction that handles its first copy.
+// The look before the claim finds only committed rows, so a redelivered message still waits for the transaction that
+// handles its first copy.
 func TestRedeliveredWhileTheFirstRuns(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 3)
 	ctx := t.Context()

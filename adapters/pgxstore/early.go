@@ -35,7 +35,8 @@ var errGuessed = errors.New("pgxstore: the guess that the message is new was wro
 
 // guesses reports whether c may run fn before it claims.
 func (c *claim) guesses(ctx context.Context) bool {
-	if !driver.LateClaim(ctx) || len(c.Plan.Rows) != 1 || c.Look || driver.LockWaitsRefused(ctx) || !c.store.describes || c.store.hooks.acquire {
+	if !driver.LateClaim(ctx) || len(c.Plan.Rows) != 1 || c.Look || driver.LockWaitsRefused(ctx) ||
+		!c.store.describes || c.store.hooks.acquire {
 		return false
 	}
 	rec, now := c.Plan.Rows[0].Record, c.Now()
@@ -76,7 +77,8 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	b := &pgx.Batch{}
 	c.queueBegin(b)
 	b.Queue(s.sql.InsertNew, append(claimArgs(&c.Plan.Rows[0], c.idleLimit, s.cfg.Compact),
-		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(), pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
+		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(),
+		pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
 	insertions := s.queueLate(b, &late, shards)
 	results, err := c.begin(ctx, b)
 	defer func() {

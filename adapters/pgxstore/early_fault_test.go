@@ -19,8 +19,8 @@ import (
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
-// Every fourth COMMIT is cut, so that the only round trip of a message is cut too, before and after the server has it. Each message is
-// delivered until it is acknowledged, and has one effect and one outbox message in the end.
+// Every fourth COMMIT is cut, so that the only round trip of a message is cut too, before and after the server has it.
+// Each message is delivered until it is acknowledged, and has one effect and one outbox message in the end.
 func TestClaimLateCommitUnknown(t *testing.T) {
 	for _, f := range []deduptest.Fault{deduptest.CommitLost, deduptest.AnswerLost, deduptest.CommitLate} {
 		t.Run(f.String(), func(t *testing.T) {

@@ -19,7 +19,9 @@ import (
 )
 
 // late is a consumer with Pipeline and ClaimLate, whose function writes one effect.
-func (db *outboxDB) late(t *testing.T, store *pgxstore.Store, cfg consumer.Config[pgx.Tx], more queueFunc) *consumer.Consumer[pgx.Tx] {
+func (db *outboxDB) late(t *testing.T, store *pgxstore.Store, cfg consumer.Config[pgx.Tx],
+	more queueFunc,
+) *consumer.Consumer[pgx.Tx] {
 	cfg.Name, cfg.ClaimLate, cfg.Logger = "billing", true, slog.New(slog.DiscardHandler)
 	cfg.HandleBatch = func(ctx context.Context, tx pgx.Tx, msgs []*consumer.Message) error {
 		return pgxstore.Pipeline(func(ctx context.Context, b *pgx.Batch, m *consumer.Message) error {
@@ -129,9 +131,11 @@ func TestClaimLateGuessesWrong(t *testing.T) {
 			if _, err := db.store.Claim(t.Context(), tx, []dedup.Record{rec}); err != nil {
 				return err
 			}
-			soon := db.late(t, newStore(t, pgxstore.Config{Pool: db.pool, ClaimTimeout: time.Second}), consumer.Config[pgx.Tx]{}, nil)
+			soon := db.late(t, newStore(t, pgxstore.Config{Pool: db.pool, ClaimTimeout: time.Second}),
+				consumer.Config[pgx.Tx]{}, nil)
 			err := soon.ProcessBatch(t.Context(), []*consumer.Message{fresh("held")})[0] // Process would wait
-			if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Held || !errors.Is(err, dedup.ErrInFlight) {
+			if retry, ok := errors.AsType[*consumer.RetryError](err); !ok || !retry.Held ||
+				!errors.Is(err, dedup.ErrInFlight) {
 				t.Errorf("Process = %v, want ErrInFlight, held", err)
 			}
 			return errors.New("roll back")

@@ -11,11 +11,11 @@ import (
 
 // Enqueue implements outbox.Writer.
 //
-// In a transaction of InTx the messages are written together with COMMIT, without an extra round trip. So the handler does not
-// find them in the table, and InTx returns the database's errors about them. Rolling back to a savepoint discards the messages
-// that were enqueued after it. In a transaction of the caller's own, Enqueue writes the messages at once, in one statement;
-// call Wake after the commit. In both cases the role that the transaction has when they are written needs permission to insert
-// them.
+// In a transaction of InTx the messages are written together with COMMIT, without an extra round trip. So the handler
+// does not find them in the table, and InTx returns the database's errors about them. Rolling back to a savepoint
+// discards the messages that were enqueued after it. In a transaction of the caller's own, Enqueue writes the messages
+// at once, in one statement; call Wake after the commit. In both cases the role that the transaction has when they are
+// written needs permission to insert them.
 func (s *Store) Enqueue(ctx context.Context, tx pgx.Tx, msgs ...outbox.Message) error {
 	if len(msgs) == 0 {
 		return nil

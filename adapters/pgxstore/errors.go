@@ -33,8 +33,8 @@ func (faultClasses) Retryable(err error) bool {
 	return faults.Postgres.Retryable(class(err))
 }
 
-// Ambiguous implements driver.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the connection
-// that has the plan, so any message succeeds when it is retried.
+// Ambiguous implements driver.FaultClassifier. The error of a changed cached plan is not Ambiguous: InTx closes the
+// connection that has the plan, so any message succeeds when it is retried.
 func (faultClasses) Ambiguous(err error) bool {
 	if errors.As(err, new(foreignError)) || database.Caused(err) || isCopyFailed(err) {
 		return false
@@ -42,8 +42,8 @@ func (faultClasses) Ambiguous(err error) bool {
 	return faults.Postgres.Ambiguous(class(err))
 }
 
-// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's, if it has one: the answer
-// to COMMIT says why the transaction was not committed.
+// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's,
+// if it has one: the answer to COMMIT says why the transaction was not committed.
 func (faultClasses) FaultClass(err error) driver.FaultClass {
 	switch c := class(err); {
 	case errors.As(err, new(foreignError)), errors.Is(err, dedup.ErrTxEnded), isCopyFailed(err):
@@ -82,15 +82,17 @@ func class(err error) driver.FaultClass {
 	return faults.OfPostgres(sqlState(err))
 }
 
-// isStalePlan reports whether a statement failed because it was prepared before a migration that changed the type of its
-// result. The code has other causes too. The message's text cannot tell them apart, because it is in the server's language.
+// isStalePlan reports whether a statement failed because it was prepared before a migration that changed the type of
+// its result. The code has other causes too. The message's text cannot tell them apart, because it is in the server's
+// language.
 func isStalePlan(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
-// blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role has no
-// permission, transactions are read-only, or a statement was prepared before a migration or is not prepared any more.
+// blamesSession reports whether a claim failed because of its session, so that another connection may succeed: the role
+// has no permission, transactions are read-only, or a statement was prepared before a migration or is not prepared any
+// more.
 func blamesSession(err error) bool {
 	switch sqlState(err) {
 	case "42501", "25006", "26000":
@@ -99,8 +101,8 @@ func blamesSession(err error) bool {
 	return isStalePlan(err)
 }
 
-// isCopyFailed reports whether the client ended a COPY: a value could not be encoded, or the source of the rows failed. The server answers with
-// the code that it also has for a statement that it cancelled.
+// isCopyFailed reports whether the client ended a COPY: a value could not be encoded, or the source of the rows failed.
+// The server answers with the code that it also has for a statement that it cancelled.
 func isCopyFailed(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "57014" && pg.Routine == "CopyGetData"
@@ -129,8 +131,8 @@ func sweepError(err error) error {
 	return claimError(err)
 }
 
-// stepError adds the name of the failed step to err. The step ran in a transaction of the handler, whose earlier statements may
-// be to blame, so the code of the error decides. A missing table is always the database's fault.
+// stepError adds the name of the failed step to err. The step ran in a transaction of the handler, whose earlier
+// statements may be to blame, so the code of the error decides. A missing table is always the database's fault.
 func stepError(step string, err error) error {
 	switch {
 	case err == nil:
@@ -152,13 +154,15 @@ func idleError(limit time.Duration, err error) error {
 		"or the session's idle_in_transaction_session_timeout, and the server ended it: %w", limit, err)
 }
 
-// isDefinite reports whether err, the answer to COMMIT, proves that nothing was committed. After any other error the outcome is unknown.
+// isDefinite reports whether err, the answer to COMMIT, proves that nothing was committed. After any other error the
+// outcome is unknown.
 func isDefinite(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && faults.CommitRefusedPostgres(severity(pg), pg.Code)
 }
 
-// severity returns the severity of an error, untranslated if a server has sent it. PgBouncer sends only the one that servers translate.
+// severity returns the severity of an error, untranslated if a server has sent it. PgBouncer sends only the one that
+// servers translate.
 func severity(err *pgconn.PgError) string { return cmp.Or(err.SeverityUnlocalized, err.Severity) }
 
 // isUndefined reports whether a table, a column or the schema is missing.

@@ -70,7 +70,8 @@ func ExampleConfig_postgres() {
 	// Output: <nil>
 }
 
-// A transfer reads and writes two accounts. Neither account is the key of the transfer's message, so the handler locks both.
+// A transfer reads and writes two accounts. Neither account is the key of the transfer's message, so the handler locks
+// both.
 func ExampleStore_LockKeys_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -104,8 +105,8 @@ func ExampleStore_LockKeys_postgres() {
 	// bob to carol: <nil>
 }
 
-// Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Pipeline has the
-// transaction that Enqueue needs: outbox messages are written together with COMMIT.
+// Each message queues its SQL, and the statements of a whole batch take one round trip. A BatchHandler around Pipeline
+// has the transaction that Enqueue needs: outbox messages are written together with COMMIT.
 func ExamplePipeline_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -127,22 +128,30 @@ func ExamplePipeline_postgres() {
 						return err
 					}
 					if balance > 2 {
-						return consumer.Permanent(fmt.Errorf("%s: the balance of %s would be %d", msg.ID, msg.OrderingKey, balance))
+						return consumer.Permanent(fmt.Errorf("%s: the balance of %s would be %d", msg.ID,
+							msg.OrderingKey, balance))
 					}
 					return nil
 				})
-			return store.Enqueue(ctx, tx, outbox.Message{Topic: "charged", OrderingKey: msg.OrderingKey, Payload: msg.Payload})
+			return store.Enqueue(ctx, tx, outbox.Message{
+				Topic: "charged", OrderingKey: msg.OrderingKey,
+				Payload: msg.Payload,
+			})
 		})(ctx, tx, msgs)
 	}
 	c, err := consumer.New(consumer.Config[pgx.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID, HandleBatch: charge, Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: store, Key: consumer.MessageID, HandleBatch: charge,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	var msgs []*consumer.Message
 	for i, account := range []string{"alice", "alice", "bob", "alice", "bob"} {
-		msgs = append(msgs, &consumer.Message{ID: fmt.Sprint("order-", i), OrderingKey: account, Time: time.Now(), Attempt: 1})
+		msgs = append(msgs, &consumer.Message{
+			ID: fmt.Sprint("order-", i), OrderingKey: account, Time: time.Now(),
+			Attempt: 1,
+		})
 	}
 	fmt.Println(c.ProcessBatch(ctx, msgs))
 
@@ -164,8 +173,8 @@ func ExamplePipeline_postgres() {
 	// parked: order-3: the balance of alice would be 3
 }
 
-// One statement for all messages of a batch. It adds up the messages for one account first: an UPDATE changes a row only once, so without
-// GROUP BY it would lose two of the three charges.
+// One statement for all messages of a batch. It adds up the messages for one account first: an UPDATE changes a row
+// only once, so without GROUP BY it would lose two of the three charges.
 func ExampleStore_setBased_postgres() {
 	ctx := context.Background()
 	pool, cleanUp := examplePool(ctx)
@@ -193,7 +202,11 @@ func ExampleStore_setBased_postgres() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c.ProcessBatch(ctx, []*consumer.Message{{ID: "1", OrderingKey: "alice"}, {ID: "2", OrderingKey: "alice"}, {ID: "3", OrderingKey: "alice"}})
+	c.ProcessBatch(ctx, []*consumer.Message{
+		{ID: "1", OrderingKey: "alice"},
+		{ID: "2", OrderingKey: "alice"},
+		{ID: "3", OrderingKey: "alice"},
+	})
 	var balance int
 	fmt.Println(pool.QueryRow(ctx, `SELECT balance FROM accounts`).Scan(&balance), balance)
 	// Output: <nil> 3

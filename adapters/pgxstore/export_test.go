@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// EndLease makes s believe that its registration ended at until, although it was just registered by this machine's clock.
+// EndLease makes s believe that its registration ended at until, although it was just registered by this machine's
+// clock.
 func EndLease(s *Store, consumer string, window time.Duration, until time.Time) {
 	w := claims.Window{Consumer: consumer, Seconds: int64(window / time.Second)}
 	s.leases.Cover([]claims.Window{w}, time.Now().AddDate(10, 0, 0)) // this forgets the registration
@@ -39,7 +40,8 @@ func Listen(ctx context.Context, s *Store) (wake <-chan struct{}, stop func()) {
 	return sub.Wake(), func() { leave(context.WithoutCancel(ctx)) }
 }
 
-// ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means any shard.
+// ListenForShards subscribes like Listen. take returns the shards of the notifications since its last call; all means
+// any shard.
 func ListenForShards(ctx context.Context, s *Store) (wake <-chan struct{}, take func() (shards []int, all bool), stop func()) {
 	sub, leave := s.listener.listen(ctx)
 	return sub.Wake(), sub.Take, func() { leave(context.WithoutCancel(ctx)) }

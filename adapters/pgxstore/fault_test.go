@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Each error that a handler's statements may meet is classified as the fault of the message or of the database. The suite tests each
-// code.
+// Each error that a handler's statements may meet is classified as the fault of the message or of the database. The
+// suite tests each code.
 func TestBlame(t *testing.T) {
 	exec := func(sql string) func(ctx context.Context, tx pgx.Tx, h *handlerTest) error {
 		return func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
@@ -49,10 +49,12 @@ func TestBlame(t *testing.T) {
 			return elsewhere("57P01")(ctx, tx, h)
 		}, false, false},
 		{"a value that COPY cannot encode", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
-			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{struct{}{}}})))
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"},
+				pgx.CopyFromRows([][]any{{struct{}{}}})))
 		}, false, false},
 		{"a COPY whose source fails, and a handler that ignores that", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
-			_, _ = tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromFunc(func() ([]any, error) { return nil, errors.New("no rows") }))
+			_, _ = tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"},
+				pgx.CopyFromFunc(func() ([]any, error) { return nil, errors.New("no rows") }))
 			return nil
 		}, false, false},
 		{"a deadlock that a savepoint took back", func(ctx context.Context, tx pgx.Tx, _ *handlerTest) error {
@@ -107,7 +109,8 @@ func TestBlame(t *testing.T) {
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 			err := h.handle("k", func(ctx context.Context, tx pgx.Tx) error { return tt.do(ctx, tx, h) })
 			if err == nil || h.store.Retryable(err) != tt.retryable || h.store.Ambiguous(err) != tt.ambiguous {
-				t.Errorf("InTx = %v; retryable %v, ambiguous %v; want %v, %v", err, h.store.Retryable(err), h.store.Ambiguous(err), tt.retryable, tt.ambiguous)
+				t.Errorf("InTx = %v; retryable %v, ambiguous %v; want %v, %v", err, h.store.Retryable(err),
+					h.store.Ambiguous(err), tt.retryable, tt.ambiguous)
 			}
 			if n := h.count(`SELECT count(*) FROM effects`); n != 0 {
 				t.Errorf("%d effects", n)
@@ -119,7 +122,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// The distinction between a refused COMMIT and an unknown outcome does not depend on the language of the server's messages.
+// The distinction between a refused COMMIT and an unknown outcome does not depend on the language of the server's
+// messages.
 func TestRefusedCommitInAnotherLanguage(t *testing.T) {
 	for _, tt := range []struct {
 		severity, code string
@@ -138,7 +142,10 @@ func TestRefusedCommitInAnotherLanguage(t *testing.T) {
 		{"FATAL", "25P04", false},
 		{"", "23505", true},
 	} {
-		err := fmt.Errorf("commit: %w", &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: tt.severity, Code: tt.code})
+		err := fmt.Errorf("commit: %w", &pgconn.PgError{
+			Severity: "FEHLER", SeverityUnlocalized: tt.severity,
+			Code: tt.code,
+		})
 		if got := pgxstore.IsDefinite(err); got != tt.want {
 			t.Errorf("%s %s: refused: %v, want %v", tt.severity, tt.code, got, tt.want)
 		}
@@ -172,8 +179,11 @@ func TestIdleLimitIsNamed(t *testing.T) {
 				if !ran && h.store.Retryable(err) {
 					continue // on a busy machine the claim itself may exceed the limit
 				}
-				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout (200ms)") {
-					t.Errorf("InTx = %v; retryable %v, ambiguous %v; want both, and the limit named", err, h.store.Retryable(err), h.store.Ambiguous(err))
+				if err == nil || !h.store.Retryable(err) || !h.store.Ambiguous(err) ||
+					errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(),
+					"Config.IdleInTxTimeout (200ms)") {
+					t.Errorf("InTx = %v; retryable %v, ambiguous %v; want both, and the limit named", err,
+						h.store.Retryable(err), h.store.Ambiguous(err))
 				}
 			}
 		})

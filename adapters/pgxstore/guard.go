@@ -128,7 +128,8 @@ func (g *guard) finish(ctx context.Context) error {
 		return err
 	}
 	g.mu.Lock()
-	again := g.sight.exposed && !g.sight.lost && g.c.xid != "" // the handler may have used the connection since VerifyTx
+	// the handler may have used the connection since VerifyTx
+	again := g.sight.exposed && !g.sight.lost && g.c.xid != ""
 	g.mu.Unlock()
 	if again {
 		if err := g.verify(ctx, false); err != nil {
@@ -136,7 +137,8 @@ func (g *guard) finish(ctx context.Context) error {
 		}
 	}
 	g.mu.Lock()
-	alone := g.changed.sync && g.sight.exposed // pgx's Commit, which ends the handler's large objects, sends nothing else
+	// pgx's Commit, which ends the handler's large objects, sends nothing else
+	alone := g.changed.sync && g.sight.exposed
 	g.mu.Unlock()
 	if !alone || g.notBegun() || g.c.store.cfg.AllowAsyncCommit {
 		return nil

@@ -28,8 +28,8 @@ func (v slowValue) Value() (driver.Value, error) {
 	return "late", nil
 }
 
-// A handler returns while one of its goroutines has begun a statement that is not sent yet. The statement must run in no other
-// transaction, and nothing is committed.
+// A handler returns while one of its goroutines has begun a statement that is not sent yet. The statement must run in
+// no other transaction, and nothing is committed.
 func TestHandlerLeavesACallInProgress(t *testing.T) {
 	errMine := errors.New("mine")
 	for name, tt := range map[string]struct {

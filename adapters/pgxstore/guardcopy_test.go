@@ -39,7 +39,8 @@ func (p panicking) panics(method string) {
 	}
 }
 
-// pgx calls the source of a COPY on a goroutine of its own. A panic there must not end the process: the message would end the next one too.
+// pgx calls the source of a COPY on a goroutine of its own. A panic there must not end the process: the message would
+// end the next one too.
 func TestCopyOfRowsThatPanic(t *testing.T) {
 	for _, method := range []string{"Next", "Values", "Err"} {
 		for name, run := range map[string]func(h *handlerTest, do interleaveHandler) error{

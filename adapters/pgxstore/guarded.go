@@ -68,7 +68,8 @@ func (t *guarded) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (t *guarded) Commit(ctx context.Context) error {
-	return t.end(ctx, "called Commit", func() error { return t.Tx.Commit(ctx) }) // waiting messages now belong to the outer transaction
+	// waiting messages now belong to the outer transaction
+	return t.end(ctx, "called Commit", func() error { return t.Tx.Commit(ctx) })
 }
 
 func (t *guarded) Rollback(ctx context.Context) error {
@@ -163,7 +164,9 @@ func (t *guarded) Prepare(ctx context.Context, name, sql string) (*pgconn.Statem
 }
 
 // CopyFrom returns a *consumer.PanicError if src panics.
-func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+func (t *guarded) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	src pgx.CopyFromSource,
+) (int64, error) {
 	if err := t.g.use.enter(); err != nil {
 		return 0, err
 	}

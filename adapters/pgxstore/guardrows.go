@@ -53,7 +53,8 @@ type guardedRow struct{ rows guardedRows }
 func (r guardedRow) Scan(dest ...any) error {
 	defer r.rows.Close()
 	if slices.ContainsFunc(dest, func(d any) bool { _, refers := d.(*pgtype.DriverBytes); return refers }) {
-		return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow") // as pgx does: it would refer to memory that is used again
+		// as pgx does: it would refer to memory that is used again
+		return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
 	}
 	return pgxrows.First{Rows: r.rows}.Scan(dest...)
 }

@@ -29,8 +29,8 @@ func (s *transactions) InTx(ctx context.Context, recs []dedup.Record, fn func(pg
 	return s.Store.InTx(ctx, recs, fn)
 }
 
-// When other processes hold some keys of a batch, the batch waits once, for ClaimTimeout. Then it commits the other messages in
-// one transaction. On redelivery it waits for a shorter time.
+// When other processes hold some keys of a batch, the batch waits once, for ClaimTimeout. Then it commits the other
+// messages in one transaction. On redelivery it waits for a shorter time.
 func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 	for _, held := range []int{1, 8} {
 		t.Run(fmt.Sprint(held, " of 500"), func(t *testing.T) {
@@ -43,7 +43,11 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 			var backoffs []int
 			c, err := consumer.New(consumer.Config[pgx.Tx]{
 				Name: name, Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
-				Handle:  func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error { return db.Effect(ctx, tx, m.ID) },
+				Handle: func(ctx context.Context, tx pgx.Tx,
+					m *consumer.Message,
+				) error {
+					return db.Effect(ctx, tx, m.ID)
+				},
 				Backoff: func(n int) time.Duration { backoffs = append(backoffs, n); return time.Duration(n) },
 			})
 			if err != nil {

@@ -45,8 +45,8 @@ var keptPools = struct {
 	idle map[string][]*pgxpool.Pool
 }{idle: map[string][]*pgxpool.Pool{}}
 
-// keptPool is testPool with the connections of an earlier test, if its schema is used again. It is for tests that leave no setting in a
-// session. To begin a session costs PostgreSQL more than most cases of a suite do.
+// keptPool is testPool with the connections of an earlier test, if its schema is used again. It is for tests that leave
+// no setting in a session. To begin a session costs PostgreSQL more than most cases of a suite do.
 func keptPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	tb.Helper()
 	name := fmt.Sprint(dsn, " ", conns)
@@ -59,7 +59,8 @@ func keptPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 		pool = newPool(tb, dsn, conns)
 	}
 	tb.Cleanup(func() {
-		for began := time.Now(); pool.Stat().AcquiredConns() != 0; <-time.After(time.Millisecond) { // a NOTIFY may still be running
+		for began := time.Now(); pool.Stat().AcquiredConns() != 0; <-time.After(time.Millisecond) {
+			// a NOTIFY may still be running
 			if time.Since(began) > time.Minute {
 				tb.Errorf("%d connections were not given back", pool.Stat().AcquiredConns())
 				return
@@ -83,7 +84,8 @@ func keptPool(tb testing.TB, dsn string, conns int) *pgxpool.Pool {
 	return pool
 }
 
-// newStore returns a store with a ClaimTimeout that suits a busy machine, unless cfg sets one. The limit also applies to BEGIN.
+// newStore returns a store with a ClaimTimeout that suits a busy machine, unless cfg sets one. The limit also applies
+// to BEGIN.
 func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	tb.Helper()
 	if cfg.ClaimTimeout == 0 {
@@ -96,8 +98,8 @@ func newStore(tb testing.TB, cfg pgxstore.Config) *pgxstore.Store {
 	return s
 }
 
-// again repeats f while its error may be temporary: on a busy machine a lock may time out, or a transaction may be idle too
-// long.
+// again repeats f while its error may be temporary: on a busy machine a lock may time out, or a transaction may be idle
+// too long.
 func again(s *pgxstore.Store, f func() error) error {
 	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
 		err := f()

@@ -19,7 +19,9 @@ import (
 func pings(ctx context.Context, conn *pgx.Conn) (bool, error) { return conn.Ping(ctx) == nil, nil }
 
 // pool returns a Store on a pool with a hook, and the pool. cfg is the pool's.
-func (p *pooledSessions) hooked(cfg *pgxpool.Config, hook func(context.Context, *pgx.Conn) (bool, error)) (*pgxstore.Store, *pgxpool.Pool) {
+func (p *pooledSessions) hooked(cfg *pgxpool.Config,
+	hook func(context.Context, *pgx.Conn) (bool, error),
+) (*pgxstore.Store, *pgxpool.Pool) {
 	p.Helper()
 	cfg.PrepareConn = hook
 	pool, err := pgxpool.NewWithConfig(p.Context(), cfg)
@@ -30,7 +32,8 @@ func (p *pooledSessions) hooked(cfg *pgxpool.Config, hook func(context.Context, 
 	return s, pool
 }
 
-// A hook that runs for each use decides about the search_path. It does not keep the Store from noticing a change that loses messages.
+// A hook that runs for each use decides about the search_path. It does not keep the Store from noticing a change that
+// loses messages.
 func TestASessionThatWasChangedIsNoticedInAPoolWithAHook(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(p *pooledSessions, s *pgxstore.Store, pool *pgxpool.Pool) error{
@@ -41,7 +44,9 @@ func TestASessionThatWasChangedIsNoticedInAPoolWithAHook(t *testing.T) {
 		"by the application": func(p *pooledSessions, _ *pgxstore.Store, pool *pgxpool.Pool) error {
 			return second(pool.Exec(p.Context(), `SET synchronous_commit = off`))
 		},
-		"by a temporary table of the application": func(p *pooledSessions, _ *pgxstore.Store, pool *pgxpool.Pool) error {
+		"by a temporary table of the application": func(p *pooledSessions, _ *pgxstore.Store,
+			pool *pgxpool.Pool,
+		) error {
 			return second(pool.Exec(p.Context(), `CREATE TEMP TABLE effects (name text)`))
 		},
 	} {
@@ -57,7 +62,8 @@ func TestASessionThatWasChangedIsNoticedInAPoolWithAHook(t *testing.T) {
 	}
 }
 
-// Behind a pooler the first use of a connection says nothing about its session: an earlier message may have left a temporary table there.
+// Behind a pooler the first use of a connection says nothing about its session: an earlier message may have left a
+// temporary table there.
 func TestATemporaryTableBehindAPoolerInAPoolWithAHook(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
@@ -75,8 +81,9 @@ func TestATemporaryTableBehindAPoolerInAPoolWithAHook(t *testing.T) {
 	p.effects([]string{"a", "b"})
 }
 
-// A hook chooses the tenant by the message's ctx, each time or when the connection's tenant is another. At the start there is none. AfterConnect has
-// set a role. The role of the pool's connections stays, for messages and for the application.
+// A hook chooses the tenant by the message's ctx, each time or when the connection's tenant is another. At the start
+// there is none. AfterConnect has set a role. The role of the pool's connections stays, for messages and for the
+// application.
 func TestAHookThatChoosesTheTenantOfAMessage(t *testing.T) {
 	t.Parallel()
 	for _, remembers := range []bool{false, true} {
@@ -87,7 +94,11 @@ func TestAHookThatChoosesTheTenantOfAMessage(t *testing.T) {
 			type tenant struct{}
 			cfg := p.direct.Config()
 			cfg.MaxConns = 1
-			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, `SET ROLE `+role)) }
+			cfg.AfterConnect = func(ctx context.Context,
+				conn *pgx.Conn,
+			) error {
+				return second(conn.Exec(ctx, `SET ROLE `+role))
+			}
 			s, pool := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 				schema, ok := ctx.Value(tenant{}).(string)
 				if !ok || remembers && conn.PgConn().CustomData()["tenant"] == schema {
@@ -107,14 +118,16 @@ func TestAHookThatChoosesTheTenantOfAMessage(t *testing.T) {
 				}
 			}
 			p.effects([]string{"3 as " + role, "4 as " + role})
-			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects ORDER BY name`); !slices.Equal(got, []string{"1 as " + role, "2 as " + role}) {
+			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+
+				`_b.effects ORDER BY name`); !slices.Equal(got, []string{"1 as " + role, "2 as " + role}) {
 				t.Errorf("tenant_b has the effects %v, want 1 and 2", got)
 			}
 		})
 	}
 }
 
-// The application has changed the search_path of a connection before the Store first looks for its tables. Both schemas have some.
+// The application has changed the search_path of a connection before the Store first looks for its tables. Both schemas
+// have some.
 func TestTheSchemaIsThatOfANewSession(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)

@@ -30,7 +30,8 @@ func (c *claim) Forgotten(ctx context.Context, consumers []string) (forgotten ti
 	if h.isolation != "read committed" && h.isolation != "read uncommitted" {
 		q = c.store.cfg.Pool
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
+		// because the callers may hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, c.store.cfg.ClaimTimeout)
 		defer cancel()
 		if err := q.QueryRow(ctx, c.store.sql.Forgotten).Scan(&h.forgotten); err != nil {
 			return forgotten, nil, sweepError(err)

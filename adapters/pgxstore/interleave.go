@@ -9,14 +9,14 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore/internal/interleave"
 )
 
-// errHidden says that a function has changed how the server parses statements, so that Interleave may have sent together
-// what must not be.
+// errHidden says that a function has changed how the server parses statements, so that Interleave may have sent
+// together what must not be.
 var errHidden = errors.New("pgxstore: standard_conforming_strings was turned off in a transaction with several handlers")
 
-// Interleave implements driver.Interleaver. Above READ COMMITTED, where handlers may rely on the isolation of transactions in
-// place of locks, and in the simple protocol, handlers run one after the other. A tracer of pgx sees one batch in place of
-// the statements of several handlers. A pgtype.Codec of the application's own that the connection has registered must be
-// safe for concurrent use.
+// Interleave implements driver.Interleaver. Above READ COMMITTED, where handlers may rely on the isolation of
+// transactions in place of locks, and in the simple protocol, handlers run one after the other. A tracer of pgx sees
+// one batch in place of the statements of several handlers. A pgtype.Codec of the application's own that the connection
+// has registered must be safe for concurrent use.
 func (s *Store) Interleave(
 	ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error,
 ) (failed int, err error) {
@@ -60,8 +60,8 @@ func (i interleaved) Verify(ctx context.Context) error { return verifyTx(ctx, i.
 // Enqueues implements interleave.Guard.
 func (i interleaved) Enqueues(sql string) bool { return i.t.g.c.store.enqueues(sql) }
 
-// guardOf returns the guarded transaction behind tx, and tx itself if Interleave runs the handler. Both are nil if tx is not
-// of InTx.
+// guardOf returns the guarded transaction behind tx, and tx itself if Interleave runs the handler. Both are nil if tx
+// is not of InTx.
 func guardOf(tx pgx.Tx) (*guarded, *interleave.Tx) {
 	handlers, ok := tx.(*interleave.Tx)
 	if ok {

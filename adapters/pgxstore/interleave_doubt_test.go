@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Handler 1 commits the transaction of its batch. Handler 2 has returned by then, and its outbox message is not written yet. Its claim
-// is committed, so message 2 is parked: as a duplicate it would lose the outbox message.
+// Handler 1 commits the transaction of its batch. Handler 2 has returned by then, and its outbox message is not written
+// yet. Its claim is committed, so message 2 is parked: as a duplicate it would lose the outbox message.
 func TestInterleaveWhenAHandlerCommits(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails  bool // handler 3 fails before handler 1 returns, so nobody knows which handler has committed

@@ -15,13 +15,15 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A handler sends COMMIT on Tx.Conn while others run beside it. Each other message is complete, with its outbox message, or parked as
-// outcome_unknown: handlers of later messages had returned, but their outbox messages were not written.
+// A handler sends COMMIT on Tx.Conn while others run beside it. Each other message is complete, with its outbox
+// message, or parked as outcome_unknown: handlers of later messages had returned, but their outbox messages were not
+// written.
 func TestInterleaveLosesNoOutboxMessageToAnotherHandlersCommit(t *testing.T) {
 	const messages, culprit = 12, "5"
 	db := newOutboxDB(t, testdb.Postgres, 3)
 	c, err := consumer.New(consumer.Config[pgx.Tx]{
-		Name: "billing", Store: db.store, Key: consumer.MessageID, Interleave: true, Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: db.store, Key: consumer.MessageID, Interleave: true,
+		Logger:  slog.New(slog.DiscardHandler),
 		Backoff: func(int) time.Duration { return 0 },
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 			if err := effect(ctx, tx, m.ID); err != nil {
@@ -39,7 +41,10 @@ func TestInterleaveLosesNoOutboxMessageToAnotherHandlersCommit(t *testing.T) {
 	defer c.Close()
 	msgs := make([]*consumer.Message, messages)
 	for i := range msgs {
-		msgs[i] = &consumer.Message{ID: fmt.Sprint(i), Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)}
+		msgs[i] = &consumer.Message{
+			ID: fmt.Sprint(i), Payload: []byte("x"), Time: time.Now(), Attempt: 1,
+			Position: fmt.Sprint(i),
+		}
 	}
 	for i, err := range c.ProcessBatch(t.Context(), msgs) {
 		if err != nil {
@@ -65,7 +70,8 @@ func TestInterleaveLosesNoOutboxMessageToAnotherHandlersCommit(t *testing.T) {
 	published := count(db.strings(t, `SELECT convert_from(payload, 'UTF8') FROM outbox_messages`))
 	for _, m := range msgs {
 		if !parked[m.ID] && (effects[m.ID] != 1 || published[m.ID] != 1) || effects[m.ID] > 1 {
-			t.Errorf("%s: %d effects, %d outbox messages, parked: %v", m.ID, effects[m.ID], published[m.ID], parked[m.ID])
+			t.Errorf("%s: %d effects, %d outbox messages, parked: %v", m.ID, effects[m.ID], published[m.ID],
+				parked[m.ID])
 		}
 	}
 	if !parked[culprit] || parked["0"] {

@@ -48,7 +48,8 @@ func (s *stage) begin(t *rapid.T, name string, interleave bool, scripts map[stri
 	var err error
 	s.c, err = consumer.New(consumer.Config[pgx.Tx]{
 		Name: name, Store: s.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxAttempts: 3,
-		Backoff: func(int) time.Duration { return 0 }, ParkLimit: consumer.ParkLimit{Unlimited: true}, Interleave: interleave,
+		Backoff: func(int) time.Duration { return 0 }, ParkLimit: consumer.ParkLimit{Unlimited: true},
+		Interleave: interleave,
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 			s.count(1)
 			defer s.count(-1)
@@ -61,7 +62,9 @@ func (s *stage) begin(t *rapid.T, name string, interleave bool, scripts map[stri
 }
 
 // run delivers msgs until all are acknowledged, and returns what they have left behind.
-func (s *stage) run(t *testing.T, rt *rapid.T, prefix string, msgs []consumer.Message, sizes []int, keys map[string]string) stageResult {
+func (s *stage) run(t *testing.T, rt *rapid.T, prefix string, msgs []consumer.Message, sizes []int,
+	keys map[string]string,
+) stageResult {
 	var queue []*consumer.Message
 	for _, m := range msgs {
 		queue = append(queue, &m)
@@ -71,7 +74,8 @@ func (s *stage) run(t *testing.T, rt *rapid.T, prefix string, msgs []consumer.Me
 	defer cancel()
 	for round := 0; len(queue) > 0; round++ {
 		if round == 300 {
-			rt.Fatalf("%d messages are never acknowledged, %s: %v", len(queue), queue[0].ID, s.c.ProcessBatch(ctx, queue)[0])
+			rt.Fatalf("%d messages are never acknowledged, %s: %v", len(queue), queue[0].ID,
+				s.c.ProcessBatch(ctx, queue)[0])
 		}
 		n := min(sizes[round%len(sizes)], len(queue))
 		var again []*consumer.Message
@@ -125,17 +129,20 @@ func (s *stage) result(t *testing.T, prefix string, keys map[string]string) (o s
 		if strings.Contains(cause, "ended its goroutine") {
 			cause = "goexit"
 		}
-		cause = strings.TrimPrefix(cause, "statement description failed: ") // pgx's CopyFrom says so unless this connection has described the table before
-		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause, " ", cause))
+		// pgx's CopyFrom says so unless this connection has described the table before
+		cause = strings.TrimPrefix(cause, "statement description failed: ")
+		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause,
+			" ", cause))
 	}
 	slices.Sort(o.Letters)
 	return o
 }
 
-// Interleave leaves the same effects, outbox messages, IDs, orders and dead letters as running one handler after the other, whatever
-// handlers do.
+// Interleave leaves the same effects, outbox messages, IDs, orders and dead letters as running one handler after the
+// other, whatever handlers do.
 func TestInterleaveChangesNoResult(t *testing.T) {
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // each takes a third of a second
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		// each takes a third of a second
 		_ = flag.Set("rapid.checks", "12")
 		t.Cleanup(func() { _ = flag.Set("rapid.checks", checks.DefValue) })
 	}
@@ -180,7 +187,10 @@ func compareStages(t *testing.T, plain, waves *stage) {
 				k.times = 1 // such faults count as the database's, and park nothing
 			}
 			scripts[id], keys[id] = k, rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "key")
-			msgs = append(msgs, consumer.Message{ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
+			msgs = append(msgs, consumer.Message{
+				ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(),
+				Attempt: 1, Position: fmt.Sprint(i),
+			})
 		}
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 25), 1, 5).Draw(rt, "sizes")
 		var results []stageResult

@@ -74,7 +74,8 @@ func readAll(ctx context.Context, tx pgx.Tx, i int) (l transcript) {
 			of      map[string]int
 			text    string
 		)
-		l.add(rows.Scan(nil, &pointer, &array, &color, &of, &number, &bytes, &text, &raw), pointer, array, color, of, number.Exp, bytes, text, string(raw))
+		l.add(rows.Scan(nil, &pointer, &array, &color, &of, &number, &bytes, &text, &raw), pointer, array, color, of,
+			number.Exp, bytes, text, string(raw))
 	}
 	l.add(rows.Err(), rows.CommandTag())
 	_, err = rows.Values()
@@ -162,7 +163,8 @@ func TestInterleaveReturnsWhatPgxReturns(t *testing.T) {
 			const n = 8
 			var want, got [n]transcript
 			for i := range n {
-				if err := h.handle(fmt.Sprint("plain", i), func(ctx context.Context, tx pgx.Tx) error { want[i] = readAll(ctx, tx, i); return nil }); err != nil {
+				if err := h.handle(fmt.Sprint("plain", i),
+					func(ctx context.Context, tx pgx.Tx) error { want[i] = readAll(ctx, tx, i); return nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -171,7 +173,8 @@ func TestInterleaveReturnsWhatPgxReturns(t *testing.T) {
 			}
 			for i := range n {
 				if diff := cmp.Diff(want[i], got[i]); diff != "" {
-					t.Errorf("handler %d (-alone +interleaved):\n%s\n%s", i, diff, strings.Join(want[i][max(len(want[i])-8, 0):], "\n"))
+					t.Errorf("handler %d (-alone +interleaved):\n%s\n%s", i, diff,
+						strings.Join(want[i][max(len(want[i])-8, 0):], "\n"))
 				}
 			}
 		})

@@ -29,13 +29,17 @@ type script struct {
 
 // scriptSteps are what handlers do. Those that change the counter must not disturb each other.
 var scriptSteps = []string{
-	"insert", "insert", "insert", "read", "row", "batch", "enqueue", "enqueue", "add", "for update", "lock keys", "advisory lock",
-	"savepoint", "savepoint undone", "text savepoint undone", "copy", "conn", "set local", "semaphore", "pause", "named",
+	"insert", "insert", "insert", "read", "row", "batch", "enqueue", "enqueue", "add", "for update", "lock keys",
+	"advisory lock",
+	"savepoint", "savepoint undone", "text savepoint undone", "copy", "conn", "set local", "semaphore", "pause",
+	"named",
 }
 
-// scriptFaults are how handlers fail. None ends the transaction: then the causes of dead letters differ, see TestInterleaveWhenAHandlerCommits.
+// scriptFaults are how handlers fail. None ends the transaction: then the causes of dead letters differ, see
+// TestInterleaveWhenAHandlerCommits.
 var scriptFaults = []string{
-	"", "", "", "", "", "", "error", "permanent", "panic", "goexit", "statement", "swallowed", "rows left open", "busy", "ctx", "cut", "argument", "syntax",
+	"", "", "", "", "", "", "error", "permanent", "panic", "goexit", "statement", "swallowed", "rows left open", "busy",
+	"ctx", "cut", "argument", "syntax",
 }
 
 func (s *stage) count(n int) {
@@ -154,7 +158,8 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		b := &pgx.Batch{}
 		b.Queue(insertEffect, name+" in a batch")
 		count := 0
-		b.Queue(`SELECT count(*) FROM effects WHERE name = $1`, name+" in a batch").QueryRow(func(r pgx.Row) error { return r.Scan(&count) })
+		b.Queue(`SELECT count(*) FROM effects WHERE name = $1`,
+			name+" in a batch").QueryRow(func(r pgx.Row) error { return r.Scan(&count) })
 		b.Queue(insertEffect, name+" too").Exec(func(tag pgconn.CommandTag) error {
 			if !tag.Insert() {
 				return errors.New(tag.String())
@@ -166,7 +171,10 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		}
 		return insert(tx, fmt.Sprint(name, " of ", count))
 	case "enqueue":
-		return s.store.Enqueue(ctx, tx, outbox.Message{Topic: "done", OrderingKey: m.OrderingKey, Payload: []byte(name)})
+		return s.store.Enqueue(ctx, tx, outbox.Message{
+			Topic: "done", OrderingKey: m.OrderingKey,
+			Payload: []byte(name),
+		})
 	case "add":
 		_, err := tx.Exec(ctx, `UPDATE counters SET n = n + 1 WHERE name = $1`, counter)
 		return err
@@ -190,7 +198,10 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		if err != nil {
 			return err
 		}
-		if err := s.store.Enqueue(ctx, nested, outbox.Message{Topic: "done", OrderingKey: m.OrderingKey, Payload: []byte(name)}); err != nil {
+		if err := s.store.Enqueue(ctx, nested, outbox.Message{
+			Topic: "done", OrderingKey: m.OrderingKey,
+			Payload: []byte(name),
+		}); err != nil {
 			return err
 		}
 		if err := insert(nested, name); err != nil {
@@ -201,14 +212,18 @@ func (s *stage) step(ctx context.Context, tx pgx.Tx, m *consumer.Message, step, 
 		}
 		return nested.Rollback(ctx)
 	case "text savepoint undone":
-		for _, sql := range []string{`SAVEPOINT mine`, `INSERT INTO effects (name) VALUES ('undone')`, `ROLLBACK TO mine`} {
+		for _, sql := range []string{
+			`SAVEPOINT mine`, `INSERT INTO effects (name) VALUES ('undone')`,
+			`ROLLBACK TO mine`,
+		} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
 				return err
 			}
 		}
 		return insert(tx, name)
 	case "copy":
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{name + " copied"}}))
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"},
+			pgx.CopyFromRows([][]any{{name + " copied"}}))
 		return err
 	case "conn":
 		_, err := tx.Conn().Exec(ctx, insertEffect, name+" by conn")

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestInterleaveedStore runs the suite for stores with a store that gives each function of InTx the transaction of a handler in Interleave. So
-// everything that the suite says about a transaction is shown for those too.
+// TestInterleaveedStore runs the suite for stores with a store that gives each function of InTx the transaction of a
+// handler in Interleave. So everything that the suite says about a transaction is shown for those too.
 func TestInterleaveedStore(t *testing.T) {
 	t.Parallel() // beside the other suites
 	for i, server := range []struct {
@@ -38,7 +38,11 @@ func TestInterleaveedStore(t *testing.T) {
 						return interleaved{faulty(t, o, f).(*node)}
 					}
 					connections, setClock := db.Connections, db.SetClock
-					db.Connections = func(t *testing.T, s dedup.Store[pgx.Tx]) int { return connections(t, plainNode(s)) }
+					db.Connections = func(t *testing.T,
+						s dedup.Store[pgx.Tx],
+					) int {
+						return connections(t, plainNode(s))
+					}
 					if setClock != nil {
 						db.SetClock = func(s dedup.Store[pgx.Tx], now func() time.Time) { setClock(plainNode(s), now) }
 					}

@@ -30,7 +30,10 @@ func (h *handlerTest) interleave(keys []string, handlers ...interleaveHandler) (
 	h.interleaves++
 	recs := make([]dedup.Record, len(handlers))
 	for i := range recs {
-		recs[i] = dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(h.interleaves, "-", i)}, Time: time.Now()}
+		recs[i] = dedup.Record{
+			Key:  dedup.Key{Consumer: "billing", ID: fmt.Sprint(h.interleaves, "-", i)},
+			Time: time.Now(),
+		}
 	}
 	if keys == nil {
 		keys = make([]string, len(handlers))
@@ -81,7 +84,8 @@ func TestInterleaveSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
 				return err
 			}
 			var n int
-			if err := tx.QueryRow(ctx, `SELECT count(*) FROM effects WHERE name = $1`, fmt.Sprint(i)).Scan(&n); err != nil {
+			if err := tx.QueryRow(ctx, `SELECT count(*) FROM effects WHERE name = $1`,
+				fmt.Sprint(i)).Scan(&n); err != nil {
 				return err
 			}
 			b := &pgx.Batch{}
@@ -98,7 +102,8 @@ func TestInterleaveSendsTheStatementsOfAllHandlersTogether(t *testing.T) {
 	}
 }
 
-// Handlers that lock what they read before they write do not disturb each other, also beside handlers that lock nothing.
+// Handlers that lock what they read before they write do not disturb each other, also beside handlers that lock
+// nothing.
 func TestInterleaveKeepsHandlersApartThatLock(t *testing.T) {
 	const n = 12
 	exec := func(sql string, args ...any) func(ctx context.Context, h *handlerTest, tx pgx.Tx) error {
@@ -189,8 +194,9 @@ func TestInterleaveLetsNobodyComeBetween(t *testing.T) {
 	}
 }
 
-// Messages that have the same key are handled one after the other, and so are their outbox messages published. Outbox messages of all
-// handlers are in the order of the handlers, whenever they were enqueued and whatever else the handlers do.
+// Messages that have the same key are handled one after the other, and so are their outbox messages published. Outbox
+// messages of all handlers are in the order of the handlers, whenever they were enqueued and whatever else the handlers
+// do.
 func TestInterleaveKeepsTheOrder(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetStallsAfter(h.store, time.Minute)
@@ -212,12 +218,16 @@ func TestInterleaveKeepsTheOrder(t *testing.T) {
 		}
 		<-busy
 		enqueue := func(what string) error {
-			return h.store.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprint(what, " ", i), Topic: "t", OrderingKey: "k", Payload: []byte("x")})
+			return h.store.Enqueue(ctx, tx, outbox.Message{
+				ID: fmt.Sprint(what, " ", i), Topic: "t", OrderingKey: "k",
+				Payload: []byte("x"),
+			})
 		}
 		if err := enqueue("first"); err != nil {
 			return err
 		}
-		if err := second(tx.Exec(ctx, `INSERT INTO effects (name) VALUES ($1)`, fmt.Sprintf("%s %02d", keys[i], i))); err != nil {
+		if err := second(tx.Exec(ctx, `INSERT INTO effects (name) VALUES ($1)`, fmt.Sprintf("%s %02d", keys[i],
+			i))); err != nil {
 			return err
 		}
 		if i%3 == 0 { // a savepoint writes what waits
@@ -246,20 +256,30 @@ func TestInterleaveKeepsTheOrder(t *testing.T) {
 func TestInterleaveFails(t *testing.T) {
 	errMine := errors.New("mine")
 	for name, test := range map[string]struct {
-		do    interleaveHandler // of handler 2; the others wait for their statements, or for the transaction, again and again
+		// of handler 2; the others wait for their statements, or for the transaction, again and again
+		do    interleaveHandler
 		named bool
 		want  string
 	}{
-		"an error":       {func(context.Context, pgx.Tx) error { return errMine }, true, "mine"},
-		"Goexit":         {func(context.Context, pgx.Tx) error { runtime.Goexit(); return nil }, true, "Goexit"},
-		"a statement":    {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT 1/$1::int`, 0)) }, true, "division by zero"},
-		"swallowed":      {func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, `SELECT 1/$1::int`, 0); return nil }, true, "division by zero"},
-		"syntax":         {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT FROM WHERE`)) }, false, "syntax"},
-		"an argument":    {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT $1::int`, struct{}{})) }, false, "encode"},
-		"COMMIT":         {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `COMMIT`)) }, true, "COMMIT"},
-		"tx.Commit":      {func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }, true, "Commit"},
-		"its ctx":        {func(ctx context.Context, tx pgx.Tx) error { return slow(ctx, tx, `SELECT pg_sleep($1)`) }, true, "deadline"},
-		"rows left open": {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Query(ctx, `SELECT 1`)) }, true, "left rows"},
+		"an error":    {func(context.Context, pgx.Tx) error { return errMine }, true, "mine"},
+		"Goexit":      {func(context.Context, pgx.Tx) error { runtime.Goexit(); return nil }, true, "Goexit"},
+		"a statement": {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT 1/$1::int`, 0)) }, true, "division by zero"},
+		"swallowed":   {func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, `SELECT 1/$1::int`, 0); return nil }, true, "division by zero"},
+		"syntax":      {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT FROM WHERE`)) }, false, "syntax"},
+		"an argument": {func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `SELECT $1::int`, struct{}{})) }, false, "encode"},
+		"COMMIT": {
+			func(ctx context.Context, tx pgx.Tx) error { return second(tx.Exec(ctx, `COMMIT`)) }, true,
+			"COMMIT",
+		},
+		"tx.Commit": {func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }, true, "Commit"},
+		"its ctx": {
+			func(ctx context.Context, tx pgx.Tx) error { return slow(ctx, tx, `SELECT pg_sleep($1)`) },
+			true, "deadline",
+		},
+		"rows left open": {
+			func(ctx context.Context, tx pgx.Tx) error { return second(tx.Query(ctx, `SELECT 1`)) },
+			true, "left rows",
+		},
 		"a row left open": {func(ctx context.Context, tx pgx.Tx) error {
 			_ = tx.QueryRow(ctx, `SELECT 1`)
 			return nil
@@ -284,7 +304,10 @@ func TestInterleaveFails(t *testing.T) {
 			_, _ = tx.Exec(ctx, `ROLLBACK TO SAVEPOINT left_set`)
 			return nil
 		}, true, "savepoint"},
-		"the connection": {func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().Close(ctx) }, true, "connection"},
+		"the connection": {
+			func(ctx context.Context, tx pgx.Tx) error { return tx.Conn().Close(ctx) }, true,
+			"connection",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +346,8 @@ func TestInterleaveFails(t *testing.T) {
 	}
 }
 
-// The transaction is verified after the last handler too. No statement follows that would fail because this handler has ended the transaction.
+// The transaction is verified after the last handler too. No statement follows that would fail because this handler has
+// ended the transaction.
 func TestInterleaveVerifiesTheLastTurn(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	failed, err := h.interleave(nil,

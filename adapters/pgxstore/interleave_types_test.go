@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Interleaved handlers read values of the types that the pool has registered. The codec of an enum has a cache, which two
-// handlers must not use at once: the race detector notices, and without it Go ends the process.
+// Interleaved handlers read values of the types that the pool has registered. The codec of an enum has a cache, which
+// two handlers must not use at once: the race detector notices, and without it Go ends the process.
 func TestInterleaveHandlersDoNotShareCodecs(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	db := openOutboxDB(t, dsn, 1)
@@ -26,7 +26,10 @@ func TestInterleaveHandlersDoNotShareCodecs(t *testing.T) {
 	}
 	cfg.MaxConns = 1
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		types, err := conn.LoadTypes(ctx, []string{"color", "_color", "paint", "_paint", "tint", "shades", "shades_multirange"})
+		types, err := conn.LoadTypes(ctx, []string{
+			"color", "_color", "paint", "_paint", "tint", "shades",
+			"shades_multirange",
+		})
 		conn.TypeMap().RegisterTypes(types)
 		return err
 	}
@@ -40,7 +43,8 @@ func TestInterleaveHandlersDoNotShareCodecs(t *testing.T) {
 	for range 3 {
 		_, err = h.interleave(nil, alike(40, func(ctx context.Context, tx pgx.Tx, i int) error {
 			for _, sql := range []string{
-				`'red'::color`, `ARRAY['green', 'blue']::color[]`, `ROW('blue', 3)::paint`, `ARRAY[ROW('red', 3)::paint]`, `'green'::tint`,
+				`'red'::color`, `ARRAY['green', 'blue']::color[]`, `ROW('blue', 3)::paint`,
+				`ARRAY[ROW('red', 3)::paint]`, `'green'::tint`,
 				`'[red,blue)'::shades`, `'{[red,green]}'::shades_multirange`,
 			} {
 				rows, _ := tx.Query(ctx, `SELECT `+sql+` FROM generate_series(1, 20)`)

@@ -46,8 +46,8 @@ func TestInterleaveOfHandlersThatShareAMutex(t *testing.T) {
 	}
 }
 
-// A handler that has the transaction for itself may wait for a mutex that another one holds, which waits for the transaction. Then
-// nothing is committed, no handler is named, and none waits forever.
+// A handler that has the transaction for itself may wait for a mutex that another one holds, which waits for the
+// transaction. Then nothing is committed, no handler is named, and none waits forever.
 func TestInterleaveOfHandlersThatWaitForEachOther(t *testing.T) {
 	for name, handlers := range map[string]func(m mutex, locked chan struct{}) []interleaveHandler{
 		"alone and a statement": func(m mutex, locked chan struct{}) []interleaveHandler {
@@ -127,8 +127,8 @@ func (l lazy) Value() (driver.Value, error) {
 	}
 }
 
-// A handler uses its transaction in two goroutines, which is its fault, and the argument of the first call waits for the handler.
-// The first call gets an error too, although its own ctx never ends.
+// A handler uses its transaction in two goroutines, which is its fault, and the argument of the first call waits for
+// the handler. The first call gets an error too, although its own ctx never ends.
 func TestInterleaveOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	pgxstore.SetStallsAfter(h.store, 200*time.Millisecond)
@@ -159,7 +159,8 @@ func TestInterleaveOfTwoCallsWhenAnArgumentWaits(t *testing.T) {
 // A handler that sends statements until it sees the effect of an earlier handler does not keep that handler waiting.
 func TestInterleaveOfAHandlerThatSendsStatementsWithoutEnd(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
-	pgxstore.SetLingers(h.store, 20*time.Second) // otherwise the earlier handler gets the transaction when the other one is slow for a moment
+	// otherwise the earlier handler gets the transaction when the other one is slow for a moment
+	pgxstore.SetLingers(h.store, 20*time.Second)
 	started := make(chan struct{})
 	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
@@ -189,7 +190,8 @@ func TestInterleaveOfASlowHandler(t *testing.T) {
 	if _, err := h.interleave(nil,
 		func(ctx context.Context, tx pgx.Tx) error {
 			<-done
-			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`)) // it is alone, and the database takes long
+			// it is alone, and the database takes long
+			return second(tx.Exec(ctx, `SELECT pg_sleep(1) FROM (SELECT 1) AS x FOR UPDATE`))
 		},
 		func(ctx context.Context, tx pgx.Tx) error { defer close(done); return effect(ctx, tx, "x") },
 		func(ctx context.Context, tx pgx.Tx) error {
@@ -209,7 +211,8 @@ func TestInterleaveOfAHandlerThatLeavesAGoroutine(t *testing.T) {
 		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return tx.QueryRow(ctx, `SELECT 1`).Scan(new(int)) },
 		"Begin":    func(ctx context.Context, tx pgx.Tx) error { return second(tx.Begin(ctx)) },
 		"CopyFrom": func(ctx context.Context, tx pgx.Tx) error {
-			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"}, pgx.CopyFromRows([][]any{{"late"}})))
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"name"},
+				pgx.CopyFromRows([][]any{{"late"}})))
 		},
 		"a nested transaction": nil,
 	} {

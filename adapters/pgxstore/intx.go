@@ -30,7 +30,9 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 }
 
 // inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, answers []dedup.Claim) error) (again bool, err error) {
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan,
+	fn func(tx pgx.Tx, answers []dedup.Claim) error,
+) (again bool, err error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
 		return false, err
 	}
@@ -88,7 +90,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx pgx.Tx, 
 }
 
 // handle runs fn in the transaction of the claim, and then commits that transaction.
-func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim, fn func(tx pgx.Tx, answers []dedup.Claim) error) error {
+func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim,
+	fn func(tx pgx.Tx, answers []dedup.Claim) error,
+) error {
 	g := &guard{c: c, ctx: ctx}
 	g.failures.conn, g.points.shared = c.conn, len(answers) > 1
 	g.failures.begin()

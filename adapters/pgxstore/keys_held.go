@@ -28,7 +28,8 @@ func (k *keys) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 		return nil, database.Errorf("pgxstore: held keys: connect: %w", err)
 	}
 	defer func() { k.release(ctx, conn, err) }()
-	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+k.sql.HeldKeysOf(derived)+";"+k.sql.Held+";ROLLBACK").ReadAll()
+	results, err := conn.Conn().PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;"+k.sql.HeldKeysOf(derived)+
+		";"+k.sql.Held+";ROLLBACK").ReadAll()
 	if err != nil {
 		return nil, claimError(fmt.Errorf("held keys: %w", err))
 	}

@@ -50,7 +50,10 @@ func TestLockExcludes(t *testing.T) {
 		account := accounts(t)
 		nodes := []*pgxstore.Store{lockStore(t, dsn, 2*time.Minute), lockStore(t, dsn, 2*time.Minute)}
 		pool := testPool(t, dsn, 2)
-		for _, sql := range []string{`CREATE TABLE balances (account text, amount int)`, `INSERT INTO balances VALUES ('a', 0), ('b', 0)`} {
+		for _, sql := range []string{
+			`CREATE TABLE balances (account text, amount int)`,
+			`INSERT INTO balances VALUES ('a', 0), ('b', 0)`,
+		} {
 			if _, err := pool.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
@@ -70,10 +73,12 @@ func TestLockExcludes(t *testing.T) {
 						}
 						for _, a := range []string{"a", "b"} {
 							var amount int
-							if err := tx.QueryRow(t.Context(), `SELECT amount FROM balances WHERE account = $1`, a).Scan(&amount); err != nil {
+							if err := tx.QueryRow(t.Context(), `SELECT amount FROM balances WHERE account = $1`,
+								a).Scan(&amount); err != nil {
 								return err
 							}
-							if _, err := tx.Exec(t.Context(), `UPDATE balances SET amount = $1 WHERE account = $2`, amount+1, a); err != nil {
+							if _, err := tx.Exec(t.Context(), `UPDATE balances SET amount = $1 WHERE account = $2`,
+								amount+1, a); err != nil {
 								return err
 							}
 						}
@@ -96,8 +101,8 @@ func TestLockExcludes(t *testing.T) {
 	})
 }
 
-// LockKeys stops waiting after the limit and names the key. Other keys, tenants and consumers do not wait. A rollback and the
-// end of a process release the key.
+// LockKeys stops waiting after the limit and names the key. Other keys, tenants and consumers do not wait. A rollback
+// and the end of a process release the key.
 func TestLockWaitsItsTime(t *testing.T) {
 	lockPlaces(t, func(t *testing.T, dsn string) {
 		account := accounts(t)
@@ -138,9 +143,14 @@ func TestLockWaitsItsTime(t *testing.T) {
 				return err
 			})
 			if err != named || took < 300*time.Millisecond {
-				t.Errorf("Lock of a key that is held = %v after %v; want ErrInFlight after 300 ms, and the key's name", err, took)
+				t.Errorf("Lock of a key that is held = %v after %v; want ErrInFlight after 300 ms, and the key's name",
+					err, took)
 			}
-			for _, k := range []dedup.Key{account("b"), {Consumer: t.Name(), ID: "a"}, {Consumer: t.Name() + "2", Tenant: "acme", ID: "a"}} {
+			for _, k := range []dedup.Key{
+				account("b"),
+				{Consumer: t.Name(), ID: "a"},
+				{Consumer: t.Name() + "2", Tenant: "acme", ID: "a"},
+			} {
 				if err := again(s, func() error { return lock(k) }); err != nil {
 					t.Errorf("Lock(%v) = %v", k, err)
 				}
@@ -165,7 +175,8 @@ func TestLockWaitsItsTime(t *testing.T) {
 		if err := again(s, func() error { return lock(account("a")) }); err != nil { // the server notices after a while
 			t.Fatalf("after the connection was lost: %v", err)
 		}
-		if err := again(s, func() error { return lock(dedup.Key{Consumer: "accounts"}) }); !errors.Is(err, dedup.ErrNoKey) {
+		if err := again(s, func() error { return lock(dedup.Key{Consumer: "accounts"}) }); !errors.Is(err,
+			dedup.ErrNoKey) {
 			t.Errorf("Lock of no key = %v", err)
 		}
 	})

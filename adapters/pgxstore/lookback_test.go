@@ -13,8 +13,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A handler commits without the Store's notice. Then its ctx ends, mostly during a statement, which closes the connection. Its
-// claim is committed, so the error must say so: otherwise the other messages of its batch would not be run.
+// A handler commits without the Store's notice. Then its ctx ends, mostly during a statement, which closes the
+// connection. Its claim is committed, so the error must say so: otherwise the other messages of its batch would not be
+// run.
 func TestHandlerCommitsAndIsCut(t *testing.T) {
 	const sleep = `SELECT pg_sleep(60)`
 	begin := func(ctx context.Context, tx pgx.Tx) error {
@@ -56,7 +57,10 @@ func TestHandlerCommitsAndIsCut(t *testing.T) {
 			_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`) //nolint:sqlclosecheck // the fault itself
 			return err
 		}, false, true},
-		{"nothing is committed", func(_ context.Context, tx pgx.Tx) error { tx.Conn(); return nil }, onTx, false, false},
+		{
+			"nothing is committed", func(_ context.Context, tx pgx.Tx) error { tx.Conn(); return nil }, onTx,
+			false, false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

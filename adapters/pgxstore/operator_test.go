@@ -19,7 +19,8 @@ func TestOperator(t *testing.T) {
 	})
 }
 
-// A process that freezes inside of a transaction must not keep its locks: no other worker would get a letter, and no other sweep would run.
+// A process that freezes inside of a transaction must not keep its locks: no other worker would get a letter, and no
+// other sweep would run.
 func TestIdleTransactionsEnd(t *testing.T) {
 	t.Parallel()
 	node := newDB(t, testdb.Postgres(t)).Open(t, deduptest.Options{}).(*node)

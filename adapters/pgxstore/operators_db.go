@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/internal/operator"
 )
 
-// operatorDB implements operator.Database with the pool, through database/sql, so that all stores share the code above it.
+// operatorDB implements operator.Database with the pool, through database/sql, so that all stores share the code above
+// it.
 type operatorDB struct{ *sessions }
 
 // Statements implements operator.Database.
@@ -29,7 +30,9 @@ func (d operatorDB) Statements(ctx context.Context) (*dialect.Operator, error) {
 const operatorTimeout = 30 * time.Second
 
 // Read implements operator.Database.
-func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+func (d operatorDB) Read(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
 	defer cancel()
 	db := stdlib.OpenDBFromPool(d.cfg.Pool)
@@ -38,7 +41,9 @@ func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Co
 }
 
 // Write implements operator.Database.
-func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+func (d operatorDB) Write(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
 	defer cancel()
 	db := stdlib.OpenDBFromPool(d.cfg.Pool)
@@ -58,7 +63,9 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 	return operatorError(what, err)
 }
 
-func (d operatorDB) write(ctx context.Context, conn *sql.Conn, f func(ctx context.Context, q operator.Queryer) error) error {
+func (d operatorDB) write(ctx context.Context, conn *sql.Conn,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err

@@ -11,12 +11,13 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore/internal/pgxrows"
 )
 
-// In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a round trip.
-// It also assigns their sequence numbers as late as possible: after every lock that the handler takes, before or after Enqueue.
+// In a transaction of InTx, enqueued messages wait in its guard and are written together with COMMIT. This saves a
+// round trip. It also assigns their sequence numbers as late as possible: after every lock that the handler takes,
+// before or after Enqueue.
 //
-// Rolling back to a savepoint must discard exactly the messages that were enqueued after it. So waiting messages are written
-// before a savepoint is set. All messages that wait later were enqueued after that savepoint, and are discarded with it. When
-// the handler could set savepoints without the guard's notice, messages are written at once.
+// Rolling back to a savepoint must discard exactly the messages that were enqueued after it. So waiting messages are
+// written before a savepoint is set. All messages that wait later were enqueued after that savepoint, and are discarded
+// with it. When the handler could set savepoints without the guard's notice, messages are written at once.
 
 // enqueue adds rows to the waiting messages. It copies the payloads, which belong to the caller.
 func (t *guarded) enqueue(ctx context.Context, rows []outgoing) error {
@@ -70,7 +71,8 @@ func (g *guard) flush(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if g.c.conn.PgConn().TxStatus() == 'E' { // the transaction can only continue from a savepoint that is older than the waiting messages
+	if g.c.conn.PgConn().TxStatus() == 'E' {
+		// the transaction can only continue from a savepoint that is older than the waiting messages
 		g.mu.Lock()
 		g.late.drop()
 		g.mu.Unlock()
@@ -78,7 +80,8 @@ func (g *guard) flush(ctx context.Context) error {
 	}
 	written, err := g.c.store.write(ctx, g.c.tx, rows)
 	g.mu.Lock()
-	g.late.messages = g.late.messages[written:] // after an error that did not abort the transaction, the other messages still wait
+	// after an error that did not abort the transaction, the other messages still wait
+	g.late.messages = g.late.messages[written:]
 	g.mu.Unlock()
 	return g.failures.note(err)
 }
@@ -93,7 +96,8 @@ func (g *guard) expose() {
 		err = g.flush(g.ctx)
 	}
 	if !g.c.conn.PgConn().IsBusy() { // otherwise verify sets the savepoint after this handler
-		_ = g.failures.note(g.points.separate(g.ctx, g.c.conn.PgConn())) // an error aborts the transaction or closes the connection
+		// an error aborts the transaction or closes the connection
+		_ = g.failures.note(g.points.separate(g.ctx, g.c.conn.PgConn()))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,8 +107,8 @@ func (g *guard) expose() {
 	}
 }
 
-// wakeAfter schedules a notification to the relays of w after COMMIT, for the shards of rows. If rows is nil, it covers all
-// shards.
+// wakeAfter schedules a notification to the relays of w after COMMIT, for the shards of rows. If rows is nil, it covers
+// all shards.
 func (g *guard) wakeAfter(w *writer, rows []outgoing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,8 +133,8 @@ func (g *guard) wakeAfter(w *writer, rows []outgoing) {
 }
 
 // shut ends the handler's use of the transaction and returns what to write with COMMIT. Without it, code that kept the
-// transaction could enqueue messages that are never written, or use the connection while another message uses it. begun reports
-// whether there is a transaction.
+// transaction could enqueue messages that are never written, or use the connection while another message uses it. begun
+// reports whether there is a transaction.
 func (g *guard) shut() (late lateWrites, begun bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -29,8 +29,14 @@ func TestOutboxWriterWithoutCommit(t *testing.T) {
 	}{
 		{"an error", func(context.Context, pgx.Tx) error { return boom }, boom},
 		{"a swallowed error", func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, `SELECT 1/0`); return nil }, nil},
-		{"COMMIT", func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `COMMIT`); return err }, dedup.ErrTxEnded},
-		{"a swallowed COMMIT", func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, `COMMIT`); return nil }, dedup.ErrTxEnded},
+		{
+			"COMMIT", func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, `COMMIT`); return err },
+			dedup.ErrTxEnded,
+		},
+		{
+			"a swallowed COMMIT", func(ctx context.Context, tx pgx.Tx) error { _, _ = tx.Exec(ctx, `COMMIT`); return nil },
+			dedup.ErrTxEnded,
+		},
 		{"ROLLBACK behind another statement", func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SELECT 1; ROLLBACK`)
 			return err
@@ -130,8 +136,8 @@ func TestOutboxWriterWithoutCommit(t *testing.T) {
 
 type cancelKey struct{}
 
-// After a transaction was committed together with its messages, a handler that kept the transaction cannot use it: another
-// transaction may have the connection by then.
+// After a transaction was committed together with its messages, a handler that kept the transaction cannot use it:
+// another transaction may have the connection by then.
 func TestOutboxWriterClosesTheTransaction(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	var leaked pgx.Tx

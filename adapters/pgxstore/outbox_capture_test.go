@@ -97,8 +97,8 @@ func (s *streamed) text() string {
 	return text
 }
 
-// The recipe of docs/interop.md captures each message once, under a name that the connector's properties let through, and
-// captures no deletion.
+// The recipe of docs/interop.md captures each message once, under a name that the connector's properties let through,
+// and captures no deletion.
 func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 	// This test runs its own server: a slot that is created while other tests create tables may be unable to read them.
 	db := newOutboxDBAt(t, testdb.StartPostgres(t, "wal_level=logical").DSN, 4)
@@ -119,14 +119,16 @@ func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	const slot = "capture"
-	if _, err := conn.Exec(t.Context(), `SELECT pg_create_logical_replication_slot($1, 'pgoutput', true)`, slot); err != nil {
+	if _, err := conn.Exec(t.Context(), `SELECT pg_create_logical_replication_slot($1, 'pgoutput', true)`,
+		slot); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
 	for i := range 21 {
 		want = append(want, fmt.Sprint("m", i))
 		if err := db.inTx(t.Context(), func(tx pgx.Tx) error {
-			return db.store.Enqueue(t.Context(), tx, outbox.Message{ID: want[i], Topic: "orders", OrderingKey: fmt.Sprint("k", i%3), Payload: []byte("{}")})
+			return db.store.Enqueue(t.Context(), tx,
+				outbox.Message{ID: want[i], Topic: "orders", OrderingKey: fmt.Sprint("k", i%3), Payload: []byte("{}")})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -138,6 +140,7 @@ func TestOutboxDebeziumRecipeCapturesEachMessage(t *testing.T) {
 		t.Errorf("captured %v; want each of the 21 messages once, of %s", got, table)
 	}
 	if got := captured(t, conn, slot, "plain"); len(got["D"]) != len(want) {
-		t.Errorf("captured %d deletions of 21 by another publication; publish = 'insert' is not needed then", len(got["D"]))
+		t.Errorf("captured %d deletions of 21 by another publication; publish = 'insert' is not needed then",
+			len(got["D"]))
 	}
 }

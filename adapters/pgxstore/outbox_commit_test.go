@@ -21,8 +21,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// When the last round trip fails, InTx returns the error with its cause, everything is rolled back, and InTx never reports
-// success.
+// When the last round trip fails, InTx returns the error with its cause, everything is rolled back, and InTx never
+// reports success.
 func TestOutboxWriterFailsWithCommit(t *testing.T) {
 	raise := func(code string) string {
 		return fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -35,7 +35,12 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 		retryable bool
 		is        error
 	}{
-		{"a constraint on the outbox", []string{`ALTER TABLE outbox_messages ADD CHECK (topic <> 'events')`}, "23514", false, nil},
+		{
+			"a constraint on the outbox",
+			[]string{`ALTER TABLE outbox_messages ADD CHECK (topic <> 'events')`},
+			"23514",
+			false, nil,
+		},
 		{"a trigger on the outbox refuses", []string{raise("P0001"), `CREATE TRIGGER r BEFORE INSERT ON outbox_messages FOR EACH ROW EXECUTE FUNCTION refuse()`}, "P0001", false, nil},
 		{"a trigger on the outbox loses a race", []string{raise("40001"), `CREATE TRIGGER r BEFORE INSERT ON outbox_messages FOR EACH ROW EXECUTE FUNCTION refuse()`}, "40001", true, nil},
 		{"a deferred trigger on the outbox", []string{raise("P0001"), `CREATE CONSTRAINT TRIGGER r AFTER INSERT ON outbox_messages DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`}, "P0001", false, nil},
@@ -43,7 +48,12 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 		{"a deferred trigger of the handler's loses a race", []string{raise("40P01"), `CREATE CONSTRAINT TRIGGER r AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`}, "40P01", true, nil},
 		{"no table", []string{`DROP TABLE outbox_messages`}, "42P01", true, dedup.ErrSchema},
 		{"no shards", []string{`DELETE FROM txonce_shards`}, "", true, dedup.ErrSchema},
-		{"a shard in between is missing", []string{`DELETE FROM txonce_shards WHERE shard = 7`}, "", true, dedup.ErrSchema},
+		{
+			"a shard in between is missing",
+			[]string{`DELETE FROM txonce_shards WHERE shard = 7`},
+			"", true,
+			dedup.ErrSchema,
+		},
 		{"the backend is terminated", []string{`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$`, `CREATE TRIGGER r BEFORE INSERT ON outbox_messages FOR EACH ROW EXECUTE FUNCTION refuse()`}, "", true, nil},
 	} {
@@ -66,8 +76,10 @@ func TestOutboxWriterFailsWithCommit(t *testing.T) {
 				switch {
 				case err == nil || verdict != dedup.First:
 					t.Fatalf("InTx = %v, %v", verdict, err)
-				case !strings.Contains(err.Error(), tt.code), db.store.Retryable(err) != tt.retryable, tt.is != nil && !errors.Is(err, tt.is):
-					t.Errorf("InTx = %v (retryable %v), want %s, retryable %v, %v", err, db.store.Retryable(err), tt.code, tt.retryable, tt.is)
+				case !strings.Contains(err.Error(), tt.code), db.store.Retryable(err) != tt.retryable, tt.is != nil &&
+					!errors.Is(err, tt.is):
+					t.Errorf("InTx = %v (retryable %v), want %s, retryable %v, %v", err, db.store.Retryable(err),
+						tt.code, tt.retryable, tt.is)
 				}
 			}
 			if diff := cmp.Diff(before, db.strings(t, `SELECT name FROM effects`)); diff != "" {
@@ -106,7 +118,10 @@ func TestOutboxWriterCommitUnknown(t *testing.T) {
 func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 	t.Helper()
 	db := newOutboxDB(t, testdb.Postgres, 2)
-	store := newStore(t, pgxstore.Config{Pool: testPool(t, wireproxy.Postgres(t, db.dsn, f), 1), ClaimTimeout: time.Minute})
+	store := newStore(t, pgxstore.Config{
+		Pool:         testPool(t, wireproxy.Postgres(t, db.dsn, f), 1),
+		ClaimTimeout: time.Minute,
+	})
 	recs := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "order-1"}, Time: time.Now()}}
 	attempt := func() error {
 		return store.InTx(t.Context(), recs, func(tx pgx.Tx, claims []dedup.Claim) error {
@@ -119,7 +134,8 @@ func commitUnknown(t *testing.T, f deduptest.Fault) (verdicts []dedup.Verdict) {
 	}
 	err := attempt()
 	if err == nil || !store.Retryable(err) || store.Result(err) != observe.CommitUnknown {
-		t.Fatalf("InTx = %v (retryable %v, result %q), want a retryable error that leaves the outcome open", err, store.Retryable(err), store.Result(err))
+		t.Fatalf("InTx = %v (retryable %v, result %q), want a retryable error that leaves the outcome open", err,
+			store.Retryable(err), store.Result(err))
 	}
 	for range 100 {
 		if err = attempt(); err == nil {
@@ -144,7 +160,11 @@ func TestOutboxWriterNumbersLate(t *testing.T) {
 				_, err := tx.Exec(ctx, `SELECT FROM accounts WHERE id = $1 FOR UPDATE`, 1)
 				return err
 			},
-			"LockOrderingKey": func(ctx context.Context, tx pgx.Tx) error { return db.store.LockOrderingKey(ctx, tx, "account 1") },
+			"LockOrderingKey": func(ctx context.Context,
+				tx pgx.Tx,
+			) error {
+				return db.store.LockOrderingKey(ctx, tx, "account 1")
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				db.exec(t, `TRUNCATE outbox_messages`)
@@ -155,7 +175,8 @@ func TestOutboxWriterNumbersLate(t *testing.T) {
 					}
 					go func() {
 						early <- db.inTx(t.Context(), func(tx pgx.Tx) error {
-							if err := db.store.Enqueue(t.Context(), tx, message("enqueued first, committed second")); err != nil {
+							if err := db.store.Enqueue(t.Context(), tx,
+								message("enqueued first, committed second")); err != nil {
 								return err
 							}
 							var mine int
@@ -222,8 +243,8 @@ func TestOutboxSerialize(t *testing.T) {
 	}
 }
 
-// Sequence numbers follow the order of Enqueue, whether one statement or several write the rows. No session reserves numbers in
-// advance.
+// Sequence numbers follow the order of Enqueue, whether one statement or several write the rows. No session reserves
+// numbers in advance.
 func TestOutboxWriterOrderOfMany(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 2)
@@ -241,11 +262,17 @@ func TestOutboxWriterOrderOfMany(t *testing.T) {
 				msgs := make([]outbox.Message, tt.n)
 				for i := range msgs {
 					want[i] = fmt.Sprintf("m-%04d", (i*7919)%tt.n)
-					msgs[i] = outbox.Message{ID: want[i], Topic: "events", OrderingKey: fmt.Sprint(i % 10), Payload: tt.payload}
+					msgs[i] = outbox.Message{
+						ID: want[i], Topic: "events", OrderingKey: fmt.Sprint(i % 10),
+						Payload: tt.payload,
+					}
 				}
 				for name, tx := range map[string]func(fn func(tx pgx.Tx) error) error{
-					"InTx":         func(fn func(tx pgx.Tx) error) error { return db.inTx(t.Context(), fn) },
-					"the caller's": func(fn func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), db.pool, fn) },
+					"InTx": func(fn func(tx pgx.Tx) error) error { return db.inTx(t.Context(), fn) },
+					"the caller's": func(fn func(tx pgx.Tx) error) error {
+						return pgx.BeginFunc(t.Context(),
+							db.pool, fn)
+					},
 				} {
 					t.Run(name, func(t *testing.T) {
 						db.exec(t, `TRUNCATE outbox_messages`)
@@ -267,7 +294,10 @@ func TestOutboxWriterOrderOfMany(t *testing.T) {
 func TestOutboxWriterKeepsNothingOfTheCaller(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 1)
 	if err := db.inTx(t.Context(), func(tx pgx.Tx) error {
-		m := outbox.Message{ID: "a", Topic: "events", Payload: []byte("before"), Headers: map[string]string{"h": "before"}}
+		m := outbox.Message{
+			ID: "a", Topic: "events", Payload: []byte("before"),
+			Headers: map[string]string{"h": "before"},
+		}
 		if err := db.store.Enqueue(t.Context(), tx, m); err != nil {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// relayConns are connections that only the sessions of relays use, so that the settings of their statements can stay on the
-// connection. They are not taken from Config.Pool, because the application's statements must not meet these settings. The pool
-// exists while there are sessions.
+// relayConns are connections that only the sessions of relays use, so that the settings of their statements can stay on
+// the connection. They are not taken from Config.Pool, because the application's statements must not meet these
+// settings. The pool exists while there are sessions.
 type relayConns struct {
 	*sessions
 
@@ -20,9 +20,9 @@ type relayConns struct {
 	conns *relayPool
 }
 
-// relayPool is used by all sessions of a Store. Calls that lease and settle messages use relayWorkMost of its connections at once. One more
-// is for calls that hold shards: if all connections waited for locks, or for a network that lost them, Renew would come too late, and
-// another relay would publish the messages in flight once more.
+// relayPool is used by all sessions of a Store. Calls that lease and settle messages use relayWorkMost of its
+// connections at once. One more is for calls that hold shards: if all connections waited for locks, or for a network
+// that lost them, Renew would come too late, and another relay would publish the messages in flight once more.
 type relayPool struct {
 	pool    *pgxpool.Pool
 	working chan struct{} // has an element for each call that leases or settles
@@ -33,8 +33,8 @@ const (
 	relayConnsMost = relayWorkMost + 1
 )
 
-// enter returns the pool for one more session. leave ends its use. nil: Config.Pool leads through a pooler, where a setting would
-// stay on a connection that other programs use too; then each transaction makes its settings.
+// enter returns the pool for one more session. leave ends its use. nil: Config.Pool leads through a pooler, where a
+// setting would stay on a connection that other programs use too; then each transaction makes its settings.
 func (r *relayConns) enter(ctx context.Context) (conns *relayPool, leave func(context.Context), err error) {
 	if r.pooled.Load() {
 		return nil, func(context.Context) {}, nil
@@ -53,8 +53,8 @@ func (r *relayConns) enter(ctx context.Context) (conns *relayPool, leave func(co
 	return r.conns, func(ctx context.Context) { once.Do(func() { r.leave(ctx) }) }, nil
 }
 
-// leave closes the pool after the last session has left. It waits for that only until ctx ends, because the pool waits for calls that still
-// use a connection, and for a server that does not answer.
+// leave closes the pool after the last session has left. It waits for that only until ctx ends, because the pool waits
+// for calls that still use a connection, and for a server that does not answer.
 func (r *relayConns) leave(ctx context.Context) {
 	r.mu.Lock()
 	r.users--
@@ -87,8 +87,8 @@ func (p *relayPool) work(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// config returns the configuration of Config.Pool without its hooks for single uses of a connection: these could reset the
-// settings. A connection that was lost is noticed by its next statement, which the relay repeats.
+// config returns the configuration of Config.Pool without its hooks for single uses of a connection: these could reset
+// the settings. A connection that was lost is noticed by its next statement, which the relay repeats.
 func (r *relayConns) config() *pgxpool.Config {
 	cfg := r.cfg.Pool.Config()
 	cfg.BeforeAcquire, cfg.PrepareConn, cfg.AfterRelease = nil, nil, nil //nolint:staticcheck // BeforeAcquire is deprecated, and some pools have one

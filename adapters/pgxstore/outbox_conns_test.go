@@ -19,9 +19,9 @@ import (
 const relaySettings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('plan_cache_mode'),
 	current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('default_transaction_isolation'))`
 
-// The settings of the relay's statements are on connections of its own. The application's connections never keep them, also where the
-// outbox uses one of these for a transaction. The relay's connections are made like the application's, but are not handed out
-// by its hooks, and end with the last session.
+// The settings of the relay's statements are on connections of its own. The application's connections never keep them,
+// also where the outbox uses one of these for a transaction. The relay's connections are made like the application's,
+// but are not handed out by its hooks, and end with the last session.
 func TestOutboxRelayHasConnectionsOfItsOwn(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 2)
 	cfg := db.pool.Config()

@@ -12,8 +12,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A process of the server is killed, and the server recovers. It may assign numbers again that it had assigned to transactions that were open.
-// Then the sequence passes the numbers that the relay remembers, before the relay looks again.
+// A process of the server is killed, and the server recovers. It may assign numbers again that it had assigned to
+// transactions that were open. Then the sequence passes the numbers that the relay remembers, before the relay looks
+// again.
 func TestOutboxLeaseAfterTheServerHasRecovered(t *testing.T) {
 	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)
@@ -57,7 +58,8 @@ func crash(t *testing.T, dsn string) {
 		}
 		defer conn.Close(t.Context())
 		var ended bool
-		err = conn.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, pid).Scan(&ended)
+		err = conn.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`,
+			pid).Scan(&ended)
 		return err == nil && ended
 	})
 }

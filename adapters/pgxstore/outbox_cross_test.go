@@ -17,15 +17,18 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// Programs with pgxstore and programs with sqlstore may share one outbox: each of them relays, unparks and counts the messages
-// of the other. make test tests half of the cases, each in one direction.
+// Programs with pgxstore and programs with sqlstore may share one outbox: each of them relays, unparks and counts the
+// messages of the other. make test tests half of the cases, each in one direction.
 func TestOutboxOfBothStores(t *testing.T) {
 	t.Parallel() // beside the other suites
 	onSQL := func(t *testing.T, db *outboxDB, o outboxtest.Options) *sqlstore.Store {
 		pool := stdlib.OpenDBFromPool(db.pool)
 		t.Cleanup(func() { _ = pool.Close() })
 		store, err := sqlstore.New(sqlstore.Config{
-			DB: pool, Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{KeepSent: o.KeepSent, Listen: listenByPgx(db.dsn)},
+			DB: pool, Dialect: sqlstore.Postgres, Outbox: sqlstore.OutboxConfig{
+				KeepSent: o.KeepSent,
+				Listen:   listenByPgx(db.dsn),
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -55,8 +58,9 @@ func TestOutboxOfBothStores(t *testing.T) {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onSQL(t, db, o), onPgx(t, db, o)
 				return outboxtest.Outbox[*sql.Tx]{
-					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
-					Sent: sent(db), Age: age(db),
+					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable,
+					LockOrderingKey: writer.LockOrderingKey,
+					Sent:            sent(db), Age: age(db),
 					SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 					InTx: func(ctx context.Context, fn func(*sql.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error { return fn(tx) })
@@ -75,8 +79,9 @@ func TestOutboxOfBothStores(t *testing.T) {
 				db := newOutboxDB(t, testdb.Postgres, 6)
 				writer, relay := onPgx(t, db, o), onSQL(t, db, o)
 				return outboxtest.Outbox[pgx.Tx]{
-					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable, LockOrderingKey: writer.LockOrderingKey,
-					Sent: sent(db), Age: age(db),
+					Writer: writer, Queue: relay, Operations: relay.Outbox(), Retryable: writer.Retryable,
+					LockOrderingKey: writer.LockOrderingKey,
+					Sent:            sent(db), Age: age(db),
 					SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 					InTx: func(ctx context.Context, fn func(pgx.Tx) error) error {
 						return writer.InTx(ctx, nil, func(tx pgx.Tx, _ []dedup.Claim) error { return fn(tx) })

@@ -117,7 +117,8 @@ func (d outboxDatabase) send(ctx context.Context, pool *pgxpool.Pool, operation 
 	defer func() { d.release(ctx, conn, err) }()
 	err = conn.SendBatch(ctx, b).Close()
 	if (conn.Conn().IsClosed() || blamesSession(err)) && pool != d.cfg.Pool {
-		pool.Reset() // after a failover the others are lost too, and each could take as long to fail as a Renew may last
+		// after a failover the others are lost too, and each could take as long to fail as a Renew may last
+		pool.Reset()
 	}
 	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Many delayed messages come due at the same time, more than one statement moves. Polls move the rest. Otherwise RunOnce would leave it
-// behind, and Run would publish no more of them in a second than one Maintain moves.
+// Many delayed messages come due at the same time, more than one statement moves. Polls move the rest. Otherwise
+// RunOnce would leave it behind, and Run would publish no more of them in a second than one Maintain moves.
 func TestOutboxLeaseMovesAllThatIsDue(t *testing.T) {
 	d := newHolding(t, testdb.Postgres)
 	const n = 5001

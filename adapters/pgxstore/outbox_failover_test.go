@@ -131,8 +131,8 @@ func TestOutboxLeaseAfterTheSequenceHasSteppedBack(t *testing.T) {
 	})
 }
 
-// The sequence may have passed the watermark again before the next poll. Then only the messages in the table show that it was
-// set back.
+// The sequence may have passed the watermark again before the next poll. Then only the messages in the table show that
+// it was set back.
 func TestOutboxTidyFindsWhatIsBelowTheWatermark(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		l := newPolling(t, newOutboxDB(t, server, 6), 50)
@@ -206,7 +206,8 @@ func awaitStandby(t *testing.T, primary, standby *pgx.Conn) {
 		t.Fatal(err)
 	}
 	await(t, "the standby has what is committed", func() (there bool) {
-		err := standby.QueryRow(t.Context(), `SELECT coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)`, end).Scan(&there)
+		err := standby.QueryRow(t.Context(), `SELECT coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)`,
+			end).Scan(&there)
 		return err == nil && there
 	})
 }
@@ -220,7 +221,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// After a failover to a standby that lacked commits, another message may have the seq of a leased one. It is not settled in its place.
+// After a failover to a standby that lacked commits, another message may have the seq of a leased one. It is not
+// settled in its place.
 func TestOutboxSettlesNoOtherMessage(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
@@ -238,7 +240,10 @@ func TestOutboxSettlesNoOtherMessage(t *testing.T) {
 // outcomesLike gives the messages the verdicts that their IDs name.
 func outcomesLike(leased []driver.Leased) (all []driver.Outcome) {
 	for _, m := range leased {
-		verdict := map[string]driver.Verdict{"sent": driver.Sent, "deferred": driver.Deferred, "parked": driver.Parked}[m.ID]
+		verdict := map[string]driver.Verdict{
+			"sent": driver.Sent, "deferred": driver.Deferred,
+			"parked": driver.Parked,
+		}[m.ID]
 		all = append(all, driver.Outcome{Leased: m, Verdict: verdict, Err: errors.New("refused"), Delay: time.Hour})
 	}
 	return all

@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/internal/dialect"
 )
 
-// The last seq that a relay reads was assigned, however fast the sequence moves. Otherwise the watermark would pass messages that are
-// enqueued later.
+// The last seq that a relay reads was assigned, however fast the sequence moves. Otherwise the watermark would pass
+// messages that are enqueued later.
 func TestOutboxReadsNoSeqBeforeItIsAssigned(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		db := newOutboxDB(t, server, 3)
@@ -17,7 +17,8 @@ func TestOutboxReadsNoSeqBeforeItIsAssigned(t *testing.T) {
 		defer writers.Wait()
 		for range 2 {
 			writers.Go(func() {
-				if _, err := db.pool.Exec(t.Context(), `SELECT count(nextval('outbox_seq')) FROM generate_series(1, 1000000)`); err != nil {
+				if _, err := db.pool.Exec(t.Context(),
+					`SELECT count(nextval('outbox_seq')) FROM generate_series(1, 1000000)`); err != nil {
 					t.Error(err)
 				}
 			})

@@ -175,7 +175,8 @@ func TestOutboxSettlesAtOnceThoughStatisticsAreOld(t *testing.T) {
 		d := newHoldingOn(t, newOutboxDBAt(t, dsn, 8))
 		fill := `INSERT INTO outbox_messages (shard, id, topic, key, payload) SELECT i % 64, i::text, 'events', convert_to(i::text, 'UTF8'), '' FROM generate_series(1, 40000) AS i`
 		d.exec(t, fill)
-		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // this transaction keeps the dead rows
+		// this transaction keeps the dead rows
+		open, err := d.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		if err != nil {
 			t.Fatal(err)
 		}

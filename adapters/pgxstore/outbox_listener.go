@@ -22,8 +22,8 @@ const (
 	maxListenPause = 30 * time.Second
 )
 
-// listener waits for NOTIFY while there are subscriptions, on one connection for all of them. The connection is not taken from
-// the pool, which belongs to the application.
+// listener waits for NOTIFY while there are subscriptions, on one connection for all of them. The connection is not
+// taken from the pool, which belongs to the application.
 type listener struct {
 	*sessions
 	wakes *wakes.Broadcaster // the notifier's: gets what this listener hears
@@ -36,8 +36,9 @@ type listener struct {
 	listens atomic.Bool // LISTEN has succeeded, and the connection was not lost since
 }
 
-// listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when their
-// NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the subscription.
+// listen subscribes to commits that enqueued messages. Commits through this Store are reported at once, others when
+// their NOTIFY arrives. A notification is only a hint, and relays poll as well. The caller must call stop to end the
+// subscription.
 func (l *listener) listen(ctx context.Context) (sub *wakes.Subscription, stop func(context.Context)) {
 	sub, unsubscribe := l.wakes.Subscribe()
 	l.enter(ctx)
@@ -82,8 +83,8 @@ func (l *listener) leave(ctx context.Context) {
 	}
 }
 
-// run listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session that the
-// next client uses. So without Config.Direct, relays behind a pooler only poll.
+// run listens until ctx ends, and connects again after each error. Through a pooler, LISTEN would subscribe a session
+// that the next client uses. So without Config.Direct, relays behind a pooler only poll.
 func (l *listener) run(ctx context.Context) {
 	if l.pooled.Load() && l.cfg.Direct == nil {
 		l.cfg.Logger.WarnContext(ctx, "pgxstore: Config.Pool leads through a pooler, where LISTEN does not work: relays find commits of other processes "+
@@ -149,7 +150,8 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// awaitNotification waits for a notification, for at most listenPing. After that it tests the connection, and returns nil.
+// awaitNotification waits for a notification, for at most listenPing. After that it tests the connection, and returns
+// nil.
 func awaitNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	wait, cancel := context.WithTimeout(ctx, listenPing)
 	defer cancel()

@@ -12,8 +12,9 @@ import (
 	"github.com/txonce/txonce/internal/wakes"
 )
 
-// notifier notifies relays of commits. It sends one NOTIFY for all commits within notifyPause. Its goroutine holds no resources except,
-// during one statement, a connection of the pool. Pool.Close waits for that connection, so nothing else needs to wait for the goroutine.
+// notifier notifies relays of commits. It sends one NOTIFY for all commits within notifyPause. Its goroutine holds no
+// resources except, during one statement, a connection of the pool. Pool.Close waits for that connection, so nothing
+// else needs to wait for the goroutine.
 type notifier struct {
 	*sessions
 	wakes  wakes.Broadcaster // for the relays on this Store
@@ -27,14 +28,15 @@ type notifier struct {
 
 const (
 	notifyPause = 5 * time.Millisecond // between two NOTIFYs of a Store
-	notifyLimit = 10 * time.Second     // limits one NOTIFY, which waits for the disk like a COMMIT; when it expires, the connection is closed
+	// limits one NOTIFY, which waits for the disk like a COMMIT; when it expires, the connection is closed
+	notifyLimit = 10 * time.Second
 )
 
-// Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store are
-// notified at once, others by NOTIFY. Without Wake, relays find the messages by polling. InTx calls Wake itself.
+// Wake notifies relays after the caller has committed a transaction with messages from Enqueue. Relays on this Store
+// are notified at once, others by NOTIFY. Without Wake, relays find the messages by polling. InTx calls Wake itself.
 //
-// Wake returns at once. The NOTIFY is sent in the background, within milliseconds. ctx supplies values only; its end does not
-// stop the NOTIFY.
+// Wake returns at once. The NOTIFY is sent in the background, within milliseconds. ctx supplies values only; its end
+// does not stop the NOTIFY.
 func (n *notifier) Wake(ctx context.Context) { n.wake(ctx, nil) }
 
 // wake is Wake for a commit with messages in the given shards. If shards is nil, any shard may have got messages.
@@ -94,7 +96,8 @@ func (n *notifier) notifyOnce(ctx context.Context) {
 	if n.resolve(ctx, n.cfg.Pool) != nil {
 		return // without a schema nothing was enqueued
 	}
-	if rows, err := n.cfg.Pool.Query(ctx, n.writes.Notify, dialect.NotifyShards(n.take())); err == nil { // Exec would make the server plan the statement each time
+	if rows, err := n.cfg.Pool.Query(ctx, n.writes.Notify, dialect.NotifyShards(n.take())); err == nil {
+		// Exec would make the server plan the statement each time
 		rows.Close()
 	}
 }

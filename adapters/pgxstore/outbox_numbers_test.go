@@ -14,13 +14,16 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// After a restore without the sequences, new rows would get numbers that are in use. A relay does not start then, and its error has the statement
-// that mends it. So does Check, also for the audit.
+// After a restore without the sequences, new rows would get numbers that are in use. A relay does not start then, and
+// its error has the statement that mends it. So does Check, also for the audit.
 func TestSequencesBehindTheNumbersInUse(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newOutboxDB(t, server, 4)
 		run := func(within time.Duration) error {
-			r, err := relay.New(relay.Config{Queue: d.store, Publisher: new(outboxtest.FakePublisher), Logger: slog.New(slog.DiscardHandler)})
+			r, err := relay.New(relay.Config{
+				Queue: d.store, Publisher: new(outboxtest.FakePublisher),
+				Logger: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +54,8 @@ func TestSequencesBehindTheNumbersInUse(t *testing.T) {
 				t.Fatalf("%s: Check = %v", test.name, err)
 			}
 			if test.sequence == "outbox_seq" {
-				if ran := run(20 * time.Second); !errors.Is(ran, driver.ErrSettings) || !strings.Contains(ran.Error(), err.Error()) {
+				if ran := run(20 * time.Second); !errors.Is(ran, driver.ErrSettings) || !strings.Contains(ran.Error(),
+					err.Error()) {
 					t.Errorf("%s: Run = %v, Check = %v", test.name, ran, err)
 				}
 			}

@@ -76,8 +76,8 @@ func TestOutboxUnparkBringsBackManyFollowers(t *testing.T) {
 	})
 }
 
-// A process that crashes between two steps of Discard leaves followers that wait behind no parked message. Maintain returns
-// them, and until then later messages of the key do not overtake them.
+// A process that crashes between two steps of Discard leaves followers that wait behind no parked message. Maintain
+// returns them, and until then later messages of the key do not overtake them.
 func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newHolding(t, server)
@@ -90,7 +90,8 @@ func TestOutboxTidyFinishesADeadDiscard(t *testing.T) {
 		if err := d.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := newHoldingOn(t, d.outboxDB) // its first Maintain searches for such keys, and then one Maintain every minute
+		// its first Maintain searches for such keys, and then one Maintain every minute
+		other := newHoldingOn(t, d.outboxDB)
 		d.until(t, "the followers are pending", func() bool {
 			other.maintain(t)
 			return d.strings(t, `SELECT count(*)::text FROM outbox_parked`)[0] == "0"

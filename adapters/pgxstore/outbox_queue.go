@@ -21,7 +21,10 @@ type outboxQueue struct {
 
 func newOutboxQueue(r *registrar) *outboxQueue {
 	n := r.notifier
-	return &outboxQueue{registrar: r, notifier: n, listener: listener{sessions: n.sessions, wakes: &n.wakes}, conns: relayConns{sessions: n.sessions}}
+	return &outboxQueue{
+		registrar: r, notifier: n, listener: listener{sessions: n.sessions, wakes: &n.wakes},
+		conns: relayConns{sessions: n.sessions},
+	}
 }
 
 // Open implements driver.Queue. It checks that the database does not lose commits and that the tables exist. The
@@ -48,8 +51,10 @@ func (q *outboxQueue) Open(ctx context.Context, opts driver.SessionOptions) (dri
 	commits, stopWake := q.listener.listen(ctx)
 	o.stopWake = stopWake
 	o.Session = pgrelay.Open(pgrelay.Config{
-		Conns: &o.link, SQL: &q.notifier.outbox, KeepSent: q.notifier.cfg.Outbox.KeepSent, Name: opts.Name, TTL: opts.TTL,
-		Wakes: commits, Announced: q.listener.listens.Load, Wake: q.notifier.Wake, HoldsAll: q.notifier.holdsAllUntil, Older: q.warnOfAnOlderState,
+		Conns: &o.link, SQL: &q.notifier.outbox, KeepSent: q.notifier.cfg.Outbox.KeepSent, Name: opts.Name,
+		TTL:   opts.TTL,
+		Wakes: commits, Announced: q.listener.listens.Load, Wake: q.notifier.Wake, HoldsAll: q.notifier.holdsAllUntil,
+		Older: q.warnOfAnOlderState,
 	})
 	return o, nil
 }

@@ -25,8 +25,8 @@ func (f refuseAll) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return errs
 }
 
-// Another program has written a row whose key is too long for the index of keys that are held back. When it fails, it is parked alone, and the
-// others of its batch are settled: otherwise each start would publish them again.
+// Another program has written a row whose key is too long for the index of keys that are held back. When it fails, it
+// is parked alone, and the others of its batch are settled: otherwise each start would publish them again.
 func TestOutboxRelaySetsAsideWhatIsRefused(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newOutboxDB(t, server, 4)

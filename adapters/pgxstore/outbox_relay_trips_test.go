@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// tracedSession returns a session that holds all shards and whose round trips are counted. Its connections have their settings, and
-// know their statements.
+// tracedSession returns a session that holds all shards and whose round trips are counted. Its connections have their
+// settings, and know their statements.
 func tracedSession(t *testing.T) (*outboxDB, driver.Session, *roundTrips) {
 	t.Helper()
 	db := newOutboxDB(t, testdb.Postgres, 2)
@@ -42,8 +42,8 @@ func tracedSession(t *testing.T) (*outboxDB, driver.Session, *roundTrips) {
 	return db, s, trips
 }
 
-// What a relay asks the database. It does not depend on the machine. An idle relay leases once a second (Config.PollMax), maintains
-// once a second and renews every five: 3 statements a second.
+// What a relay asks the database. It does not depend on the machine. An idle relay leases once a second
+// (Config.PollMax), maintains once a second and renews every five: 3 statements a second.
 func TestOutboxRelayRoundTrips(t *testing.T) {
 	db, s, trips := tracedSession(t)
 	d := &holding{db, s}
@@ -111,7 +111,12 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 			{"many", many("d", 300), driver.Want{Limit: 1000}, 300},
 			{"over two shards", append(many("e", 40), many("f", 40)...), driver.Want{Limit: 1000}, 80},
 			{"less than it finds", many("g", 30), driver.Want{Limit: 10}, 10},
-			{"larger than all bytes", []outbox.Message{message("h", "h", 5000)}, driver.Want{Limit: 1000, Bytes: 1000}, 1},
+			{
+				"larger than all bytes",
+				[]outbox.Message{message("h", "h", 5000)},
+				driver.Want{Limit: 1000, Bytes: 1000},
+				1,
+			},
 			{"larger together", []outbox.Message{message("i", "i", 400), message("j", "i", 400), message("k", "i", 400)}, driver.Want{Limit: 1000, Bytes: 1000}, 2},
 			{"an empty payload", []outbox.Message{message("l", "l", 0)}, driver.Want{Limit: 1000, Bytes: 1000}, 1},
 		} {
@@ -144,7 +149,8 @@ func TestOutboxPollAfterNotification(t *testing.T) {
 			}
 			for i, l := range all {
 				if l.ID != tt.msgs[i].ID || !bytes.Equal(l.Payload, tt.msgs[i].Payload) {
-					t.Errorf("%s: message %d is %q with %d bytes, want %q with %d", tt.name, i, l.ID, len(l.Payload), tt.msgs[i].ID, len(tt.msgs[i].Payload))
+					t.Errorf("%s: message %d is %q with %d bytes, want %q with %d", tt.name, i, l.ID, len(l.Payload),
+						tt.msgs[i].ID, len(tt.msgs[i].Payload))
 				}
 			}
 		}

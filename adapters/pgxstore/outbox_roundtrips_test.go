@@ -127,10 +127,15 @@ func TestOutboxWriterRoundTrips(t *testing.T) {
 		{"none", nil, `commit`},
 		{"one", messages("a"), `insert into outbox_messages + commit`},
 		{"some", messages("b", "c", "d"), `insert into outbox_messages + commit`},
-		{"later", []outbox.Message{message("e"), {ID: "f", Topic: "events", NotBefore: time.Now().Add(time.Hour)}}, `with m as + commit`},
+		{
+			"later",
+			[]outbox.Message{message("e"), {ID: "f", Topic: "events", NotBefore: time.Now().Add(time.Hour)}},
+			`with m as + commit`,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			handle("first "+tt.name, tt.msgs...) // the first messages prepare statements, register, and count the shards
+			// the first messages prepare statements, register, and count the shards
+			handle("first "+tt.name, tt.msgs...)
 			want := []string{`begin isolation level + insert into processed_messages`, `insert into effects`, tt.want}
 			if diff := cmp.Diff(want, handle("then "+tt.name, tt.msgs...)); diff != "" {
 				t.Errorf("round trips (-want +got):\n%s", diff)
@@ -152,7 +157,8 @@ func TestOutboxWriterInProcessBatch(t *testing.T) {
 	batch := func(prefix string) (insertions int) {
 		msgs := make([]*consumer.Message, 20)
 		for i := range msgs {
-			msgs[i] = &consumer.Message{ID: fmt.Sprintf("%s-%02d", prefix, i), Payload: fmt.Appendf(nil, "%s-%02d", prefix, i), Time: time.Now(), Attempt: 1}
+			msgs[i] = &consumer.Message{ID: fmt.Sprintf("%s-%02d", prefix, i), Payload: fmt.Appendf(nil, "%s-%02d",
+				prefix, i), Time: time.Now(), Attempt: 1}
 		}
 		for _, err := range c.ProcessBatch(t.Context(), msgs) {
 			if err != nil {

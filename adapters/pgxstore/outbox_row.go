@@ -30,7 +30,8 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 			rows[i].payload = []byte{}
 		}
 		if m.NotBefore.Year() > maxYear {
-			return nil, fmt.Errorf("%w: topic %q: not before the year %d", outbox.ErrBadMessage, m.Topic, m.NotBefore.Year())
+			return nil, fmt.Errorf("%w: topic %q: not before the year %d", outbox.ErrBadMessage, m.Topic,
+				m.NotBefore.Year())
 		}
 		if !m.NotBefore.IsZero() {
 			rows[i].notBefore = claims.Ceil(m.NotBefore)
@@ -47,8 +48,8 @@ func outgoingRows(msgs []outbox.Message) ([]outgoing, error) {
 	return rows, nil
 }
 
-// maxStatement is about how many bytes of messages one statement carries. The server accepts up to a gigabyte, but keeps all of
-// it in memory.
+// maxStatement is about how many bytes of messages one statement carries. The server accepts up to a gigabyte, but
+// keeps all of it in memory.
 const maxStatement = 8 << 20
 
 // fitting returns how many of rows fit into one statement, at least one.

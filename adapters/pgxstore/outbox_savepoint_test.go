@@ -58,8 +58,8 @@ func (s session) rollback(tx pgx.Tx) {
 // wrapped is a transaction wrapped by the application, for example for tracing.
 type wrapped struct{ pgx.Tx }
 
-// savepointCases are handlers that end in a commit. Whatever means a handler uses to set savepoints and to roll back to them,
-// the outbox keeps the same messages that INSERTs of the handler's own would have left, in the order of Enqueue.
+// savepointCases are handlers that end in a commit. Whatever means a handler uses to set savepoints and to roll back to
+// them, the outbox keeps the same messages that INSERTs of the handler's own would have left, in the order of Enqueue.
 var savepointCases = []struct {
 	name string
 	do   func(s session, tx pgx.Tx)
@@ -287,7 +287,10 @@ func TestOutboxWriterAndSavepoints(t *testing.T) {
 		db := newOutboxDB(t, server, 2)
 		cfg := db.pool.Config()
 		cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			for name, sql := range map[string]string{"prepared_savepoint": `SAVEPOINT x`, "prepared_rollback": `ROLLBACK TO x`} {
+			for name, sql := range map[string]string{
+				"prepared_savepoint": `SAVEPOINT x`,
+				"prepared_rollback":  `ROLLBACK TO x`,
+			} {
 				if _, err := conn.Prepare(ctx, name, sql); err != nil {
 					return err
 				}

@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A relay that is started before the migrations reports that and ends. It does not wait as it does for a database that is down.
+// A relay that is started before the migrations reports that and ends. It does not wait as it does for a database that
+// is down.
 func TestOutboxRelayWithoutSchema(t *testing.T) {
 	store := newStore(t, pgxstore.Config{Pool: testPool(t, testdb.Schema(t, testdb.Postgres(t)), 4)})
 	r, err := relay.New(relay.Config{Queue: store, Publisher: new(outboxtest.FakePublisher)})

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table, but find other
-// messages, and all messages after some have returned to the shard.
+// Polls do not read messages again that wait. So they find none even after a person has ended their waits in the table,
+// but find other messages, and all messages after some have returned to the shard.
 func TestOutboxLeaseSkipsMessagesThatWait(t *testing.T) {
 	t.Parallel()
 	servers(t, func(t *testing.T, server func(testing.TB) string) {

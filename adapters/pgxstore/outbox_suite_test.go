@@ -23,7 +23,8 @@ func TestOutboxStore(t *testing.T) {
 	}{{"postgres15", testdb.Postgres}, {"postgres18", testdb.Postgres18}} {
 		t.Run(version.name, func(t *testing.T) {
 			t.Parallel()
-			selected := func(name string) bool { return matrix.Dealt(name, i, 2) } // sqlstore runs it on the other version
+			// sqlstore runs it on the other version
+			selected := func(name string) bool { return matrix.Dealt(name, i, 2) }
 			testOutbox(t, selected, func(t *testing.T) string { return testdb.Reused(t, version.server(t), outboxTables) })
 		})
 	}
@@ -51,7 +52,11 @@ func testOutbox(t *testing.T, selected func(name string) bool, newDSN func(t *te
 				Sent: func(t *testing.T) []string {
 					return db.strings(t, `SELECT id FROM outbox_sent ORDER BY sent_at, seq`)
 				},
-				Age:     func(ctx context.Context, name string, d time.Duration) error { return age(ctx, db.pool, name, d) },
+				Age: func(ctx context.Context, name string,
+					d time.Duration,
+				) error {
+					return age(ctx, db.pool, name, d)
+				},
 				SetBack: func(ctx context.Context, d time.Duration) error { return setBack(ctx, db.pool, d) },
 			}
 		},

@@ -26,7 +26,8 @@ func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 			t.Errorf("published %d, %v; want the other message", published, err)
 		}
 		parked, err := d.store.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
-		if err != nil || len(parked) != 1 || parked[0].ID != "theirs" || parked[0].Unreadable == nil || parked[0].Error == "" {
+		if err != nil || len(parked) != 1 || parked[0].ID != "theirs" || parked[0].Unreadable == nil ||
+			parked[0].Error == "" {
 			t.Errorf("parked %+v, %v; want the message with the error", parked, err)
 		}
 	})

@@ -95,7 +95,8 @@ func (b *blocked) within(t *testing.T, what string, do func(ctx context.Context)
 	}
 }
 
-// Settles that wait for a lock do not keep Renew waiting: that would cost the lease, and messages in flight would be published twice.
+// Settles that wait for a lock do not keep Renew waiting: that would cost the lease, and messages in flight would be
+// published twice.
 func TestOutboxRenewDoesNotWaitForSettle(t *testing.T) {
 	d := newHolding(t, testdb.Postgres)
 	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -173,8 +174,8 @@ func TestOutboxLeaseDoesNotWaitForMaintain(t *testing.T) {
 	}
 }
 
-// VACUUM and REINDEX CONCURRENTLY lock a table in this mode, the latter for as long as old transactions are open. A session takes shards
-// all the same. If it could not, it would lose the shards that it has.
+// VACUUM and REINDEX CONCURRENTLY lock a table in this mode, the latter for as long as old transactions are open. A
+// session takes shards all the same. If it could not, it would lose the shards that it has.
 func TestOutboxTakesShardsDuringMaintenanceOfTheTable(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 4)
 	tx, err := db.pool.Begin(t.Context())
@@ -191,8 +192,8 @@ func TestOutboxTakesShardsDuringMaintenanceOfTheTable(t *testing.T) {
 	}
 }
 
-// After a failover all connections are lost. The first failure shows that: if each connection had to fail, and took its time, the lease
-// would be lost too.
+// After a failover all connections are lost. The first failure shows that: if each connection had to fail, and took its
+// time, the lease would be lost too.
 func TestOutboxRenewMeetsOneLostConnection(t *testing.T) {
 	d := newHolding(t, testdb.Postgres)
 	for _, pid := range onAll(t, pgxstore.RelayPool(d.Session), `SELECT 1`) {

@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// A relay in another process learns which shards have new messages, so that it need not scan the others. Every shard is named.
+// A relay in another process learns which shards have new messages, so that it need not scan the others. Every shard is
+// named.
 func TestOutboxNotifiesOfShards(t *testing.T) {
 	db := newOutboxDB(t, testdb.Postgres, 4)
 	relay := newStore(t, pgxstore.Config{Pool: db.pool})
@@ -27,7 +28,8 @@ func TestOutboxNotifiesOfShards(t *testing.T) {
 		t.Helper()
 		err := db.inTx(t.Context(), func(tx pgx.Tx) error {
 			for _, id := range ids {
-				if err := db.store.Enqueue(t.Context(), tx, outbox.Message{ID: id, Topic: "events", OrderingKey: id}); err != nil {
+				if err := db.store.Enqueue(t.Context(), tx,
+					outbox.Message{ID: id, Topic: "events", OrderingKey: id}); err != nil {
 					return err
 				}
 			}

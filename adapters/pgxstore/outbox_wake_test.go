@@ -102,15 +102,19 @@ func TestOutboxWakesForMessagesOfAnotherStore(t *testing.T) {
 	}
 }
 
-// A commit notifies sessions that listen through another Store and another pool. This takes none of the pool's connections, and
-// works again after the connection was lost.
+// A commit notifies sessions that listen through another Store and another pool. This takes none of the pool's
+// connections, and works again after the connection was lost.
 func TestOutboxWakesAcrossProcesses(t *testing.T) {
-	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+	for name, server := range map[string]func(testing.TB) string{
+		"postgres15": testdb.Postgres,
+		"postgres18": testdb.Postgres18,
+	} {
 		if !matrix.RunsOn(name, t.Name()) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) { // not in parallel: it counts goroutines
-			db := newOutboxDBAt(t, testdb.Schema(t, server(t)), 2) // in a schema of another test a session may still be listening for a moment
+			// in a schema of another test a session may still be listening for a moment
+			db := newOutboxDBAt(t, testdb.Schema(t, server(t)), 2)
 			pool := testPool(t, db.dsn, 1)
 			conn, err := pool.Acquire(t.Context())
 			if err != nil {
@@ -131,7 +135,8 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 			}
 			commit("a")
 			awaitWake(t, wake)
-			if err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("b")) }); err != nil {
+			if err := pgx.BeginFunc(t.Context(), db.pool,
+				func(tx pgx.Tx) error { return db.store.Enqueue(t.Context(), tx, message("b")) }); err != nil {
 				t.Fatal(err)
 			}
 			db.store.Wake(t.Context())
@@ -164,7 +169,8 @@ func TestOutboxWakesAcrossProcesses(t *testing.T) {
 // A NOTIFY takes a server-wide lock. None is sent before a session listens, nor after the last one has stopped.
 func TestOutboxNotifiesNobodyWhereNobodyListens(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
-		db := newOutboxDBAt(t, testdb.Schema(t, server(t)), 2) // in a schema of another test a session may still be listening for a moment
+		// in a schema of another test a session may still be listening for a moment
+		db := newOutboxDBAt(t, testdb.Schema(t, server(t)), 2)
 		sent := func() int64 {
 			t.Helper()
 			tag, err := db.pool.Exec(t.Context(), dialect.NewPostgresOutboxWrite("").Notify, "")
@@ -236,12 +242,16 @@ type notifications struct {
 	sent   int
 }
 
-func (n *notifications) TraceQueryStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+func (n *notifications) TraceQueryStart(ctx context.Context, conn *pgx.Conn,
+	d pgx.TraceQueryStartData,
+) context.Context {
 	n.count(conn, d.SQL)
 	return ctx
 }
 func (n *notifications) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-func (n *notifications) TraceBatchStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+func (n *notifications) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
+	d pgx.TraceBatchStartData,
+) context.Context {
 	for i, q := range d.Batch.QueuedQueries {
 		n.count(conn, q.SQL)
 		if i > 0 && notifies(q.SQL) {
@@ -291,8 +301,8 @@ func newCountedDB(t *testing.T) (*outboxDB, *notifications) {
 	return db, counter
 }
 
-// Many commits cause few NOTIFYs. These name only the shards of the messages, none is sent in a transaction with messages, and the last commit is
-// always notified. No goroutine remains.
+// Many commits cause few NOTIFYs. These name only the shards of the messages, none is sent in a transaction with
+// messages, and the last commit is always notified. No goroutine remains.
 func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	db, counter := newCountedDB(t)
 	listener, err := pgx.Connect(t.Context(), db.dsn)
@@ -344,7 +354,8 @@ func TestOutboxNotifiesSeldomAndOutside(t *testing.T) {
 	}
 	sent, within := counter.counts()
 	if received == 0 || received > most || received != sent {
-		t.Errorf("%d commits: %d NOTIFYs sent, %d received; want at least 1 and at most %d", writers*commits, sent, received, most)
+		t.Errorf("%d commits: %d NOTIFYs sent, %d received; want at least 1 and at most %d", writers*commits, sent,
+			received, most)
 	}
 	if within > 0 {
 		t.Errorf("%d NOTIFYs within a transaction, want none", within)

@@ -18,9 +18,9 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// A Lease that begins at the low-water mark or behind messages that wait finds exactly the messages that a search of the whole table finds,
-// after random commits, rollbacks, failures, parked and unparked messages, delayed messages, relays that come and go, and a sequence that is
-// set back.
+// A Lease that begins at the low-water mark or behind messages that wait finds exactly the messages that a search of
+// the whole table finds, after random commits, rollbacks, failures, parked and unparked messages, delayed messages,
+// relays that come and go, and a sequence that is set back.
 func TestOutboxWatermarkHidesNothing(t *testing.T) {
 	type relay struct {
 		driver.Queue
@@ -50,7 +50,8 @@ func TestOutboxWatermarkHidesNothing(t *testing.T) {
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
 				w := &watermarkWorld{
-					outboxDB: db, queue: r.Queue, operations: r.Operations, retryable: r.retryable, rand: rand.New(rand.NewPCG(seed, 0)), done: map[string]bool{},
+					outboxDB: db, queue: r.Queue, operations: r.Operations, retryable: r.retryable,
+					rand: rand.New(rand.NewPCG(seed, 0)), done: map[string]bool{},
 				}
 				for range 500 {
 					w.step(t)
@@ -220,7 +221,8 @@ WHERE r.name = $1 AND coalesce(c.retry_at <= now(), true) AND NOT EXISTS (
 	SELECT FROM outbox_held h WHERE h.shard = c.shard AND h.key = c.key AND c.seq >= h.from_seq AND h.until > now())
 ORDER BY c.seq`
 
-// lease compares the messages that s finds with those that were due before and those that are due after, and settles them.
+// lease compares the messages that s finds with those that were due before and those that are due after, and settles
+// them.
 func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 	t.Helper()
 	want := driver.Want{Limit: 1000}
@@ -249,9 +251,11 @@ func (w *watermarkWorld) lease(t *testing.T, s namedSession) (found int) {
 		case n < 14 || w.ending:
 			o.Verdict = driver.Sent
 		case n < 16:
-			o.Verdict, o.Err, o.Delay = driver.Deferred, errors.New("refused"), time.Duration(w.rand.IntN(int(longestDelay)))
+			o.Verdict, o.Err, o.Delay = driver.Deferred, errors.New("refused"),
+				time.Duration(w.rand.IntN(int(longestDelay)))
 		case n < 18:
-			o.Verdict, o.Err, o.ParkPolicy = driver.Parked, errors.New("refused"), outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
+			o.Verdict, o.Err, o.ParkPolicy = driver.Parked, errors.New("refused"),
+				outbox.ParkPolicy(w.rand.IntN(int(outbox.SkipMessage)+1))
 		}
 		failed[m.OrderingKey] = failed[m.OrderingKey] || o.Verdict != driver.Sent && m.OrderingKey != ""
 		outcomes = append(outcomes, o)
@@ -305,8 +309,8 @@ func (w *watermarkWorld) timePasses(t *testing.T) {
 	w.maintain(t)
 }
 
-// setBack sets the sequence back to the last message that is left, as a failover does. The relays of pgxstore notice it when they maintain,
-// those of sqlstore when they lease.
+// setBack sets the sequence back to the last message that is left, as a failover does. The relays of pgxstore notice it
+// when they maintain, those of sqlstore when they lease.
 func (w *watermarkWorld) setBack(t *testing.T) {
 	t.Helper()
 	if len(w.txs) > 0 {

@@ -100,7 +100,10 @@ func messages(ids ...string) []outbox.Message {
 
 // servers runs a test on each version of PostgreSQL.
 func servers(t *testing.T, run func(t *testing.T, server func(testing.TB) string)) {
-	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+	for name, server := range map[string]func(testing.TB) string{
+		"postgres15": testdb.Postgres,
+		"postgres18": testdb.Postgres18,
+	} {
 		if !matrix.RunsOn(name, t.Name()) {
 			continue
 		}
@@ -131,11 +134,17 @@ func TestOutboxWriterKeepsMessages(t *testing.T) {
 				later := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 				msgs := []outbox.Message{
 					{ID: "plain", Topic: "events", OrderingKey: "k", Payload: []byte("p")},
-					{ID: "bytes", Topic: "Ä 'quoted' \\", OrderingKey: "\x00\xff", Payload: []byte("\x00'\\\xfe"), Headers: map[string]string{"trace": "a\x00b", "'\\": "<"}},
+					{
+						ID: "bytes", Topic: "Ä 'quoted' \\", OrderingKey: "\x00\xff", Payload: []byte("\x00'\\\xfe"),
+						Headers: map[string]string{"trace": "a\x00b", "'\\": "<"},
+					},
 					{ID: "bare", Topic: "events"},
 					{ID: "due", Topic: "events", NotBefore: time.Now().Add(-time.Hour)},
 				}
-				delayed := outbox.Message{ID: "later", Topic: "events", OrderingKey: "k", NotBefore: later, Headers: map[string]string{"a": "b"}}
+				delayed := outbox.Message{
+					ID: "later", Topic: "events", OrderingKey: "k", NotBefore: later,
+					Headers: map[string]string{"a": "b"},
+				}
 				for name, calls := range map[string][][]outbox.Message{
 					"one by one": {msgs[:1], msgs[1:2], msgs[2:3], msgs[3:], {delayed}},
 					"together":   {append(msgs[:4:4], delayed)},

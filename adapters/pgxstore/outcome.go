@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// inDoubt adds to err a function that can find out later whether transaction xid was committed; empty: it has written nothing.
+// inDoubt adds to err a function that can find out later whether transaction xid was committed; empty: it has written
+// nothing.
 func inDoubt(xid string, err error) error {
 	if xid == "" {
 		return err
@@ -33,9 +34,9 @@ func inDoubt(xid string, err error) error {
 // and how long it repeats a question that got no answer.
 const answerWithin = 2 * time.Second
 
-// committed reports whether the server says that transaction xid of conn was committed. It opens a new connection if the old
-// one was lost, or was closed because the handler's ctx ended during a statement. It returns an error if the server
-// does not answer.
+// committed reports whether the server says that transaction xid of conn was committed. It opens a new connection if
+// the old one was lost, or was closed because the handler's ctx ended during a statement. It returns an error if the
+// server does not answer.
 func committed(ctx context.Context, xid string, conn *pgx.Conn, pool *pgxpool.Pool) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()

@@ -30,7 +30,8 @@ func (p *parkingLot) Park(ctx context.Context, tx pgx.Tx, letter consumer.DeadLe
 	if !l.Time.IsZero() {
 		at = &l.Time
 	}
-	_, err = tx.Exec(ctx, p.sql.Park, pgUUID(l.ID), pgtype.UUID{Bytes: l.Key, Valid: l.HasKey}, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window, at,
+	_, err = tx.Exec(ctx, p.sql.Park, pgUUID(l.ID), pgtype.UUID{Bytes: l.Key, Valid: l.HasKey}, l.Consumer, l.Tenant,
+		l.MessageID, l.Fingerprint, l.Window, at,
 		l.Cause, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
 	return stepError("park", err)
 }
@@ -63,7 +64,9 @@ func (p *parkingLot) DeadLetters(ctx context.Context, f consumer.DeadLetterFilte
 }
 
 // SettleReplay implements driver.ReplayQueue.
-func (p *parkingLot) SettleReplay(ctx context.Context, tx pgx.Tx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
+func (p *parkingLot) SettleReplay(ctx context.Context, tx pgx.Tx, action [16]byte, letter consumer.DeadLetter,
+	outcome observe.Outcome,
+) error {
 	if err := p.resolve(ctx, tx); err != nil {
 		return err
 	}
@@ -82,7 +85,8 @@ func letter(row pgx.CollectableRow) (consumer.DeadLetter, error) {
 	var l columns.Letter
 	var at *time.Time
 	if err := row.Scan(&l.ID, &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, &at, &l.Cause, &l.Error,
-		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, &l.First, &l.Latest, &l.Settled); err != nil {
+		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, &l.First, &l.Latest,
+		&l.Settled); err != nil {
 		return consumer.DeadLetter{}, err
 	}
 	if at != nil {

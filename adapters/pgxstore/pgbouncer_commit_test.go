@@ -17,15 +17,19 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// changesItsSession runs a handler that changes its session. Without a pooler it works, which check finds out. Behind one it is refused and
-// commits nothing, and other clients find an unchanged session.
-func changesItsSession(t *testing.T, more string, do func(p *pooledSessions, s *pgxstore.Store) error, check func(p *pooledSessions)) {
+// changesItsSession runs a handler that changes its session. Without a pooler it works, which check finds out. Behind
+// one it is refused and commits nothing, and other clients find an unchanged session.
+func changesItsSession(t *testing.T, more string, do func(p *pooledSessions, s *pgxstore.Store) error,
+	check func(p *pooledSessions),
+) {
 	t.Parallel()
 	for _, mode := range []string{"direct", "transaction", "session"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			p := newPooledSessions(t, 4, "pool_mode = "+strings.Replace(mode, "direct", "session", 1), "server_reset_query = DISCARD ALL")
-			p.must(second(p.direct.Exec(t.Context(), strings.ReplaceAll(more, "@", p.schema), pgx.QueryExecModeSimpleProtocol)))
+			p := newPooledSessions(t, 4, "pool_mode = "+strings.Replace(mode, "direct", "session", 1),
+				"server_reset_query = DISCARD ALL")
+			p.must(second(p.direct.Exec(t.Context(), strings.ReplaceAll(more, "@", p.schema),
+				pgx.QueryExecModeSimpleProtocol)))
 			cfg, err := pgxpool.ParseConfig(p.pooled)
 			p.must(err)
 			if mode == "direct" {
@@ -49,7 +53,8 @@ func changesItsSession(t *testing.T, more string, do func(p *pooledSessions, s *
 			p.effects(nil)
 			p.must(p.handle(s, "next", `INSERT INTO effects VALUES ('next')`))
 			p.effects([]string{"next"})
-			if got := stringsIn(t, testPool(t, p.pooled, 1), `SELECT current_setting('search_path')`); got[0] != p.schema {
+			if got := stringsIn(t, testPool(t, p.pooled, 1),
+				`SELECT current_setting('search_path')`); got[0] != p.schema {
 				t.Errorf("another client has the search_path %s", got[0])
 			}
 		})
@@ -64,7 +69,8 @@ CREATE CONSTRAINT TRIGGER audited AFTER INSERT ON @.effects DEFERRABLE INITIALLY
 			return p.handle(s, "a", fmt.Sprintf(`INSERT INTO effects VALUES ('a'); SET search_path = %s_b`, p.schema))
 		}, func(p *pooledSessions) {
 			p.effects([]string{"a"})
-			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); !slices.Equal(got, []string{"audit of a"}) {
+			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); !slices.Equal(got,
+				[]string{"audit of a"}) {
 				p.Errorf("the schema that the handler has chosen has the effects %v", got)
 			}
 		})
@@ -86,7 +92,8 @@ CREATE CONSTRAINT TRIGGER held AFTER INSERT ON @.effects DEFERRABLE INITIALLY DE
 		func(p *pooledSessions, s *pgxstore.Store) error {
 			return p.handle(s, "a", `SELECT pg_advisory_lock(77); INSERT INTO effects VALUES ('a')`)
 		}, func(p *pooledSessions) {
-			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); !slices.Equal(got, []string{"1"}) {
+			if got := stringsIn(p, p.direct, `SELECT name FROM `+p.schema+`_b.effects`); !slices.Equal(got,
+				[]string{"1"}) {
 				p.Errorf("%v locks were held within COMMIT, want 1", got)
 			}
 		})

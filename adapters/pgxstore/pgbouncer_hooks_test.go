@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Behind a pooler hooks of the pool that change nothing may do what they like. Another client has changed all sessions before.
+// Behind a pooler hooks of the pool that change nothing may do what they like. Another client has changed all sessions
+// before.
 func TestHooksThatChangeNothingBehindAPooler(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(ctx context.Context, conn *pgx.Conn) error{
@@ -62,8 +63,8 @@ func TestAHookOfPgconnRunsOncePerConnection(t *testing.T) {
 	p.effects(want)
 }
 
-// The hook pings, and another client of the pooler changes the session meanwhile. That does not make the Store believe that the hook sets something:
-// it notices a session that is changed later.
+// The hook pings, and another client of the pooler changes the session meanwhile. That does not make the Store believe
+// that the hook sets something: it notices a session that is changed later.
 func TestAHookThatAnotherClientInterrupts(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
@@ -73,7 +74,8 @@ func TestAHookThatAnotherClientInterrupts(t *testing.T) {
 	other, changes := testPool(t, p.pooled, 1), false
 	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		if changes {
-			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // it waits as long as the Store has the only session
+			// it waits as long as the Store has the only session
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
 			_, _ = other.Exec(ctx, `SELECT set_config('search_path', $1, false)`, p.schema+"_b")
 		}
@@ -101,7 +103,8 @@ func TestAHookThatMakesTemporaryTablesOfATenant(t *testing.T) {
 	cfg.AfterConnect = func(context.Context, *pgx.Conn) error { connections++; return nil }
 	s, _ := p.hooked(cfg, func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		tenants++
-		return true, second(conn.Exec(ctx, fmt.Sprintf(`DISCARD TEMP; CREATE TEMP TABLE tenant_%d (n int)`, tenants), pgx.QueryExecModeSimpleProtocol))
+		return true, second(conn.Exec(ctx, fmt.Sprintf(`DISCARD TEMP; CREATE TEMP TABLE tenant_%d (n int)`, tenants),
+			pgx.QueryExecModeSimpleProtocol))
 	})
 	for i := range 20 {
 		p.must(s.InTx(t.Context(), ordinaryRecord(fmt.Sprint(i)), doNothing))

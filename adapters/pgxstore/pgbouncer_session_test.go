@@ -50,7 +50,8 @@ func (p *pooledSessions) role(schemas ...string) (name string) {
 	p.must(second(p.direct.Exec(p.Context(), fmt.Sprintf(`CREATE ROLE %s; GRANT USAGE ON SCHEMA %s TO %[1]s; GRANT ALL ON ALL TABLES IN SCHEMA %[2]s TO %[1]s`, name, in),
 		pgx.QueryExecModeSimpleProtocol)))
 	p.Cleanup(func() {
-		p.must(second(p.direct.Exec(context.WithoutCancel(p.Context()), `DROP OWNED BY `+name+`; DROP ROLE `+name, pgx.QueryExecModeSimpleProtocol)))
+		p.must(second(p.direct.Exec(context.WithoutCancel(p.Context()), `DROP OWNED BY `+name+`; DROP ROLE `+name,
+			pgx.QueryExecModeSimpleProtocol)))
 	})
 	return name
 }
@@ -84,7 +85,8 @@ func (p *pooledSessions) handleTwo(cfg *pgxpool.Config) (pool *pgxpool.Pool, ids
 	p.must(err)
 	p.Cleanup(pool.Close)
 	s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
-	p.must(again(s, func() error { return s.Register(p.Context(), "billing", time.Hour) })) // each try closes some changed sessions of a pooler
+	// each try closes some changed sessions of a pooler
+	p.must(again(s, func() error { return s.Register(p.Context(), "billing", time.Hour) }))
 	ids = []string{"0", "1"}
 	for _, id := range ids {
 		p.must(p.handle(s, id, fmt.Sprintf(`INSERT INTO effects VALUES ('%s')`, id)))
@@ -126,8 +128,8 @@ func (p *pooledSessions) effects(want []string) {
 	}
 }
 
-// A function of a handler changes the search_path of two sessions that the pooler gives to others later. No other message runs in such a
-// session, whatever meets it first.
+// A function of a handler changes the search_path of two sessions that the pooler gives to others later. No other
+// message runs in such a session, whatever meets it first.
 func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(p *pooledSessions, s *pgxstore.Store) *pgxstore.Store{
@@ -154,8 +156,8 @@ func TestASessionOfAPoolerThatAFunctionHasChanged(t *testing.T) {
 	}
 }
 
-// The pooler gives out its sessions in turns, so that a claim and what follows it meet different ones. A session that a function of a handler
-// has changed is closed all the same, and no message fails.
+// The pooler gives out its sessions in turns, so that a claim and what follows it meet different ones. A session that a
+// function of a handler has changed is closed all the same, and no message fails.
 func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
 	t.Parallel()
 	for n := range 6 {
@@ -179,8 +181,8 @@ func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
 	}
 }
 
-// Behind a pooler, what a hook sets may reach sessions of other clients. So the start is refused, and its error names what was found and what is
-// wanted. The pooler's mode does not matter: nobody can tell which one it is.
+// Behind a pooler, what a hook sets may reach sessions of other clients. So the start is refused, and its error names
+// what was found and what is wanted. The pooler's mode does not matter: nobody can tell which one it is.
 func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(cfg *pgxpool.Config, sql string){
@@ -188,18 +190,27 @@ func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return second(conn.Exec(ctx, sql)) }
 		},
 		"AfterConnect of pgconn": func(cfg *pgxpool.Config, sql string) {
-			cfg.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
+			cfg.ConnConfig.AfterConnect = func(ctx context.Context,
+				conn *pgconn.PgConn,
+			) error {
+				return conn.Exec(ctx, sql).Close()
+			}
 		},
 		"BeforeConnect": func(cfg *pgxpool.Config, sql string) {
 			cfg.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
-				cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
+				cfg.AfterConnect = func(ctx context.Context,
+					conn *pgconn.PgConn,
+				) error {
+					return conn.Exec(ctx, sql).Close()
+				}
 				return nil
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPooledSessions(t, 14, "pool_mode = session", "server_round_robin = 1", "server_reset_query = DISCARD ALL")
+			p := newPooledSessions(t, 14, "pool_mode = session", "server_round_robin = 1",
+				"server_reset_query = DISCARD ALL")
 			cfg, err := pgxpool.ParseConfig(p.pooled)
 			p.must(err)
 			hook(cfg, fmt.Sprintf(`SET search_path = %s_b`, p.schema))
@@ -208,15 +219,16 @@ func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 			t.Cleanup(pool.Close)
 			s := newStore(t, pgxstore.Config{Pool: pool, Schema: p.schema})
 			err = s.Register(t.Context(), "billing", time.Hour)
-			if !s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `) || !strings.Contains(err.Error(), "ALTER ROLE") {
+			if !s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `) ||
+				!strings.Contains(err.Error(), "ALTER ROLE") {
 				t.Errorf("Register = %v, want an error that names both schemas and ALTER ROLE", err)
 			}
 		})
 	}
 }
 
-// The pooler has one session, and a function of a handler has changed it. The next claim meets the change and closes the session, and does not
-// wait for a second one while it occupies the only one.
+// The pooler has one session, and a function of a handler has changed it. The next claim meets the change and closes
+// the session, and does not wait for a second one while it occupies the only one.
 func TestTheOnlySessionOfAPoolerIsClosed(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
@@ -231,21 +243,27 @@ func TestTheOnlySessionOfAPoolerIsClosed(t *testing.T) {
 	p.effects([]string{"0"})
 }
 
-// Behind a pooler a handler may not change its session. The forms of such statements that end with the transaction work.
+// Behind a pooler a handler may not change its session. The forms of such statements that end with the transaction
+// work.
 func TestASessionOfAPoolerMayNotBeChanged(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
 	s := p.start()
 	for sql, works := range map[string]bool{
-		`DECLARE c CURSOR WITH HOLD FOR SELECT 1`: false, `PREPARE "My plan" AS SELECT 1`: false, `CREATE TEMP TABLE left_behind (n int)`: false,
-		`SET lock_timeout = 1000`: false, `SELECT set_config('lock_timeout', '1000', false)`: false, `SET ROLE pg_monitor`: false, `LISTEN x`: false,
-		`SELECT pg_advisory_lock(1)`: false, `DO $$ BEGIN PERFORM pg_advisory_lock(1); END $$`: false, `SELECT 1; SET lock_timeout = 1000`: false,
-		`SET LOCAL lock_timeout = 1000`: true, `SELECT set_config('lock_timeout', '1000', true)`: true, `SELECT pg_advisory_xact_lock(1)`: true,
+		`DECLARE c CURSOR WITH HOLD FOR SELECT 1`: false, `PREPARE "My plan" AS SELECT 1`: false,
+		`CREATE TEMP TABLE left_behind (n int)`: false,
+		`SET lock_timeout = 1000`:               false, `SELECT set_config('lock_timeout', '1000', false)`: false,
+		`SET ROLE pg_monitor`: false, `LISTEN x`: false,
+		`SELECT pg_advisory_lock(1)`: false, `DO $$ BEGIN PERFORM pg_advisory_lock(1); END $$`: false,
+		`SELECT 1; SET lock_timeout = 1000`: false,
+		`SET LOCAL lock_timeout = 1000`:     true, `SELECT set_config('lock_timeout', '1000', true)`: true,
+		`SELECT pg_advisory_xact_lock(1)`:               true,
 		`CREATE TEMP TABLE gone (n int) ON COMMIT DROP`: true, `SET LOCAL ROLE pg_monitor; RESET ROLE`: false,
 	} {
 		for i := range 2 {
 			err := p.handle(s, fmt.Sprint(sql, i), sql)
-			if (err == nil) != works || err != nil && (s.Retryable(err) || !strings.Contains(err.Error(), "SET LOCAL")) {
+			if (err == nil) != works || err != nil && (s.Retryable(err) || !strings.Contains(err.Error(),
+				"SET LOCAL")) {
 				t.Errorf("%s, message %d: %v; want it to work: %v", sql, i, err, works)
 			}
 		}
@@ -273,7 +291,8 @@ func TestASessionOfAPoolerMayNotBeChangedWithoutRegister(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
 	s := newStore(p, pgxstore.Config{Pool: testPool(p, p.pooled, 3), Schema: p.schema})
-	if err := p.handle(s, "a", `SET search_path = `+p.schema+`_b`); err == nil || !strings.Contains(err.Error(), "SET LOCAL") {
+	if err := p.handle(s, "a", `SET search_path = `+p.schema+`_b`); err == nil || !strings.Contains(err.Error(),
+		"SET LOCAL") {
 		t.Errorf("InTx = %v, want an error that names SET LOCAL", err)
 	}
 	if got := stringsIn(t, testPool(t, p.pooled, 1), `SELECT current_setting('search_path')`); got[0] != p.schema {
@@ -281,7 +300,8 @@ func TestASessionOfAPoolerMayNotBeChangedWithoutRegister(t *testing.T) {
 	}
 }
 
-// A handler uses its transaction although the message is a duplicate. That transaction may meet a session that another client has changed.
+// A handler uses its transaction although the message is a duplicate. That transaction may meet a session that another
+// client has changed.
 func TestADuplicatesTransactionMeetsAChangedSession(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 2, "server_round_robin = 1")

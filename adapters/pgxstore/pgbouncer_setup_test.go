@@ -88,7 +88,8 @@ func TestPgBouncerSessionsAreShared(t *testing.T) {
 		wg      sync.WaitGroup
 	)
 	for worker := range 12 {
-		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), ClaimTimeout: 2 * time.Minute}) // each Store is a client of its own
+		// each Store is a client of its own
+		s := newStore(t, pgxstore.Config{Pool: testPool(t, dsn, 1), ClaimTimeout: 2 * time.Minute})
 		wg.Go(func() {
 			for i := range 10 {
 				// Two copies of each message are handled.
@@ -118,13 +119,14 @@ func TestPgBouncerSessionsAreShared(t *testing.T) {
 		t.Errorf("%d sessions served 12 clients, want 1 to 3", len(servers))
 	}
 	var effects, different int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT name) FROM effects`).Scan(&effects, &different); err != nil || effects != 60 || different != 60 {
+	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT name) FROM effects`).Scan(&effects,
+		&different); err != nil || effects != 60 || different != 60 {
 		t.Errorf("%d effects of %d messages, %v; want 60 of 60", effects, different, err)
 	}
 }
 
-// A relay behind a pooler publishes everything. With Config.Direct it is notified of commits elsewhere. Without it, it logs one
-// warning.
+// A relay behind a pooler publishes everything. With Config.Direct it is notified of commits elsewhere. Without it, it
+// logs one warning.
 func TestRelayBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	pooled, direct := testdb.PgBouncer(t)
@@ -147,7 +149,10 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 				poll = time.Hour // so only NOTIFY can cause the poll
 			}
 			sent := &sentList{}
-			r, err := relay.New(relay.Config{Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll, Logger: logger})
+			r, err := relay.New(relay.Config{
+				Queue: queue, Publisher: sent, PollMin: poll, PollMax: poll,
+				Logger: logger,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +161,8 @@ func TestRelayBehindPgBouncer(t *testing.T) {
 			go func() { done <- r.Run(ctx) }()
 			commit := func(i int) {
 				err := writer.InTx(t.Context(), nil, func(tx pgx.Tx, _ []dedup.Claim) error {
-					return writer.Enqueue(t.Context(), tx, outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", OrderingKey: "k"})
+					return writer.Enqueue(t.Context(), tx,
+						outbox.Message{ID: fmt.Sprint(name, i), Topic: "events", OrderingKey: "k"})
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Another client of the pooler changes each session again and again: before each new connection of the Store's process, and once more before
-// the next one. A process that starts meanwhile does not take such a session for an unchanged one, whether or not its pool has a hook. It
-// starts when the other client has stopped.
+// Another client of the pooler changes each session again and again: before each new connection of the Store's process,
+// and once more before the next one. A process that starts meanwhile does not take such a session for an unchanged one,
+// whether or not its pool has a hook. It starts when the other client has stopped.
 func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(context.Context, *pgx.Conn) error{
@@ -46,7 +46,10 @@ func TestASessionOfAPoolerThatAnotherClientKeepsChanging(t *testing.T) {
 			p.must(err)
 			t.Cleanup(pool.Close)
 			s := newStore(p, pgxstore.Config{Pool: pool, Schema: p.schema})
-			for what, err := range map[string]error{"Register": s.Register(t.Context(), "billing", time.Hour), "InTx": p.handle(s, "0", `INSERT INTO effects VALUES ('0')`)} {
+			for what, err := range map[string]error{
+				"Register": s.Register(t.Context(), "billing", time.Hour),
+				"InTx":     p.handle(s, "0", `INSERT INTO effects VALUES ('0')`),
+			} {
 				if err != nil && (!s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `)) {
 					t.Errorf("%s = %v, want an error that names both schemas", what, err)
 				}
@@ -72,13 +75,14 @@ func (p *pooledSessions) change(n int, sql string) {
 	}
 }
 
-// Another client has changed all sessions of the pooler. A process that starts then finds the tables and the settings that it would find without
-// that client. It has no Config.Schema.
+// Another client has changed all sessions of the pooler. A process that starts then finds the tables and the settings
+// that it would find without that client. It has no Config.Schema.
 func TestAStartBehindAPoolerMeetsChangedSessions(t *testing.T) {
 	t.Parallel()
 	for change, other := range map[string]bool{ // whether the other schema has tables of txonce
-		`SELECT set_config('search_path', '@_b', false)`: true, `SELECT set_config('search_path', '@_b', false), '-'`: false,
-		`SET synchronous_commit = off`: false, `SET default_transaction_read_only = on`: false,
+		`SELECT set_config('search_path', '@_b', false)`:      true,
+		`SELECT set_config('search_path', '@_b', false), '-'`: false,
+		`SET synchronous_commit = off`:                        false, `SET default_transaction_read_only = on`: false,
 	} {
 		t.Run(change, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +94,8 @@ func TestAStartBehindAPoolerMeetsChangedSessions(t *testing.T) {
 				p.change(3, strings.ReplaceAll(change, "@", p.schema))
 				s := newStore(p, pgxstore.Config{Pool: testPool(p, p.pooled, 3)})
 				err := s.Register(p.Context(), "billing", time.Hour)
-				for tries := 0; s.Retryable(err) && tries < 3; tries++ { // a session that accepts no writes is reset when a statement has met it
+				for tries := 0; s.Retryable(err) && tries < 3; tries++ {
+					// a session that accepts no writes is reset when a statement has met it
 					err = s.Register(p.Context(), "billing", time.Hour)
 				}
 				p.must(err)
@@ -101,8 +106,8 @@ func TestAStartBehindAPoolerMeetsChangedSessions(t *testing.T) {
 	}
 }
 
-// In transaction mode a hook's settings are left to other clients. A Store that has the hook uses no session with them, so that no message is
-// in the hook's schema or in both.
+// In transaction mode a hook's settings are left to other clients. A Store that has the hook uses no session with them,
+// so that no message is in the hook's schema or in both.
 func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 4)
@@ -141,18 +146,22 @@ func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 	}
 }
 
-// A pooler that sets up its sessions by connect_query is refused: nobody can tell its settings from those of another client.
+// A pooler that sets up its sessions by connect_query is refused: nobody can tell its settings from those of another
+// client.
 func TestASessionThatThePoolerSetsUpIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
 	server := p.direct.Config().ConnConfig
 	dsn, _ := testdb.StartPgBouncer(t, p.direct.Config().ConnString(), "default_pool_size = 1", "[databases]",
-		fmt.Sprintf("%s = host=%s port=%d user=%s connect_query='SET search_path = %s_b'", server.Database, server.Host, server.Port, server.User, p.schema))
+		fmt.Sprintf("%s = host=%s port=%d user=%s connect_query='SET search_path = %s_b'", server.Database, server.Host,
+			server.Port, server.User, p.schema))
 	s := newStore(p, pgxstore.Config{Pool: testPool(p, dsn+"&default_query_exec_mode=exec", 3), Schema: p.schema})
 	for what, err := range map[string]error{
-		"Register": s.Register(t.Context(), "billing", time.Hour), "InTx": p.handle(s, "a", `INSERT INTO effects VALUES ('a')`),
+		"Register": s.Register(t.Context(), "billing", time.Hour),
+		"InTx":     p.handle(s, "a", `INSERT INTO effects VALUES ('a')`),
 	} {
-		if !s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `) || !strings.Contains(err.Error(), "connect_query") {
+		if !s.Retryable(err) || !strings.Contains(err.Error(), p.schema+`_b", want "on 0 `) ||
+			!strings.Contains(err.Error(), "connect_query") {
 			t.Errorf("%s = %v, want an error that names both schemas and connect_query", what, err)
 		}
 	}

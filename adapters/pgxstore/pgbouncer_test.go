@@ -15,8 +15,9 @@ import (
 // poolerModes are the values of default_query_exec_mode that work behind a PgBouncer in transaction mode.
 var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
 
-// TestStoreBehindPgBouncer is TestStore through a pooler. Each transaction must set what it needs itself, because the next one
-// may run in another session. Each case runs in one of the modes, and at one isolation level; sqlstore takes others.
+// TestStoreBehindPgBouncer is TestStore through a pooler. Each transaction must set what it needs itself, because the
+// next one may run in another session. Each case runs in one of the modes, and at one isolation level; sqlstore takes
+// others.
 func TestStoreBehindPgBouncer(t *testing.T) {
 	t.Parallel() // beside the other suites
 	for i, mode := range poolerModes {
@@ -51,7 +52,8 @@ func behindPgBouncer(t *testing.T, mode string) place {
 				t.Fatal(err)
 			}
 			defer conn.Close(context.WithoutCancel(t.Context()))
-			if _, err := conn.Exec(t.Context(), "ALTER ROLE "+conn.Config().User+" SET synchronous_commit = off"); err != nil {
+			if _, err := conn.Exec(t.Context(), "ALTER ROLE "+conn.Config().User+
+				" SET synchronous_commit = off"); err != nil {
 				t.Fatal(err)
 			}
 			fresh, _ := testdb.StartPgBouncer(t, direct)
@@ -71,7 +73,8 @@ func TestOutboxBehindPgBouncer(t *testing.T) {
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			half := func(name string) bool { return matrix.Dealt(name, 2*i+1, 2*len(poolerModes)) } // sqlstore runs the other half
+			// sqlstore runs the other half
+			half := func(name string) bool { return matrix.Dealt(name, 2*i+1, 2*len(poolerModes)) }
 			testOutbox(t, half, func(t *testing.T) string {
 				pooled, _ := testdb.ReusedPgBouncer(t, outboxTables)
 				return pooled + "&default_query_exec_mode=" + mode

@@ -13,37 +13,40 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Pipeline returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has queued in one round
-// trip, in the order of the messages. The statements of a message that is alone travel with COMMIT if none has a callback; see also
-// consumer.Config.ClaimLate. pgx takes another round trip to prepare statements that are new to a connection.
+// Pipeline returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has
+// queued in one round trip, in the order of the messages. The statements of a message that is alone travel with COMMIT
+// if none has a callback; see also consumer.Config.ClaimLate. pgx takes another round trip to prepare statements that
+// are new to a connection.
 //
-// f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with QueuedQuery.Exec,
-// Query or QueryRow. The result of a statement without a callback is dropped. f may queue nothing, and it must not use b after it
-// has returned.
+// f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with
+// QueuedQuery.Exec, Query or QueryRow. The result of a statement without a callback is dropped. f may queue nothing,
+// and it must not use b after it has returned.
 //
-// If f returns nil for all messages and no statement or callback fails, all statements are committed together with the claims of
-// the batch. If f returns an error, panics or calls runtime.Goexit, or if a statement or a callback fails, nothing is committed.
-// The BatchHandler then returns a consumer.MessageError with the message that f was called for, and the consumer tries that message
-// alone and the others without it. If pgx does not say which statement it could not send, the BatchHandler names no message, and the
-// consumer tries smaller batches: in the exec and simple-protocol modes, and for an argument that cannot be encoded if several messages
-// have queued the same SQL. A callback may therefore run several times for one message: what it changes outside of the transaction
-// must bear that.
+// If f returns nil for all messages and no statement or callback fails, all statements are committed together with the
+// claims of the batch. If f returns an error, panics or calls runtime.Goexit, or if a statement or a callback fails,
+// nothing is committed. The BatchHandler then returns a consumer.MessageError with the message that f was called for,
+// and the consumer tries that message alone and the others without it. If pgx does not say which statement it could not
+// send, the BatchHandler names no message, and the consumer tries smaller batches: in the exec and simple-protocol
+// modes, and for an argument that cannot be encoded if several messages have queued the same SQL. A callback may
+// therefore run several times for one message: what it changes outside of the transaction must bear that.
 //
-// A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a result: a callback that
-// queues one fails its message. Express that in SQL, or use a consumer.Handler. pgx prepares all statements before it sends the first, so a statement that uses a table
-// that another one of the batch creates fails there, and succeeds alone. Config.DefaultQueryExecMode of the pool should not be the
-// simple protocol, where pgx supports no callbacks on a string of several statements. In any mode, what a statement may do
-// is as in a Handler: none may end the transaction. The savepoints of a message end with its statements.
+// A callback runs after the server got all statements of the batch, so f cannot queue a statement that depends on a
+// result: a callback that queues one fails its message. Express that in SQL, or use a consumer.Handler. pgx prepares
+// all statements before it sends the first, so a statement that uses a table that another one of the batch creates
+// fails there, and succeeds alone. Config.DefaultQueryExecMode of the pool should not be the simple protocol, where pgx
+// supports no callbacks on a string of several statements. In any mode, what a statement may do is as in a Handler:
+// none may end the transaction. The savepoints of a message end with its statements.
 //
 // The batch, with all arguments, is in memory at once. A batch of 1,000 messages gains little over one of 100.
 //
-// f gets the outbox scope of msg in ctx. To enqueue outbox messages, call Pipeline in a BatchHandler, which has the transaction that
-// Store.Enqueue needs, see the example. A statement that f sends through that transaction itself runs before all queued statements, also those
-// of earlier messages with the same ordering key.
+// f gets the outbox scope of msg in ctx. To enqueue outbox messages, call Pipeline in a BatchHandler, which has the
+// transaction that Store.Enqueue needs, see the example. A statement that f sends through that transaction itself runs
+// before all queued statements, also those of earlier messages with the same ordering key.
 //
-// A crash before COMMIT rolls back the whole batch, and its messages are delivered again. After a crash that follows COMMIT, the
-// messages that are delivered again are duplicates, and f is not called for them. f runs in one goroutine, for one message after the other, but several
-// batches may run at the same time: f must be safe for concurrent use. Pipeline panics if f is nil.
+// A crash before COMMIT rolls back the whole batch, and its messages are delivered again. After a crash that follows
+// COMMIT, the messages that are delivered again are duplicates, and f is not called for them. f runs in one goroutine,
+// for one message after the other, but several batches may run at the same time: f must be safe for concurrent use.
+// Pipeline panics if f is nil.
 func Pipeline(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) error) consumer.BatchHandler[pgx.Tx] {
 	if f == nil {
 		panic("pgxstore: Pipeline needs a function")
@@ -77,12 +80,13 @@ func Pipeline(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) e
 
 // queue collects and sends the statements of one batch of messages.
 type queue struct {
-	tx      pgx.Tx
-	shared  bool // there are several messages
-	batch   pgx.Batch
-	owners  []owner           // of the statements of batch
-	own     []ownBatch        // of the messages
-	current *consumer.Message // the message whose code runs or whose result is read; after an error: the one that caused it; nil: unknown
+	tx     pgx.Tx
+	shared bool // there are several messages
+	batch  pgx.Batch
+	owners []owner    // of the statements of batch
+	own    []ownBatch // of the messages
+	// the message whose code runs or whose result is read; after an error: the one that caused it; nil: unknown
+	current *consumer.Message
 }
 
 // owner says which message has queued a statement, and how its result is read.
@@ -106,8 +110,9 @@ func (q *queue) run(do func() error) (err error) {
 	}
 }
 
-// A message could roll back to a savepoint of an earlier message, which would undo the effects of those between them. So a savepoint
-// surrounds the statements of a message that may set savepoints: to release it also releases all later ones.
+// A message could roll back to a savepoint of an earlier message, which would undo the effects of those between them.
+// So a savepoint surrounds the statements of a message that may set savepoints: to release it also releases all later
+// ones.
 const (
 	setMessageSavepoint     = `SAVEPOINT txonce_message`
 	releaseMessageSavepoint = `RELEASE SAVEPOINT txonce_message`
@@ -170,7 +175,8 @@ func (q *queue) send(ctx context.Context) error {
 	if q.batch.Len() == 0 {
 		return nil
 	}
-	if t, ours := q.tx.(*guarded); ours && !q.shared && !slices.ContainsFunc(q.owners, owner.answers) && t.sendWithCommit(ctx, &q.batch) {
+	if t, ours := q.tx.(*guarded); ours && !q.shared && !slices.ContainsFunc(q.owners, owner.answers) &&
+		t.sendWithCommit(ctx, &q.batch) {
 		q.current = nil
 		return nil
 	}

@@ -33,7 +33,10 @@ type task struct {
 }
 
 // taskFaults are in the middle of a task's statements.
-var taskFaults = []string{"", "", "", "", "", "error", "permanent", "panic", "goexit", "statement", "callback", "commit"}
+var taskFaults = []string{
+	"", "", "", "", "", "error", "permanent", "panic", "goexit", "statement", "callback",
+	"commit",
+}
 
 // statement is one statement of a task, and what reads its result.
 type statement struct {
@@ -45,7 +48,8 @@ type statement struct {
 // do calls send for each statement.
 func (k *task) do(id string, send func(statement) error) error {
 	k.runs++
-	fails := k.runs <= k.times || k.fault == "permanent" || k.fault == "commit" // these park at once, and Pipeline calls a function more often
+	// these park at once, and Pipeline calls a function more often
+	fails := k.runs <= k.times || k.fault == "permanent" || k.fault == "commit"
 	for i := range k.statements + 1 {
 		if fails && i == k.statements/2 {
 			switch k.fault {
@@ -201,17 +205,19 @@ func (w *tasks) outcome(t *testing.T, prefix string, keys map[string]string) (o 
 		if strings.Contains(cause, "ended its goroutine") {
 			cause = "goexit"
 		}
-		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause, " ", cause))
+		o.Letters = append(o.Letters, fmt.Sprint(l.Record.Key.ID, " ", string(l.Message.Payload), " ", l.Cause,
+			" ", cause))
 	}
 	slices.Sort(o.Letters)
 	return o
 }
 
-// Pipeline, with and without ClaimLate, leaves the same effects, outbox messages, IDs, orders and dead letters as a plain Handle,
-// whatever handlers do.
+// Pipeline, with and without ClaimLate, leaves the same effects, outbox messages, IDs, orders and dead letters as a
+// plain Handle, whatever handlers do.
 func TestPipelineDoesWhatAHandlerDoes(t *testing.T) {
 	plain, queue, late := newTasks(t, "Handle"), newTasks(t, "Pipeline"), newTasks(t, "ClaimLate")
-	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue { // each takes a quarter of a second
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		// each takes a quarter of a second
 		_ = flag.Set("rapid.checks", "30")
 		t.Cleanup(func() { _ = flag.Set("rapid.checks", checks.DefValue) })
 	}
@@ -238,7 +244,10 @@ func TestPipelineDoesWhatAHandlerDoes(t *testing.T) {
 				enqueues:   rapid.Bool().Draw(rt, "enqueues"),
 			}
 			keys[id] = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "key")
-			msgs = append(msgs, consumer.Message{ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(), Attempt: 1, Position: fmt.Sprint(i)})
+			msgs = append(msgs, consumer.Message{
+				ID: id, OrderingKey: keys[id], Payload: []byte("x"), Time: time.Now(),
+				Attempt: 1, Position: fmt.Sprint(i),
+			})
 		}
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.Just(1), rapid.IntRange(1, 25)), 1, 5).Draw(rt, "sizes")
 		var results []taskResult

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// queuedResult is the result of one queued statement. pgx would let a callback read the results of other statements too, and would
-// report an error that a callback ignores with the next statement.
+// queuedResult is the result of one queued statement. pgx would let a callback read the results of other statements
+// too, and would report an error that a callback ignores with the next statement.
 type queuedResult struct {
 	from  pgx.BatchResults
 	taken bool
@@ -101,7 +101,8 @@ func (q *queue) culprit(err error) *consumer.Message {
 	for i, query := range q.batch.QueuedQueries {
 		msg := q.owners[i].msg
 		if len(query.Arguments) > 0 {
-			if _, ok := query.Arguments[0].(pgx.QueryRewriter); ok { // pgx replaces one after the other, and has stopped here
+			if _, ok := query.Arguments[0].(pgx.QueryRewriter); ok {
+				// pgx replaces one after the other, and has stopped here
 				return msg
 			}
 		}
@@ -116,8 +117,8 @@ func (q *queue) culprit(err error) *consumer.Message {
 	return found
 }
 
-// isUnencodable reports whether an argument of a batch could not be encoded. pgx then closes the connection, but that is the
-// handler's fault.
+// isUnencodable reports whether an argument of a batch could not be encoded. pgx then closes the connection, but that
+// is the handler's fault.
 func isUnencodable(err error) bool {
 	unsent, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	return ok && strings.HasPrefix(unsent.Error(), "error preprocessing batch (build)")

@@ -47,7 +47,8 @@ func (c counting) InTx(ctx context.Context, recs []dedup.Record, fn func(pgx.Tx,
 func newQueueTest(t *testing.T, server string, cfg consumer.Config[pgx.Tx]) *queueTest {
 	t.Helper()
 	q := &queueTest{handlerTest: newHandlerTest(t, server, pgxstore.Config{})}
-	cfg.Name, cfg.Store, cfg.Key, cfg.Logger = "billing", counting{q.store, &q.transactions}, consumer.MessageID, slog.New(slog.DiscardHandler)
+	cfg.Name, cfg.Store, cfg.Key, cfg.Logger = "billing", counting{q.store, &q.transactions}, consumer.MessageID,
+		slog.New(slog.DiscardHandler)
 	cfg.Backoff = func(int) time.Duration { return 0 }
 	cfg.ParkLimit = consumer.ParkLimit{Unlimited: true}
 	c, err := consumer.New(cfg)
@@ -62,7 +63,10 @@ func newQueueTest(t *testing.T, server string, cfg consumer.Config[pgx.Tx]) *que
 func queued(prefix string, n int) []*consumer.Message {
 	msgs := make([]*consumer.Message, n)
 	for i := range msgs {
-		msgs[i] = &consumer.Message{ID: fmt.Sprintf("%s %04d", prefix, i), Payload: []byte("x"), Time: time.Now(), Attempt: 1}
+		msgs[i] = &consumer.Message{
+			ID: fmt.Sprintf("%s %04d", prefix, i), Payload: []byte("x"), Time: time.Now(),
+			Attempt: 1,
+		}
 	}
 	return msgs
 }
@@ -91,22 +95,42 @@ const badSQL = "SQL that is none"
 
 // queueFaults has the functions for Pipeline that fail, by what they do wrong.
 var queueFaults = map[string]queueFunc{
-	"an error":                     func(context.Context, *pgx.Batch, *consumer.Message) error { return errors.New("no") },
-	"a panic":                      func(context.Context, *pgx.Batch, *consumer.Message) error { panic("no") },
-	"Goexit":                       func(context.Context, *pgx.Batch, *consumer.Message) error { runtime.Goexit(); return nil },
-	"a statement":                  queues(`SELECT 1/0`, nil),
-	"a later statement":            queues(`SELECT 1/(5-g) FROM generate_series(1, 9) AS g`, nil),
-	"a statement, Exec":            queues(`SELECT 1/0`, func(q *pgx.QueuedQuery) { q.Exec(func(pgconn.CommandTag) error { return nil }) }),
-	"a statement, rows ignored":    queues(`SELECT 1/0`, func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { return nil }) }),
-	"a statement, row ignored":     queues(`SELECT 1/0`, func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { return nil }) }),
-	"a statement, Scan ignored":    queues(`SELECT 1/0`, func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; _ = r.Scan(&n); return nil }) }),
-	"a Scan of the wrong type":     queues(`SELECT 'x'`, func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; _ = r.Scan(&n); return nil }) }),
-	"no rows":                      queues(`SELECT 1 WHERE false`, func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; return r.Scan(&n) }) }),
-	"Exec's callback":              queues(`SELECT 1`, func(q *pgx.QueuedQuery) { q.Exec(func(pgconn.CommandTag) error { return errors.New("no") }) }),
-	"Query's callback":             queues(`SELECT 1`, func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { return errors.New("no") }) }),
-	"QueryRow's callback":          queues(`SELECT 1`, func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { return errors.New("no") }) }),
-	"a callback that panics":       queues(`SELECT 1`, func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { panic("no") }) }),
-	"a callback that calls Goexit": queues(`SELECT 1`, func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { runtime.Goexit(); return nil }) }),
+	"an error": func(context.Context, *pgx.Batch,
+		*consumer.Message,
+	) error {
+		return errors.New("no")
+	},
+	"a panic": func(context.Context, *pgx.Batch, *consumer.Message) error { panic("no") },
+	"Goexit": func(context.Context, *pgx.Batch,
+		*consumer.Message,
+	) error {
+		runtime.Goexit()
+		return nil
+	},
+	"a statement":       queues(`SELECT 1/0`, nil),
+	"a later statement": queues(`SELECT 1/(5-g) FROM generate_series(1, 9) AS g`, nil),
+	"a statement, Exec": queues(`SELECT 1/0`,
+		func(q *pgx.QueuedQuery) { q.Exec(func(pgconn.CommandTag) error { return nil }) }),
+	"a statement, rows ignored": queues(`SELECT 1/0`,
+		func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { return nil }) }),
+	"a statement, row ignored": queues(`SELECT 1/0`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { return nil }) }),
+	"a statement, Scan ignored": queues(`SELECT 1/0`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; _ = r.Scan(&n); return nil }) }),
+	"a Scan of the wrong type": queues(`SELECT 'x'`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; _ = r.Scan(&n); return nil }) }),
+	"no rows": queues(`SELECT 1 WHERE false`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(r pgx.Row) error { var n int; return r.Scan(&n) }) }),
+	"Exec's callback": queues(`SELECT 1`,
+		func(q *pgx.QueuedQuery) { q.Exec(func(pgconn.CommandTag) error { return errors.New("no") }) }),
+	"Query's callback": queues(`SELECT 1`,
+		func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { return errors.New("no") }) }),
+	"QueryRow's callback": queues(`SELECT 1`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { return errors.New("no") }) }),
+	"a callback that panics": queues(`SELECT 1`,
+		func(q *pgx.QueuedQuery) { q.QueryRow(func(pgx.Row) error { panic("no") }) }),
+	"a callback that calls Goexit": queues(`SELECT 1`,
+		func(q *pgx.QueuedQuery) { q.Query(func(pgx.Rows) error { runtime.Goexit(); return nil }) }),
 	"a callback that reads on": queues(`SELECT 1`, func(q *pgx.QueuedQuery) {
 		q.Fn = func(r pgx.BatchResults) error { _, _ = r.Exec(); _, err := r.Exec(); return err }
 	}),
@@ -149,7 +173,8 @@ func queues(sql string, more func(*pgx.QueuedQuery), args ...any) queueFunc {
 	}
 }
 
-// A message that fails is tried alone. The other messages are committed, those before it together and those after it too.
+// A message that fails is tried alone. The other messages are committed, those before it together and those after it
+// too.
 func TestPipelineNamesTheMessageThatFails(t *testing.T) {
 	const n = 8
 	for _, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
@@ -171,13 +196,15 @@ func TestPipelineNamesTheMessageThatFails(t *testing.T) {
 					return nil
 				}),
 			})
-			pipelined := mode != "exec" && mode != "simple_protocol" // the others do not say which statement they could not send
+			// the others do not say which statement they could not send
+			pipelined := mode != "exec" && mode != "simple_protocol"
 			places := []int{n / 2}
 			if mode == "cache_statement" {
 				places = []int{0, n / 2, n - 1}
 			}
 			for name, fault := range queueFaults {
-				fails := name == badSQL || mode == "exec" && name == "too few arguments" // the server's class for it is a lost connection
+				// the server's class for it is a lost connection
+				fails := name == badSQL || mode == "exec" && name == "too few arguments"
 				for _, poison = range places {
 					do = fault
 					prefix := fmt.Sprint(name, " ", poison)
@@ -195,7 +222,8 @@ func TestPipelineNamesTheMessageThatFails(t *testing.T) {
 							want = append(want, m.ID)
 						}
 					}
-					got := q.db.strings(t, `SELECT name FROM effects WHERE starts_with(name, $1) ORDER BY name`, prefix+" ")
+					got := q.db.strings(t, `SELECT name FROM effects WHERE starts_with(name, $1) ORDER BY name`,
+						prefix+" ")
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Errorf("%s: effects (-want +got):\n%s", prefix, diff)
 					}
@@ -207,8 +235,8 @@ func TestPipelineNamesTheMessageThatFails(t *testing.T) {
 					if diff := cmp.Diff(want, ids); diff != "" {
 						t.Errorf("%s: parked (-want +got):\n%s", prefix, diff)
 					}
-					// One that fails, two for the poison, which is parked, and one for each of the parts. All messages have queued
-					// the SQL of these two, so halving finds the poison: one more for each half.
+					// One that fails, two for the poison, which is parked, and one for each of the parts. All messages
+					// have queued the SQL of these two, so halving finds the poison: one more for each half.
 					most := 5
 					if name == "an argument of the wrong type" || name == "too few arguments" {
 						most = 9
@@ -234,7 +262,8 @@ func TestPipelineTakesOneRoundTrip(t *testing.T) {
 				return nil // it has nothing to do
 			}
 			b.Queue(insertEffect, m.ID)
-			b.Queue(`SELECT count(*) FROM effects WHERE name = $1`, m.ID).QueryRow(func(row pgx.Row) error { return row.Scan(new(int)) })
+			b.Queue(`SELECT count(*) FROM effects WHERE name = $1`,
+				m.ID).QueryRow(func(row pgx.Row) error { return row.Scan(new(int)) })
 			b.Queue(`SELECT name FROM effects WHERE name = $1`, m.ID).Query(func(rows pgx.Rows) error {
 				names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 				if read += len(names); err == nil && names[0] != m.ID {
@@ -254,7 +283,8 @@ func TestPipelineTakesOneRoundTrip(t *testing.T) {
 		}
 	}
 	sent := trips.take()
-	if len(sent) != 3 || strings.Count(sent[1], "insert into effects") != 18 || strings.Count(sent[1], " + ") != 3*18-1 || sent[2] != "commit" {
+	if len(sent) != 3 || strings.Count(sent[1], "insert into effects") != 18 ||
+		strings.Count(sent[1], " + ") != 3*18-1 || sent[2] != "commit" {
 		t.Errorf("%d round trips, want three: %q", len(sent), sent)
 	}
 	if read != 36 {
@@ -270,7 +300,8 @@ func TestPipelineTakesOneRoundTrip(t *testing.T) {
 	})
 }
 
-// A batch of 1,000 messages with large arguments and results does not block, and its statements run in the order of the messages.
+// A batch of 1,000 messages with large arguments and results does not block, and its statements run in the order of the
+// messages.
 func TestPipelineSendsLargeBatchesInOrder(t *testing.T) {
 	const n = 1000
 	large := strings.Repeat("x", 8<<10)
@@ -300,7 +331,8 @@ func TestPipelineSendsLargeBatchesInOrder(t *testing.T) {
 	}
 	names := q.db.strings(t, `SELECT name FROM effects ORDER BY place`)
 	if !slices.IsSorted(names) || len(names) != n || q.transactions != 1 || got != 2*len(large)*n {
-		t.Errorf("%d effects, in order %v, in %d transactions, and %d bytes of results", len(names), slices.IsSorted(names), q.transactions, got)
+		t.Errorf("%d effects, in order %v, in %d transactions, and %d bytes of results", len(names),
+			slices.IsSorted(names), q.transactions, got)
 	}
 }
 
@@ -315,14 +347,18 @@ func TestPipelineEndsWithItsContext(t *testing.T) {
 	})
 	t.Run("HandlerTimeout", func(t *testing.T) {
 		t.Parallel()
-		q := newQueueTest(t, testdb.Postgres(t), consumer.Config[pgx.Tx]{HandleBatch: handle, MaxAttempts: 1, HandlerTimeout: time.Second})
+		q := newQueueTest(t, testdb.Postgres(t), consumer.Config[pgx.Tx]{
+			HandleBatch: handle, MaxAttempts: 1,
+			HandlerTimeout: time.Second,
+		})
 		for i, err := range q.ProcessBatch(t.Context(), queued("slow", 4)) {
 			if err != nil {
 				t.Errorf("message %d: %v", i, err)
 			}
 		}
 		ids, cause := q.parkedIDs()
-		if n := q.count(`SELECT count(*) FROM effects`); n != 3 || !slices.Equal(ids, []string{"slow 0002"}) || !strings.Contains(cause, "HandlerTimeout") {
+		if n := q.count(`SELECT count(*) FROM effects`); n != 3 || !slices.Equal(ids, []string{"slow 0002"}) ||
+			!strings.Contains(cause, "HandlerTimeout") {
 			t.Errorf("%d effects, parked %q: %s", n, ids, cause)
 		}
 	})
@@ -359,7 +395,8 @@ func TestPipelineWithSavepoints(t *testing.T) {
 			t.Errorf("message %d: %v", i, err)
 		}
 	}
-	all, undone := q.count(`SELECT count(*) FROM effects`), q.count(`SELECT count(*) FROM effects WHERE name LIKE '%undone'`)
+	all, undone := q.count(`SELECT count(*) FROM effects`),
+		q.count(`SELECT count(*) FROM effects WHERE name LIKE '%undone'`)
 	if all != 10 || undone != 0 || q.transactions != 1 {
 		t.Errorf("%d effects, %d of them undone, in %d transactions", all, undone, q.transactions)
 	}

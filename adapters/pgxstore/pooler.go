@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A pooler such as PgBouncer answers a client in the server's name. In transaction mode it may use a different session of the
-// server for each transaction. The Store's statements work there: settings and advisory locks end with their transactions, and
-// no state is kept in a session. Two features do not work: statements that are prepared in one session and executed in another,
-// and LISTEN. The checks below find this out at start, before a message fails.
+// A pooler such as PgBouncer answers a client in the server's name. In transaction mode it may use a different session
+// of the server for each transaction. The Store's statements work there: settings and advisory locks end with their
+// transactions, and no state is kept in a session. Two features do not work: statements that are prepared in one
+// session and executed in another, and LISTEN. The checks below find this out at start, before a message fails.
 
 // poolerWithin limits the checks that need two connections, because a pooler may allow only one.
 const poolerWithin = 2 * time.Second
@@ -69,9 +69,9 @@ func onePID(results []*pgconn.Result, err error) (uint32, error) {
 	return uint32(pid), err
 }
 
-// checkMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the pooler
-// keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first statement that meets
-// another session fails with a clear error.
+// checkMode rejects a mode of pgx that prepares a statement in one transaction and uses it in another, unless the
+// pooler keeps prepared statements available. If this cannot be found out, it accepts the mode. Then the first
+// statement that meets another session fails with a clear error.
 func (p *pooler) checkMode(ctx context.Context, pool *pgxpool.Pool) error {
 	mode := pool.Config().ConnConfig.DefaultQueryExecMode
 	if mode != pgx.QueryExecModeCacheStatement && mode != pgx.QueryExecModeDescribeExec {
@@ -84,11 +84,14 @@ func (p *pooler) checkMode(ctx context.Context, pool *pgxpool.Pool) error {
 		return nil
 	}
 	return fmt.Errorf("pgxstore: Config.Pool leads through a pooler that gives each transaction another session, and its pgx mode, %q, "+
-		"needs prepared statements of one session in another (%v): add default_query_exec_mode=exec to its DSN", mode, why) // not %w: the code of why would make this error Retryable
+		// not %w: the code of why would make this error Retryable
+		"needs prepared statements of one session in another (%v): add default_query_exec_mode=exec to its DSN",
+		mode, why)
 }
 
-// sessionsChange opens two connections. It uses the first, occupies that one's session by the second, and then uses the first
-// again in the way of the pool's mode. It returns what went wrong, or nil if nothing did or the session stayed the same.
+// sessionsChange opens two connections. It uses the first, occupies that one's session by the second, and then uses the
+// first again in the way of the pool's mode. It returns what went wrong, or nil if nothing did or the session stayed
+// the same.
 func sessionsChange(ctx context.Context, pool *pgxpool.Pool, named bool) (why error) {
 	one, err := connect(ctx, pool)
 	if err != nil {
@@ -115,7 +118,8 @@ func sessionsChange(ctx context.Context, pool *pgxpool.Pool, named bool) (why er
 	if err != nil {
 		return missingStatement(err)
 	}
-	if _, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll(); err != nil { // poolers prefer the session that was used last
+	if _, err := two.PgConn().Exec(ctx, `BEGIN`).ReadAll(); err != nil {
+		// poolers prefer the session that was used last
 		return nil // unknown
 	}
 	after, err := ask(ctx, one.PgConn())

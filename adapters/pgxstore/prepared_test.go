@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// newPreparedTest is a handlerTest whose pool prepares statements, by name, on each new connection. So the Store never sees their text.
+// newPreparedTest is a handlerTest whose pool prepares statements, by name, on each new connection. So the Store never
+// sees their text.
 func newPreparedTest(t *testing.T, statements map[string]string) *handlerTest {
 	t.Helper()
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
@@ -35,7 +36,8 @@ func newPreparedTest(t *testing.T, statements map[string]string) *handlerTest {
 	return h
 }
 
-// However a handler executes a prepared statement, or gets the connection, InTx notices that it has committed the claim.
+// However a handler executes a prepared statement, or gets the connection, InTx notices that it has committed the
+// claim.
 func TestPreparedStatementEndsTheTransaction(t *testing.T) {
 	batch := func(sql string, read func(pgx.BatchResults)) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error {
@@ -61,8 +63,12 @@ func TestPreparedStatementEndsTheTransaction(t *testing.T) {
 			rows.Close()
 			return errors.Join(err, rows.Err())
 		},
-		"QueryRow":              func(ctx context.Context, tx pgx.Tx) error { return noRows(tx.QueryRow(ctx, "bye")) },
-		"EXECUTE by QueryRow":   func(ctx context.Context, tx pgx.Tx) error { return noRows(tx.QueryRow(ctx, "EXECUTE bye")) },
+		"QueryRow": func(ctx context.Context, tx pgx.Tx) error { return noRows(tx.QueryRow(ctx, "bye")) },
+		"EXECUTE by QueryRow": func(ctx context.Context,
+			tx pgx.Tx,
+		) error {
+			return noRows(tx.QueryRow(ctx, "EXECUTE bye"))
+		},
 		"a batch":               batch("bye", func(pgx.BatchResults) {}),
 		"Exec of a batch":       batch("bye", func(r pgx.BatchResults) { _, _ = r.Exec() }),
 		"QueryRow of a batch":   batch("bye", func(r pgx.BatchResults) { _ = noRows(r.QueryRow()) }),
@@ -101,7 +107,8 @@ func noRows(row pgx.Row) error {
 	return nil
 }
 
-// A handler that rolls back to a savepoint of an earlier handler, by prepared statements, does not take back the work of that handler.
+// A handler that rolls back to a savepoint of an earlier handler, by prepared statements, does not take back the work
+// of that handler.
 func TestPreparedStatementsSetSavepoints(t *testing.T) {
 	for _, by := range []string{"", "EXECUTE "} {
 		t.Run(by, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// After a failover a pool may keep connections to the former primary, which accepts no writes. Whatever meets one closes it.
+// After a failover a pool may keep connections to the former primary, which accepts no writes. Whatever meets one
+// closes it.
 func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
 	t.Parallel()
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 1)
@@ -44,10 +45,12 @@ func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
 			return err
 		}},
 		"an operator's request": {pool, func() error {
-			return s.Activity().RecordActivity(ctx, []ops.Activity{{Minute: time.Now(), Consumer: "billing", Node: rand.Text()}})
+			return s.Activity().RecordActivity(ctx,
+				[]ops.Activity{{Minute: time.Now(), Consumer: "billing", Node: rand.Text()}})
 		}},
 		"Probe": {pool, func() error {
-			_, err := s.Operator().(ops.Prober).Probe(ctx, dedup.Record{Key: dedup.Key{Consumer: "billing", ID: rand.Text()}, Time: time.Now()})
+			_, err := s.Operator().(ops.Prober).Probe(ctx,
+				dedup.Record{Key: dedup.Key{Consumer: "billing", ID: rand.Text()}, Time: time.Now()})
 			return err
 		}},
 		"a relay": {pgxstore.RelayPool(session), func() error {

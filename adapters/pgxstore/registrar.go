@@ -44,9 +44,9 @@ func (r *registrar) Release(consumer string) { r.names.Free(consumer) }
 // NameFree implements driver.Registrar.
 func (r *registrar) NameFree(consumer string) error { return r.names.NameFree(consumer) }
 
-// Check does the checks of Register, and registers nothing: its error names the first setting or missing table that would make every
-// message fail, or that could lose commits. Then it looks whether the sequence is behind the numbers of the outbox, if the role may read
-// both. It writes nothing.
+// Check does the checks of Register, and registers nothing: its error names the first setting or missing table that
+// would make every message fail, or that could lose commits. Then it looks whether the sequence is behind the numbers
+// of the outbox, if the role may read both. It writes nothing.
 func (r *registrar) Check(ctx context.Context) error {
 	err := r.check(ctx)
 	if err == nil {
@@ -55,7 +55,8 @@ func (r *registrar) Check(ctx context.Context) error {
 	return refusedAccess(err)
 }
 
-// permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers need.
+// permitted returns err unless it says that the role may not read a table or a sequence, which only relays and sweepers
+// need.
 func permitted(err error) error {
 	if class(err) == driver.FaultPermission {
 		return nil

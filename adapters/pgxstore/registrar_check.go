@@ -7,8 +7,8 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// checkSettings rejects a database that may lose commits, or that accepts no writes. A session that was changed proves nothing: another one
-// is checked.
+// checkSettings rejects a database that may lose commits, or that accepts no writes. A session that was changed proves
+// nothing: another one is checked.
 func (r *registrar) checkSettings(ctx context.Context) (err error) {
 	for range claims.Attempts {
 		if err = r.checkSession(ctx); err == nil || !errors.Is(err, claims.ErrAgain) && !r.pooled.Load() {
@@ -21,7 +21,8 @@ func (r *registrar) checkSettings(ctx context.Context) (err error) {
 	return err
 }
 
-// checkSession checks the settings of one session of the pool, in a transaction, so that a pooler answers with one session.
+// checkSession checks the settings of one session of the pool, in a transaction, so that a pooler answers with one
+// session.
 func (r *registrar) checkSession(ctx context.Context) (err error) {
 	conn, err := r.cfg.Pool.Acquire(ctx)
 	if err != nil {

@@ -56,7 +56,8 @@ func (g *guard) flushResults(ctx context.Context) error {
 	if len(results) == 0 {
 		return nil
 	}
-	if g.c.conn.PgConn().TxStatus() == 'E' { // only a rollback to a savepoint can save it, and that undoes the results too
+	if g.c.conn.PgConn().TxStatus() == 'E' {
+		// only a rollback to a savepoint can save it, and that undoes the results too
 		g.mu.Lock()
 		g.late.results = nil
 		g.mu.Unlock()

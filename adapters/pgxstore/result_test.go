@@ -26,7 +26,10 @@ func TestSaveResultWithCommit(t *testing.T) {
 		err   string // part of the error of InTx
 		retry bool
 	}{
-		"alone": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return save(tx, "r") }, want: "r"},
+		"alone": {
+			fn:   func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return save(tx, "r") },
+			want: "r",
+		},
 		"twice": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
 			return errors.Join(save(tx, "q"), save(tx, "r"))
 		}, want: "r"},
@@ -38,7 +41,8 @@ func TestSaveResultWithCommit(t *testing.T) {
 		}, err: "undo"},
 		"the handler reads it": {fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
 			var got []byte
-			err := errors.Join(save(tx, "r"), tx.QueryRow(t.Context(), `SELECT result FROM processed_messages`).Scan(&got))
+			err := errors.Join(save(tx, "r"), tx.QueryRow(t.Context(),
+				`SELECT result FROM processed_messages`).Scan(&got))
 			if string(got) != "r" {
 				t.Errorf("the handler reads %q", got)
 			}
@@ -73,7 +77,8 @@ func TestSaveResultWithCommit(t *testing.T) {
 		}, want: "r"},
 		"the server refuses it": {
 			spoil: `ALTER TABLE processed_messages ADD CHECK (result IS NULL)`,
-			fn:    func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return save(tx, "r") }, err: "save result",
+			fn:    func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error { return save(tx, "r") },
+			err:   "save result",
 		},
 		"the server has no more room": {
 			spoil: `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;
@@ -84,7 +89,8 @@ func TestSaveResultWithCommit(t *testing.T) {
 		"the server refuses it within a savepoint": {
 			spoil: `ALTER TABLE processed_messages ADD CHECK (result IS NULL)`,
 			fn: func(_ *outboxDB, tx pgx.Tx, save func(pgx.Tx, string) error) error {
-				err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error { return errors.Join(save(tx, "r"), effect(t.Context(), tx, "undone")) })
+				err := pgx.BeginFunc(t.Context(), tx,
+					func(tx pgx.Tx) error { return errors.Join(save(tx, "r"), effect(t.Context(), tx, "undone")) })
 				if err == nil {
 					t.Error("the statement after SaveResult succeeds")
 				}
@@ -114,7 +120,8 @@ func TestSaveResultWithCommit(t *testing.T) {
 					return err
 				}))
 			})
-			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || db.store.Retryable(err) != tt.retry {
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) ||
+				db.store.Retryable(err) != tt.retry {
 				t.Errorf("InTx = %v (retryable %v), want %q", err, db.store.Retryable(err), tt.err)
 			}
 			c, found, lookErr := db.store.Lookup(t.Context(), key)

@@ -11,9 +11,9 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Existing implements claims.Driver. If the claim has not read the state of the session yet, Existing reads it too. If Insert has inserted
-// nothing, COMMIT travels along: most callers have nothing to do in the transaction of a duplicate. For the others openFor begins another
-// one.
+// Existing implements claims.Driver. If the claim has not read the state of the session yet, Existing reads it too. If
+// Insert has inserted nothing, COMMIT travels along: most callers have nothing to do in the transaction of a duplicate.
+// For the others openFor begins another one.
 func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	keys := make([]dedup.KeyHash, len(rows))
 	asked := make(map[dedup.KeyHash]dedup.Key, len(rows))

@@ -56,14 +56,17 @@ func writes(name string) handler {
 	return func(ctx context.Context, tx pgx.Tx) error { return effect(ctx, tx, name) }
 }
 
-// A handler that rolls back to a savepoint of an earlier handler, or releases it, fails, as it would in a transaction of its own.
-// Otherwise the effects of the handlers between them would be lost, and their claims would be committed.
+// A handler that rolls back to a savepoint of an earlier handler, or releases it, fails, as it would in a transaction
+// of its own. Otherwise the effects of the handlers between them would be lost, and their claims would be committed.
 func TestAHandlerDoesNotReachTheSavepointsOfAnother(t *testing.T) {
 	for name, tt := range map[string]struct{ leaves, reaches handler }{
-		"rolls back":               {sends(`SAVEPOINT work`), sends(`ROLLBACK TO work`)},
-		"releases":                 {sends(`SAVEPOINT work`), sends(`RELEASE work`)},
-		"several statements":       {sends(`SELECT 1; SAVEPOINT work`), sends(`SELECT 1; ROLLBACK TO work`)},
-		"a savepoint of Begin":     {func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Begin(ctx); return err }, sends(`ROLLBACK TO sp_1`)},
+		"rolls back":         {sends(`SAVEPOINT work`), sends(`ROLLBACK TO work`)},
+		"releases":           {sends(`SAVEPOINT work`), sends(`RELEASE work`)},
+		"several statements": {sends(`SELECT 1; SAVEPOINT work`), sends(`SELECT 1; ROLLBACK TO work`)},
+		"a savepoint of Begin": {
+			func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Begin(ctx); return err },
+			sends(`ROLLBACK TO sp_1`),
+		},
 		"after its own savepoint":  {sends(`SAVEPOINT work`), sends(`SAVEPOINT mine`, `ROLLBACK TO work`)},
 		"after a failed statement": {sends(`SAVEPOINT work`), sends(`SELECT 1/0`, `ROLLBACK TO work`)},
 		"within a Begin left open": {func(ctx context.Context, tx pgx.Tx) error {
@@ -115,8 +118,8 @@ func onConnOfRows(sql string) handler {
 	}
 }
 
-// Handlers of a batch may use savepoints of their own under the same names, and leave them set. Outgoing messages that are
-// enqueued before a rollback to a savepoint are kept.
+// Handlers of a batch may use savepoints of their own under the same names, and leave them set. Outgoing messages that
+// are enqueued before a rollback to a savepoint are kept.
 func TestHandlersOfABatchUseSavepoints(t *testing.T) {
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 	ctx := t.Context()
@@ -164,8 +167,8 @@ func TestHandlersOfABatchUseSavepoints(t *testing.T) {
 	}
 }
 
-// Separating handlers costs a round trip for each handler that sends savepoints as text, one more for the first of them, and
-// nothing for others, nor for those that call Begin.
+// Separating handlers costs a round trip for each handler that sends savepoints as text, one more for the first of
+// them, and nothing for others, nor for those that call Begin.
 func TestSeparatingHandlersCostsRoundTripsOnlyForSavepoints(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	cfg, err := pgxpool.ParseConfig(dsn)

@@ -46,8 +46,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q, because a
-// transaction that waited here for a second connection of its pool might wait forever.
+// resolve finds the schema that unqualified table names refer to, once, and puts it into all statements. It uses q,
+// because a transaction that waited here for a second connection of its pool might wait forever.
 func (s *schema) resolve(ctx context.Context, q querier) error {
 	if s.resolved.Load() {
 		return nil
@@ -59,7 +59,8 @@ func (s *schema) resolve(ctx context.Context, q querier) error {
 	case err != nil:
 		return database.Errorf("pgxstore: find the schema: %w", err)
 	}
-	if q == querier(s.pool) && fresh != "" && !s.hooked { // the application, or another client of a pooler, has changed the session
+	if q == querier(s.pool) && fresh != "" && !s.hooked {
+		// the application, or another client of a pooler, has changed the session
 		session = fresh
 	}
 	found, err := database.ChooseSchema(session, fresh)
@@ -111,8 +112,8 @@ func (s *schema) checkSchema(ctx context.Context) error {
 	return nil
 }
 
-// checkNumbers fails if the sequence of the outbox is behind the numbers that are in use. A program without an outbox need not have
-// its tables, and one that uses an outbox gets ErrSchema from it.
+// checkNumbers fails if the sequence of the outbox is behind the numbers that are in use. A program without an outbox
+// need not have its tables, and one that uses an outbox gets ErrSchema from it.
 func (s *schema) checkNumbers(ctx context.Context) error {
 	err := claims.CheckPostgresNumbers(database, func(query string, dest ...any) error {
 		return s.pool.QueryRow(ctx, query).Scan(dest...)

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A statement that is queued on a batch after it was sent never runs, so its message must not be answered nil: in no mode, and whatever the
-// handler does with the results.
+// A statement that is queued on a batch after it was sent never runs, so its message must not be answered nil: in no
+// mode, and whatever the handler does with the results.
 func TestStatementQueuedOnASentBatch(t *testing.T) {
 	t.Parallel()
 	sends := func(ctx context.Context, tx pgx.Tx, m *consumer.Message, finish func(r pgx.BatchResults) error) error {
@@ -46,7 +46,8 @@ func TestStatementQueuedOnASentBatch(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/interleave %v", name, interleave), func(t *testing.T) {
 				db := newOutboxDB(t, testdb.Postgres18, 4)
 				c, err := consumer.New(consumer.Config[pgx.Tx]{
-					Name: "billing", Store: db.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxAttempts: 1, Interleave: interleave,
+					Name: "billing", Store: db.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+					MaxAttempts: 1, Interleave: interleave,
 					Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 						if m.ID == "late 0001" {
 							return handle(ctx, tx, m)
@@ -70,7 +71,8 @@ func TestBatchThatIsSentAgain(t *testing.T) {
 	t.Parallel()
 	db := newOutboxDB(t, testdb.Postgres18, 4)
 	c, err := consumer.New(consumer.Config[pgx.Tx]{
-		Name: "billing", Store: db.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxAttempts: 1,
+		Name: "billing", Store: db.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		MaxAttempts: 1,
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 			b := &pgx.Batch{}
 			for i := range 2 {
@@ -101,7 +103,8 @@ func effects(t *testing.T, db *outboxDB) (n int) {
 	return n
 }
 
-// wantLate delivers three messages, of which the second queues too late, and wants that one parked and the others committed.
+// wantLate delivers three messages, of which the second queues too late, and wants that one parked and the others
+// committed.
 func wantLate(t *testing.T, db *outboxDB, c *consumer.Consumer[pgx.Tx], want int) {
 	t.Helper()
 	batch := queued("late", 3)
@@ -120,7 +123,8 @@ func wantLate(t *testing.T, db *outboxDB, c *consumer.Consumer[pgx.Tx], want int
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(letters) != 1 || letters[0].Record.Key.ID != "late 0001" || !strings.Contains(letters[0].Error, "INSERT INTO effects") {
+	if len(letters) != 1 || letters[0].Record.Key.ID != "late 0001" || !strings.Contains(letters[0].Error,
+		"INSERT INTO effects") {
 		t.Errorf("letters %+v", letters)
 	}
 	if n := effects(t, db); n != want || len(batch) > 0 {

@@ -6,11 +6,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessionState is what the Store compares of a session: it decides which tables a handler's statements mean, and whether a crash may
-// undo COMMIT.
+// sessionState is what the Store compares of a session: it decides which tables a handler's statements mean, and
+// whether a crash may undo COMMIT.
 type sessionState struct {
-	sync  string // synchronous_commit
-	temps string // the schema of temporary tables; after sessions.look: their number and a hash of their names. 0: none, in both
+	sync string // synchronous_commit
+	// the schema of temporary tables; after sessions.look: their number and a hash of their names. 0: none, in both
+	temps string
 	names string // current_user and search_path
 }
 
@@ -26,8 +27,8 @@ func stateOf(text string) (st sessionState) {
 
 func (st sessionState) String() string { return st.sync + " " + st.temps + " " + st.names }
 
-// ofHook returns what counts where a hook prepares each use of a connection: the hook may use another tenant's role, search_path and
-// names of temporary tables.
+// ofHook returns what counts where a hook prepares each use of a connection: the hook may use another tenant's role,
+// search_path and names of temporary tables.
 func (st sessionState) ofHook() sessionState {
 	n, _, _ := strings.Cut(st.temps, "-")
 	return sessionState{sync: st.sync, temps: n}

@@ -18,7 +18,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Claim works in the caller's transaction and accepts the state of its session, but refuses settings that may lose commits.
+// Claim works in the caller's transaction and accepts the state of its session, but refuses settings that may lose
+// commits.
 func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 2)
 	makeTables(t, pool, ``)
@@ -37,7 +38,8 @@ func TestClaimRefusesATransactionThatACrashMayUndo(t *testing.T) {
 	}
 }
 
-// A connection whose commits a crash may undo leaves the pool, so that the Store works again once the setting is taken back.
+// A connection whose commits a crash may undo leaves the pool, so that the Store works again once the setting is taken
+// back.
 func TestASessionWhoseCommitsACrashMayUndoIsClosed(t *testing.T) {
 	cfg, err := pgxpool.ParseConfig(testdb.Schema(t, testdb.Postgres(t)))
 	if err != nil {
@@ -91,7 +93,8 @@ func TestPoolThatPreparesItsSessions(t *testing.T) {
 	s := newStore(t, pgxstore.Config{Pool: pool, Schema: strings.Trim(u.Query().Get("search_path"), `"`)})
 	for i := range 3 {
 		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: fmt.Sprint(i)}, Time: time.Now()}
-		if err := s.InTx(t.Context(), []dedup.Record{rec}, func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
+		if err := s.InTx(t.Context(), []dedup.Record{rec},
+			func(pgx.Tx, []dedup.Claim) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +130,8 @@ func TestStalePlan(t *testing.T) {
 			}
 			var pg *pgconn.PgError
 			if err != nil && (!h.store.Retryable(err) || h.store.Ambiguous(err)) {
-				t.Errorf("%v (%T): retryable %v, ambiguous %v; want it to pass without blame", err, pg, h.store.Retryable(err), h.store.Ambiguous(err))
+				t.Errorf("%v (%T): retryable %v, ambiguous %v; want it to pass without blame", err, pg,
+					h.store.Retryable(err), h.store.Ambiguous(err))
 			}
 			if err := h.handle(fmt.Sprint(time.Now().UnixNano()), read); err != nil {
 				t.Errorf("once more: %v", err)
@@ -136,18 +140,21 @@ func TestStalePlan(t *testing.T) {
 	}
 }
 
-// Register rejects a database whose encoding cannot store every text. Otherwise the first message with such a text would fail.
+// Register rejects a database whose encoding cannot store every text. Otherwise the first message with such a text
+// would fail.
 func TestRegisterRefusesOtherEncodings(t *testing.T) {
 	server := testdb.Postgres(t)
 	admin := testPool(t, server, 1)
 	for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
 		t.Run(encoding, func(t *testing.T) {
 			name := fmt.Sprintf("txonce_%s_%d", strings.ToLower(encoding), time.Now().UnixNano())
-			if _, err := admin.Exec(t.Context(), `CREATE DATABASE `+name+` ENCODING '`+encoding+`' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
+			if _, err := admin.Exec(t.Context(), `CREATE DATABASE `+name+` ENCODING '`+encoding+
+				`' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if _, err := admin.Exec(context.WithoutCancel(t.Context()), `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
+				if _, err := admin.Exec(context.WithoutCancel(t.Context()),
+					`DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
 					t.Error(err)
 				}
 			})
@@ -160,15 +167,16 @@ func TestRegisterRefusesOtherEncodings(t *testing.T) {
 			makeTables(t, pool, ``)
 			s := newStore(t, pgxstore.Config{Pool: pool})
 			err = s.Register(t.Context(), "billing", 0)
-			if err == nil || s.Retryable(err) || !strings.Contains(err.Error(), encoding) || !strings.Contains(err.Error(), "UTF8") {
+			if err == nil || s.Retryable(err) || !strings.Contains(err.Error(), encoding) ||
+				!strings.Contains(err.Error(), "UTF8") {
 				t.Errorf("Register = %v; want a refusal that names the encoding and the fix", err)
 			}
 		})
 	}
 }
 
-// PostgreSQL skips a schema in search_path that the role may not use, and reads names without quotes as lower case. So does the Store when it
-// looks for its tables.
+// PostgreSQL skips a schema in search_path that the role may not use, and reads names without quotes as lower case. So
+// does the Store when it looks for its tables.
 func TestTheSchemaIsOneThatTheRoleMayUse(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)

@@ -45,7 +45,8 @@ var sessionChanges = map[string][]string{
 	"a setting, and an error undoes it": {`SET search_path = @`, `SELECT 1/0`},
 }
 
-// Whatever a handler changes in its session, the next messages get an unchanged session, and their claims use the same tables.
+// Whatever a handler changes in its session, the next messages get an unchanged session, and their claims use the same
+// tables.
 func TestSessionsDoNotLeak(t *testing.T) {
 	for name, changes := range sessionChanges {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +140,8 @@ func TestEnqueueNamesItsSchema(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	here, there := h.count(`SELECT count(*) FROM outbox_messages`), h.count(`SELECT count(*) FROM `+other+`.outbox_messages`)
+	here, there := h.count(`SELECT count(*) FROM outbox_messages`),
+		h.count(`SELECT count(*) FROM `+other+`.outbox_messages`)
 	if here != 1 || there != 0 {
 		t.Errorf("%d messages in this outbox, %d in the other", here, there)
 	}
@@ -165,7 +167,8 @@ func TestCommitIsDurable(t *testing.T) {
 			return second(tx.Exec(ctx, `SELECT set_config(@name, @value, true)`, args))
 		},
 		"set_config with an argument of another type": func(ctx context.Context, tx pgx.Tx) error {
-			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, pgtype.Text{String: "Synchronous_Commit", Valid: true}, "off"))
+			return second(tx.Exec(ctx, `SELECT set_config($1, $2, true)`,
+				pgtype.Text{String: "Synchronous_Commit", Valid: true}, "off"))
 		},
 		"set_config with a pointer": func(ctx context.Context, tx pgx.Tx) error {
 			name := "synchronous_commit"
@@ -281,7 +284,8 @@ func TestSessionChangedOutsideOfHandlers(t *testing.T) {
 	}
 }
 
-// A dead letter without a key claims nothing. Its transaction does not run in a session that other code has changed, either.
+// A dead letter without a key claims nothing. Its transaction does not run in a session that other code has changed,
+// either.
 func TestATransactionThatClaimsNothingInAChangedSession(t *testing.T) {
 	pool := testPool(t, testdb.Schema(t, testdb.Postgres(t)), 1)
 	makeTables(t, pool, ``)
@@ -336,7 +340,8 @@ func TestRoleIsAlteredWhileTheStoreRuns(t *testing.T) {
 		exec(`ALTER ROLE ` + role + ` SET synchronous_commit = '` + tt.sync + `'`)
 		pool.Reset()
 		err := claim(tt.sync)
-		if (err == nil) != tt.ok || err != nil && (!strings.Contains(err.Error(), "synchronous_commit is off") || !s.Retryable(err)) {
+		if (err == nil) != tt.ok || err != nil && (!strings.Contains(err.Error(), "synchronous_commit is off") ||
+			!s.Retryable(err)) {
 			t.Errorf("synchronous_commit = %s: InTx = %v", tt.sync, err)
 		}
 	}

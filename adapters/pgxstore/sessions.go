@@ -14,13 +14,14 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// sessions are the connections of Config.Pool, with what the Store knows about their sessions. The parts of a Store that use the
-// database embed it.
+// sessions are the connections of Config.Pool, with what the Store knows about their sessions. The parts of a Store
+// that use the database embed it.
 //
-// Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role that may
-// not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of the Store names its
-// schema. The Store closes a connection after a statement that, by its text, changed the session. And the claim's statement tells
-// the state of its session: if that is not as it must be, the transaction is not used. The Store never changes a session itself.
+// Changes that a handler makes to its session would remain on the pooled connection and affect later messages: a role
+// that may not write, another schema, commits that a crash may undo. Three measures prevent this. Every statement of
+// the Store names its schema. The Store closes a connection after a statement that, by its text, changed the session.
+// And the claim's statement tells the state of its session: if that is not as it must be, the transaction is not used.
+// The Store never changes a session itself.
 type sessions struct {
 	*schema
 	pooler
@@ -33,7 +34,10 @@ type sessions struct {
 func newSessions(cfg Config) *sessions {
 	pool := cfg.Pool.Config()
 	h := hooksOf(pool)
-	s := &sessions{schema: newSchema(cfg.Pool, cfg.Schema, h != hooks{}), pooler: pooler{within: poolerWithin}, cfg: cfg, hooks: h}
+	s := &sessions{
+		schema: newSchema(cfg.Pool, cfg.Schema, h != hooks{}), pooler: pooler{within: poolerWithin},
+		cfg: cfg, hooks: h,
+	}
 	switch pool.ConnConfig.DefaultQueryExecMode {
 	case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec:
 		s.describes = true
@@ -48,15 +52,16 @@ func (s *sessions) PoolUse() (inUse, most int) {
 	return int(stat.AcquiredConns()), int(stat.MaxConns())
 }
 
-// checkPooler finds out whether the pool connects through a pooler, and rejects a pool whose mode does not work with it.
+// checkPooler finds out whether the pool connects through a pooler, and rejects a pool whose mode does not work with
+// it.
 func (s *sessions) checkPooler(ctx context.Context) error { return s.pooler.check(ctx, s.cfg.Pool) }
 
-// compare returns nil if the session of conn is as it must be. st is the state that the claim found; compare completes it. After an
-// error, the connection must be discarded.
+// compare returns nil if the session of conn is as it must be. st is the state that the claim found; compare completes
+// it. After an error, the connection must be discarded.
 //
-// A session must have the settings that it began with, and no temporary table. If the pool has hooks, it must be as the first claim
-// on its connection found it. A hook that runs for each use decides about the role and the search_path. Behind a pooler hooks do
-// not count: what they set may be in any session.
+// A session must have the settings that it began with, and no temporary table. If the pool has hooks, it must be as the
+// first claim on its connection found it. A hook that runs for each use decides about the role and the search_path.
+// Behind a pooler hooks do not count: what they set may be in any session.
 func (s *sessions) compare(ctx context.Context, conn *pgx.Conn, st *sessionState) error {
 	data := conn.PgConn().CustomData()
 	known, again := data[seenKey].(seen)
@@ -92,9 +97,11 @@ func (s *sessions) compare(ctx context.Context, conn *pgx.Conn, st *sessionState
 	return nil
 }
 
-// look counts the temporary tables of the session. If all is true, it also finds out how the session was when it began, and whether
-// there is a pooler.
-func (s *sessions) look(ctx context.Context, conn *pgx.Conn, st *sessionState, all bool) (begun *sessionState, err error) {
+// look counts the temporary tables of the session. If all is true, it also finds out how the session was when it began,
+// and whether there is a pooler.
+func (s *sessions) look(ctx context.Context, conn *pgx.Conn, st *sessionState,
+	all bool,
+) (begun *sessionState, err error) {
 	if !all {
 		return nil, conn.QueryRow(ctx, s.plain.Temporary).Scan(&st.temps)
 	}
@@ -122,7 +129,8 @@ func (s *sessions) deviates(ctx context.Context, found, want sessionState) error
 	if s.pooled.Load() {
 		fix = "a client of the pooler, a hook of the pool or the pooler's connect_query has changed it: use ALTER ROLE … SET, and RECONNECT on the pooler's console"
 	}
-	return fmt.Errorf("%w: a session's synchronous_commit, temporary tables, role and search_path are %q, want %q (%s)", claims.ErrAgain, found, want, fix)
+	return fmt.Errorf("%w: a session's synchronous_commit, temporary tables, role and search_path are %q, want %q (%s)",
+		claims.ErrAgain, found, want, fix)
 }
 
 // durable rejects a session whose commits may be lost in a crash.
@@ -147,8 +155,8 @@ func (s *sessions) waited(ctx context.Context, err error) error {
 	return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
 }
 
-// release gives conn back to its pool. If err may be the fault of the session, release closes conn, so that the pool makes another one:
-// after a failover that may lead to the new primary.
+// release gives conn back to its pool. If err may be the fault of the session, release closes conn, so that the pool
+// makes another one: after a failover that may lead to the new primary.
 func (s *sessions) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 	if blamesSession(err) {
 		s.discard(ctx, conn.Conn())
@@ -156,8 +164,8 @@ func (s *sessions) release(ctx context.Context, conn *pgxpool.Conn, err error) {
 	conn.Release()
 }
 
-// discard closes a connection that must not be reused, so that the pool drops it. PostgreSQL rolls its transaction back. A pooler whose
-// client leaves within a transaction closes the server's session too.
+// discard closes a connection that must not be reused, so that the pool drops it. PostgreSQL rolls its transaction
+// back. A pooler whose client leaves within a transaction closes the server's session too.
 func (s *sessions) discard(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -182,7 +190,8 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx) // if this fails, pgx closes the connection, which also rolls back
 }
 
-// cutInUse is deferred. pgx panics when a goroutine of the handler still uses the connection, which the handler may have got from Conn.
+// cutInUse is deferred. pgx panics when a goroutine of the handler still uses the connection, which the handler may
+// have got from Conn.
 func cutInUse(conn *pgx.Conn) {
 	if recover() != nil {
 		_ = conn.PgConn().Conn().Close()

@@ -17,7 +17,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Settings with which pgx cannot read txonce's values end the start at once, by name. Modes that ask for no texts accept them.
+// Settings with which pgx cannot read txonce's values end the start at once, by name. Modes that ask for no texts
+// accept them.
 func TestRegisterRefusesFormats(t *testing.T) {
 	servers(t, func(t *testing.T, server func(testing.TB) string) {
 		d := newOutboxDB(t, server, 4)
@@ -40,13 +41,17 @@ func TestRegisterRefusesFormats(t *testing.T) {
 			}
 			store := newStore(t, pgxstore.Config{Pool: pool})
 			err = store.Register(t.Context(), "billing", 0)
-			r, _ := relay.New(relay.Config{Queue: store, Publisher: new(outboxtest.FakePublisher), Logger: slog.New(slog.DiscardHandler)})
+			r, _ := relay.New(relay.Config{
+				Queue: store, Publisher: new(outboxtest.FakePublisher),
+				Logger: slog.New(slog.DiscardHandler),
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			if test.want == "" {
 				if err != nil {
 					t.Errorf("%+v: Register = %v", test, err)
 				}
-			} else if ran := r.Run(ctx); !errors.Is(err, dedup.ErrSettings) || !strings.Contains(err.Error(), test.want) || !errors.Is(ran, driver.ErrSettings) {
+			} else if ran := r.Run(ctx); !errors.Is(err, dedup.ErrSettings) || !strings.Contains(err.Error(),
+				test.want) || !errors.Is(ran, driver.ErrSettings) {
 				t.Errorf("%+v: Register = %v, Run = %v", test, err, ran)
 			}
 			cancel()

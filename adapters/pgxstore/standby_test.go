@@ -14,9 +14,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A synchronous standby is configured while the Store runs, and never connects. If the wait of a COMMIT is cancelled, the
-// commit exists only on the primary: it must not count as done, and the duplicate that is found next must wait for the standby
-// as the COMMIT did.
+// A synchronous standby is configured while the Store runs, and never connects. If the wait of a COMMIT is cancelled,
+// the commit exists only on the primary: it must not count as done, and the duplicate that is found next must wait for
+// the standby as the COMMIT did.
 func TestSynchronousStandbyIsCutOff(t *testing.T) {
 	if reason := testdb.NoOwnPostgres(); reason != "" {
 		t.Logf("does not apply: %s", reason)

@@ -26,16 +26,17 @@ import (
 
 // Store is a dedup.Store, a driver.ParkingLot, an outbox.Writer and a driver.Queue. It is safe for concurrent use.
 type Store struct {
-	// The methods of Store itself run transactions. The others belong to its parts. A part knows the parts that it embeds, and no part
-	// knows the Store.
+	// The methods of Store itself run transactions. The others belong to its parts. A part knows the parts that it
+	// embeds, and no part knows the Store.
 
 	faultClasses
 	*sessions // Config, the statements (schema) and the connections (pooler)
 	*keys     // embeds sessions, as do sweeper and parkingLot
 	*sweeper
 	*parkingLot
-	*notifier    // embeds sessions
-	*claimer     // embeds writer, which embeds notifier; a claim and its guard know no more of the Store than the claimer
+	*notifier // embeds sessions
+	// embeds writer, which embeds notifier; a claim and its guard know no more of the Store than the claimer
+	*claimer
 	*registrar   // embeds claimer
 	*outboxQueue // uses registrar and notifier
 
@@ -84,7 +85,8 @@ func New(cfg Config) (*Store, error) {
 		cfg.Isolation = pgx.ReadCommitted
 	case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
 	default:
-		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable)
+		return nil, fmt.Errorf("pgxstore: Config.Isolation %q: want %q, %q or %q", cfg.Isolation, pgx.ReadCommitted,
+			pgx.RepeatableRead, pgx.Serializable)
 	}
 	on := newSessions(cfg)
 	c := newClaimer(&writer{notifier: &notifier{sessions: on}, endWithin: endTimeout})
@@ -97,7 +99,8 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)
 		if most < 2 {
-			return nil, fmt.Errorf("pgxstore: Config.Isolation %q needs a Config.Pool of at least 2 connections", cfg.Isolation)
+			return nil, fmt.Errorf("pgxstore: Config.Isolation %q needs a Config.Pool of at least 2 connections",
+				cfg.Isolation)
 		}
 		s.spare = make(chan struct{}, most-1)
 	}
@@ -110,7 +113,8 @@ func (s *Store) Claim(ctx context.Context, tx pgx.Tx, recs []dedup.Record) ([]de
 	if err != nil || len(recs) == 0 {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout) // because the callers may hold all of the pool's connections
+	// because the callers may hold all of the pool's connections
+	limited, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout)
 	err = s.resolve(limited, s.cfg.Pool)
 	cancel()
 	if err != nil {
@@ -137,11 +141,15 @@ func (s *Store) Operator() ops.Store {
 func (s *Store) Activity() ops.ActivityKeeper { return s.service }
 
 // TakeReplay implements driver.ReplayQueue.
-func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
+func (s *Store) TakeReplay(ctx context.Context, name string,
+	lease time.Duration,
+) (*driver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	return s.service.TakeReplay(ctx, name, lease)
 }
 
 // ReturnReplay implements driver.ReplayQueue.
-func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause,
+	text string, wait time.Duration,
+) error {
 	return s.service.ReturnReplay(ctx, action, letter, failed, text, wait)
 }

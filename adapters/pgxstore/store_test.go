@@ -190,7 +190,8 @@ func (d *db) registerSource(t *testing.T, consumer, source string) (commit func(
 	if err := tx.QueryRow(t.Context(), `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `INSERT INTO txonce_sources (consumer, source) VALUES ($1, ''), ($1, $2)`, consumer, source); err != nil {
+	if _, err := tx.Exec(t.Context(), `INSERT INTO txonce_sources (consumer, source) VALUES ($1, ''), ($1, $2)`,
+		consumer, source); err != nil {
 		t.Fatal(err)
 	}
 	commit = func() {

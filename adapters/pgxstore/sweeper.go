@@ -56,13 +56,16 @@ func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepR
 }
 
 // sweep deletes the expired rows in the next pages of the table.
-func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64, swept *dedup.SweepResult) error {
+func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64,
+	swept *dedup.SweepResult,
+) error {
 	if page >= pages {
 		page = 0 // the table was truncated or rewritten since the last Purge
 	}
 	var latest *time.Time
 	var lag float64
-	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock).Scan(&swept.Keys, &latest, &lag); err != nil {
+	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock).Scan(&swept.Keys,
+		&latest, &lag); err != nil {
 		return err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))
@@ -82,11 +85,14 @@ func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pa
 	return err
 }
 
-// sweepLease begins a transaction, limits its duration, reads the clock and takes the lease. It returns pgx.ErrNoRows when
-// another sweeper has the lease.
-func (s *sweeper) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep, clock *time.Time) (page, pages int64, tx pgx.Tx, err error) {
+// sweepLease begins a transaction, limits its duration, reads the clock and takes the lease. It returns pgx.ErrNoRows
+// when another sweeper has the lease.
+func (s *sweeper) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep,
+	clock *time.Time,
+) (page, pages int64, tx pgx.Tx, err error) {
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted}) // above READ COMMITTED a sweep would fail on each row that changed
+	// above READ COMMITTED a sweep would fail on each row that changed
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	b.Queue(s.sql.SweepSettings, fmt.Sprintf("%dms", (10*time.Second).Milliseconds()))
 	b.Queue(s.sql.SweepClock).QueryRow(func(row pgx.Row) error { return row.Scan(clock) })
 	b.Queue(s.sql.SweepLease, by.Owner, by.Lease.Seconds()).QueryRow(func(row pgx.Row) error {
@@ -97,7 +103,8 @@ func (s *sweeper) sweepLease(ctx context.Context, conn *pgx.Conn, by dedup.Sweep
 	return page, pages, results.Tx(), err
 }
 
-// purgeError classifies an error of a sweep. Every failure of a sweep, such as a lock timeout, is the database's and temporary.
+// purgeError classifies an error of a sweep. Every failure of a sweep, such as a lock timeout, is the database's and
+// temporary.
 func purgeError(err error) error {
 	if isUndefined(err) {
 		return claimError(err)

@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// leavesTemporary handles messages on one connection of a pool that configure has changed. Each handler inserts an effect and then sends sql.
+// leavesTemporary handles messages on one connection of a pool that configure has changed. Each handler inserts an
+// effect and then sends sql.
 type leavesTemporary struct {
 	*testing.T
 	db           *outboxDB
@@ -38,7 +39,8 @@ func newLeavesTemporary(t *testing.T, sql string, configure func(cfg *pgxpool.Co
 	t.Cleanup(pool.Close)
 	l.consumer = newConsumer(t, newStore(t, pgxstore.Config{Pool: pool}), consumer.Config[pgx.Tx]{Name: "suite", Handle: func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 		var xid string
-		err := tx.QueryRow(ctx, `INSERT INTO effects (name) VALUES ($1) RETURNING pg_current_xact_id()::text`, msg.ID).Scan(&xid)
+		err := tx.QueryRow(ctx, `INSERT INTO effects (name) VALUES ($1) RETURNING pg_current_xact_id()::text`,
+			msg.ID).Scan(&xid)
 		if err == nil {
 			_, err = tx.Exec(ctx, sql)
 		}
@@ -69,7 +71,8 @@ func (l *leavesTemporary) want(effects ...string) {
 	}
 }
 
-// A duplicate ends its transaction before its session is compared. In a session that has had a temporary table, this must not matter.
+// A duplicate ends its transaction before its session is compared. In a session that has had a temporary table, this
+// must not matter.
 func TestADuplicateInASessionThatHadATemporaryTable(t *testing.T) {
 	t.Parallel()
 	for name, attempt := range map[string]int{"claimed": 1, "redelivered": 2} {
@@ -120,8 +123,8 @@ func TestATemporaryTableOfAHook(t *testing.T) {
 	}
 }
 
-// Whatever hooks of the pool do: a temporary table that a handler has left takes neither what the others of its batch write nor what the next
-// one writes.
+// Whatever hooks of the pool do: a temporary table that a handler has left takes neither what the others of its batch
+// write nor what the next one writes.
 func TestATemporaryTableInAPoolWithAHook(t *testing.T) {
 	t.Parallel()
 	for name, hook := range hooks {

@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A temporary table hides the handlers' table of the same name for the rest of the transaction, also with ON COMMIT DROP. So no other
-// handler may run in it.
+// A temporary table hides the handlers' table of the same name for the rest of the transaction, also with ON COMMIT
+// DROP. So no other handler may run in it.
 func TestATemporaryTableOfANeighbour(t *testing.T) {
 	for _, create := range []string{
 		`CREATE TEMP TABLE effects (name text)`,
@@ -75,7 +75,8 @@ func TestATemporaryTableThatIsDropped(t *testing.T) {
 	}
 }
 
-// A replay is one handler's transaction, so it may leave a temporary table. Then the letter is removed in the same transaction.
+// A replay is one handler's transaction, so it may leave a temporary table. Then the letter is removed in the same
+// transaction.
 func TestAReplayMayLeaveATemporaryTable(t *testing.T) {
 	t.Parallel()
 	h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})

@@ -75,7 +75,8 @@ func TestVerifyTx(t *testing.T) {
 	}
 }
 
-// A Commit or Rollback that was refused has committed nothing. InTx says so, and no one needs to investigate the message.
+// A Commit or Rollback that was refused has committed nothing. InTx says so, and no one needs to investigate the
+// message.
 func TestARefusedEndIsKnown(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -96,7 +97,8 @@ func TestARefusedEndIsKnown(t *testing.T) {
 				}
 				return tt.do(ctx, tx)
 			})
-			if !errors.Is(err, dedup.ErrTxEnded) || errors.Is(err, dedup.ErrRolledBack) != tt.known || h.store.Retryable(err) {
+			if !errors.Is(err, dedup.ErrTxEnded) || errors.Is(err, dedup.ErrRolledBack) != tt.known ||
+				h.store.Retryable(err) {
 				t.Errorf("InTx = %v; ErrRolledBack wanted: %v", err, tt.known)
 			}
 		})
@@ -139,17 +141,28 @@ func TestInspectAgreesWithTheServer(t *testing.T) {
 			}
 			ended := 0
 			for _, sql := range []string{
-				"-- x\rROLLBACK AND CHAIN", "-- x\nROLLBACK AND CHAIN", "-- x\fROLLBACK AND CHAIN", "-- ROLLBACK AND CHAIN",
-				"SELECT 1; COMMIT AND CHAIN", "SELECT '\\'; COMMIT AND CHAIN; --'", "SELECT E'\\'; COMMIT AND CHAIN; --'",
-				"SELECT E'\\\\'; COMMIT AND CHAIN; --'", "SELECT E'a'\n'\\'; COMMIT AND CHAIN; --'", "SELECT E'a' -- '\n'\\'; COMMIT AND CHAIN; --'",
-				"SELECT 'a'\n'\\'; COMMIT AND CHAIN; --'", "SELECT U&'\\0041'; COMMIT AND CHAIN; --'", "SELECT n'\\'; COMMIT AND CHAIN; --'",
-				"SELECT $$;$$; COMMIT AND CHAIN", "SELECT $a$ $b$; COMMIT AND CHAIN; $a$", "SELECT $a$ $b$; $a$; COMMIT AND CHAIN",
-				"SELECT 1 AS a$$; COMMIT AND CHAIN; --$$", "SELECT 1 AS ä$$; COMMIT AND CHAIN; --$$", "SELECT $ä$;$ä$; COMMIT AND CHAIN",
-				"SELECT 1 AS \"a\"\";\"; COMMIT AND CHAIN", "/* /* */ ; */ COMMIT AND CHAIN", "/*/**/*/ COMMIT AND CHAIN", "SELECT 1 +-- ;\n1; COMMIT AND CHAIN",
-				"SELECT 2 */* ; */ 3; COMMIT AND CHAIN", ";;COMMIT AND CHAIN", "(SELECT 1); COMMIT AND CHAIN", "SELECT 1 AS e, 'x\\'; COMMIT AND CHAIN; --'",
-				"SELECT b'1'; COMMIT AND CHAIN", "SELECT CASE WHEN true THEN 1 END; COMMIT AND CHAIN", "DO $$ BEGIN PERFORM 1; END $$; COMMIT AND CHAIN",
-				"CREATE FUNCTION pg_temp.f() RETURNS int BEGIN ATOMIC SELECT 1; END; COMMIT AND CHAIN", "END AND CHAIN", "ABORT AND CHAIN",
-				"PREPARE x AS SELECT 1; EXECUTE x; DEALLOCATE x; COMMIT AND CHAIN", "ROLLBACK TO SAVEPOINT x", "SELECT 1\v; COMMIT AND CHAIN",
+				"-- x\rROLLBACK AND CHAIN", "-- x\nROLLBACK AND CHAIN", "-- x\fROLLBACK AND CHAIN",
+				"-- ROLLBACK AND CHAIN",
+				"SELECT 1; COMMIT AND CHAIN", "SELECT '\\'; COMMIT AND CHAIN; --'",
+				"SELECT E'\\'; COMMIT AND CHAIN; --'",
+				"SELECT E'\\\\'; COMMIT AND CHAIN; --'", "SELECT E'a'\n'\\'; COMMIT AND CHAIN; --'",
+				"SELECT E'a' -- '\n'\\'; COMMIT AND CHAIN; --'",
+				"SELECT 'a'\n'\\'; COMMIT AND CHAIN; --'", "SELECT U&'\\0041'; COMMIT AND CHAIN; --'",
+				"SELECT n'\\'; COMMIT AND CHAIN; --'",
+				"SELECT $$;$$; COMMIT AND CHAIN", "SELECT $a$ $b$; COMMIT AND CHAIN; $a$",
+				"SELECT $a$ $b$; $a$; COMMIT AND CHAIN",
+				"SELECT 1 AS a$$; COMMIT AND CHAIN; --$$", "SELECT 1 AS ä$$; COMMIT AND CHAIN; --$$",
+				"SELECT $ä$;$ä$; COMMIT AND CHAIN",
+				"SELECT 1 AS \"a\"\";\"; COMMIT AND CHAIN", "/* /* */ ; */ COMMIT AND CHAIN",
+				"/*/**/*/ COMMIT AND CHAIN", "SELECT 1 +-- ;\n1; COMMIT AND CHAIN",
+				"SELECT 2 */* ; */ 3; COMMIT AND CHAIN", ";;COMMIT AND CHAIN", "(SELECT 1); COMMIT AND CHAIN",
+				"SELECT 1 AS e, 'x\\'; COMMIT AND CHAIN; --'",
+				"SELECT b'1'; COMMIT AND CHAIN", "SELECT CASE WHEN true THEN 1 END; COMMIT AND CHAIN",
+				"DO $$ BEGIN PERFORM 1; END $$; COMMIT AND CHAIN",
+				"CREATE FUNCTION pg_temp.f() RETURNS int BEGIN ATOMIC SELECT 1; END; COMMIT AND CHAIN", "END AND CHAIN",
+				"ABORT AND CHAIN",
+				"PREPARE x AS SELECT 1; EXECUTE x; DEALLOCATE x; COMMIT AND CHAIN", "ROLLBACK TO SAVEPOINT x",
+				"SELECT 1\v; COMMIT AND CHAIN",
 			} {
 				send(`BEGIN`)
 				before := send(`SELECT pg_current_xact_id()`)
@@ -194,7 +207,8 @@ func TestRowsLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHandlerTest(t, testdb.Postgres(t), pgxstore.Config{})
 			err := h.handle("k", do)
-			if err == nil || h.store.Retryable(err) || !strings.Contains(err.Error(), "open") && !strings.Contains(err.Error(), "busy") {
+			if err == nil || h.store.Retryable(err) || !strings.Contains(err.Error(), "open") &&
+				!strings.Contains(err.Error(), "busy") {
 				t.Errorf("InTx = %v; want the handler's fault, and why", err)
 			}
 			t.Log(err)
@@ -276,7 +290,8 @@ func TestLookBackWithoutAnAnswerIsADoubt(t *testing.T) {
 	}
 }
 
-// A role may have a statement_timeout shorter than ClaimTimeout. Then the key counts as in flight, and the database as healthy.
+// A role may have a statement_timeout shorter than ClaimTimeout. Then the key counts as in flight, and the database as
+// healthy.
 func TestAStatementTimeoutEndsTheWaitForAKey(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	makeTables(t, testPool(t, dsn, 1), ``)
@@ -284,7 +299,8 @@ func TestAStatementTimeoutEndsTheWaitForAKey(t *testing.T) {
 	hasty := newStore(t, pgxstore.Config{Pool: testPool(t, dsn+"&statement_timeout=200", 2)})
 	rec := []dedup.Record{{Key: dedup.Key{Consumer: "billing", ID: "1"}, Time: time.Now()}}
 	err := holder.InTx(t.Context(), rec, func(pgx.Tx, []dedup.Claim) error {
-		if err := hasty.InTx(t.Context(), rec, func(pgx.Tx, []dedup.Claim) error { return nil }); !errors.Is(err, dedup.ErrInFlight) || hasty.Retryable(err) {
+		if err := hasty.InTx(t.Context(), rec, func(pgx.Tx, []dedup.Claim) error { return nil }); !errors.Is(err,
+			dedup.ErrInFlight) || hasty.Retryable(err) {
 			t.Errorf("InTx = %v, want ErrInFlight", err)
 		}
 		return nil

@@ -35,14 +35,14 @@ func (w *writer) write(ctx context.Context, tx pgx.Tx, rows []outgoing) (written
 	return written, nil
 }
 
-// enqueues reports whether sql is a statement of write. Such a statement comes from a transaction of InTx that is wrapped by
-// the application.
+// enqueues reports whether sql is a statement of write. Such a statement comes from a transaction of InTx that is
+// wrapped by the application.
 func (w *writer) enqueues(sql string) bool {
 	return sql == w.writes.EnqueueOne || sql == w.writes.Enqueue || sql == w.writes.EnqueueNotBefore
 }
 
-// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: if each
-// connection of the pool waited here for another connection, all would wait forever.
+// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: if
+// each connection of the pool waited here for another connection, all would wait forever.
 func (w *writer) shardsIn(ctx context.Context, tx querier) (int, error) {
 	if n := w.shards.Load(); n > 0 {
 		return int(n), nil

@@ -42,8 +42,8 @@ func (w *writer) commit(ctx context.Context, tx pgx.Tx, late lateWrites, standby
 	return commitError(tx.Commit(ctx))
 }
 
-// writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips COMMIT, and
-// the caller must roll back. After success the transaction has ended, but tx does not know that.
+// writeAndCommit sends late and COMMIT in one round trip. When a statement before COMMIT fails, the server skips
+// COMMIT, and the caller must roll back. After success the transaction has ended, but tx does not know that.
 func (w *writer) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites) error {
 	shards := 0
 	if len(late.messages) > 0 {
@@ -55,7 +55,8 @@ func (w *writer) writeAndCommit(ctx context.Context, tx pgx.Tx, late lateWrites)
 	b := &pgx.Batch{}
 	insertions := w.queueLate(b, &late, shards)
 	results := tx.SendBatch(ctx, b)
-	defer results.Close() // no error can follow the answer to COMMIT; after another error, this lets the connection roll back
+	// no error can follow the answer to COMMIT; after another error, this lets the connection roll back
+	defer results.Close()
 	return readLate(results, &late, insertions)
 }
 
@@ -103,7 +104,8 @@ func readLate(results pgx.BatchResults, late *lateWrites, insertions int) error 
 	return commitError(err)
 }
 
-// lostBefore classifies an error before COMMIT is sent. The code of the server's answer decides. Without one the database is at fault.
+// lostBefore classifies an error before COMMIT is sent. The code of the server's answer decides. Without one the
+// database is at fault.
 func lostBefore(err error) error {
 	if errors.As(err, new(*pgconn.PgError)) || database.Caused(err) {
 		return err
@@ -111,8 +113,9 @@ func lostBefore(err error) error {
 	return database.Errorf("pgxstore: not committed: %w", err)
 }
 
-// lostWith classifies an error of a statement that was sent together with COMMIT. If the server refused the statement, it skipped COMMIT,
-// and the error's code decides. If the connection was lost, the server may have committed: a pooler answers the first statement then.
+// lostWith classifies an error of a statement that was sent together with COMMIT. If the server refused the statement,
+// it skipped COMMIT, and the error's code decides. If the connection was lost, the server may have committed: a pooler
+// answers the first statement then.
 func lostWith(err error) error {
 	if errors.As(err, new(pgx.ErrPreprocessingBatch)) { // nothing was sent
 		return err

@@ -9,14 +9,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// alarm records whether the server takes messages on a connection. A server that is short of memory or disk stops reading from every
-// connection that publishes.
+// alarm records whether the server takes messages on a connection. A server that is short of memory or disk stops
+// reading from every connection that publishes.
 type alarm struct {
 	mu  sync.Mutex
 	why string // why it takes none; empty: it takes them
 }
 
-// watch follows the server's notifications on conn, in a goroutine that run starts. It calls then with each; then may be nil.
+// watch follows the server's notifications on conn, in a goroutine that run starts. It calls then with each; then may
+// be nil.
 func (a *alarm) watch(conn Connection, run func(func()), then func(amqp.Blocking)) {
 	blocks := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
 	run(func() {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// CheckWindow is for programs that check a queue without receiving from it. It returns an error if messages may wait in the queue for longer than
-// window, or if it cannot find out. window is how long the consumer remembers keys. CheckWindow reads the queue's arguments, so the user must be
-// allowed to configure the queue. It does not see what a policy sets.
+// CheckWindow is for programs that check a queue without receiving from it. It returns an error if messages may wait in
+// the queue for longer than window, or if it cannot find out. window is how long the consumer remembers keys.
+// CheckWindow reads the queue's arguments, so the user must be allowed to configure the queue. It does not see what a
+// policy sets.
 func CheckWindow(ctx context.Context, dial Dialer, queue string, window time.Duration) error {
 	conn, err := dial(ctx)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so an unconfirmed message does not delay the
-// others. One goroutine, feed, writes: a write blocks while the server does not read, and takes no context.
+// confirmChannel is a channel in confirm mode. Each message has a confirm of its own, so an unconfirmed message does
+// not delay the others. One goroutine, feed, writes: a write blocks while the server does not read, and takes no
+// context.
 type confirmChannel struct {
 	ch      Channel
 	refuses func() error  // why nothing may be written now; nil: it may
@@ -17,8 +18,9 @@ type confirmChannel struct {
 	returns chan amqp.Return
 	closes  chan *amqp.Error
 	confirm sync.WaitGroup // goroutines that wait for a confirm; begun by feed
-	dead    chan struct{}  // closed when the channel is closed and all confirms that arrived are handled; afterwards why is set
-	why     error
+	// closed when the channel is closed and all confirms that arrived are handled; afterwards why is set
+	dead chan struct{}
+	why  error
 
 	mu     sync.Mutex
 	over   bool // dead will be closed
@@ -33,19 +35,21 @@ type owedThere struct {
 	since time.Time
 }
 
-// maxUnconfirmed is how many messages at most are written and not confirmed. The channel of returns has as much room: amqp091-go drops
-// a return that is not received within 5 seconds, and without its return an unroutable message looks confirmed.
+// maxUnconfirmed is how many messages at most are written and not confirmed. The channel of returns has as much room:
+// amqp091-go drops a return that is not received within 5 seconds, and without its return an unroutable message looks
+// confirmed.
 const maxUnconfirmed = 2048
 
-// openConfirmChannel opens a channel on conn and puts it into confirm mode. It waits until the server answers or conn is cut. run
-// starts the channel's goroutine. refuses is called before each message.
+// openConfirmChannel opens a channel on conn and puts it into confirm mode. It waits until the server answers or conn
+// is cut. run starts the channel's goroutine. refuses is called before each message.
 func openConfirmChannel(conn Connection, refuses func() error, run func(func())) (*confirmChannel, error) {
 	ch, err := conn.Channel()
 	if err != nil {
 		return nil, err
 	}
 	c := &confirmChannel{
-		ch: ch, refuses: refuses, wake: make(chan struct{}, 1), room: make(chan struct{}, maxUnconfirmed), dead: make(chan struct{}),
+		ch: ch, refuses: refuses, wake: make(chan struct{}, 1), room: make(chan struct{}, maxUnconfirmed),
+		dead:    make(chan struct{}),
 		returns: make(chan amqp.Return, maxUnconfirmed), closes: make(chan *amqp.Error, 1),
 		owed: map[*record]bool{}, owing: map[destination]*owedThere{},
 	}
@@ -59,8 +63,8 @@ func openConfirmChannel(conn Connection, refuses func() error, run func(func()))
 	return c, nil
 }
 
-// enqueue has records written in their order, and does not wait. When the channel is closed, it does nothing and returns the
-// reason.
+// enqueue has records written in their order, and does not wait. When the channel is closed, it does nothing and
+// returns the reason.
 func (c *confirmChannel) enqueue(records []*record) error {
 	now := time.Now()
 	c.mu.Lock()
@@ -193,8 +197,8 @@ func (c *confirmChannel) takeReturns() {
 	}
 }
 
-// markReturned remembers that a message came back. A return has no delivery tag: if it fits several messages all of them are marked, and
-// those that did arrive are repeated. c.mu is held.
+// markReturned remembers that a message came back. A return has no delivery tag: if it fits several messages all of
+// them are marked, and those that did arrive are repeated. c.mu is held.
 func (c *confirmChannel) markReturned(back *amqp.Return) {
 	for r := range c.owed {
 		if r.written && r.msg.MessageId == back.MessageId && r.exchange == back.Exchange && r.key == back.RoutingKey {

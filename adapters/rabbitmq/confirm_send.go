@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// send enqueues records, and returns when each has its answer, or ctx has ended, or the channel is closed. In the last case it
-// returns the reason. It gives up on a destination when the server has confirmed nothing to it for limit.
+// send enqueues records, and returns when each has its answer, or ctx has ended, or the channel is closed. In the last
+// case it returns the reason. It gives up on a destination when the server has confirmed nothing to it for limit.
 func (c *confirmChannel) send(ctx context.Context, records []*record, limit time.Duration) error {
 	if len(records) == 0 {
 		return nil
@@ -46,7 +46,8 @@ func (c *confirmChannel) giveUp(records []*record, limit time.Duration) {
 	}
 }
 
-// stalled returns those of records that the server has not confirmed, if it has confirmed nothing to their destination for limit.
+// stalled returns those of records that the server has not confirmed, if it has confirmed nothing to their destination
+// for limit.
 func (c *confirmChannel) stalled(records []*record, limit time.Duration) (late []*record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Connection has the methods of a connection to RabbitMQ that this package calls. Dial opens real ones; a test may have its own. It is safe for
-// concurrent use.
+// Connection has the methods of a connection to RabbitMQ that this package calls. Dial opens real ones; a test may have
+// its own. It is safe for concurrent use.
 type Connection interface {
 	Channel() (Channel, error)
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
@@ -16,7 +16,8 @@ type Connection interface {
 	IsClosed() bool
 	Close() error
 
-	// CloseDeadline closes the connection as Close does, but waits for the server's answer only until deadline. Blocked writes end then.
+	// CloseDeadline closes the connection as Close does, but waits for the server's answer only until deadline. Blocked
+	// writes end then.
 	CloseDeadline(deadline time.Time) error
 }
 
@@ -32,7 +33,8 @@ type Channel struct {
 // ChannelConsumer receives and acknowledges messages.
 type ChannelConsumer interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
-	ConsumeWithContext(ctx context.Context, queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
+	ConsumeWithContext(ctx context.Context, queue, consumer string, autoAck, exclusive, noLocal, noWait bool,
+		args amqp.Table) (<-chan amqp.Delivery, error)
 	Cancel(consumer string, noWait bool) error
 	NotifyCancel(c chan string) chan string
 	Ack(tag uint64, multiple bool) error
@@ -62,8 +64,8 @@ type ChannelCloser interface {
 	Close() error
 }
 
-// Confirm is the server's answer to one message that was published on a channel in confirm mode. Confirms of one channel come in any
-// order. *amqp.DeferredConfirmation implements it.
+// Confirm is the server's answer to one message that was published on a channel in confirm mode. Confirms of one
+// channel come in any order. *amqp.DeferredConfirmation implements it.
 type Confirm interface {
 	Done() <-chan struct{} // closed when the server has answered, and when the channel is closed
 	Acked() bool           // the server has the message; false after Done: it has refused it, or the channel is closed
@@ -71,5 +73,6 @@ type Confirm interface {
 
 var _ Confirm = (*amqp.DeferredConfirmation)(nil)
 
-// Dialer opens connections. The adapter calls it at the start and after it has lost the connection; ctx bounds the attempt.
+// Dialer opens connections. The adapter calls it at the start and after it has lost the connection; ctx bounds the
+// attempt.
 type Dialer func(ctx context.Context) (Connection, error)

@@ -17,11 +17,12 @@ import (
 // dialWithin bounds a connection attempt whose context does not.
 const dialWithin = 30 * time.Second
 
-// Dial returns the Dialer of the server at url, amqp://user:password@host:port/vhost, or amqps:// for TLS. Unless cfg has other settings
-// the connection is named after this program, and closed when the server is silent for 20 to 30 seconds, because a dead connection keeps
-// its messages until it is closed.
+// Dial returns the Dialer of the server at url, amqp://user:password@host:port/vhost, or amqps:// for TLS. Unless cfg
+// has other settings the connection is named after this program, and closed when the server is silent for 20 to 30
+// seconds, because a dead connection keeps its messages until it is closed.
 //
-// cfg.Recovery must be nil: a connection that reconnects by itself would acknowledge on one channel the deliveries of another.
+// cfg.Recovery must be nil: a connection that reconnects by itself would acknowledge on one channel the deliveries of
+// another.
 func Dial(url string, cfg amqp.Config) Dialer {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 10*time.Second)
 	cfg.Properties = maps.Clone(cfg.Properties)
@@ -46,7 +47,11 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 	stop := func() bool { return true }
 	connect := cfg.Dial
 	if connect == nil {
-		connect = func(network, addr string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, addr) }
+		connect = func(network, addr string) (net.Conn,
+			error,
+		) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
 	}
 	cfg.Properties = maps.Clone(cfg.Properties) // amqp091-go writes into it
 	cfg.Dial = func(network, addr string) (net.Conn, error) {
@@ -71,8 +76,8 @@ func dial(ctx context.Context, url string, cfg amqp.Config) (Connection, error) 
 	return connection{conn, opened}, nil
 }
 
-// socket closes itself when reading fails. amqp091-go closes it only after a blocked write has returned, and a write to a server that is gone
-// may block for a quarter of an hour.
+// socket closes itself when reading fails. amqp091-go closes it only after a blocked write has returned, and a write to
+// a server that is gone may block for a quarter of an hour.
 type socket struct{ net.Conn }
 
 // Read implements net.Conn.
@@ -90,8 +95,8 @@ type connection struct {
 	socket net.Conn
 }
 
-// CloseDeadline implements Connection. amqp091-go's own CloseDeadline waits for another heartbeat when a blocked server still sends its own, and
-// does nothing when another call already waits for the server's answer.
+// CloseDeadline implements Connection. amqp091-go's own CloseDeadline waits for another heartbeat when a blocked server
+// still sends its own, and does nothing when another call already waits for the server's answer.
 func (c connection) CloseDeadline(deadline time.Time) error {
 	cut := time.AfterFunc(time.Until(deadline), func() { _ = c.socket.Close() })
 	err := c.Connection.CloseDeadline(deadline)
@@ -114,7 +119,9 @@ func (c connection) Channel() (Channel, error) {
 type channel struct{ *amqp.Channel }
 
 // PublishWithDeferredConfirm implements ChannelPublisher.
-func (c channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (Confirm, error) {
+func (c channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool,
+	msg amqp.Publishing,
+) (Confirm, error) {
 	confirm, err := c.Channel.PublishWithDeferredConfirm(exchange, key, mandatory, immediate, msg)
 	if err != nil || confirm == nil { // nil: not in confirm mode
 		return nil, err

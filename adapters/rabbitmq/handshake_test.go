@@ -20,7 +20,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
-// midway calls a function in the middle of a connection's handshake: when the client sends its user name, in its second write.
+// midway calls a function in the middle of a connection's handshake: when the client sends its user name, in its second
+// write.
 type midway struct {
 	net.Conn
 	writes atomic.Int32
@@ -34,8 +35,8 @@ func (c *midway) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that was connected before
-// tries again.
+// TestHandshakeCut: RabbitMQ refuses a password by hanging up, and a server that stops hangs up too. A Subscriber that
+// was connected before tries again.
 func TestHandshakeCut(t *testing.T) {
 	t.Parallel()
 	url := testrabbitmq.Server(t)
@@ -122,7 +123,9 @@ func TestBlockedWriteEnds(t *testing.T) {
 	p.hush()
 	written := make(chan error, 1)
 	go func() {
-		_, err := ch.PublishWithDeferredConfirm("", "nowhere", false, false, amqp.Publishing{Body: make([]byte, 64<<20)}) // more than sockets hold
+		// more than sockets hold
+		_, err := ch.PublishWithDeferredConfirm("", "nowhere", false, false,
+			amqp.Publishing{Body: make([]byte, 64<<20)})
 		written <- err
 	}()
 	select {
@@ -148,7 +151,10 @@ func TestServerHangsUp(t *testing.T) {
 		"for a moment":     {during: 20 * time.Second, with: amqp.ErrCredentials},
 		"the virtual host": {during: 20 * time.Second, with: amqp.ErrVhost},
 		"for ever":         {during: time.Hour, with: amqp.ErrCredentials, want: "does not accept this user"},
-		"in so many words": {during: time.Hour, with: &amqp.Error{Code: amqp.AccessRefused, Reason: "no", Server: true}, want: "does not accept this user"},
+		"in so many words": {
+			during: time.Hour, with: &amqp.Error{Code: amqp.AccessRefused, Reason: "no", Server: true},
+			want: "does not accept this user",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

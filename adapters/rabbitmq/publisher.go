@@ -13,15 +13,17 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Publisher sends the messages of an outbox. A message counts as published when the server has confirmed it and has not returned it:
-// then it is in every queue that its exchange routes it to, and there is at least one; it is persistent. It is safe for concurrent use.
+// Publisher sends the messages of an outbox. A message counts as published when the server has confirmed it and has not
+// returned it: then it is in every queue that its exchange routes it to, and there is at least one; it is persistent.
+// It is safe for concurrent use.
 //
-// Each message has its own result. A destination is stalled when the server has confirmed nothing to it for 5 seconds, or for three
-// quarters of the time that a call has. The call gives up on it without holding up other destinations. Messages to a stalled destination
-// are sent on a channel of their own, and only when the server has confirmed what was sent there before. A message that the server
-// has not confirmed by ctx's deadline gets an error. It may have arrived, or may still arrive; when it is published again, it is there
-// twice, with the same MessageId. After such a timeout, new calls use a new connection; the old one is closed when its last running call
-// has returned, so that no message is sent minutes after its call has returned.
+// Each message has its own result. A destination is stalled when the server has confirmed nothing to it for 5 seconds,
+// or for three quarters of the time that a call has. The call gives up on it without holding up other destinations.
+// Messages to a stalled destination are sent on a channel of their own, and only when the server has confirmed what was
+// sent there before. A message that the server has not confirmed by ctx's deadline gets an error. It may have arrived,
+// or may still arrive; when it is published again, it is there twice, with the same MessageId. After such a timeout,
+// new calls use a new connection; the old one is closed when its last running call has returned, so that no message is
+// sent minutes after its call has returned.
 type Publisher struct {
 	cfg  PublisherConfig
 	pool publishing.Pool[*link]
@@ -33,8 +35,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so that no
-// attempt is counted.
+// ErrPublisherClosed is the reason why messages are not published after Close. An *outbox.UnavailableError wraps it, so
+// that no attempt is counted.
 var ErrPublisherClosed = errors.New("rabbitmq: Publisher is closed")
 
 // NewPublisher returns a Publisher, or an error that names all fields of cfg that are at fault. It does not connect.
@@ -51,13 +53,14 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without deadline gets one of
-// 10 seconds.
+// Publish implements outbox.Publisher. Messages of one key must not be in two calls that run at once. A ctx without
+// deadline gets one of 10 seconds.
 //
-// The error of a message that is too large, or has too large headers, is Permanent. When no queue is bound for a message, or its exchange does
-// not exist or may not be written to, the error is an *outbox.TopicError, or a plain error if PublisherConfig.Route looks at more than the
-// Topic. A full queue that rejects the message is a plain error. When the server cannot be reached, does not confirm in time, or blocks
-// publishers because it is short of memory or disk, the error is an *outbox.UnavailableError.
+// The error of a message that is too large, or has too large headers, is Permanent. When no queue is bound for a
+// message, or its exchange does not exist or may not be written to, the error is an *outbox.TopicError, or a plain
+// error if PublisherConfig.Route looks at more than the Topic. A full queue that rejects the message is a plain error.
+// When the server cannot be reached, does not confirm in time, or blocks publishers because it is short of memory or
+// disk, the error is an *outbox.UnavailableError.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (errs []error) {
 	return publishing.Publish(ctx, "rabbitmq", msgs, p.send)
 }
@@ -113,7 +116,9 @@ func (p *Publisher) sendOn(ctx context.Context, l *link, records []*record) (bro
 }
 
 // route sends each record on the channel that suits it. It may leave records unanswered; its error is the reason.
-func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, records []*record, limit time.Duration) error {
+func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, records []*record,
+	limit time.Duration,
+) error {
 	if err := l.alarm.refuses(); err != nil {
 		return err
 	}
@@ -144,7 +149,8 @@ func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, 
 		probes.Go(func() { p.probe(ctx, l, to, records, limit) })
 	}
 	err = shared.send(ctx, many, limit)
-	if ofChannel(err) { // one of these messages closed the channel, or one of another call; the server does not say which
+	if ofChannel(err) {
+		// one of these messages closed the channel, or one of another call; the server does not say which
 		l.forgetExchanges()
 		isolated = append(unanswered(many), isolated...)
 		err = nil
@@ -155,7 +161,8 @@ func (p *Publisher) route(ctx context.Context, l *link, shared *confirmChannel, 
 	return p.sendIsolated(ctx, l, isolated, limit)
 }
 
-// Close ends running calls, whose unanswered messages may still arrive, and the connection. Call it when the relay has stopped.
+// Close ends running calls, whose unanswered messages may still arrive, and the connection. Call it when the relay has
+// stopped.
 func (p *Publisher) Close() error {
 	p.pool.Close()
 	return nil

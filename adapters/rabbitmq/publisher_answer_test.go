@@ -18,7 +18,8 @@ import (
 func TestPublisherAnswersEachMessage(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		f.fate(map[string]rabbitmqtest.Fate{"a2": rabbitmqtest.Nack, "b1": rabbitmqtest.NackButTake})
-		f.want(f.publish("a1", "a2", "b1", "nowhere", "c1", "a3"), "", "plain: basic.nack", "plain: basic.nack", `topic: queue "nowhere"`, "", "")
+		f.want(f.publish("a1", "a2", "b1", "nowhere", "c1", "a3"), "", "plain: basic.nack", "plain: basic.nack",
+			`topic: queue "nowhere"`, "", "")
 		f.arrived("a", "a1", "a3")
 		f.fate(nil)
 		f.want(f.publish("a2"), "")
@@ -29,8 +30,8 @@ func TestPublisherAnswersEachMessage(t *testing.T) {
 	})
 }
 
-// TestPublisherReturns: a return and its confirm come through two Go channels. If the Publisher saw only the confirm, the message
-// would be lost.
+// TestPublisherReturns: a return and its confirm come through two Go channels. If the Publisher saw only the confirm,
+// the message would be lost.
 func TestPublisherReturns(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		var ids, want []string
@@ -41,17 +42,21 @@ func TestPublisherReturns(t *testing.T) {
 	})
 }
 
-// TestPublisherSameID: two outboxes may share a Publisher, and have messages with the same ID. A return does not show which of them
-// came back, so both are sent again; the destination of each is known.
+// TestPublisherSameID: two outboxes may share a Publisher, and have messages with the same ID. A return does not show
+// which of them came back, so both are sent again; the destination of each is known.
 func TestPublisherSameID(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
-		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"}, outbox.Message{ID: "1", Topic: "b"}), "", "topic: NO_ROUTE", "")
+		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, outbox.Message{ID: "1", Topic: "nowhere"},
+			outbox.Message{ID: "1", Topic: "b"}), "", "topic: NO_ROUTE", "")
 	})
 }
 
 func TestPublisherConfirmsOutOfOrder(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
-		f.fate(map[string]rabbitmqtest.Fate{"a1": rabbitmqtest.Withhold, "a3": rabbitmqtest.Withhold, "b2": rabbitmqtest.Nack})
+		f.fate(map[string]rabbitmqtest.Fate{
+			"a1": rabbitmqtest.Withhold, "a3": rabbitmqtest.Withhold,
+			"b2": rabbitmqtest.Nack,
+		})
 		time.AfterFunc(time.Second, f.s.Release)
 		f.want(f.publish("a1", "a2", "nowhere", "a3", "b2", "b3"), "", "", "topic: NO_ROUTE", "", "plain: nack", "")
 		f.dialled(1)
@@ -98,13 +103,15 @@ func TestPublisherExchanges(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: byExchange}, func(f *faultEnv) {
 		on := func(do func(ch rabbitmq.Channel) error) { onChannel(f.T, f.s.Dial, do) }
 		on(func(ch rabbitmq.Channel) error {
-			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil), ch.QueueBind("a", "order.*", "events", false, nil))
+			return errors.Join(ch.ExchangeDeclare("events", "topic", true, false, false, false, nil),
+				ch.QueueBind("a", "order.*", "events", false, nil))
 		})
 		msg := func(id, topic string) outbox.Message { return outbox.Message{ID: id, Topic: topic, OrderingKey: id} }
 		for at := range 4 { // a missing exchange disturbs no other message, at any position
 			msgs := []outbox.Message{msg("1", "events/order.new"), msg("2", "events/order.paid"), msg("3", "/b")}
 			want := []string{"", "", ""}
-			f.want(f.send(slices.Insert(msgs, at, msg("x", "typo/k"))...), slices.Insert(want, at, `plain: exchange "typo"`)...)
+			f.want(f.send(slices.Insert(msgs, at, msg("x", "typo/k"))...),
+				slices.Insert(want, at, `plain: exchange "typo"`)...)
 		}
 		f.want(f.send(msg("y", "events/other")), `plain: exchange "events" with routing key "other": returned`)
 		f.dialled(1)
@@ -118,22 +125,26 @@ func TestPublisherExchanges(t *testing.T) {
 
 		// The exchange is declared, and deleted while the Publisher knows it. Then it closes the channel.
 		on(func(ch rabbitmq.Channel) error {
-			return errors.Join(ch.ExchangeDeclare("typo", "fanout", true, false, false, false, nil), ch.QueueBind("c", "", "typo", false, nil))
+			return errors.Join(ch.ExchangeDeclare("typo", "fanout", true, false, false, false, nil),
+				ch.QueueBind("c", "", "typo", false, nil))
 		})
 		f.want(f.send(msg("x", "typo/k")), "")
 		f.s.DeleteExchange("typo")
-		f.want(f.send(msg("4", "/b"), msg("x", "typo/k"), msg("z", "typo/k"), msg("5", "/b")), "", `plain: exchange "typo"`, `plain: exchange "typo"`, "")
+		f.want(f.send(msg("4", "/b"), msg("x", "typo/k"), msg("z", "typo/k"), msg("5", "/b")), "",
+			`plain: exchange "typo"`, `plain: exchange "typo"`, "")
 		f.want(f.send(msg("x", "typo/k"), msg("6", "/b")), `plain: NOT_FOUND`, "")
 		f.dialled(1)
 	})
 }
 
-// When all messages of a topic go to one exchange, a missing or closed exchange is the fault of the topic, and not of a message.
+// When all messages of a topic go to one exchange, a missing or closed exchange is the fault of the topic, and not of a
+// message.
 func TestPublisherExchangeOfATopic(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{Route: func(m *outbox.Message) (exchange, key string) { return m.Topic, m.OrderingKey }}, func(f *faultEnv) {
 		f.s.Deny(func(a rabbitmqtest.Access) bool { return a.Name == "amq.topic" })
 		for range 2 { // while it is new, and once it is known
-			f.want(f.send(outbox.Message{ID: "1", Topic: "typo", OrderingKey: "k"}, outbox.Message{ID: "2", Topic: "amq.topic", OrderingKey: "k"}),
+			f.want(f.send(outbox.Message{ID: "1", Topic: "typo", OrderingKey: "k"},
+				outbox.Message{ID: "2", Topic: "amq.topic", OrderingKey: "k"}),
 				`topic: exchange "typo"`, `topic: exchange "amq.topic"`)
 		}
 	})
@@ -171,10 +182,12 @@ func TestPublisherProperties(t *testing.T) {
 		})
 		f.want(f.send(outbox.Message{ID: "id", Topic: "a", OrderingKey: "k", Payload: []byte("{}"), Headers: headers}), "")
 		d := f.s.Messages("a")[0]
-		if d.MessageId != "id" || d.DeliveryMode != amqp.Persistent || d.ContentType != "application/json" || !d.Timestamp.Equal(enqueued.Truncate(time.Second)) {
+		if d.MessageId != "id" || d.DeliveryMode != amqp.Persistent || d.ContentType != "application/json" ||
+			!d.Timestamp.Equal(enqueued.Truncate(time.Second)) {
 			t.Errorf("properties %+v", d)
 		}
-		if d.Headers[rabbitmq.HeaderKey] != "k" || d.Headers[outbox.HeaderSequence] != "7" || fmt.Sprintf("%T", d.Headers["bytes"]) != "[]uint8" {
+		if d.Headers[rabbitmq.HeaderKey] != "k" || d.Headers[outbox.HeaderSequence] != "7" ||
+			fmt.Sprintf("%T", d.Headers["bytes"]) != "[]uint8" {
 			t.Errorf("headers %v", d.Headers)
 		}
 	})

@@ -27,7 +27,10 @@ func BenchmarkPublisher(b *testing.B) {
 			defer p.Close()
 			msgs := make([]outbox.Message, 1000)
 			for i := range msgs {
-				msgs[i] = outbox.Message{ID: fmt.Sprint("m", i), Topic: queue, OrderingKey: fmt.Sprint("k", i), Payload: make([]byte, 200)}
+				msgs[i] = outbox.Message{
+					ID: fmt.Sprint("m", i), Topic: queue, OrderingKey: fmt.Sprint("k", i),
+					Payload: make([]byte, 200),
+				}
 			}
 			for b.Loop() {
 				for _, err := range p.Publish(b.Context(), msgs) {

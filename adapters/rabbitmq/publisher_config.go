@@ -19,31 +19,31 @@ const minFrameBytes = 4096
 
 // PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// Dial connects; see [Dial]. The Publisher has one connection, and opens another when it is lost. Do not share it with a
-	// Subscriber: a server that is short of memory stops reading from connections that publish, and so from their
-	// acknowledgements. Required.
+	// Dial connects; see [Dial]. The Publisher has one connection, and opens another when it is lost. Do not share it
+	// with a Subscriber: a server that is short of memory stops reading from connections that publish, and so from
+	// their acknowledgements. Required.
 	Dial Dialer
 
-	// Exchange is where messages go, with their Topic as the routing key. It must exist, and so must bindings: a message that no
-	// queue gets is an error.
+	// Exchange is where messages go, with their Topic as the routing key. It must exist, and so must bindings: a
+	// message that no queue gets is an error.
 	//
 	// Defaults to "", the default exchange: the Topic is the name of the queue.
 	Exchange string
 
-	// Route returns where each message goes, in place of Exchange. It must return the same for the same message every time, and messages of
-	// one key that go through different exchanges or keys may overtake each other.
+	// Route returns where each message goes, in place of Exchange. It must return the same for the same message every
+	// time, and messages of one key that go through different exchanges or keys may overtake each other.
 	//
 	// Defaults to Exchange and Topic.
 	Route func(m *outbox.Message) (exchange, key string)
 
-	// MaxMessageBytes is the size of the largest payload; a larger one is refused for good before it is sent. A server whose
-	// max_message_size is less also refuses it, but closes the channel.
+	// MaxMessageBytes is the size of the largest payload; a larger one is refused for good before it is sent. A server
+	// whose max_message_size is less also refuses it, but closes the channel.
 	//
 	// Defaults to DefaultMaxMessageBytes, which RabbitMQ 4 accepts (RabbitMQ 3: 128 MiB).
 	MaxMessageBytes int
 
-	// FrameBytes is the server's frame_max, or the client's if that is less. The headers of a message must fit into one frame, or the
-	// server would cut the connection: a message with larger headers is refused for good.
+	// FrameBytes is the server's frame_max, or the client's if that is less. The headers of a message must fit into one
+	// frame, or the server would cut the connection: a message with larger headers is refused for good.
 	//
 	// Defaults to DefaultFrameBytes, which is RabbitMQ's.
 	FrameBytes int

@@ -31,10 +31,13 @@ func (r *record) refusal(err error) error {
 	}
 	switch answer.Code {
 	case amqp.NotFound:
-		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; declare it (publishing does not)", named))
+		return r.ofTopic(r.exchange == r.topic || r.key == r.topic,
+			fmt.Errorf("%w; declare it (publishing does not)", named))
 	case amqp.AccessRefused:
-		return r.ofTopic(r.exchange == r.topic || r.key == r.topic, fmt.Errorf("%w; grant this user write permission on it", named))
-	case amqp.PreconditionFailed, amqp.ContentTooLarge: // because of its size: nothing else in a Publisher's messages can be wrong
+		return r.ofTopic(r.exchange == r.topic || r.key == r.topic,
+			fmt.Errorf("%w; grant this user write permission on it", named))
+	case amqp.PreconditionFailed, amqp.ContentTooLarge:
+		// because of its size: nothing else in a Publisher's messages can be wrong
 		return outbox.Permanent(fmt.Errorf("%w; send less, or raise the server's max_message_size", named))
 	default:
 		return named
@@ -47,7 +50,8 @@ func (r *record) unroutable(back *amqp.Return) error {
 	if r.exchange == "" {
 		fix = "declare it; or set PublisherConfig.Exchange, if the topic is a routing key"
 	}
-	return r.ofTopic(r.key == r.topic, fmt.Errorf("rabbitmq: message %q to %s: %w: %d %s; %s", r.msg.MessageId, r.where(), errReturned, back.ReplyCode, back.ReplyText, fix))
+	return r.ofTopic(r.key == r.topic, fmt.Errorf("rabbitmq: message %q to %s: %w: %d %s; %s", r.msg.MessageId,
+		r.where(), errReturned, back.ReplyCode, back.ReplyText, fix))
 }
 
 // ofTopic returns err as the fault of r's topic, if all messages of the topic go to the destination that refuses. If
@@ -63,7 +67,8 @@ var errReturned = errors.New("returned")
 
 // nacked is the answer to a message that a queue refused.
 func (r *record) nacked() error {
-	return fmt.Errorf("rabbitmq: message %q to %s: refused (basic.nack): a queue is full, or has failed", r.msg.MessageId, r.where())
+	return fmt.Errorf("rabbitmq: message %q to %s: refused (basic.nack): a queue is full, or has failed",
+		r.msg.MessageId, r.where())
 }
 
 // unconfirmed is the answer to a message whose destination has confirmed nothing for limit.

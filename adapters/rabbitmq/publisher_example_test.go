@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Messages go to one exchange, with their topic as the routing key. One that no queue is bound for is an error, and the others
-// of the call are confirmed.
+// Messages go to one exchange, with their topic as the routing key. One that no queue is bound for is an error, and the
+// others of the call are confirmed.
 func ExampleNewPublisher() {
 	ctx := context.Background()
 	server := rabbitmqtest.NewServer(rabbitmqtest.Config{}) // in place of rabbitmq.Dial(url, amqp.Config{})
@@ -27,7 +27,8 @@ func ExampleNewPublisher() {
 		return
 	}
 	defer publisher.Close()
-	for _, err := range publisher.Publish(ctx, []outbox.Message{ // what a Relay does: relay.Config{Publisher: publisher}
+	for _, err := range publisher.Publish(ctx, []outbox.Message{
+		// what a Relay does: relay.Config{Publisher: publisher}
 		{ID: "order-1:paid", Topic: "order.paid", OrderingKey: "order-1"},
 		{ID: "order-1:typo", Topic: "oder.paid", OrderingKey: "order-2"},
 	}) {

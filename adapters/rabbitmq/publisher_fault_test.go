@@ -43,7 +43,10 @@ func (f *faultEnv) publish(ids ...string) []error {
 	f.Helper()
 	var msgs []outbox.Message
 	for _, id := range ids {
-		msgs = append(msgs, outbox.Message{ID: id, Topic: strings.TrimRight(id, "0123456789"), OrderingKey: id, Payload: []byte(id)})
+		msgs = append(msgs, outbox.Message{
+			ID: id, Topic: strings.TrimRight(id, "0123456789"), OrderingKey: id,
+			Payload: []byte(id),
+		})
 	}
 	return f.send(msgs...)
 }
@@ -59,7 +62,8 @@ func (f *faultEnv) send(msgs ...outbox.Message) []error {
 	return errs
 }
 
-// want checks answers: "" is a confirm, "plain", "topic", "permanent" and "away" are the kinds of errors, with a text after a colon that they say.
+// want checks answers: "" is a confirm, "plain", "topic", "permanent" and "away" are the kinds of errors, with a text
+// after a colon that they say.
 func (f *faultEnv) want(errs []error, want ...string) {
 	f.Helper()
 	if len(errs) != len(want) {
@@ -118,7 +122,8 @@ func TestPublisherLargeDisturbsNobody(t *testing.T) {
 		f.fate(map[string]rabbitmqtest.Fate{"1": rabbitmqtest.Withhold})
 		time.AfterFunc(time.Second, s.Release)
 		large := outbox.Message{ID: "2", Topic: "a", Payload: make([]byte, 2<<20+1)}
-		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, large, outbox.Message{ID: "3", Topic: "a"}), "", "permanent: max_message_size", "")
+		f.want(f.send(outbox.Message{ID: "1", Topic: "a"}, large, outbox.Message{ID: "3", Topic: "a"}), "",
+			"permanent: max_message_size", "")
 		f.arrived("a", "1", "3")
 		f.dialled(1)
 	})
@@ -153,7 +158,8 @@ func TestPublisherSilence(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		large := outbox.Message{ID: "2", Topic: "a", Payload: make([]byte, 1<<19)}
-		f.want(f.send(large, large, large, large, large), "away", "away", "away", "away", "away") // more than the socket holds
+		// more than the socket holds
+		f.want(f.send(large, large, large, large, large), "away", "away", "away", "away", "away")
 		resume()
 		synctest.Wait()
 		f.want(f.publish("a2"), "")
@@ -228,8 +234,8 @@ func TestPublisherClose(t *testing.T) {
 
 func lapse(d time.Duration) { <-time.After(d) }
 
-// TestPublisherIsolates: a queue that does not confirm delays the others once, and then no more. Few messages are sent to it, and
-// none while confirms for it are missing.
+// TestPublisherIsolates: a queue that does not confirm delays the others once, and then no more. Few messages are sent
+// to it, and none while confirms for it are missing.
 func TestPublisherIsolates(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		withheld := map[string]rabbitmqtest.Fate{}
@@ -248,11 +254,14 @@ func TestPublisherIsolates(t *testing.T) {
 				t.Errorf("%s: it took %v, want %v at the most", what, took, most)
 			}
 		}
-		within(1600*time.Millisecond, "the first time", []string{stuck[0], "b1"}, "away: confirmed nothing to it for 1.5s", "")
+		within(1600*time.Millisecond, "the first time", []string{stuck[0], "b1"},
+			"away: confirmed nothing to it for 1.5s", "")
 		away := slices.Repeat([]string{"away: "}, len(stuck))
-		within(1100*time.Millisecond, "on a channel of its own", append([]string{"b2"}, stuck...), append([]string{""}, away...)...)
+		within(1100*time.Millisecond, "on a channel of its own", append([]string{"b2"}, stuck...),
+			append([]string{""}, away...)...)
 		for i := range 5 {
-			within(0, "while confirms are owed", append([]string{fmt.Sprint("b", i+3)}, stuck...), append([]string{""}, away...)...)
+			within(0, "while confirms are owed", append([]string{fmt.Sprint("b", i+3)}, stuck...),
+				append([]string{""}, away...)...)
 		}
 		within(0, "alone", stuck[:1], "away: earlier messages to it are not confirmed yet")
 		f.want(f.publish("c1"), "") // and the Publisher as a whole does not rest

@@ -7,11 +7,13 @@ import (
 	"github.com/txonce/txonce/internal/publishing"
 )
 
-// largeBytes is the least size of a message that might be over the server's limit. Such a message is isolated: a server that gets a
-// message that is too large closes its channel, and does not say which messages on that channel it has taken.
+// largeBytes is the least size of a message that might be over the server's limit. Such a message is isolated: a server
+// that gets a message that is too large closes its channel, and does not say which messages on that channel it has
+// taken.
 const largeBytes = 1 << 20
 
-// sendIsolated sends records one after the other, on a channel that no others use. When the server closes it, the last record was at fault.
+// sendIsolated sends records one after the other, on a channel that no others use. When the server closes it, the last
+// record was at fault.
 func (p *Publisher) sendIsolated(ctx context.Context, l *link, records []*record, limit time.Duration) error {
 	var own *confirmChannel
 	defer func() { p.closeChannel(own) }()

@@ -85,8 +85,9 @@ func (l *link) cut() {
 // cut ends a connection without waiting for the server.
 func cut(conn Connection) { _ = conn.CloseDeadline(time.Now()) }
 
-// missing returns those exchanges of records that do not exist, with the server's error. Publishing to one of them would close the
-// channel, with all messages that are not confirmed yet; so each is looked up before it is used for the first time on a connection.
+// missing returns those exchanges of records that do not exist, with the server's error. Publishing to one of them
+// would close the channel, with all messages that are not confirmed yet; so each is looked up before it is used for the
+// first time on a connection.
 func (p *Publisher) missing(ctx context.Context, l *link, records []*record) (map[string]error, error) {
 	var unsure []string
 	l.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a longer one.
+// maxShort is how long AMQP's short strings can be: names, keys, and properties. amqp091-go ends the connection over a
+// longer one.
 const maxShort = 255
 
 // newRecord converts m. Its error says why m can never be sent, or that Route panicked.
@@ -22,7 +23,8 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 	}
 	r := &record{done: make(chan struct{}), topic: m.Topic, exchange: exchange, key: key}
 	named := func(format string, args ...any) error {
-		return outbox.Permanent(fmt.Errorf("rabbitmq: message %q to %s: "+format, append([]any{m.ID, r.where()}, args...)...))
+		return outbox.Permanent(fmt.Errorf("rabbitmq: message %q to %s: "+format, append([]any{m.ID, r.where()},
+			args...)...))
 	}
 	switch n := len(m.Payload); {
 	case len(exchange) > maxShort || len(key) > maxShort:
@@ -59,7 +61,8 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 			size, p.cfg.FrameBytes)
 	}
 	r.msg = amqp.Publishing{
-		MessageId: m.ID, Headers: headers, ContentType: contentType, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: enqueued(m),
+		MessageId: m.ID, Headers: headers, ContentType: contentType, Body: m.Payload, DeliveryMode: amqp.Persistent,
+		Timestamp: enqueued(m),
 	}
 	return r, nil
 }
@@ -67,7 +70,8 @@ func (p *Publisher) newRecord(m *outbox.Message) (*record, error) {
 // routeOf calls the user's function. When that panics for a message, other messages of the call are still sent.
 func (p *Publisher) routeOf(m *outbox.Message) (exchange, key string, err error) {
 	if ended := usercode.Run(func() { exchange, key = p.cfg.Route(m) }); ended != nil {
-		return "", "", fmt.Errorf("rabbitmq: message %q of topic %q: PublisherConfig.Route %w\n%s", m.ID, m.Topic, ended, ended.Stack)
+		return "", "", fmt.Errorf("rabbitmq: message %q of topic %q: PublisherConfig.Route %w\n%s", m.ID, m.Topic,
+			ended, ended.Stack)
 	}
 	return exchange, key, nil
 }
@@ -83,7 +87,8 @@ func text(value string) any {
 	return []byte(value)
 }
 
-// enqueued is when m was enqueued: each publication of m has the same timestamp. It is the zero time if a HeaderFormat has left the header out.
+// enqueued is when m was enqueued: each publication of m has the same timestamp. It is the zero time if a HeaderFormat
+// has left the header out.
 func enqueued(m *outbox.Message) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, m.Headers[outbox.HeaderEnqueued])
 	if err != nil {
@@ -102,6 +107,6 @@ func (d destination) String() string {
 	return fmt.Sprintf("exchange %q with routing key %q", d.exchange, d.key)
 }
 
-// HeaderKey is the header with a message's ordering key, because AMQP has no property for that. A Publisher sets it unless the key is
-// empty; a Subscriber reads it. It is a string, or bytes if the key is not UTF-8.
+// HeaderKey is the header with a message's ordering key, because AMQP has no property for that. A Publisher sets it
+// unless the key is empty; a Subscriber reads it. It is a string, or bytes if the key is not UTF-8.
 const HeaderKey = "txonce-key"

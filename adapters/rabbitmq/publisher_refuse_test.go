@@ -16,19 +16,35 @@ func TestPublisherRefusesMessages(t *testing.T) {
 		msg  outbox.Message
 		says string
 	}{
-		"payload":      {outbox.Message{Topic: "a", Payload: make([]byte, 1001)}, "1001 bytes, and PublisherConfig.MaxMessageBytes is 1000"},
-		"headers":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", 5000)}}, "PublisherConfig.FrameBytes"},
-		"key":          {outbox.Message{Topic: "a", OrderingKey: strings.Repeat("x", 5000)}, "PublisherConfig.FrameBytes"},
-		"header name":  {outbox.Message{Topic: "a", Headers: map[string]string{long: ""}}, "has 256 bytes"},
-		"CC":           {outbox.Message{Topic: "a", Headers: map[string]string{"CC": "a@example.org"}}, "the header CC as a list of further routing keys"},
-		"BCC":          {outbox.Message{Topic: "a", Headers: map[string]string{"BCC": ""}}, "the header BCC as a list of further routing keys"},
+		"payload": {
+			outbox.Message{Topic: "a", Payload: make([]byte, 1001)},
+			"1001 bytes, and PublisherConfig.MaxMessageBytes is 1000",
+		},
+		"headers": {
+			outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("x", 5000)}},
+			"PublisherConfig.FrameBytes",
+		},
+		"key": {
+			outbox.Message{Topic: "a", OrderingKey: strings.Repeat("x", 5000)},
+			"PublisherConfig.FrameBytes",
+		},
+		"header name": {outbox.Message{Topic: "a", Headers: map[string]string{long: ""}}, "has 256 bytes"},
+		"CC": {
+			outbox.Message{Topic: "a", Headers: map[string]string{"CC": "a@example.org"}},
+			"the header CC as a list of further routing keys",
+		},
+		"BCC": {
+			outbox.Message{Topic: "a", Headers: map[string]string{"BCC": ""}},
+			"the header BCC as a list of further routing keys",
+		},
 		"topic":        {outbox.Message{Topic: long}, "at most 255"},
 		"content type": {outbox.Message{Topic: "a", Headers: map[string]string{"content-type": strings.Repeat("x", 5000)}}, "one frame of 4096"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faulty(t, rabbitmq.PublisherConfig{MaxMessageBytes: 1000, FrameBytes: 4096}, func(f *faultEnv) {
 				tt.msg.ID = "too much"
-				f.want(f.send(outbox.Message{ID: "1", Topic: "b"}, tt.msg, outbox.Message{ID: "2", Topic: "b"}), "", "permanent: "+tt.says, "")
+				f.want(f.send(outbox.Message{ID: "1", Topic: "b"}, tt.msg, outbox.Message{ID: "2", Topic: "b"}), "",
+					"permanent: "+tt.says, "")
 				f.arrived("b", "1", "2")
 				f.arrived("a")
 				f.dialled(1)
@@ -46,14 +62,15 @@ func TestPublisherRoutePanics(t *testing.T) {
 		return "", m.Topic
 	}}
 	faulty(t, cfg, func(f *faultEnv) {
-		errs := f.send(outbox.Message{ID: "1", Topic: "b"}, outbox.Message{ID: "bad", Topic: "b"}, outbox.Message{ID: "2", Topic: "b"})
+		errs := f.send(outbox.Message{ID: "1", Topic: "b"}, outbox.Message{ID: "bad", Topic: "b"},
+			outbox.Message{ID: "2", Topic: "b"})
 		f.want(errs, "", `plain: rabbitmq: message "bad" of topic "b": PublisherConfig.Route panicked: no region`, "")
 		f.arrived("b", "1", "2")
 	})
 }
 
-// TestPublisherFillsFrame sends headers of all sizes around the limit. The server cuts the connection when the headers are too
-// large, and the Publisher must not refuse headers that fit.
+// TestPublisherFillsFrame sends headers of all sizes around the limit. The server cuts the connection when the headers
+// are too large, and the Publisher must not refuse headers that fit.
 func TestPublisherFillsFrame(t *testing.T) {
 	faulty(t, rabbitmq.PublisherConfig{}, func(f *faultEnv) {
 		refused, sent := 0, 0

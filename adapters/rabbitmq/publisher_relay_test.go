@@ -22,8 +22,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPublisherBehindRelay: whatever a server does to messages and connections, each message arrives, and those of one key in
-// their order.
+// TestPublisherBehindRelay: whatever a server does to messages and connections, each message arrives, and those of one
+// key in their order.
 func TestPublisherBehindRelay(t *testing.T) {
 	t.Run("fates", func(t *testing.T) {
 		for seed := range uint64(20) {
@@ -31,7 +31,8 @@ func TestPublisherBehindRelay(t *testing.T) {
 				at, s := fakeSite(rabbitmqtest.Config{})
 				r := rand.New(rand.NewPCG(seed, 5))
 				fates := []rabbitmqtest.Fate{
-					rabbitmqtest.Nack, rabbitmqtest.NackButTake, rabbitmqtest.Withhold, rabbitmqtest.CutBefore, rabbitmqtest.CutAfter, rabbitmqtest.Refuse,
+					rabbitmqtest.Nack, rabbitmqtest.NackButTake, rabbitmqtest.Withhold, rabbitmqtest.CutBefore,
+					rabbitmqtest.CutAfter, rabbitmqtest.Refuse,
 				}
 				var troubles atomic.Int64
 				s.OnPublish(func(rabbitmqtest.Publish) rabbitmqtest.Fate {
@@ -123,8 +124,8 @@ func TestPublisherServerKilled(t *testing.T) {
 	}, 0)
 }
 
-// relayThrough relays a steady stream of messages until fault has returned or the time is up, and checks which messages have
-// arrived.
+// relayThrough relays a steady stream of messages until fault has returned or the time is up, and checks which messages
+// have arrived.
 func relayThrough(t *testing.T, at *site, args amqp.Table, fault func(context.Context), lasts time.Duration) {
 	t.Helper()
 	const keys = 20

@@ -37,8 +37,8 @@ func refusesLarge(t *testing.T, own *testrabbitmq.Own) {
 	outboxtest.TestPublisher(t, harness(at, nil, rabbitmq.PublisherConfig{}, 2<<20+1))
 }
 
-// queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another queue. Few
-// messages arrive twice.
+// queueDoesNotConfirm: a quorum queue whose leader confirms nothing, as without a majority, does not stop another
+// queue. Few messages arrive twice.
 func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 	quorum := amqp.Table{"x-queue-type": "quorum"}
 	stuck, healthy := testrabbitmq.Queue(t, own.URL, quorum), testrabbitmq.Queue(t, own.URL, quorum)
@@ -53,7 +53,10 @@ func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 	const toHealthy, toStuck = 1000, 300
 	open := map[string][]outbox.Message{}
 	for i := range toHealthy {
-		open[healthy] = append(open[healthy], outbox.Message{ID: fmt.Sprint("h", i), Topic: healthy, OrderingKey: fmt.Sprint("h", i)})
+		open[healthy] = append(open[healthy], outbox.Message{
+			ID: fmt.Sprint("h", i), Topic: healthy,
+			OrderingKey: fmt.Sprint("h", i),
+		})
 	}
 	for i := range toStuck {
 		open[stuck] = append(open[stuck], outbox.Message{ID: fmt.Sprint("s", i), Topic: stuck, OrderingKey: fmt.Sprint("s", i)})
@@ -93,7 +96,8 @@ func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 	began := time.Now()
 	for len(open[healthy]) > 0 {
 		if publish(); time.Since(began) > 2*time.Minute {
-			t.Fatalf("%d of %d messages of the healthy queue are not confirmed after two minutes", len(open[healthy]), toHealthy)
+			t.Fatalf("%d of %d messages of the healthy queue are not confirmed after two minutes", len(open[healthy]),
+				toHealthy)
 		}
 	}
 	t.Logf("the healthy queue took %v", time.Since(began))
@@ -145,8 +149,8 @@ func queueDoesNotConfirm(t *testing.T, own *testrabbitmq.Own) {
 	}
 }
 
-// memoryAlarm: a server that is short of memory stops reading in the middle of a message. Run and Close return all the same, and
-// nothing is lost.
+// memoryAlarm: a server that is short of memory stops reading in the middle of a message. Run and Close return all the
+// same, and nothing is lost.
 func memoryAlarm(t *testing.T, own *testrabbitmq.Own) {
 	const grace, messages, size = 2 * time.Second, 40, 512 << 10 // in all more than sockets hold
 	queue := testrabbitmq.Queue(t, own.URL, nil)
@@ -172,7 +176,8 @@ func memoryAlarm(t *testing.T, own *testrabbitmq.Own) {
 		return &consumer.RetryError{Err: errors.New("not yet"), After: time.Second}
 	}}
 	cfg := rabbitmq.SubscriberConfig{
-		Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: grace, Concurrency: 1, MaxBatch: 1, Logger: log.Logger(),
+		Dial: dialer(own.URL), Queue: queue, Processor: p, Grace: grace, Concurrency: 1, MaxBatch: 1,
+		Logger: log.Logger(),
 	}
 	s, err := rabbitmq.NewSubscriberWithOldRetryQueues(cfg)
 	if err != nil {
@@ -264,8 +269,8 @@ func (w *writes) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// blockedConnectionCloses: CloseDeadline ends a connection that the server has stopped reading from, also where another call waits for
-// the server's answer already.
+// blockedConnectionCloses: CloseDeadline ends a connection that the server has stopped reading from, also where another
+// call waits for the server's answer already.
 func blockedConnectionCloses(t *testing.T, url string) {
 	var socket *writes
 	conn, err := rabbitmq.Dial(url, amqp.Config{Heartbeat: time.Minute, Dial: func(network, addr string) (net.Conn, error) {

@@ -8,30 +8,32 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A queue that does not confirm, such as a quorum queue without a majority, must not stop the others. A server stops reading from a
-// connection with too many messages that wait for such a queue. So the connection is given up, and on the next one messages to the
-// stalled destination go through a channel of their own: few at a time, and none while one of them is unconfirmed. When the server has
-// confirmed them, the destination shares a channel with the others again.
+// A queue that does not confirm, such as a quorum queue without a majority, must not stop the others. A server stops
+// reading from a connection with too many messages that wait for such a queue. So the connection is given up, and on
+// the next one messages to the stalled destination go through a channel of their own: few at a time, and none while one
+// of them is unconfirmed. When the server has confirmed them, the destination shares a channel with the others again.
 
 const (
 	// maxStall is how long the server may confirm nothing to a destination before it is stalled.
 	maxStall = 5 * time.Second
 
-	// stalledWindow is how many messages go to a stalled destination at once. RabbitMQ slows a channel down that has sent 32 to a
-	// quorum queue without a leader.
+	// stalledWindow is how many messages go to a stalled destination at once. RabbitMQ slows a channel down that has
+	// sent 32 to a quorum queue without a leader.
 	stalledWindow = 16
 
-	// stalledPause is how long nothing more is sent to a stalled destination whose messages are unconfirmed. Then it is tried on another
-	// channel, because a confirm may be lost.
+	// stalledPause is how long nothing more is sent to a stalled destination whose messages are unconfirmed. Then it is
+	// tried on another channel, because a confirm may be lost.
 	stalledPause = 10 * time.Second
 
-	// stalledLimit is how long a call waits for a stalled destination. A confirm that comes later counts too: then the next call may send.
+	// stalledLimit is how long a call waits for a stalled destination. A confirm that comes later counts too: then the
+	// next call may send.
 	stalledLimit = time.Second
 
 	// stalledRetry is how long the relay waits before it tries a message to a stalled destination again.
 	stalledRetry = time.Second
 
-	// maxStalled bounds the channels. When more destinations than that confirm nothing, the server is at fault and not the destinations.
+	// maxStalled bounds the channels. When more destinations than that confirm nothing, the server is at fault and not
+	// the destinations.
 	maxStalled = 64
 )
 

@@ -90,8 +90,8 @@ func onChannel(t *testing.T, dial rabbitmq.Dialer, do func(rabbitmq.Channel) err
 	}
 }
 
-// read takes at least n messages from queue, and waits a while for more: for messages that the broker has taken without a
-// confirm.
+// read takes at least n messages from queue, and waits a while for more: for messages that the broker has taken without
+// a confirm.
 func (s *site) read(t *testing.T, queue string, n int) (msgs []outbox.Message) {
 	t.Helper()
 	onChannel(t, s.own, func(ch rabbitmq.Channel) error {
@@ -149,7 +149,9 @@ func received(topic string, d amqp.Delivery) outbox.Message {
 	return m
 }
 
-func harness(s func(t *testing.T) *site, args amqp.Table, cfg rabbitmq.PublisherConfig, large int) outboxtest.PublisherHarness {
+func harness(s func(t *testing.T) *site, args amqp.Table, cfg rabbitmq.PublisherConfig,
+	large int,
+) outboxtest.PublisherHarness {
 	var at *site // of the case that runs
 	return outboxtest.PublisherHarness{
 		New: func(t *testing.T) outbox.Publisher {

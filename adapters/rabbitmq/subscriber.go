@@ -37,16 +37,18 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return &Subscriber{cfg: cfg, log: cfg.Logger.With("queue", cfg.Queue)}, nil
 }
 
-// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets running handlers
-// finish within the grace period, acknowledges handled messages and returns nil. Unfinished messages go back to the queue. In Ordered mode
-// they all go back together at the end, because otherwise they would overtake those being handled. A handler that ignores its context and
-// a server that does not answer delay the end by at most 21 seconds in all.
+// Run receives until ctx ends. Then it takes in nothing more, gives back messages that are not being handled, lets
+// running handlers finish within the grace period, acknowledges handled messages and returns nil. Unfinished messages
+// go back to the queue. In Ordered mode they all go back together at the end, because otherwise they would overtake
+// those being handled. A handler that ignores its context and a server that does not answer delay the end by at most 21
+// seconds in all.
 //
-// Before the first message it checks for problems that would appear later, and returns an error that names the problem: a server that
-// cannot be reached, a queue that is missing or differs from Spec, a missing permission, a Processor that cannot start. Later it returns
-// an error when going on makes no sense: when the Processor gave up on a message and stored it nowhere (the message stays in the queue),
-// when the queue was deleted, when the server refuses this user, or when it hangs up for half a minute, which is how RabbitMQ refuses a
-// password. It waits out everything else, such as a server that is away.
+// Before the first message it checks for problems that would appear later, and returns an error that names the problem:
+// a server that cannot be reached, a queue that is missing or differs from Spec, a missing permission, a Processor that
+// cannot start. Later it returns an error when going on makes no sense: when the Processor gave up on a message and
+// stored it nowhere (the message stays in the queue), when the queue was deleted, when the server refuses this user, or
+// when it hangs up for half a minute, which is how RabbitMQ refuses a password. It waits out everything else, such as a
+// server that is away.
 //
 // Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
@@ -67,8 +69,9 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		events: deliver.NewObserver("rabbitmq", "rabbitmq", s.cfg.Queue, "RabbitMQ", s.cfg.Trace, s.log),
 	}
 	r.deliverer = deliver.New(ctx, deliver.Config{
-		Processor: s.cfg.Processor, Concurrency: s.cfg.Concurrency, MaxBatch: s.cfg.MaxBatch, MaxBatchBytes: s.cfg.MaxBatchBytes,
-		Settle: r.settle, Keep: r.keep, Logger: s.log,
+		Processor: s.cfg.Processor, Concurrency: s.cfg.Concurrency, MaxBatch: s.cfg.MaxBatch,
+		MaxBatchBytes: s.cfg.MaxBatchBytes,
+		Settle:        r.settle, Keep: r.keep, Logger: s.log,
 	})
 	connected, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -147,7 +150,8 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 			r.events.Acked(r.hooksCtx, driver.SourceEvent{Message: dl.msg, Began: began})
 		}
 	case errors.Is(err, deliver.ErrLost), r.cfg.Ordered:
-		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind it.
+		// The server has taken it back, or it goes back when the channel is closed, together with the messages behind
+		// it.
 	case !dl.session.holds(dl):
 		// It went back because of its age, see watchAge, and is delivered again.
 	case errors.As(err, &retry):
@@ -164,11 +168,11 @@ func (r *run) settle(d *deliver.Delivery, err error) {
 	}
 }
 
-// keep is the Deliverer's Keep: it reports whether a message waits in memory for its next attempt. In Ordered mode all do, because the next
-// of their key must not overtake them. In other modes uncounted ones do, because otherwise a database that is away would send the
-// whole queue through the retry queues, and so do those whose retry queue cannot be used yet. A message that expires goes through a retry
-// queue, because its copy does not expire: a crash would give the message back as it is. No message is kept for so long that the server
-// takes it back.
+// keep is the Deliverer's Keep: it reports whether a message waits in memory for its next attempt. In Ordered mode all
+// do, because the next of their key must not overtake them. In other modes uncounted ones do, because otherwise a
+// database that is away would send the whole queue through the retry queues, and so do those whose retry queue cannot
+// be used yet. A message that expires goes through a retry queue, because its copy does not expire: a crash would give
+// the message back as it is. No message is kept for so long that the server takes it back.
 func (r *run) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
 	if r.cfg.Ordered {
 		return true

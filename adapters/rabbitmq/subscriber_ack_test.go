@@ -39,11 +39,15 @@ var ackFaults = map[string]func(ch rabbitmq.Channel, cut func(), tag uint64) err
 		cut()
 		return nil
 	},
-	"it fails on a channel that goes on": func(rabbitmq.Channel, func(), uint64) error { return errors.New("not written") },
+	"it fails on a channel that goes on": func(rabbitmq.Channel, func(),
+		uint64,
+	) error {
+		return errors.New("not written")
+	},
 }
 
-// TestAckThatDoesNotArrive: the Subscriber connects again. The message comes again and is acknowledged then, none is lost or has
-// two effects, and later messages are handled too.
+// TestAckThatDoesNotArrive: the Subscriber connects again. The message comes again and is acknowledged then, none is
+// lost or has two effects, and later messages are handled too.
 func TestAckThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	for name, fault := range ackFaults {
@@ -52,7 +56,8 @@ func TestAckThatDoesNotArrive(t *testing.T) {
 			t.Run("fake", func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := fake(t, rabbitmqtest.Config{})
-					if sessions, acked := ackOnce(t, s.Dial, s.Dial, workQueue, s.Cut, fault); sessions != 2 || acked != 1 {
+					if sessions, acked := ackOnce(t, s.Dial, s.Dial, workQueue, s.Cut, fault); sessions != 2 ||
+						acked != 1 {
 						t.Errorf("%d sessions, told of %d acknowledgements that may have arrived; want one session before the loss and one after it, and 1",
 							sessions, acked)
 					}
@@ -72,14 +77,19 @@ func TestAckThatDoesNotArrive(t *testing.T) {
 	}
 }
 
-// ackOnce has messages handled, and their first acknowledgement meets fault. It returns how often deliveries began, and how many
-// acknowledgements of the first message the Subscriber reported, without one whose fate it could not know.
+// ackOnce has messages handled, and their first acknowledgement meets fault. It returns how often deliveries began, and
+// how many acknowledgements of the first message the Subscriber reported, without one whose fate it could not know.
 func ackOnce(
-	t *testing.T, own, dial rabbitmq.Dialer, queue string, cut func(), fault func(rabbitmq.Channel, func(), uint64) error,
+	t *testing.T, own, dial rabbitmq.Dialer, queue string, cut func(), fault func(rabbitmq.Channel, func(),
+		uint64) error,
 ) (sessions, told int) {
 	db := deduptest.NewDatabase()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: consumertest.NewStoreOn(db), Key: func(m *consumer.Message) (string, error) { return m.ID, nil },
+		Name: "billing", Store: consumertest.NewStoreOn(db), Key: func(m *consumer.Message) (string,
+			error,
+		) {
+			return m.ID, nil
+		},
 		Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error { return tx.Add(m.ID) },
 		Logger: testlog.New(t).Logger(),
 	})
@@ -195,8 +205,8 @@ func (l *lossyAcks) toldOf(id string) int {
 	return l.told
 }
 
-// takenIn reports whether the server has handled the last acknowledgement: it answers a later request on the same channel. If the
-// channel is lost, the messages come again on the next one.
+// takenIn reports whether the server has handled the last acknowledgement: it answers a later request on the same
+// channel. If the channel is lost, the messages come again on the next one.
 func (l *lossyAcks) takenIn(queue string) bool {
 	l.mu.Lock()
 	ch := l.last

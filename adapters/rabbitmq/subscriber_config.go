@@ -17,32 +17,33 @@ import (
 
 // SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
-	// Dial opens connections; see [Dial]. The Subscriber has a connection of its own, opens another when that is lost, and opens a second one
-	// for the copies of messages to be retried: a server that is short of memory stops reading from connections that publish, so it
-	// would not read their acknowledgements either. Required.
+	// Dial opens connections; see [Dial]. The Subscriber has a connection of its own, opens another when that is lost,
+	// and opens a second one for the copies of messages to be retried: a server that is short of memory stops reading
+	// from connections that publish, so it would not read their acknowledgements either. Required.
 	Dial Dialer
 
 	// Queue is the name of the queue. Required.
 	Queue string
 
-	// Spec describes Queue. A Subscriber whose user may configure Queue also reads the queue's arguments, and they win where the two differ; see
-	// QueueSpec.
+	// Spec describes Queue. A Subscriber whose user may configure Queue also reads the queue's arguments, and they win
+	// where the two differ; see QueueSpec.
 	//
 	// Defaults to a durable classic queue without limits.
 	Spec QueueSpec
 
-	// Declare makes Run declare Queue as Spec says, with its bindings. If the queue exists, the server compares it with Spec.
+	// Declare makes Run declare Queue as Spec says, with its bindings. If the queue exists, the server compares it with
+	// Spec.
 	//
 	// Defaults to false: the queue must exist.
 	Declare bool
 
-	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is started by
-	// Run, and the window of a driver.Windowed is compared with Spec.MessageTTL. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, a driver.Starter is
+	// started by Run, and the window of a driver.Windowed is compared with Spec.MessageTTL. Required.
 	Processor consumer.Processor
 
-	// Ordered makes the messages of one ordering key be handled in the order of the queue, one after the other: a message to be retried waits in
-	// memory, and the later messages of its key wait behind it. Only one process at a time may then receive from the queue, so Ordered
-	// requires Spec.SingleActiveConsumer.
+	// Ordered makes the messages of one ordering key be handled in the order of the queue, one after the other: a
+	// message to be retried waits in memory, and the later messages of its key wait behind it. Only one process at a
+	// time may then receive from the queue, so Ordered requires Spec.SingleActiveConsumer.
 	//
 	// Defaults to false: no order, and messages to be retried wait in the server.
 	Ordered bool
@@ -52,8 +53,8 @@ type SubscriberConfig struct {
 	// Defaults to 4.
 	Concurrency int
 
-	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. A batch should be done well within Grace.
-	// consumer.Config.MaxPerTransaction limits how many of them share a transaction.
+	// MaxBatch is the maximum number of messages that a BatchProcessor gets at once. A batch should be done well within
+	// Grace. consumer.Config.MaxPerTransaction limits how many of them share a transaction.
 	//
 	// Defaults to 100.
 	MaxBatch int
@@ -63,28 +64,30 @@ type SubscriberConfig struct {
 	// Defaults to 4 MiB.
 	MaxBatchBytes int
 
-	// Prefetch is how many messages the server delivers before the first of them is acknowledged: those being handled, those
-	// waiting, and those that wait in memory to be retried.
+	// Prefetch is how many messages the server delivers before the first of them is acknowledged: those being handled,
+	// those waiting, and those that wait in memory to be retried.
 	//
 	// Defaults to Concurrency times MaxBatch, at least 100. The maximum is 65,535.
 	Prefetch int
 
-	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that time, the server closes
-	// the channel and delivers all its messages again. So a message whose handler takes longer than four fifths of this goes back to the queue
-	// alone before that, while its handler goes on: the next delivery is a duplicate, or waits. With Ordered it cannot go back alone, and Run
-	// warns of that if this is not the default. A value that is longer than the server's protects nothing.
+	// ConsumerTimeout is the consumer_timeout of the server or the queue. When a message is not settled within that
+	// time, the server closes the channel and delivers all its messages again. So a message whose handler takes longer
+	// than four fifths of this goes back to the queue alone before that, while its handler goes on: the next delivery
+	// is a duplicate, or waits. With Ordered it cannot go back alone, and Run warns of that if this is not the default.
+	// A value that is longer than the server's protects nothing.
 	//
 	// Defaults to 30 minutes, RabbitMQ's default. The minimum is 1 second.
 	ConsumerTimeout time.Duration
 
-	// Timestamps says how the timestamps of messages are read. AMQP defines seconds, but some publishers write milliseconds: then each message seems to
-	// be of a far year and is parked. Messages with a timestamp that is ignored have no Time.
+	// Timestamps says how the timestamps of messages are read. AMQP defines seconds, but some publishers write
+	// milliseconds: then each message seems to be of a far year and is parked. Messages with a timestamp that is
+	// ignored have no Time.
 	//
 	// Defaults to TimestampsInSeconds.
 	Timestamps Timestamps
 
-	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. It must be shorter than
-	// ConsumerTimeout.
+	// Grace is how long handlers may go on after Run's context ended, before their own contexts are cancelled. It must
+	// be shorter than ConsumerTimeout.
 	//
 	// Defaults to 30 seconds.
 	Grace time.Duration
@@ -129,24 +132,26 @@ type Risk = risks.Risk
 
 // Risks of a Subscriber.
 const (
-	// RiskDeliveryLimit accepts a queue with a delivery limit and without a dead letter exchange, with a warning: RabbitMQ drops a
-	// message that was delivered that often, even if no handler failed.
+	// RiskDeliveryLimit accepts a queue with a delivery limit and without a dead letter exchange, with a warning:
+	// RabbitMQ drops a message that was delivered that often, even if no handler failed.
 	RiskDeliveryLimit Risk = "RiskDeliveryLimit"
 
-	// RiskShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a warning.
-	// A message that waited for longer is parked as unprovable, if it may have been handled.
+	// RiskShortWindow accepts a Processor that forgets keys sooner than Spec.MessageTTL lets messages expire, with a
+	// warning. A message that waited for longer is parked as unprovable, if it may have been handled.
 	RiskShortWindow Risk = "RiskShortWindow"
 
-	// RiskExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops a message
-	// that was not received in that time, or that was received and goes back to the queue after it.
+	// RiskExpiry accepts a queue with a time to live and without a dead letter exchange, with a warning: RabbitMQ drops
+	// a message that was not received in that time, or that was received and goes back to the queue after it.
 	RiskExpiry Risk = "RiskExpiry"
 
-	// RiskMaxLength accepts a queue with x-max-length or x-max-length-bytes, without x-overflow reject-publish and without a dead letter
-	// exchange, with a warning: RabbitMQ drops messages when the queue is full, also those that were received and go back to it.
+	// RiskMaxLength accepts a queue with x-max-length or x-max-length-bytes, without x-overflow reject-publish and
+	// without a dead letter exchange, with a warning: RabbitMQ drops messages when the queue is full, also those that
+	// were received and go back to it.
 	RiskMaxLength Risk = "RiskMaxLength"
 
-	// RiskTemporaryQueue accepts a queue that is auto-delete or not durable or has x-expires, with a warning: RabbitMQ deletes it with its
-	// messages when its last consumer ends, when the server restarts, or when it had no consumer for that time.
+	// RiskTemporaryQueue accepts a queue that is auto-delete or not durable or has x-expires, with a warning: RabbitMQ
+	// deletes it with its messages when its last consumer ends, when the server restarts, or when it had no consumer
+	// for that time.
 	RiskTemporaryQueue Risk = "RiskTemporaryQueue"
 )
 
@@ -169,7 +174,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	case c.Queue == "":
 		refuse("Queue is required")
 	case len(c.Queue) > maxShort-retrySuffixRoom:
-		refuse("Queue has %d bytes, and its queues for retries have longer names: at most %d", len(c.Queue), maxShort-retrySuffixRoom)
+		refuse("Queue has %d bytes, and its queues for retries have longer names: at most %d", len(c.Queue),
+			maxShort-retrySuffixRoom)
 	}
 	if c.Processor == nil {
 		refuse("Processor is required")
@@ -188,7 +194,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	deliver.SetDefault(refuse, "Grace", &c.Grace, deliver.DefaultGrace)
 	c.Timestamps = cmp.Or(c.Timestamps, TimestampsInSeconds)
 	if !slices.Contains([]Timestamps{TimestampsInSeconds, TimestampsInMilliseconds, TimestampsIgnored}, c.Timestamps) {
-		refuse("Timestamps is %q; want TimestampsInSeconds, TimestampsInMilliseconds or TimestampsIgnored", c.Timestamps)
+		refuse("Timestamps is %q; want TimestampsInSeconds, TimestampsInMilliseconds or TimestampsIgnored",
+			c.Timestamps)
 	}
 	c.ConsumerTimeout = cmp.Or(c.ConsumerTimeout, rabbitsTimeout)
 	if c.ConsumerTimeout < minConsumerTimeout {
@@ -208,7 +215,8 @@ func (c SubscriberConfig) withDefaults() (SubscriberConfig, error) {
 	if err := c.checkDangers(""); err != nil {
 		wrong = append(wrong, err)
 	}
-	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry, RiskMaxLength, RiskTemporaryQueue); err != nil {
+	if err := risks.Check(c.AcceptedRisks, RiskDeliveryLimit, RiskShortWindow, RiskExpiry, RiskMaxLength,
+		RiskTemporaryQueue); err != nil {
 		refuse("%w", err)
 	}
 	c.Logger = usercode.Logger(c.Logger)

@@ -23,23 +23,26 @@ type delivery struct {
 	copied  bool // its copy is on its way; guarded by retries.mu
 }
 
-// expires reports whether the server drops d, or moves it to the dead letter exchange, when it goes back too late: its time counts from its
-// first arrival.
+// expires reports whether the server drops d, or moves it to the dead letter exchange, when it goes back too late: its
+// time counts from its first arrival.
 func (d *delivery) expires() bool { return d.raw.Expiration != "" }
 
-// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate. It reports whether it did.
+// ack acknowledges d, unless its channel is closed: then d is delivered again, as a duplicate. It reports whether it
+// did.
 func (s *session) ack(d *delivery) bool {
 	if !s.forget(d) {
 		return false
 	}
 	if err := s.ch.Ack(d.raw.DeliveryTag, false); err != nil {
-		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin)) // else the server might wait for it until the channel is closed
+		// else the server might wait for it until the channel is closed
+		_ = s.conn.CloseDeadline(time.Now().Add(closesWithin))
 		return false
 	}
 	return true
 }
 
-// giveBack makes the server deliver d again at once. A copy replaces a message that expires, because the server might drop it.
+// giveBack makes the server deliver d again at once. A copy replaces a message that expires, because the server might
+// drop it.
 func (s *session) giveBack(d *delivery) {
 	if d.expires() {
 		if s.holds(d) {
@@ -52,7 +55,8 @@ func (s *session) giveBack(d *delivery) {
 	}
 }
 
-// giveBackExpiring gives back the messages in flight that expire, because the end of the channel would give them back as they are.
+// giveBackExpiring gives back the messages in flight that expire, because the end of the channel would give them back
+// as they are.
 func (s *session) giveBackExpiring() {
 	s.mu.Lock()
 	inFlight := maps.Clone(s.inFlight)
@@ -91,15 +95,16 @@ func (s *session) warnOfExpiration(d *delivery) {
 		lost += " or Run ends"
 	}
 	s.run.expiring.Do(func() {
-		s.run.log.Warn("rabbitmq: a message has an expiration, and the queue has no dead letter exchange: if "+lost+" before the message is handled, it goes back to the "+
+		s.run.log.Warn("rabbitmq: a message has an expiration, and the queue has no dead letter exchange: if "+lost+
+			" before the message is handled, it goes back to the "+
 			"queue, and RabbitMQ drops it when its expiration is over, counted from its first arrival; publish without expiration, or give the queue a "+
 			"dead letter exchange (Spec.DeadLetters)", "position", d.msg.Position, "expiration", d.raw.Expiration)
 	})
 }
 
-// watchAge acts on each message that comes near the server's timeout, at which the server closes the channel and takes all messages back.
-// The message alone goes back before that. Its handler goes on, and when it commits, the new delivery is a duplicate. In Ordered mode it
-// stays: the messages behind it would overtake it.
+// watchAge acts on each message that comes near the server's timeout, at which the server closes the channel and takes
+// all messages back. The message alone goes back before that. Its handler goes on, and when it commits, the new
+// delivery is a duplicate. In Ordered mode it stays: the messages behind it would overtake it.
 func (s *session) watchAge() {
 	s.mu.Lock()
 	var old []*deliver.Delivery
@@ -122,8 +127,10 @@ func (s *session) watchAge() {
 		follows = "soon the server closes the channel because of consumer_timeout and delivers all its messages again"
 	}
 	first := old[0].Raw.(*delivery)
-	s.run.log.Warn("rabbitmq: messages are not finished: "+follows+"; make handlers shorter, Prefetch smaller, or consumer_timeout longer",
-		"first", first.msg.Position, "messages", len(old), "age", time.Since(first.since).Round(time.Millisecond), "consumer_timeout", s.run.cfg.ConsumerTimeout)
+	s.run.log.Warn("rabbitmq: messages are not finished: "+follows+
+		"; make handlers shorter, Prefetch smaller, or consumer_timeout longer",
+		"first", first.msg.Position, "messages", len(old), "age", time.Since(first.since).Round(time.Millisecond),
+		"consumer_timeout", s.run.cfg.ConsumerTimeout)
 	for _, unsettled := range old {
 		d := unsettled.Raw.(*delivery)
 		if !s.run.cfg.Ordered {

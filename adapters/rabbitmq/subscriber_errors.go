@@ -14,12 +14,12 @@ type fatalError struct{ error }
 
 func (f fatalError) Unwrap() error { return f.error }
 
-// refusedAfter is how long a server must hang up on a Subscriber that was connected before this counts as a refusal. A server that
-// stops or starts also hangs up, for a moment.
+// refusedAfter is how long a server must hang up on a Subscriber that was connected before this counts as a refusal. A
+// server that stops or starts also hangs up, for a moment.
 const refusedAfter = 30 * time.Second
 
-// hangsUp reports whether the server closed the connection during the handshake without a reason. RabbitMQ does that when it does not
-// accept the password, so amqp091-go names these reasons.
+// hangsUp reports whether the server closed the connection during the handshake without a reason. RabbitMQ does that
+// when it does not accept the password, so amqp091-go names these reasons.
 func hangsUp(err error) bool {
 	return errors.Is(err, amqp.ErrCredentials) || errors.Is(err, amqp.ErrVhost)
 }

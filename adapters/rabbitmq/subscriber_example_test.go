@@ -30,9 +30,13 @@ func ExampleNewSubscriber() {
 	defer conn.Close()
 	ch, _ := conn.Channel()
 	_, _ = ch.QueueDeclare("orders", true, false, false, false, nil)
-	_, _ = ch.PublishWithDeferredConfirm("", "orders", true, false, amqp.Publishing{MessageId: "A-1", Body: []byte("42 cents")})
+	_, _ = ch.PublishWithDeferredConfirm("", "orders", true, false,
+		amqp.Publishing{MessageId: "A-1", Body: []byte("42 cents")})
 
-	worker, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{Dial: server.Dial, Queue: "orders", Processor: printer{done: stop}})
+	worker, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
+		Dial: server.Dial, Queue: "orders",
+		Processor: printer{done: stop},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -61,7 +65,8 @@ func ExampleQueueSpec() {
 		{Quorum: true, DeliveryLimit: rabbitmq.NoDeliveryLimit},
 	} {
 		_, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-			Dial: rabbitmq.Dial("amqp://localhost/", amqp.Config{}), Queue: "orders", Declare: true, Spec: spec, Processor: printer{},
+			Dial: rabbitmq.Dial("amqp://localhost/", amqp.Config{}), Queue: "orders", Declare: true, Spec: spec,
+			Processor: printer{},
 		})
 		fmt.Println(err == nil)
 	}

@@ -44,7 +44,8 @@ func databaseAway(p *answers) (back *atomic.Bool) {
 	return back
 }
 
-// TestAStopDropsNoExpiration: messages that were received in time, and expired while the database was away, are handled after a stop.
+// TestAStopDropsNoExpiration: messages that were received in time, and expired while the database was away, are handled
+// after a stop.
 func TestAStopDropsNoExpiration(t *testing.T) {
 	t.Parallel()
 	stopped := func(t *testing.T, dial rabbitmq.Dialer, queue string, quorum bool, ready func(queue string) int) {
@@ -53,7 +54,10 @@ func TestAStopDropsNoExpiration(t *testing.T) {
 		back := databaseAway(p)
 		start := func() (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
-			s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: dial, Queue: queue, Processor: p, Spec: rabbitmq.QueueSpec{Quorum: quorum}})
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+				Dial: dial, Queue: queue, Processor: p,
+				Spec: rabbitmq.QueueSpec{Quorum: quorum},
+			})
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
 			return func() {
@@ -107,7 +111,8 @@ func TestAStopDropsNoExpiration(t *testing.T) {
 					deleteRetryQueues(t, url, queue)
 					deleteQueue(t, url, queue+".probe")
 				})
-				stopped(t, dialer(url), queue, kind == "quorum", func(queue string) int { return testrabbitmq.Ready(t, url, queue) })
+				stopped(t, dialer(url), queue, kind == "quorum",
+					func(queue string) int { return testrabbitmq.Ready(t, url, queue) })
 			})
 		})
 	}
@@ -131,8 +136,9 @@ func await(t *testing.T, what string, there func() bool) {
 	}
 }
 
-// TestDeferredAsItExpires: when the database is away, a message that expires waits in a retry queue, where a lost connection does not drop
-// it; and when Run ends although the Processor gave up on a message, that message stays in the queue.
+// TestDeferredAsItExpires: when the database is away, a message that expires waits in a retry queue, where a lost
+// connection does not drop it; and when Run ends although the Processor gave up on a message, that message stays in the
+// queue.
 func TestDeferredAsItExpires(t *testing.T) {
 	t.Parallel()
 	t.Run("lost", func(t *testing.T) {
@@ -181,8 +187,8 @@ func TestDeferredAsItExpires(t *testing.T) {
 	})
 }
 
-// TestFailureAtTheEndDoesNotExpire: a message that fails while Run ends comes back although its retry queue cannot be used yet, and its failure
-// is counted.
+// TestFailureAtTheEndDoesNotExpire: a message that fails while Run ends comes back although its retry queue cannot be
+// used yet, and its failure is counted.
 func TestFailureAtTheEndDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +217,8 @@ func TestFailureAtTheEndDoesNotExpire(t *testing.T) {
 	})
 }
 
-// TestExpirationCannotBeRemoved: a warning names what the server may drop; in Ordered mode nothing is copied, and the warning says so.
+// TestExpirationCannotBeRemoved: a warning names what the server may drop; in Ordered mode nothing is copied, and the
+// warning says so.
 func TestExpirationCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -224,10 +231,12 @@ func TestExpirationCannotBeRemoved(t *testing.T) {
 	}{
 		"refused": {fate: rabbitmqtest.Nack, copied: true, want: []string{"the server did not take a copy without one", "crashes before", `position=work/m`}},
 		"ordered": {
-			spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}, order: true, want: []string{"or Run ends before the message is handled"}, no: "did not take a copy",
+			spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}, order: true,
+			want: []string{"or Run ends before the message is handled"}, no: "did not take a copy",
 		},
 		"dead letters": {
-			spec: rabbitmq.QueueSpec{DeadLetters: &rabbitmq.DeadLetters{Exchange: "amq.fanout", Key: "k"}}, copied: true, no: "a message has an expiration",
+			spec:   rabbitmq.QueueSpec{DeadLetters: &rabbitmq.DeadLetters{Exchange: "amq.fanout", Key: "k"}},
+			copied: true, no: "a message has an expiration",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +246,8 @@ func TestExpirationCannotBeRemoved(t *testing.T) {
 				databaseAway(p)
 				log := &testlog.Log{}
 				sub, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-					Dial: s.Dial, Queue: workQueue, Processor: p, Declare: true, Spec: test.spec, Ordered: test.order, Logger: log.Logger(),
+					Dial: s.Dial, Queue: workQueue, Processor: p, Declare: true, Spec: test.spec, Ordered: test.order,
+					Logger: log.Logger(),
 				})
 				if err != nil {
 					t.Fatal(err)

@@ -25,7 +25,8 @@ func FuzzToMessage(f *testing.F) {
 			amqp.Table{"attempt": n, "kept": amqp.Table{name: text}},
 		} {
 			raw := &amqp.Delivery{
-				MessageId: id, RoutingKey: key, Headers: amqp.Table{name: v, HeaderKey: bytes, "x-death": []any{text}}, UserId: text, Type: text,
+				MessageId: id, RoutingKey: key, Headers: amqp.Table{name: v, HeaderKey: bytes, "x-death": []any{text}},
+				UserId: text, Type: text,
 				Timestamp: time.Unix(n%1e9, 0), Redelivered: again, Body: bytes,
 			}
 			one := ToMessage("q", raw)
@@ -39,7 +40,8 @@ func FuzzToMessage(f *testing.F) {
 				}
 			}
 			two := ToMessage("q", &amqp.Delivery{
-				MessageId: copied.MessageId, RoutingKey: "q", Headers: copied.Headers, UserId: copied.UserId, Type: copied.Type, Timestamp: copied.Timestamp,
+				MessageId: copied.MessageId, RoutingKey: "q", Headers: copied.Headers, UserId: copied.UserId,
+				Type: copied.Type, Timestamp: copied.Timestamp,
 				Body: copied.Body,
 			})
 			if two.Attempt != 9 {

@@ -82,7 +82,8 @@ func subscribeAnew(t *testing.T, s *rabbitmqtest.Server, cfg rabbitmq.Subscriber
 }
 
 func subscribeWith(
-	t *testing.T, s *rabbitmqtest.Server, newSubscriber func(rabbitmq.SubscriberConfig) (*rabbitmq.Subscriber, error), cfg rabbitmq.SubscriberConfig,
+	t *testing.T, s *rabbitmqtest.Server, newSubscriber func(rabbitmq.SubscriberConfig) (*rabbitmq.Subscriber, error),
+	cfg rabbitmq.SubscriberConfig,
 ) *bench {
 	t.Helper()
 	b := &bench{Server: s, done: make(chan struct{}), log: &testlog.Log{}}
@@ -111,7 +112,8 @@ func (b *bench) stop() error {
 	return b.err
 }
 
-// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses messages for a moment.
+// send sends msgs one after the other. A quorum queue that is new, or that has no leader yet, refuses messages for a
+// moment.
 func send(t *testing.T, dial rabbitmq.Dialer, queue string, msgs ...amqp.Publishing) {
 	t.Helper()
 	onChannel(t, dial, func(ch rabbitmq.Channel) error {
@@ -144,7 +146,9 @@ func sendUntilTaken(t *testing.T, ch rabbitmq.Channel, queue string, msg amqp.Pu
 }
 
 // publishConfirmed sends msg, waits for its confirm, and reports whether the server has taken it.
-func publishConfirmed(ctx context.Context, ch rabbitmq.Channel, queue string, msg amqp.Publishing) (taken bool, err error) {
+func publishConfirmed(ctx context.Context, ch rabbitmq.Channel, queue string,
+	msg amqp.Publishing,
+) (taken bool, err error) {
 	confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, msg)
 	if err != nil {
 		return false, err

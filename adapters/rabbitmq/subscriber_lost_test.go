@@ -15,8 +15,9 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// The server delivers a key's messages again on the next connection while a handler of the lost one still runs. Its failure must not hold
-// back these messages: nothing would handle them while the connection lasts, and later ones would pass them.
+// The server delivers a key's messages again on the next connection while a handler of the lost one still runs. Its
+// failure must not hold back these messages: nothing would handle them while the connection lasts, and later ones would
+// pass them.
 func TestOrderedAfterALostConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +34,8 @@ func TestOrderedAfterALostConnection(t *testing.T) {
 			return nil
 		}}
 		sub, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-			Dial: s.Dial, Queue: workQueue, Processor: p, Declare: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}, Ordered: true,
+			Dial: s.Dial, Queue: workQueue, Processor: p, Declare: true,
+			Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}, Ordered: true,
 		})
 		if err != nil {
 			t.Fatal(err)

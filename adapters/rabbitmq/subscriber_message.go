@@ -16,28 +16,29 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ToMessage converts raw, as it was received from queue, for programs that receive by themselves and call a Processor. The result is the
-// same on every delivery, also for the copy that a Subscriber made to defer the message.
+// ToMessage converts raw, as it was received from queue, for programs that receive by themselves and call a Processor.
+// The result is the same on every delivery, also for the copy that a Subscriber made to defer the message.
 //
-// Topic is the routing key that the message was published with, or the queue when that is empty. ID is its message-id. Without a
-// message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and a message without a business
-// key that is delivered twice can become two dead letters: publishers should set message-id.
+// Topic is the routing key that the message was published with, or the queue when that is empty. ID is its message-id.
+// Without a message-id nothing tells two messages of equal content apart. Position then differs on every delivery, and
+// a message without a business key that is delivered twice can become two dead letters: publishers should set
+// message-id.
 //
-// Headers holds header values as text: strings and bytes as they are, numbers and booleans in decimal and as true or false, times in
-// RFC 3339, tables and arrays as JSON. It also holds properties under their AMQP names, such as content-type and correlation-id, unless a
-// header has that name.
+// Headers holds header values as text: strings and bytes as they are, numbers and booleans in decimal and as true or
+// false, times in RFC 3339, tables and arrays as JSON. It also holds properties under their AMQP names, such as
+// content-type and correlation-id, unless a header has that name.
 //
-// Attempt counts the earlier deliveries, as far as the server says, because a program that receives by itself gives failed messages back.
-// That includes deliveries that came back because a connection or a process was lost, so such a program should allow for some more
-// attempts. A Subscriber counts only failures.
+// Attempt counts the earlier deliveries, as far as the server says, because a program that receives by itself gives
+// failed messages back. That includes deliveries that came back because a connection or a process was lost, so such a
+// program should allow for some more attempts. A Subscriber counts only failures.
 func ToMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	msg := toMessage(queue, raw)
 	msg.Attempt += earlier(raw)
 	return msg
 }
 
-// toMessage is ToMessage, but Attempt counts only those failures that made a Subscriber defer the message. RabbitMQ's own count also
-// grows with each lost connection, channel or process, and with each stop.
+// toMessage is ToMessage, but Attempt counts only those failures that made a Subscriber defer the message. RabbitMQ's
+// own count also grows with each lost connection, channel or process, and with each stop.
 func toMessage(queue string, raw *amqp.Delivery) *consumer.Message {
 	st, headers := readStamp(raw)
 	msg := &consumer.Message{

@@ -11,15 +11,16 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// How a message is deferred. A copy goes to a retry queue, and the server moves it back to the work queue when its delay is over. The
-// original is acknowledged when the server has confirmed the copy. A crash between the two leaves both, and the claim of the first to be
-// handled suppresses the other.
+// How a message is deferred. A copy goes to a retry queue, and the server moves it back to the work queue when its
+// delay is over. The original is acknowledged when the server has confirmed the copy. A crash between the two leaves
+// both, and the claim of the first to be handled suppresses the other.
 //
-// Retry queues are quorum queues with at-least-once dead-lettering, because other queues may lose a message on its way back when the server
-// crashes. In a queue messages expire only at its head, so a long delay would hold up the shorter ones behind it. Therefore each
-// doubling of the delay, from one second on, has a queue: a message comes back after its delay, and before twice that delay or one second. The queues are declared when they are
-// first needed and stay: a dozen when delays are up to an hour. They do not expire, because declaring a quorum queue again does not keep it
-// from expiring, and it would take its messages with it.
+// Retry queues are quorum queues with at-least-once dead-lettering, because other queues may lose a message on its way
+// back when the server crashes. In a queue messages expire only at its head, so a long delay would hold up the shorter
+// ones behind it. Therefore each doubling of the delay, from one second on, has a queue: a message comes back after its
+// delay, and before twice that delay or one second. The queues are declared when they are first needed and stay: a
+// dozen when delays are up to an hour. They do not expire, because declaring a quorum queue again does not keep it from
+// expiring, and it would take its messages with it.
 
 const (
 	retryInfix      = ".txonce.retry."
@@ -30,9 +31,9 @@ const (
 	confirmWithin   = 30 * time.Second
 	retryPause      = time.Minute // after a retry queue could not be declared
 
-	// young is how long a retry queue is not used after it was declared or found. The age of one that was found is unknown: another
-	// Subscriber may have declared it a moment ago. In our tests a crash of RabbitMQ 3.10 lost quorum queues that were younger than
-	// about 5 s, with their confirmed messages.
+	// young is how long a retry queue is not used after it was declared or found. The age of one that was found is
+	// unknown: another Subscriber may have declared it a moment ago. In our tests a crash of RabbitMQ 3.10 lost quorum
+	// queues that were younger than about 5 s, with their confirmed messages.
 	young = 10 * time.Second
 )
 
@@ -105,7 +106,8 @@ func (r *retries) signal() {
 	}
 }
 
-// drain waits until each deferral has its answer, but no longer than within, and not at all while the server blocks publishers.
+// drain waits until each deferral has its answer, but no longer than within, and not at all while the server blocks
+// publishers.
 func (r *retries) drain(within time.Duration) {
 	idle := make(chan struct{})
 	r.mu.Lock()
@@ -136,8 +138,8 @@ func (r *retries) wait() {
 	}
 }
 
-// answer ends a deferral. err is nil when the server confirmed the copy. Otherwise the original waits in memory for the delay, and goes
-// back to the queue.
+// answer ends a deferral. err is nil when the server confirmed the copy. Otherwise the original waits in memory for the
+// delay, and goes back to the queue.
 func (r *retries) answer(d *deferral, err error) {
 	s := d.delivery.session
 	switch {

@@ -46,8 +46,8 @@ func (r *retries) work() {
 	}
 }
 
-// doAll declares the wanted queues and sends the queued copies, on l or, when l is nil or lost, on a new link. It returns the link in
-// use.
+// doAll declares the wanted queues and sends the queued copies, on l or, when l is nil or lost, on a new link. It
+// returns the link in use.
 func (r *retries) doAll(l *retryLink) *retryLink {
 	for r.connected.Err() == nil {
 		if r.takeOverdue() { // the server slows down a connection with missing confirms
@@ -85,8 +85,9 @@ func (r *retries) doAll(l *retryLink) *retryLink {
 	return l
 }
 
-// next takes the next deferral out of the queue, unless the server is blocked on l. It drops those whose original went back meanwhile: each
-// copy would be one more message beside it, and while the server takes nothing in, one message would get a copy with each delivery.
+// next takes the next deferral out of the queue, unless the server is blocked on l. It drops those whose original went
+// back meanwhile: each copy would be one more message beside it, and while the server takes nothing in, one message
+// would get a copy with each delivery.
 func (r *retries) next(l *retryLink) (d *deferral) {
 	if l != nil && l.alarm.refuses() != nil {
 		return nil
@@ -136,8 +137,8 @@ func (r *retries) setBlocked(b amqp.Blocking) {
 	r.signal()
 }
 
-// closeLink closes the connection and answers the unconfirmed copies with why. Those that arrived nevertheless are delivered twice. It does
-// not wait for a server that is blocked or owes confirms.
+// closeLink closes the connection and answers the unconfirmed copies with why. Those that arrived nevertheless are
+// delivered twice. It does not wait for a server that is blocked or owes confirms.
 func (r *retries) closeLink(l *retryLink, why error) {
 	if l == nil {
 		return

@@ -36,10 +36,10 @@ type QueueDeclarer interface {
 	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
 }
 
-// DeclareRetryQueues declares the queues that a Subscriber of queue needs to defer messages by up to longest. A deployment that
-// calls it beforehand can run Subscribers whose user has no permission to configure these queues. Otherwise the Subscriber declares
-// missing ones itself. A Subscriber does not use a queue in the first ten seconds after it found it, because it may be new. Needs
-// RabbitMQ 3.10.
+// DeclareRetryQueues declares the queues that a Subscriber of queue needs to defer messages by up to longest. A
+// deployment that calls it beforehand can run Subscribers whose user has no permission to configure these queues.
+// Otherwise the Subscriber declares missing ones itself. A Subscriber does not use a queue in the first ten seconds
+// after it found it, because it may be new. Needs RabbitMQ 3.10.
 func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) error {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		name := retryQueue(queue, step)
@@ -52,9 +52,10 @@ func DeclareRetryQueues(ch QueueDeclarer, queue string, longest time.Duration) e
 	}
 }
 
-// RetryQueues returns the names of all retry queues that a Subscriber of queue may use; only a few of them exist. They stay on the server
-// until they are deleted. Delete them when no Subscriber of queue runs any more and "rabbitmqctl list_queues name messages" shows no
-// messages in them: the counts that a client gets leave out messages that are on their way back.
+// RetryQueues returns the names of all retry queues that a Subscriber of queue may use; only a few of them exist. They
+// stay on the server until they are deleted. Delete them when no Subscriber of queue runs any more and "rabbitmqctl
+// list_queues name messages" shows no messages in them: the counts that a client gets leave out messages that are on
+// their way back.
 func RetryQueues(queue string) (names []string) {
 	for step := minRetryStep; ; step = retryStep(step + 1) {
 		names = append(names, retryQueue(queue, step))
@@ -132,8 +133,8 @@ func (r *retries) find(l *retryLink, failed error, step time.Duration) {
 	}
 }
 
-// declareRetry finds or declares a retry queue, and returns when it may be used. Each request has a channel of its own, because an error
-// closes the channel.
+// declareRetry finds or declares a retry queue, and returns when it may be used. Each request has a channel of its own,
+// because an error closes the channel.
 func (r *retries) declareRetry(conn Connection, name string) (usable time.Time, err error) {
 	defer context.AfterFunc(r.connected, func() { _ = conn.CloseDeadline(time.Now()) })()
 	onChannel := func(do func(ChannelDeclarer) error) error {

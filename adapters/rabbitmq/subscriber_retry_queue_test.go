@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestRetryQueueDoesNotConfirm: nothing is sent to that queue for a while, its messages wait in memory, and other retry queues go
-// on.
+// TestRetryQueueDoesNotConfirm: nothing is sent to that queue for a while, its messages wait in memory, and other retry
+// queues go on.
 func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,8 @@ func TestRetryQueueDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// TestWithoutRetryQueues: when retry queues cannot be declared, messages to be retried wait in memory, and this is logged once.
+// TestWithoutRetryQueues: when retry queues cannot be declared, messages to be retried wait in memory, and this is
+// logged once.
 func TestWithoutRetryQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,8 +102,8 @@ func TestWithoutRetryQueues(t *testing.T) {
 	})
 }
 
-// TestNewRetryQueueRests: a crash could lose a retry queue that was made a moment ago, so it is not used yet, whichever process
-// made it.
+// TestNewRetryQueueRests: a crash could lose a retry queue that was made a moment ago, so it is not used yet, whichever
+// process made it.
 func TestNewRetryQueueRests(t *testing.T) {
 	t.Parallel()
 	for _, maker := range []string{"this Subscriber", "another"} {
@@ -132,7 +133,8 @@ func TestNewRetryQueueRests(t *testing.T) {
 				subscribeAnew(t, s, rabbitmq.SubscriberConfig{Processor: p})
 				lapse(time.Minute)
 				if len(p.all()) != 20 || first.Load() < int64(10*time.Second) {
-					t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least", len(p.all()), time.Duration(first.Load()))
+					t.Errorf("%d deliveries, want 20; the queue was used after %v, want 10 s at the least",
+						len(p.all()), time.Duration(first.Load()))
 				}
 				nothingLeft(t, s)
 			})

@@ -20,8 +20,8 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed. The deferrals are not
-// reported as acknowledgements.
+// TestNoHotRequeue: a deferred message is not delivered during its 2 s, and afterwards only its Attempt has changed.
+// The deferrals are not reported as acknowledgements.
 func TestNoHotRequeue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,8 @@ func TestNoHotRequeue(t *testing.T) {
 			t.Fatalf("%d deliveries in 9 s, want 4 at 0, 2, 4 and 6 s", len(got))
 		}
 		if acked.Load() != 1 || returned.Load() == 0 {
-			t.Errorf("%d acknowledgements and %d deferrals are reported of one message that was deferred", acked.Load(), returned.Load())
+			t.Errorf("%d acknowledgements and %d deferrals are reported of one message that was deferred", acked.Load(),
+				returned.Load())
 		}
 		for i, m := range got {
 			if i > 0 && p.at[i].Sub(p.at[i-1]) < 2*time.Second {
@@ -66,8 +67,8 @@ func TestNoHotRequeue(t *testing.T) {
 	})
 }
 
-// TestOneCopyAfterLongBlock: a server takes no copies for longer than ConsumerTimeout. Each original that goes back meanwhile is delivered and
-// fails again, and in the end there is one copy of each message.
+// TestOneCopyAfterLongBlock: a server takes no copies for longer than ConsumerTimeout. Each original that goes back
+// meanwhile is delivered and fails again, and in the end there is one copy of each message.
 func TestOneCopyAfterLongBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +79,10 @@ func TestOneCopyAfterLongBlock(t *testing.T) {
 			}
 			return nil
 		}}
-		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, ConsumerTimeout: 10 * time.Second, Grace: time.Second})
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{
+			Processor: p, ConsumerTimeout: 10 * time.Second,
+			Grace: time.Second,
+		})
 		copies := 0
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "a"})
 		lapse(100 * time.Millisecond)
@@ -91,7 +95,8 @@ func TestOneCopyAfterLongBlock(t *testing.T) {
 		}
 		s.Unblock()
 		lapse(10 * time.Second)
-		if state, _ := s.Queue(workQueue); state.Ready+state.Unacked > 0 || copies > 3 { // the first one may have been on its way
+		if state, _ := s.Queue(workQueue); state.Ready+state.Unacked > 0 || copies > 3 {
+			// the first one may have been on its way
 			t.Errorf("the queue holds %+v after %d copies; want none after one of each message", state, copies)
 		}
 		if err := b.stop(); err != nil {
@@ -100,8 +105,9 @@ func TestOneCopyAfterLongBlock(t *testing.T) {
 	})
 }
 
-// TestRetriesWhileBlocked: a server that is short of memory gets one copy and then reports the shortage; it gets no more. The other copies
-// wait until the server takes messages again. When Run ends, their originals go back, and Run does not wait for the server.
+// TestRetriesWhileBlocked: a server that is short of memory gets one copy and then reports the shortage; it gets no
+// more. The other copies wait until the server takes messages again. When Run ends, their originals go back, and Run
+// does not wait for the server.
 func TestRetriesWhileBlocked(t *testing.T) {
 	t.Parallel()
 	for _, stops := range []bool{false, true} {
@@ -114,7 +120,10 @@ func TestRetriesWhileBlocked(t *testing.T) {
 					}
 					return nil
 				}}
-				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: 2 * time.Second, Concurrency: 1, MaxBatch: 1})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{
+					Processor: p, Grace: 2 * time.Second, Concurrency: 1,
+					MaxBatch: 1,
+				})
 				const messages = 10
 				for i := range messages {
 					send(t, s.Dial, workQueue, amqp.Publishing{MessageId: fmt.Sprint(i)})
@@ -141,7 +150,8 @@ func TestRetriesWhileBlocked(t *testing.T) {
 				}
 				s.Unblock()
 				if state, _ := s.Queue(workQueue); state.Ready != messages || copies > 1 {
-					t.Errorf("the queue holds %+v, and %d copies were sent; want all %d, and no copy but the first", state, copies, messages)
+					t.Errorf("the queue holds %+v, and %d copies were sent; want all %d, and no copy but the first",
+						state, copies, messages)
 				}
 			})
 		})
@@ -153,7 +163,8 @@ func TestCopyFaults(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]rabbitmqtest.Fate{
 		"refused": rabbitmqtest.Nack, "confirm lost": rabbitmqtest.Withhold, "cut before": rabbitmqtest.CutBefore,
-		"cut after": rabbitmqtest.CutAfter, "not permitted": rabbitmqtest.Refuse, "refused and taken": rabbitmqtest.NackButTake,
+		"cut after": rabbitmqtest.CutAfter, "not permitted": rabbitmqtest.Refuse,
+		"refused and taken": rabbitmqtest.NackButTake,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,10 @@ func subscriptionRefused(t *testing.T, own *testrabbitmq.Own) {
 		"queue":      {own.URL, "nowhere", "set Declare, or create it"},
 		"vhost":      {own.URL + "nowhere", queue, "virtual host"},
 	} {
-		s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue, Processor: &answers{}})
+		s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+			Dial: rabbitmq.Dial(test.url, amqp.Config{}), Queue: test.queue,
+			Processor: &answers{},
+		})
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Run = %v; want %q", name, err, test.want)
 		}
@@ -46,7 +49,8 @@ func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 			queue := testrabbitmq.Queue(t, own.URL, args)
 			consuming := make(chan struct{}, 8)
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-				Dial: dialer(own.URL), Queue: queue, Processor: &answers{}, Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }},
+				Dial: dialer(own.URL), Queue: queue, Processor: &answers{},
+				Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }},
 			})
 			result := make(chan error, 1)
 			go func() { result <- s.Run(t.Context()) }()
@@ -82,7 +86,8 @@ func subscriptionEnds(t *testing.T, own *testrabbitmq.Own) {
 			}}
 			var lost atomic.Int64
 			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-				Dial: dialer(own.URL), Queue: queue, Processor: p, MaxBatch: 1, ConsumerTimeout: timeout, Grace: time.Second,
+				Dial: dialer(own.URL), Queue: queue, Processor: p, MaxBatch: 1, ConsumerTimeout: timeout,
+				Grace: time.Second,
 				Trace: &driver.SourceTrace{Lost: func(context.Context, driver.SourceEvent) { lost.Add(1) }},
 			})
 			ctx, cancel := context.WithCancel(t.Context())

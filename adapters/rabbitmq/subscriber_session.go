@@ -38,7 +38,8 @@ type session struct {
 	inFlight map[uint64]*deliver.Delivery // delivered and not settled, by tag
 }
 
-// open connects and begins to consume. Meanwhile the end of the run closes the connection, because amqp091-go knows no contexts.
+// open connects and begins to consume. Meanwhile the end of the run closes the connection, because amqp091-go knows no
+// contexts.
 func (r *run) open() (_ *session, err error) {
 	limited, cancel := context.WithTimeout(r.deliverer.Context(), dialWithin)
 	defer cancel()
@@ -77,8 +78,10 @@ func (r *run) open() (_ *session, err error) {
 	if err := s.ch.Qos(r.cfg.Prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("prefetch: %w", err)
 	}
-	// The context must not end: amqp091-go would then cancel the consumer, and in Ordered mode another process would overtake this one.
-	s.deliveries, err = s.ch.ConsumeWithContext(context.WithoutCancel(limited), r.cfg.Queue, consumerTag, false, false, false, false, nil)
+	// The context must not end: amqp091-go would then cancel the consumer, and in Ordered mode another process would
+	// overtake this one.
+	s.deliveries, err = s.ch.ConsumeWithContext(context.WithoutCancel(limited), r.cfg.Queue, consumerTag, false, false,
+		false, false, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +91,8 @@ func (r *run) open() (_ *session, err error) {
 	return s, nil
 }
 
-// awaitClose waits until the channel is closed. The server then delivers its messages again: handlers are cancelled, and nothing is
-// acknowledged.
+// awaitClose waits until the channel is closed. The server then delivers its messages again: handlers are cancelled,
+// and nothing is acknowledged.
 func (s *session) awaitClose(closes <-chan *amqp.Error) {
 	defer close(s.closed)
 	s.why = amqp.ErrClosed
@@ -174,11 +177,12 @@ func (s *session) take(raw *amqp.Delivery) {
 	}
 }
 
-// stop ends the session when Run's context has ended or a message was rejected: handlers finish, and the other messages go back.
+// stop ends the session when Run's context has ended or a message was rejected: handlers finish, and the other messages
+// go back.
 func (s *session) stop() error {
 	if !s.run.cfg.Ordered {
-		// From now on others get new messages, and the messages that are given back. In Ordered mode these would overtake the messages
-		// that are handled here.
+		// From now on others get new messages, and the messages that are given back. In Ordered mode these would
+		// overtake the messages that are handled here.
 		cancelled := make(chan struct{})
 		go func() {
 			defer close(cancelled)

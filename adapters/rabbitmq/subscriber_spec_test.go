@@ -28,30 +28,54 @@ var specCases = []struct {
 	autoDelete, transient bool
 	onlyReal              bool // the fake does not have such queues
 }{
-	{name: "a limit that drops", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5}, want: "drops a message that was delivered more than 5 times"},
+	{
+		name: "a limit that drops", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5},
+		want: "drops a message that was delivered more than 5 times",
+	},
 	{
 		name: "allowed", args: amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5},
 		cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit}},
 	},
 	{name: "dead letters", args: amqp.Table{
-		"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "amq.fanout", "x-dead-letter-routing-key": "k", "x-max-length": 1000,
+		"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "amq.fanout",
+		"x-dead-letter-routing-key": "k", "x-max-length": 1000,
 	}},
 	{name: "a classic one with everything", args: amqp.Table{
-		"x-message-ttl": 7_200_000, "x-dead-letter-exchange": "amq.fanout", "x-max-length": 1000, "x-overflow": "reject-publish", "x-expires": 3_600_000,
+		"x-message-ttl": 7_200_000, "x-dead-letter-exchange": "amq.fanout", "x-max-length": 1000,
+		"x-overflow": "reject-publish", "x-expires": 3_600_000,
 		"x-single-active-consumer": true,
-	}, cfg: rabbitmq.SubscriberConfig{AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskTemporaryQueue}, Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}}},
+	}, cfg: rabbitmq.SubscriberConfig{
+		AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskTemporaryQueue}, Ordered: true,
+		Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true},
+	}},
 	{
-		name: "a time to live beyond the window", args: amqp.Table{"x-message-ttl": 7_200_000}, cfg: rabbitmq.SubscriberConfig{Processor: windowed{}},
+		name: "a time to live beyond the window", args: amqp.Table{"x-message-ttl": 7_200_000},
+		cfg:  rabbitmq.SubscriberConfig{Processor: windowed{}},
 		want: "keeps messages for up to 2h0m0s",
 	},
-	{name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000}, want: "drops a message that was not received for 2h0m0s"},
 	{
-		name: "several active consumers", cfg: rabbitmq.SubscriberConfig{Ordered: true, Spec: rabbitmq.QueueSpec{SingleActiveConsumer: true}},
+		name: "a time to live that drops messages", args: amqp.Table{"x-message-ttl": 7_200_000},
+		want: "drops a message that was not received for 2h0m0s",
+	},
+	{
+		name: "several active consumers", cfg: rabbitmq.SubscriberConfig{
+			Ordered: true,
+			Spec:    rabbitmq.QueueSpec{SingleActiveConsumer: true},
+		},
 		want: "without x-single-active-consumer",
 	},
-	{name: "a maximum length", args: amqp.Table{"x-max-length": 10}, want: "drops messages when it is full (x-max-length is 10)"},
-	{name: "a maximum length of a quorum queue", args: amqp.Table{"x-queue-type": "quorum", "x-max-length": 10}, want: "accept rabbitmq.RiskMaxLength"},
-	{name: "a maximum of bytes", args: amqp.Table{"x-max-length-bytes": 1000, "x-overflow": "drop-head"}, want: "(x-max-length-bytes is 1000)", onlyReal: true},
+	{
+		name: "a maximum length", args: amqp.Table{"x-max-length": 10},
+		want: "drops messages when it is full (x-max-length is 10)",
+	},
+	{
+		name: "a maximum length of a quorum queue", args: amqp.Table{"x-queue-type": "quorum", "x-max-length": 10},
+		want: "accept rabbitmq.RiskMaxLength",
+	},
+	{
+		name: "a maximum of bytes", args: amqp.Table{"x-max-length-bytes": 1000, "x-overflow": "drop-head"},
+		want: "(x-max-length-bytes is 1000)", onlyReal: true,
+	},
 	{name: "a maximum length that refuses", args: amqp.Table{"x-max-length": 10, "x-overflow": "reject-publish"}},
 	{name: "a maximum length that refuses to dead letters", args: amqp.Table{"x-max-length": 10, "x-overflow": "reject-publish-dlx"}},
 	{
@@ -62,7 +86,10 @@ var specCases = []struct {
 		Spec: rabbitmq.QueueSpec{Args: amqp.Table{"x-overflow": "reject-publish"}},
 	}},
 	{
-		name: "an expiring queue", args: amqp.Table{"x-expires": 3_600_000, "x-dead-letter-exchange": "amq.fanout", "x-dead-letter-routing-key": "k"},
+		name: "an expiring queue", args: amqp.Table{
+			"x-expires": 3_600_000, "x-dead-letter-exchange": "amq.fanout",
+			"x-dead-letter-routing-key": "k",
+		},
 		want: "deletes queue q with its messages when it had no consumer for 3600000 ms (x-expires)",
 	},
 	{name: "auto-delete", autoDelete: true, want: "when its last consumer ends (auto-delete)"},
@@ -70,10 +97,19 @@ var specCases = []struct {
 	{name: "not durable", transient: true, want: "when the server restarts (not durable)"},
 	{name: "a stream", args: amqp.Table{"x-queue-type": "stream"}, want: "the queue is a stream", onlyReal: true},
 	{
-		name: "a stream with all risks accepted", args: amqp.Table{"x-queue-type": "stream", "x-max-length-bytes": 1_000_000}, want: "the queue is a stream", onlyReal: true,
+		name: "a stream with all risks accepted", args: amqp.Table{
+			"x-queue-type":       "stream",
+			"x-max-length-bytes": 1_000_000,
+		}, want: "the queue is a stream", onlyReal: true,
 		cfg: rabbitmq.SubscriberConfig{
-			AcceptedRisks: []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit, rabbitmq.RiskMaxLength, rabbitmq.RiskTemporaryQueue},
-			Spec:          rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5, DeadLetters: &rabbitmq.DeadLetters{Exchange: "amq.fanout", Key: "k"}},
+			AcceptedRisks: []rabbitmq.Risk{
+				rabbitmq.RiskDeliveryLimit, rabbitmq.RiskMaxLength,
+				rabbitmq.RiskTemporaryQueue,
+			},
+			Spec: rabbitmq.QueueSpec{
+				Quorum: true, DeliveryLimit: 5,
+				DeadLetters: &rabbitmq.DeadLetters{Exchange: "amq.fanout", Key: "k"},
+			},
 		},
 	},
 }
@@ -83,7 +119,8 @@ func TestSpecIsRead(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, dial rabbitmq.Dialer, queue string, cfg rabbitmq.SubscriberConfig, want string) {
 		consuming := make(chan struct{}, 8)
-		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue, &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }}
+		cfg.Dial, cfg.Queue, cfg.Trace = dial, queue,
+			&driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { consuming <- struct{}{} }}
 		if cfg.Processor == nil {
 			cfg.Processor = &answers{}
 		}
@@ -135,8 +172,8 @@ func TestSpecIsRead(t *testing.T) {
 	}
 }
 
-// TestSpecIsNotBelieved: where the queue's arguments may not be read, a delivery that only a quorum queue makes ends Run before messages
-// reach the limit.
+// TestSpecIsNotBelieved: where the queue's arguments may not be read, a delivery that only a quorum queue makes ends
+// Run before messages reach the limit.
 func TestSpecIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +201,8 @@ func TestSpecIsNotBelieved(t *testing.T) {
 			b.cancel()
 			<-b.done
 		}
-		if b.err == nil || !strings.Contains(b.err.Error(), "the queue is a quorum queue, and Spec says that it is not") {
+		if b.err == nil || !strings.Contains(b.err.Error(),
+			"the queue is a quorum queue, and Spec says that it is not") {
 			t.Errorf("Run = %v; want that Spec is wrong", b.err)
 		}
 		if state, _ := s.Queue(workQueue); state.Ready != messages {
@@ -194,19 +232,21 @@ func TestStopGivesBackAtOnce(t *testing.T) {
 		b.cancel()
 		lapse(time.Second)
 		if state, _ := s.Queue(workQueue); state.Ready != messages-1 || state.Unacked != 1 {
-			t.Errorf("a second after the stop the queue holds %+v; want %d ready, and the one in work", state, messages-1)
+			t.Errorf("a second after the stop the queue holds %+v; want %d ready, and the one in work", state,
+				messages-1)
 		}
 		if err := b.stop(); err != nil {
 			t.Error(err)
 		}
 		if state, _ := s.Queue(workQueue); state.Ready != messages-1 || state.Unacked != 0 || len(p.all()) != 1 {
-			t.Errorf("after the end the queue holds %+v and %d were handled; want %d, and 1", state, len(p.all()), messages-1)
+			t.Errorf("after the end the queue holds %+v and %d were handled; want %d, and 1", state, len(p.all()),
+				messages-1)
 		}
 	})
 }
 
-// TestLossesCountForNoAttempt: only a failure of the handler is an attempt. Lost connections, channels and processes are not, although a
-// quorum queue counts them.
+// TestLossesCountForNoAttempt: only a failure of the handler is an attempt. Lost connections, channels and processes
+// are not, although a quorum queue counts them.
 func TestLossesCountForNoAttempt(t *testing.T) {
 	t.Parallel()
 	for _, quorum := range []bool{false, true} {

@@ -7,7 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerStamp is a table in the headers of the copies that a Subscriber makes to defer messages. A Processor never sees it.
+// headerStamp is a table in the headers of the copies that a Subscriber makes to defer messages. A Processor never sees
+// it.
 const headerStamp = "x-txonce-retry"
 
 // stamp holds the properties of the message that change when a copy is published and goes through a retry queue.
@@ -20,7 +21,8 @@ type stamp struct {
 	kept       amqp.Table // headers that the server would act on or overwrite
 }
 
-// serverHeaders are headers that the server writes into a copy, or acts on: CC names further queues that get the message.
+// serverHeaders are headers that the server writes into a copy, or acts on: CC names further queues that get the
+// message.
 var serverHeaders = []string{
 	"CC", "BCC", "x-death",
 	"x-first-death-queue", "x-first-death-reason", "x-first-death-exchange",
@@ -43,7 +45,10 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	for _, name := range serverHeaders {
 		delete(headers, name)
 	}
-	st := &stamp{position: inText(table["position"]), key: inText(table["key"]), user: inText(table["user"]), expiration: inText(table["expiration"])}
+	st := &stamp{
+		position: inText(table["position"]), key: inText(table["key"]), user: inText(table["user"]),
+		expiration: inText(table["expiration"]),
+	}
 	attempt, _ := number(table["attempt"])
 	st.attempt = int(min(max(attempt, 1), math.MaxInt32))
 	st.kept, _ = table["kept"].(amqp.Table)
@@ -57,9 +62,9 @@ func readStamp(raw *amqp.Delivery) (*stamp, amqp.Table) {
 	return st, headers
 }
 
-// deferredCopy is the copy of d that will be delivered as this attempt. It does not expire in the work queue, even if the message
-// has an expiration: that limits how long a message waits to be received, and this one was received in time. From now on it is handled or
-// parked, never dropped.
+// deferredCopy is the copy of d that will be delivered as this attempt. It does not expire in the work queue, even if
+// the message has an expiration: that limits how long a message waits to be received, and this one was received in
+// time. From now on it is handled or parked, never dropped.
 func deferredCopy(d *delivery, attempt int) amqp.Publishing {
 	raw := d.raw
 	st, headers := readStamp(raw)
@@ -77,11 +82,13 @@ func deferredCopy(d *delivery, attempt int) amqp.Publishing {
 		headers = amqp.Table{}
 	}
 	headers[headerStamp] = amqp.Table{
-		"attempt": int64(attempt), "position": d.msg.Position, "key": st.key, "user": st.user, "expiration": st.expiration, "kept": kept,
+		"attempt": int64(attempt), "position": d.msg.Position, "key": st.key, "user": st.user,
+		"expiration": st.expiration, "kept": kept,
 	}
 	return amqp.Publishing{
-		Headers: headers, ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, DeliveryMode: amqp.Persistent,
-		Priority: raw.Priority, CorrelationId: raw.CorrelationId, ReplyTo: raw.ReplyTo, MessageId: raw.MessageId,
+		Headers: headers, ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding,
+		DeliveryMode: amqp.Persistent,
+		Priority:     raw.Priority, CorrelationId: raw.CorrelationId, ReplyTo: raw.ReplyTo, MessageId: raw.MessageId,
 		Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId, Body: raw.Body,
 	}
 }

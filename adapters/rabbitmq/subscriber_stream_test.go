@@ -21,7 +21,11 @@ func TestStreamIsNotReceived(t *testing.T) {
 	p := &answers{}
 	subscribed := make(chan struct{}, 1)
 	s := ownSubscriber(t, rabbitmq.SubscriberConfig{
-		Queue: queue, Processor: p, Trace: &driver.SourceTrace{Subscribed: func(context.Context, driver.SourceEvent) { subscribed <- struct{}{} }},
+		Queue: queue, Processor: p, Trace: &driver.SourceTrace{Subscribed: func(context.Context,
+			driver.SourceEvent,
+		) {
+			subscribed <- struct{}{}
+		}},
 		Dial: func(ctx context.Context) (rabbitmq.Connection, error) {
 			c, err := dialer(url)(ctx)
 			return unreadable{c}, err
@@ -37,7 +41,8 @@ func TestStreamIsNotReceived(t *testing.T) {
 		t.Fatalf("Run = %v; want it to begin", err)
 	}
 	send(t, dialer(url), queue, amqp.Publishing{MessageId: "m"})
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the queue is a stream") || !strings.Contains(err.Error(), "grant this user configure") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the queue is a stream") ||
+		!strings.Contains(err.Error(), "grant this user configure") {
 		t.Errorf("Run = %v; want that the queue is a stream", err)
 	}
 	if got := p.all(); len(got) > 0 {
@@ -57,5 +62,8 @@ func (u unreadable) Channel() (rabbitmq.Channel, error) {
 type noConfigure struct{ rabbitmq.ChannelDeclarer }
 
 func (noConfigure) QueueDeclare(string, bool, bool, bool, bool, amqp.Table) (amqp.Queue, error) {
-	return amqp.Queue{}, &amqp.Error{Code: amqp.AccessRefused, Reason: "ACCESS_REFUSED - access to queue refused", Recover: true, Server: true}
+	return amqp.Queue{}, &amqp.Error{
+		Code: amqp.AccessRefused, Reason: "ACCESS_REFUSED - access to queue refused",
+		Recover: true, Server: true,
+	}
 }

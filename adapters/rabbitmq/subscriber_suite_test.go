@@ -24,7 +24,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testlog"
 )
 
-// TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order or not.
+// TestSubscriber runs the suite on RabbitMQ, and TestSubscriberOnFake in memory: on classic and quorum queues, in order
+// or not.
 func TestSubscriber(t *testing.T) {
 	t.Parallel()
 	missing := map[string]string{}
@@ -45,7 +46,8 @@ func TestSubscriberOnFake(t *testing.T) {
 			dial: s.Dial, name: func(t *testing.T) string { return t.Name() },
 			gate: func(*testing.T) (rabbitmq.Dialer, func()) { return fakeGate(s) },
 			left: func(_ context.Context, queues []string) (int, error) {
-				for last := -1; ; { // until twice the same: a message may go from one queue to another between the looks at them
+				for last := -1; ; {
+					// until twice the same: a message may go from one queue to another between the looks at them
 					n := 0
 					for _, q := range queues {
 						state, _ := s.Queue(q)
@@ -70,12 +72,17 @@ func TestSubscriberOnFake(t *testing.T) {
 // appliesTo are the cases that exist only in Ordered mode, or only without it.
 var appliesTo = map[string]bool{"order within a key": true, "attempts count on at another subscriber": false}
 
-// testSubscriber runs each case on each kind of queue, and both in Ordered mode and without it, but not each combination of the
-// two.
-func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string, run func(t *testing.T, c func(*testing.T))) {
+// testSubscriber runs each case on each kind of queue, and both in Ordered mode and without it, but not each
+// combination of the two.
+func testSubscriber(t *testing.T, site func(t *testing.T) subscriberSite, missing map[string]string,
+	run func(t *testing.T, c func(*testing.T)),
+) {
 	for i, quorum := range []bool{false, true} {
 		for j, ordered := range []bool{false, true} {
-			name := map[bool]string{false: "classic", true: "quorum"}[quorum] + map[bool]string{false: "", true: ", ordered"}[ordered]
+			name := map[bool]string{false: "classic", true: "quorum"}[quorum] + map[bool]string{
+				false: "",
+				true:  ", ordered",
+			}[ordered]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				can := features.RabbitMQ.Features
@@ -149,8 +156,8 @@ func realSubscriberSite(url string) subscriberSite {
 	}
 }
 
-// revoked is how long a subscriber that has lost its messages is cut off. If it came back earlier, it might get them again before
-// any other subscriber.
+// revoked is how long a subscriber that has lost its messages is cut off. If it came back earlier, it might get them
+// again before any other subscriber.
 const revoked = 3 * time.Minute
 
 // fakeGate dials s, unless it is shut for a while.
@@ -238,8 +245,9 @@ func newSuiteBroker(t *testing.T, s subscriberSite, cfg rabbitmq.SubscriberConfi
 	return b
 }
 
-// declare prepares the queue before a case begins. For some seconds after RabbitMQ was killed and started again it may answer a
-// declaration with INTERNAL_ERROR (3.10, seen): a process of its own has ended. It works when it is sent again.
+// declare prepares the queue before a case begins. For some seconds after RabbitMQ was killed and started again it may
+// answer a declaration with INTERNAL_ERROR (3.10, seen): a process of its own has ended. It works when it is sent
+// again.
 func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
@@ -258,8 +266,9 @@ func (s subscriberSite) declare(t *testing.T, do func(rabbitmq.Channel) error) {
 	}
 }
 
-// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher sets it. A refused or lost message is
-// sent again before the next one. A confirmed message is never sent again, because no case expects that.
+// Publish implements consumertest.Broker. Every message has a message-id, as a careful publisher sets it. A refused or
+// lost message is sent again before the next one. A confirmed message is never sent again, because no case expects
+// that.
 func (b *suiteBroker) Publish(ctx context.Context, msgs ...consumer.Message) error {
 	var rest []amqp.Publishing
 	for _, m := range msgs {
@@ -290,7 +299,8 @@ func (b *suiteBroker) publishing(m consumer.Message) amqp.Publishing {
 		headers[rabbitmq.HeaderKey] = m.OrderingKey
 	}
 	return amqp.Publishing{
-		MessageId: fmt.Sprint("message ", b.sent), Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent, Timestamp: time.Now(), ContentType: "text/plain",
+		MessageId: fmt.Sprint("message ", b.sent), Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent,
+		Timestamp: time.Now(), ContentType: "text/plain",
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing is
-// acknowledged, and its answer is dropped: the message is delivered again.
+// TestChannelClosedInMidHandler: the server takes messages away when a handler is too slow. Its context ends, nothing
+// is acknowledged, and its answer is dropped: the message is delivered again.
 func TestChannelClosedInMidHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,8 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 			return nil
 		}
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "m"})
-		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: time.Second}) // which is not told the server's timeout
+		// which is not told the server's timeout
+		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Grace: time.Second})
 		lapse(time.Minute)
 		if got := p.all(); len(got) != 2 || !cancelled.Load() || got[1].Attempt != 1 {
 			t.Errorf("%d deliveries, handler cancelled: %v; want the message again, and that the first one is not counted", len(got), cancelled.Load())
@@ -51,8 +52,8 @@ func TestChannelClosedInMidHandler(t *testing.T) {
 	})
 }
 
-// TestSlowMessageGoesBackAlone: a message near the server's timeout goes back, its handler goes on, and the other messages in the prefetch
-// are not delivered again.
+// TestSlowMessageGoesBackAlone: a message near the server's timeout goes back, its handler goes on, and the other
+// messages in the prefetch are not delivered again.
 func TestSlowMessageGoesBackAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,8 @@ func TestRejected(t *testing.T) {
 		b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p})
 		send(t, s.Dial, workQueue, amqp.Publishing{MessageId: "1"}, amqp.Publishing{MessageId: "2"})
 		<-b.done
-		if b.err == nil || !strings.Contains(b.err.Error(), "given up on and kept nowhere") || !strings.Contains(b.err.Error(), "poison") {
+		if b.err == nil || !strings.Contains(b.err.Error(), "given up on and kept nowhere") ||
+			!strings.Contains(b.err.Error(), "poison") {
 			t.Errorf("Run = %v; want the message and why", b.err)
 		}
 		if left := s.Messages(workQueue); len(left) != 1 || left[0].MessageId != "2" {
@@ -124,8 +126,8 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestPrefetch: the Subscriber holds at most Prefetch messages, and drains 1,000. A stop gives back the messages that are not
-// being handled.
+// TestPrefetch: the Subscriber holds at most Prefetch messages, and drains 1,000. A stop gives back the messages that
+// are not being handled.
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +156,8 @@ func TestPrefetch(t *testing.T) {
 		subscribe(t, s, rabbitmq.SubscriberConfig{Processor: p, Prefetch: 40, Concurrency: 2, MaxBatch: 10})
 		lapse(10 * time.Second)
 		if len(p.all()) != 1000 || most.Load() > 40 {
-			t.Errorf("%d messages handled, want each of 1000 once; %d held at once, want 40 at the most", len(p.all()), most.Load())
+			t.Errorf("%d messages handled, want each of 1000 once; %d held at once, want 40 at the most", len(p.all()),
+				most.Load())
 		}
 		nothingLeft(t, s)
 	})
@@ -170,8 +173,14 @@ func TestServerSaysNo(t *testing.T) {
 		then func(s *rabbitmqtest.Server) // while it runs
 		want string
 	}{
-		{name: "no such queue", prep: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) }, want: "set Declare, or create it"},
-		{name: "deleted while it consumes", then: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) }, want: "does not exist, or was deleted"},
+		{
+			name: "no such queue", prep: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) },
+			want: "set Declare, or create it",
+		},
+		{
+			name: "deleted while it consumes", then: func(s *rabbitmqtest.Server) { s.DeleteQueue(workQueue) },
+			want: "does not exist, or was deleted",
+		},
 		{
 			name: "no permission", want: "grant this user", prep: func(s *rabbitmqtest.Server) {
 				s.Deny(func(a rabbitmqtest.Access) bool { return a.Operation == "read" })
@@ -203,7 +212,8 @@ func TestServerSaysNo(t *testing.T) {
 					test.then(s)
 				}
 				<-b.done
-				if b.err == nil || !strings.Contains(b.err.Error(), test.want) || !strings.Contains(b.err.Error(), workQueue) {
+				if b.err == nil || !strings.Contains(b.err.Error(), test.want) || !strings.Contains(b.err.Error(),
+					workQueue) {
 					t.Errorf("Run = %v; want the queue, and %q", b.err, test.want)
 				}
 			})
@@ -216,31 +226,57 @@ func TestSubscriberConfig(t *testing.T) {
 		change func(*rabbitmq.SubscriberConfig)
 		want   string
 	}{
-		"no Dial":      {func(c *rabbitmq.SubscriberConfig) { c.Dial = nil }, "SubscriberConfig.Dial is required"},
-		"no Queue":     {func(c *rabbitmq.SubscriberConfig) { c.Queue = "" }, "SubscriberConfig.Queue is required"},
-		"long Queue":   {func(c *rabbitmq.SubscriberConfig) { c.Queue = strings.Repeat("q", 250) }, "SubscriberConfig.Queue has 250 bytes"},
-		"no Processor": {func(c *rabbitmq.SubscriberConfig) { c.Processor = nil }, "SubscriberConfig.Processor is required"},
-		"Prefetch":     {func(c *rabbitmq.SubscriberConfig) { c.Prefetch = 70000 }, "SubscriberConfig.Prefetch is 70000"},
-		"Grace":        {func(c *rabbitmq.SubscriberConfig) { c.Grace = time.Hour }, "SubscriberConfig.Grace is 1h0m0s, and the server takes messages away"},
-		"Ordered":      {func(c *rabbitmq.SubscriberConfig) { c.Ordered = true }, "Ordered requires Spec.SingleActiveConsumer"},
+		"no Dial":  {func(c *rabbitmq.SubscriberConfig) { c.Dial = nil }, "SubscriberConfig.Dial is required"},
+		"no Queue": {func(c *rabbitmq.SubscriberConfig) { c.Queue = "" }, "SubscriberConfig.Queue is required"},
+		"long Queue": {
+			func(c *rabbitmq.SubscriberConfig) { c.Queue = strings.Repeat("q", 250) },
+			"SubscriberConfig.Queue has 250 bytes",
+		},
+		"no Processor": {
+			func(c *rabbitmq.SubscriberConfig) { c.Processor = nil },
+			"SubscriberConfig.Processor is required",
+		},
+		"Prefetch": {
+			func(c *rabbitmq.SubscriberConfig) { c.Prefetch = 70000 },
+			"SubscriberConfig.Prefetch is 70000",
+		},
+		"Grace": {
+			func(c *rabbitmq.SubscriberConfig) { c.Grace = time.Hour },
+			"SubscriberConfig.Grace is 1h0m0s, and the server takes messages away",
+		},
+		"Ordered": {
+			func(c *rabbitmq.SubscriberConfig) { c.Ordered = true },
+			"Ordered requires Spec.SingleActiveConsumer",
+		},
 		"Args": {
 			func(c *rabbitmq.SubscriberConfig) { c.Spec.Args = amqp.Table{"x-queue-type": "quorum"} },
 			"Spec.Args has x-queue-type; set its own field instead",
 		},
-		"limit of a classic queue": {func(c *rabbitmq.SubscriberConfig) { c.Spec.DeliveryLimit = 5 }, "only quorum queues have one"},
+		"limit of a classic queue": {
+			func(c *rabbitmq.SubscriberConfig) { c.Spec.DeliveryLimit = 5 },
+			"only quorum queues have one",
+		},
 		"limit without dead letters": {
 			func(c *rabbitmq.SubscriberConfig) { c.Spec = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5} },
 			"drops a message that was delivered more than 5 times",
 		},
 		"limit with dead letters": {func(c *rabbitmq.SubscriberConfig) {
-			c.Spec = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5, DeadLetters: &rabbitmq.DeadLetters{Exchange: "dead"}}
+			c.Spec = rabbitmq.QueueSpec{
+				Quorum: true, DeliveryLimit: 5,
+				DeadLetters: &rabbitmq.DeadLetters{Exchange: "dead"},
+			}
 		}, ""},
 		"limit allowed": {func(c *rabbitmq.SubscriberConfig) {
-			c.Spec, c.AcceptedRisks = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5}, []rabbitmq.Risk{rabbitmq.RiskDeliveryLimit}
+			c.Spec, c.AcceptedRisks = rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: 5},
+				[]rabbitmq.Risk{rabbitmq.RiskDeliveryLimit}
 		}, ""},
-		"AcceptedRisks": {func(c *rabbitmq.SubscriberConfig) { c.AcceptedRisks = []rabbitmq.Risk{"all"} }, `AcceptedRisks contains "all"`},
+		"AcceptedRisks": {
+			func(c *rabbitmq.SubscriberConfig) { c.AcceptedRisks = []rabbitmq.Risk{"all"} },
+			`AcceptedRisks contains "all"`,
+		},
 		"short window": {func(c *rabbitmq.SubscriberConfig) {
-			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour, &rabbitmq.DeadLetters{Exchange: "dead"}
+			c.Processor, c.Spec.MessageTTL, c.Spec.DeadLetters = windowed{}, 2*time.Hour,
+				&rabbitmq.DeadLetters{Exchange: "dead"}
 		}, "keeps messages for up to 2h0m0s"},
 		"a time to live without dead letters": {func(c *rabbitmq.SubscriberConfig) { c.Spec.MessageTTL = 2 * time.Hour }, "drops a message that was not received for 2h0m0s"},
 		"a maximum of bytes without dead letters": {
@@ -258,10 +294,14 @@ func TestSubscriberConfig(t *testing.T) {
 		"defaults": {func(*rabbitmq.SubscriberConfig) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := rabbitmq.SubscriberConfig{Dial: rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial, Queue: "q", Processor: &answers{}}
+			cfg := rabbitmq.SubscriberConfig{
+				Dial: rabbitmqtest.NewServer(rabbitmqtest.Config{}).Dial, Queue: "q",
+				Processor: &answers{},
+			}
 			test.change(&cfg)
 			_, err := rabbitmq.NewSubscriber(cfg)
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(),
+				test.want)) {
 				t.Errorf("NewSubscriber = %v, want %q", err, test.want)
 			}
 		})
@@ -281,18 +321,23 @@ func TestToMessage(t *testing.T) {
 	raw := &amqp.Delivery{
 		MessageId: "id", RoutingKey: "orders.new", ContentType: "text/plain", ReplyTo: "answers", Body: []byte("body"),
 		Timestamp: time.Unix(1700000000, 0), Redelivered: true, Headers: amqp.Table{
-			rabbitmq.HeaderKey: []byte("the key"), "nil": nil, "true": true, "byte": byte(7), "int8": int8(-7), "int64": int64(math.MinInt64),
-			"float": 0.5, "nan": math.NaN(), "text": "\xff", "bytes": []byte{0, 1}, "reply-to": "header wins", "decimal": amqp.Decimal{Scale: 2, Value: -5},
-			"time": time.Unix(0, 0), "x-delivery-count": int64(3),
+			rabbitmq.HeaderKey: []byte("the key"), "nil": nil, "true": true, "byte": byte(7), "int8": int8(-7),
+			"int64": int64(math.MinInt64),
+			"float": 0.5, "nan": math.NaN(), "text": "\xff", "bytes": []byte{0, 1}, "reply-to": "header wins",
+			"decimal": amqp.Decimal{Scale: 2, Value: -5},
+			"time":    time.Unix(0, 0), "x-delivery-count": int64(3),
 			"table": amqp.Table{"b": []any{int32(1), "x", []byte{0xff}, math.Inf(1), nil}, "a": amqp.Table{}},
 		},
 	}
 	got := rabbitmq.ToMessage("q", raw)
 	want := &consumer.Message{
-		ID: "id", Topic: "orders.new", OrderingKey: "the key", Position: "q/id", Payload: []byte("body"), Time: time.Unix(1700000000, 0), Attempt: 4, Raw: raw,
+		ID: "id", Topic: "orders.new", OrderingKey: "the key", Position: "q/id", Payload: []byte("body"),
+		Time: time.Unix(1700000000, 0), Attempt: 4, Raw: raw,
 		Headers: map[string]string{
-			"content-type": "text/plain", "reply-to": "header wins", "nil": "", "true": "true", "byte": "7", "int8": "-7", "int64": "-9223372036854775808",
-			"float": "0.5", "nan": "NaN", "text": "\xff", "bytes": "\x00\x01", "decimal": "-0.05", "time": "1970-01-01T00:00:00Z",
+			"content-type": "text/plain", "reply-to": "header wins", "nil": "", "true": "true", "byte": "7",
+			"int8": "-7", "int64": "-9223372036854775808",
+			"float": "0.5", "nan": "NaN", "text": "\xff", "bytes": "\x00\x01", "decimal": "-0.05",
+			"time":  "1970-01-01T00:00:00Z",
 			"table": `{"a":{},"b":[1,"x",{"base64":"/w=="},"+Inf",null]}`,
 		},
 	}
@@ -327,14 +372,18 @@ func TestAllowedIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := fake(t, rabbitmqtest.Config{})
-				b := subscribe(t, s, rabbitmq.SubscriberConfig{Processor: windowed{}, Spec: test.spec, AcceptedRisks: accepted})
+				b := subscribe(t, s, rabbitmq.SubscriberConfig{
+					Processor: windowed{}, Spec: test.spec,
+					AcceptedRisks: accepted,
+				})
 				lapse(time.Second)
 				s.Cut()
 				lapse(time.Minute)
 				if err := b.stop(); err != nil {
 					t.Error(err)
 				}
-				if log := b.log.String(); strings.Count(log, limit) != test.limit || strings.Count(log, window) != test.window {
+				if log := b.log.String(); strings.Count(log, limit) != test.limit ||
+					strings.Count(log, window) != test.window {
 					t.Errorf("want %d warnings of a limit and %d of a window:\n%s", test.limit, test.window, log)
 				}
 			})
@@ -342,7 +391,8 @@ func TestAllowedIsSaid(t *testing.T) {
 	}
 }
 
-// TestOrderedSaysWhatConsumerTimeoutCannot: in Ordered mode a slow message cannot go back alone, and Run says so at its start, by name.
+// TestOrderedSaysWhatConsumerTimeoutCannot: in Ordered mode a slow message cannot go back alone, and Run says so at its
+// start, by name.
 func TestOrderedSaysWhatConsumerTimeoutCannot(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -362,7 +412,8 @@ func TestOrderedSaysWhatConsumerTimeoutCannot(t *testing.T) {
 				cfg.Processor, cfg.Declare = &answers{}, true
 				b := subscribe(t, s, cfg)
 				lapse(time.Second)
-				says := strings.Contains(b.log.String(), "ConsumerTimeout cannot make a slow message go back alone, because of SubscriberConfig.Ordered")
+				says := strings.Contains(b.log.String(),
+					"ConsumerTimeout cannot make a slow message go back alone, because of SubscriberConfig.Ordered")
 				if err := b.stop(); err != nil || says != test.says {
 					t.Errorf("Run = %v; it says what cannot be: %v, want %v\n%s", err, says, test.says, b.log.String())
 				}

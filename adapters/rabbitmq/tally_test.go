@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// tally knows how many messages of queues are not acknowledged. The server says how many are ready, but not how many it has
-// delivered. So tally counts those on the channels, outside of the tested code.
+// tally knows how many messages of queues are not acknowledged. The server says how many are ready, but not how many it
+// has delivered. So tally counts those on the channels, outside of the tested code.
 type tally struct {
 	own rabbitmq.Dialer
 
@@ -56,7 +56,8 @@ func (c *tallyConnection) Channel() (rabbitmq.Channel, error) {
 		close(t.gone)
 		c.tally.mu.Lock()
 		defer c.tally.mu.Unlock()
-		if c.tally.held[t] != nil { // its unacknowledged messages, and those acknowledged too late, are ready again a moment later
+		if c.tally.held[t] != nil {
+			// its unacknowledged messages, and those acknowledged too late, are ready again a moment later
 			c.tally.closed = time.Now()
 		}
 		delete(c.tally.held, t)
@@ -116,8 +117,8 @@ func (ch *tallyChannel) Nack(tag uint64, multiple, requeue bool) error {
 	return ch.settle(tag, 0, func() error { return ch.Channel.Nack(tag, multiple, requeue) })
 }
 
-// settle counts an acknowledgement when it is written, even if the channel is lost meanwhile: the server may have handled it. If it
-// has not, the message is delivered and acknowledged again, and left allows for that.
+// settle counts an acknowledgement when it is written, even if the channel is lost meanwhile: the server may have
+// handled it. If it has not, the message is delivered and acknowledged again, and left allows for that.
 func (ch *tallyChannel) settle(tag uint64, acked int, write func() error) error {
 	ch.tally.mu.Lock()
 	id, ok := ch.tally.held[ch][tag]
@@ -138,9 +139,9 @@ func (ch *tallyChannel) Cancel(tag string, noWait bool) error {
 	return ch.Channel.Cancel(tag, noWait)
 }
 
-// PublishWithDeferredConfirm counts a message when the server confirms it, before its sender learns that. A message that the server
-// refused, or did not answer before the connection was lost, is not counted, because it may not exist. If it does exist, the server
-// counts it while it is ready, and tally counts it after its delivery.
+// PublishWithDeferredConfirm counts a message when the server confirms it, before its sender learns that. A message
+// that the server refused, or did not answer before the connection was lost, is not counted, because it may not exist.
+// If it does exist, the server counts it while it is ready, and tally counts it after its delivery.
 func (ch *tallyChannel) PublishWithDeferredConfirm(
 	exchange, key string, mandatory, immediate bool, msg amqp.Publishing,
 ) (rabbitmq.Confirm, error) {
@@ -168,8 +169,8 @@ type tallyConfirm struct {
 
 func (c tallyConfirm) Done() <-chan struct{} { return c.done }
 
-// answered returns when the server has handled the acknowledgements sent on ch before. An acknowledgement has no answer; a request
-// that is sent behind it is.
+// answered returns when the server has handled the acknowledgements sent on ch before. An acknowledgement has no
+// answer; a request that is sent behind it is.
 func (ch *tallyChannel) answered() error {
 	ch.calls.Lock()
 	defer ch.calls.Unlock()
@@ -177,8 +178,8 @@ func (ch *tallyChannel) answered() error {
 	return err
 }
 
-// left waits until returned messages are ready again, the server's numbers stay the same, and the server has handled all
-// acknowledgements.
+// left waits until returned messages are ready again, the server's numbers stay the same, and the server has handled
+// all acknowledgements.
 func (c *tally) left(ctx context.Context, queues []string) (int, error) {
 	last := -1
 	for {

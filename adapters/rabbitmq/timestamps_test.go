@@ -60,7 +60,10 @@ func TestTimestampsOfAServer(t *testing.T) {
 			send(t, dialer(url), queue, amqp.Publishing{MessageId: "m", Timestamp: time.Unix(c.number, 0)})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			s := ownSubscriber(t, rabbitmq.SubscriberConfig{Dial: dialer(url), Queue: queue, Processor: p, Timestamps: setting})
+			s := ownSubscriber(t, rabbitmq.SubscriberConfig{
+				Dial: dialer(url), Queue: queue, Processor: p,
+				Timestamps: setting,
+			})
 			done := make(chan error, 1)
 			go func() { done <- s.Run(ctx) }()
 			await(t, "the message", func() bool { return len(p.all()) > 0 })
@@ -99,7 +102,8 @@ func TestTimesInOtherUnits(t *testing.T) {
 		{ms, at.UnixNano(), "nanoseconds in place of milliseconds"},
 		{rabbitmq.TimestampsIgnored, at.UnixNano(), "none"},
 	} {
-		got := rabbitmq.ReadTimestamp(c.setting, rabbitmq.ToMessage("orders", &amqp.Delivery{Timestamp: time.Unix(c.number, 0)}).Time)
+		got := rabbitmq.ReadTimestamp(c.setting, rabbitmq.ToMessage("orders",
+			&amqp.Delivery{Timestamp: time.Unix(c.number, 0)}).Time)
 		err := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "1"}, Time: got}.Validate()
 		switch {
 		case c.want == "none" && got.IsZero() && err == nil, c.want == "time" && got.Equal(at) && err == nil:

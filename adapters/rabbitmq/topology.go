@@ -11,16 +11,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// QueueSpec describes a queue. A Subscriber whose user may configure the queue also reads the queue's arguments, which win where the two
-// differ. It cannot see what a policy of the server adds: set here what policies set.
+// QueueSpec describes a queue. A Subscriber whose user may configure the queue also reads the queue's arguments, which
+// win where the two differ. It cannot see what a policy of the server adds: set here what policies set.
 type QueueSpec struct {
 	// Quorum means that it is a quorum queue.
 	//
 	// Defaults to a classic queue.
 	Quorum bool
 
-	// DeliveryLimit is how often a quorum queue delivers a message again before it drops it, or moves it to DeadLetters. Stops, crashes
-	// and lost connections count as well as failures. NoDeliveryLimit means that there is no limit.
+	// DeliveryLimit is how often a quorum queue delivers a message again before it drops it, or moves it to
+	// DeadLetters. Stops, crashes and lost connections count as well as failures. NoDeliveryLimit means that there is
+	// no limit.
 	//
 	// Defaults to the server's: none in RabbitMQ 3, 20 from RabbitMQ 4 on.
 	DeliveryLimit int
@@ -32,8 +33,8 @@ type QueueSpec struct {
 
 	// MessageTTL is how long messages may wait to be received before they expire.
 	//
-	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as unprovable. Run warns
-	// about that.
+	// Defaults to never: a message may then wait for longer than the Processor remembers keys, and is parked as
+	// unprovable. Run warns about that.
 	MessageTTL time.Duration
 
 	// SingleActiveConsumer means that the server delivers to one consumer at a time.
@@ -42,15 +43,17 @@ type QueueSpec struct {
 	// Bindings are declared when SubscriberConfig.Declare is set. Their exchanges must exist.
 	Bindings []Binding
 
-	// Args are further arguments of the queue's declaration. Arguments that have a field here are refused, and so are x-max-length and
-	// x-max-length-bytes without x-overflow reject-publish or DeadLetters (RiskMaxLength), and x-expires (RiskTemporaryQueue).
+	// Args are further arguments of the queue's declaration. Arguments that have a field here are refused, and so are
+	// x-max-length and x-max-length-bytes without x-overflow reject-publish or DeadLetters (RiskMaxLength), and
+	// x-expires (RiskTemporaryQueue).
 	Args amqp.Table
 
 	autoDelete, transient bool // as read from the server
 }
 
-// DeadLetters is a dead letter exchange, and the routing key that messages get there; empty: they keep their own. A message that was
-// deferred has the name of the queue as its routing key, so the exchange must route that name too. A fanout exchange does.
+// DeadLetters is a dead letter exchange, and the routing key that messages get there; empty: they keep their own. A
+// message that was deferred has the name of the queue as its routing key, so the exchange must route that name too. A
+// fanout exchange does.
 type DeadLetters struct{ Exchange, Key string }
 
 // Binding brings an exchange's messages to a queue.
@@ -71,7 +74,8 @@ func (q QueueSpec) check() error {
 		return fmt.Errorf("%s: %w", field, errStream)
 	}
 	for _, arg := range []string{
-		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl", "x-single-active-consumer",
+		"x-queue-type", "x-delivery-limit", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-message-ttl",
+		"x-single-active-consumer",
 	} {
 		if _, set := q.Args[arg]; set {
 			return fmt.Errorf("%s has %s; set its own field instead", field, arg)
@@ -100,7 +104,8 @@ func (q QueueSpec) args(version string) amqp.Table {
 	if q.Quorum {
 		args["x-queue-type"] = "quorum"
 	}
-	if q.DeliveryLimit > 0 || q.DeliveryLimit == NoDeliveryLimit && major(version) >= 4 { // RabbitMQ 3 has no such value
+	if q.DeliveryLimit > 0 || q.DeliveryLimit == NoDeliveryLimit && major(version) >= 4 {
+		// RabbitMQ 3 has no such value
 		args["x-delivery-limit"] = int64(q.DeliveryLimit)
 	}
 	if q.DeadLetters != nil {

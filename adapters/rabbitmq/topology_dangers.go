@@ -33,7 +33,8 @@ func (c *SubscriberConfig) dangers(version string) (all []danger) {
 	}
 	overflow, _ := c.Spec.Args["x-overflow"].(string)
 	for _, arg := range []string{"x-max-length", "x-max-length-bytes"} {
-		if most, limited := c.Spec.Args[arg]; limited && c.Spec.DeadLetters == nil && !strings.HasPrefix(overflow, "reject-publish") {
+		if most, limited := c.Spec.Args[arg]; limited && c.Spec.DeadLetters == nil &&
+			!strings.HasPrefix(overflow, "reject-publish") {
 			all = append(all, danger{
 				RiskMaxLength, fmt.Sprintf("rabbitmq: queue %s drops messages when it is full (%s is %v), also those that were received and go back to it", c.Queue, arg, most),
 				"give it x-overflow reject-publish (Spec.Args), or a dead letter exchange (Spec.DeadLetters)",
@@ -42,7 +43,8 @@ func (c *SubscriberConfig) dangers(version string) (all []danger) {
 	}
 	if when := c.Spec.deletedWhen(); len(when) > 0 {
 		all = append(all, danger{
-			RiskTemporaryQueue, fmt.Sprintf("rabbitmq: the server deletes queue %s with its messages when %s", c.Queue, strings.Join(when, ", and when ")),
+			RiskTemporaryQueue, fmt.Sprintf("rabbitmq: the server deletes queue %s with its messages when %s", c.Queue,
+				strings.Join(when, ", and when ")),
 			"create a durable queue that is not auto-delete and has no x-expires",
 		})
 	}
@@ -84,12 +86,14 @@ func (c *SubscriberConfig) checkDangers(version string) error {
 // warnOfRisks warns of each accepted risk that exists.
 func (c *SubscriberConfig) warnOfRisks(version string) {
 	for _, d := range c.dangers(version) {
-		c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", d.risk, "danger", d.text)
+		c.Logger.Warn("rabbitmq: this can lose messages or park them, and is accepted", "accepted_risk", d.risk,
+			"danger", d.text)
 	}
 	if c.Ordered && c.ConsumerTimeout != rabbitsTimeout {
 		c.Logger.Warn("rabbitmq: SubscriberConfig.ConsumerTimeout cannot make a slow message go back alone, because of SubscriberConfig.Ordered: the messages behind it would "+
 			"overtake it; when one message is not finished within that time, the server closes the channel and delivers all its messages again; "+
-			"make handlers shorter, Prefetch smaller, or the server's consumer_timeout longer", "queue", c.Queue, "consumer_timeout", c.ConsumerTimeout)
+			"make handlers shorter, Prefetch smaller, or the server's consumer_timeout longer", "queue", c.Queue,
+			"consumer_timeout", c.ConsumerTimeout)
 	}
 	if windowed, ok := c.Processor.(driver.Windowed); ok && c.Spec.MessageTTL == 0 {
 		c.Logger.Warn("rabbitmq: the queue keeps messages for ever, and a message that waits for longer than the Processor remembers keys may be parked as unprovable; "+
@@ -97,7 +101,8 @@ func (c *SubscriberConfig) warnOfRisks(version string) {
 	}
 	if c.Spec.DeadLetters != nil && c.Spec.DeadLetters.Key == "" && !c.Ordered {
 		c.Logger.Warn("rabbitmq: a message that was deferred and then dead-lettered has the queue's name as its routing key; bind the dead letter exchange with that key too, "+
-			"or set x-dead-letter-routing-key (Spec.DeadLetters.Key)", "queue", c.Queue, "exchange", c.Spec.DeadLetters.Exchange)
+			"or set x-dead-letter-routing-key (Spec.DeadLetters.Key)", "queue", c.Queue, "exchange",
+			c.Spec.DeadLetters.Exchange)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A passive declaration does not return a queue's arguments. But the server refuses a declaration whose arguments differ from the queue's,
-// and names one that differs, with its value. So readSpec declares the queue again and again, each time with one more correct argument.
+// A passive declaration does not return a queue's arguments. But the server refuses a declaration whose arguments
+// differ from the queue's, and names one that differs, with its value. So readSpec declares the queue again and again,
+// each time with one more correct argument.
 
 // inequivalent is the reason that RabbitMQ gives when it refuses a declaration.
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for queue .*but current is (none|'(\w+)'|the value '(.*)' of type '(\w+)')$`)
@@ -21,8 +22,8 @@ var inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)' for queue .*bu
 // maxArgs is the maximum number of declarations. RabbitMQ has fewer arguments.
 const maxArgs = 40
 
-// readSpec returns q with the arguments of an existing queue. It begins with those of q. read is false when the user may not configure the
-// queue, or when the server's reason is not understood. A stream is an error.
+// readSpec returns q with the arguments of an existing queue. It begins with those of q. read is false when the user
+// may not configure the queue, or when the server's reason is not understood. A stream is an error.
 func readSpec(conn Connection, queue string, q QueueSpec, version string) (_ QueueSpec, read bool, err error) {
 	args := q.args(version)
 	durable, autoDelete := true, false
@@ -45,7 +46,8 @@ func readSpec(conn Connection, queue string, q QueueSpec, version string) (_ Que
 		if found == nil {
 			return q, false, nil
 		}
-		name, none, flag, value, kind := found[1], found[2] == "none", found[3] == "true", cmp.Or(found[3], found[4]), found[5]
+		name, none, flag, value, kind := found[1], found[2] == "none", found[3] == "true", cmp.Or(found[3], found[4]),
+			found[5]
 		switch {
 		case name == "durable":
 			durable = flag
@@ -73,7 +75,8 @@ func argument(value, kind string) any {
 	return value
 }
 
-// withArgs returns q with the values of the queue's arguments, in its fields and all of them in Args. Missing arguments may be set by a policy, so those of q stay as they are.
+// withArgs returns q with the values of the queue's arguments, in its fields and all of them in Args. Missing arguments
+// may be set by a policy, so those of q stay as they are.
 func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	q.Quorum = args["x-queue-type"] == "quorum"
 	q.SingleActiveConsumer = args["x-single-active-consumer"] == true
@@ -94,8 +97,8 @@ func (q QueueSpec) withArgs(args amqp.Table) QueueSpec {
 	return q
 }
 
-// checkSpec reads the queue's arguments, if it can, and refuses a queue that is not safe although Spec says that it is. It returns c with the
-// arguments in Spec, and whether they were read or compared by the server.
+// checkSpec reads the queue's arguments, if it can, and refuses a queue that is not safe although Spec says that it is.
+// It returns c with the arguments in Spec, and whether they were read or compared by the server.
 func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ SubscriberConfig, read bool, err error) {
 	if c.Declare { // the server has compared them
 		return c, true, nil
@@ -113,8 +116,8 @@ func (c SubscriberConfig) checkSpec(conn Connection, version string) (_ Subscrib
 	return c, read, nil
 }
 
-// checkKind refuses a delivery that shows that the queue is a stream, or a quorum queue although Spec says otherwise, when its arguments could
-// not be read.
+// checkKind refuses a delivery that shows that the queue is a stream, or a quorum queue although Spec says otherwise,
+// when its arguments could not be read.
 func (s *session) checkKind(raw *amqp.Delivery) error {
 	if _, streams := raw.Headers[headerOffset]; streams && !s.specRead {
 		return fmt.Errorf("message %q was delivered with the header %s: %w. If it is no stream, grant this user configure on the queue, so that its arguments can be read",

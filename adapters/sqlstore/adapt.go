@@ -16,9 +16,9 @@ import (
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// Adapted is a Store whose transactions have type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the transaction
-// that claimed. The other methods are those of the Store: both share consumer names and the outbox. It is safe for concurrent
-// use.
+// Adapted is a Store whose transactions have type TTx, such as *gorm.DB or bun.Tx. Handlers get a TTx around the
+// transaction that claimed. The other methods are those of the Store: both share consumer names and the outbox. It is
+// safe for concurrent use.
 //
 // If a handler ends its transaction through TTx, this is detected as on the Store; see the package comment.
 type Adapted[TTx any] struct {
@@ -42,12 +42,15 @@ var (
 
 // Adapt returns a store whose transactions have type TTx.
 //
-// InTx calls wrap, which returns a TTx that runs its statements in tx. wrap must not begin a transaction of its own. Its errors
-// are Retryable, because they say nothing about the message. ctx is the context of InTx.
+// InTx calls wrap, which returns a TTx that runs its statements in tx. wrap must not begin a transaction of its own.
+// Its errors are Retryable, because they say nothing about the message. ctx is the context of InTx.
 //
-// unwrap returns the transaction that runs the statements of a TTx, or nil if there is none, as for a *gorm.DB outside of a
-// transaction. A nil transaction is refused: its statements would stay even if the handler's transaction rolls back.
-func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error), unwrap func(tx TTx) *sql.Tx) (*Adapted[TTx], error) {
+// unwrap returns the transaction that runs the statements of a TTx, or nil if there is none, as for a *gorm.DB outside
+// of a transaction. A nil transaction is refused: its statements would stay even if the handler's transaction rolls
+// back.
+func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, error),
+	unwrap func(tx TTx) *sql.Tx,
+) (*Adapted[TTx], error) {
 	switch {
 	case s == nil:
 		return nil, errors.New("sqlstore: Adapt: a Store is required")
@@ -60,7 +63,9 @@ func Adapt[TTx any](s *Store, wrap func(ctx context.Context, tx *sql.Tx) (TTx, e
 }
 
 // InTx implements dedup.Store.
-func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, answers []dedup.Claim) error) error {
+func (l *Adapted[TTx]) InTx(ctx context.Context, recs []dedup.Record,
+	fn func(tx TTx, answers []dedup.Claim) error,
+) error {
 	return l.Store.InTx(ctx, recs, func(tx *sql.Tx, answers []dedup.Claim) error {
 		adapted, err := l.wrap(ctx, tx)
 		if err != nil {
@@ -108,7 +113,9 @@ func (l *Adapted[TTx]) TakeDeadLetter(ctx context.Context, tx TTx, letter consum
 }
 
 // SettleReplay implements driver.ReplayQueue.
-func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
+func (l *Adapted[TTx]) SettleReplay(ctx context.Context, tx TTx, action [16]byte, letter consumer.DeadLetter,
+	outcome observe.Outcome,
+) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SettleReplay(ctx, tx, action, letter, outcome) })
 }
 

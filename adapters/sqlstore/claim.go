@@ -55,16 +55,20 @@ func (d claimDriver) Flush(ctx context.Context) error {
 	return d.store.claimError(d.store.db.Claims.Flush(ctx, d.claim))
 }
 
-// Forgotten implements claims.Driver. Insert has already read the horizon, unless the transaction's snapshot is too old to see
-// it.
-func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
+// Forgotten implements claims.Driver. Insert has already read the horizon, unless the transaction's snapshot is too old
+// to see it.
+func (d claimDriver) Forgotten(ctx context.Context,
+	consumers []string,
+) (forgotten time.Time, uses map[string][]driver.WindowUse, err error) {
 	var from engine.Queryer = d.claim.Tx
 	if d.claim.Snapshot { // the snapshot may be older than the claim: read on another connection
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.ClaimTimeout) // the callers may hold all of the pool's connections
+		// the callers may hold all of the pool's connections
+		ctx, cancel = context.WithTimeout(ctx, d.store.cfg.ClaimTimeout)
 		defer cancel()
 		from = d.store.cfg.DB
-		if err := d.claim.ReadForgotten(from.QueryRowContext(ctx, d.store.db.Tables.Statements().Forgotten)); err != nil {
+		if err := d.claim.ReadForgotten(from.QueryRowContext(ctx,
+			d.store.db.Tables.Statements().Forgotten)); err != nil {
 			return forgotten, nil, d.store.claimError(fmt.Errorf("read the horizon on another connection: %w", err))
 		}
 	}
@@ -77,7 +81,10 @@ func (d claimDriver) Forgotten(ctx context.Context, consumers []string) (forgott
 			var seconds int64
 			var first, until engine.Instant
 			err := rows.Scan(&seconds, &first, &until)
-			uses[name] = append(uses[name], driver.WindowUse{Window: time.Duration(seconds) * time.Second, FirstRun: first.Time, UsedUntil: until.Time})
+			uses[name] = append(uses[name], driver.WindowUse{
+				Window:   time.Duration(seconds) * time.Second,
+				FirstRun: first.Time, UsedUntil: until.Time,
+			})
 			return err
 		}); err != nil {
 			return forgotten, nil, d.store.claimError(err)

@@ -14,13 +14,14 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Retryable implements dedup.Store. Among errors of a handler's own statements, it recognizes errors with an SQLSTATE, a MySQL
-// error number or a SQLite result code. A lost connection has none of these: InTx detects it and returns an error that wraps
-// the handler's, so pass the error of InTx to Retryable. A plain network error is not Retryable, because a handler may have got
-// it from another service.
+// Retryable implements dedup.Store. Among errors of a handler's own statements, it recognizes errors with an SQLSTATE,
+// a MySQL error number or a SQLite result code. A lost connection has none of these: InTx detects it and returns an
+// error that wraps the handler's, so pass the error of InTx to Retryable. A plain network error is not Retryable,
+// because a handler may have got it from another service.
 func (s *Store) Retryable(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
+	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight),
+		errors.As(err, new(handlerError)):
 		return false
 	case engine.Database.Caused(err), errors.As(err, new(idleError)), isBadConn(err):
 		return true
@@ -28,20 +29,23 @@ func (s *Store) Retryable(err error) bool {
 	return s.fault(err).Retryable
 }
 
-// Ambiguous implements driver.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements are the
-// same for every message.
+// Ambiguous implements driver.FaultClassifier. Errors of the Store's own statements are not ambiguous: these statements
+// are the same for every message.
 func (s *Store) Ambiguous(err error) bool {
-	return s.Retryable(err) && !engine.Database.Caused(err) && (s.fault(err).Ambiguous || errors.As(err, new(idleError)))
+	return s.Retryable(err) && !engine.Database.Caused(err) &&
+		(s.fault(err).Ambiguous || errors.As(err, new(idleError)))
 }
 
-// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's, if it has one: the answer
-// to COMMIT says why the transaction was not committed.
+// FaultClass implements driver.FaultClassifier. The class of an error that was marked as the database's is its code's,
+// if it has one: the answer to COMMIT says why the transaction was not committed.
 func (s *Store) FaultClass(err error) dedupdriver.FaultClass {
 	f := s.fault(err)
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight), errors.As(err, new(handlerError)):
+	case err == nil, errors.Is(err, dedup.ErrTxEnded), errors.Is(err, dedup.ErrInFlight),
+		errors.As(err, new(handlerError)):
 		return dedupdriver.FaultUnknown
-	case f.Class != dedupdriver.FaultIdleLimit && errors.As(err, new(idleError)): // the connection may have been lost for another reason
+	case f.Class != dedupdriver.FaultIdleLimit && errors.As(err, new(idleError)):
+		// the connection may have been lost for another reason
 		return dedupdriver.FaultTimeLimit
 	case f.Class == dedupdriver.FaultUnknown && (engine.Database.Caused(err) || isBadConn(err)):
 		return dedupdriver.FaultConnection
@@ -90,7 +94,8 @@ func isBadConn(err error) bool {
 // claimError classifies an error of a claim, or of another statement that does not depend on the message.
 func (s *Store) claimError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight), errors.Is(err, dedup.ErrNotDurable), engine.Database.Caused(err):
+	case err == nil, errors.Is(err, dedup.ErrKeyCollision), errors.Is(err, dedup.ErrInFlight),
+		errors.Is(err, dedup.ErrNotDurable), engine.Database.Caused(err):
 		return err
 	case s.fault(err).InFlight:
 		return fmt.Errorf("%w, for more than %v", dedup.ErrInFlight, s.cfg.ClaimTimeout)
@@ -100,8 +105,8 @@ func (s *Store) claimError(err error) error {
 	return engine.Database.Wrap(s.statementError(err))
 }
 
-// statementError classifies errors of statements that contain the message's data, in the caller's transaction. Only the error's
-// code decides whether such an error is Retryable.
+// statementError classifies errors of statements that contain the message's data, in the caller's transaction. Only the
+// error's code decides whether such an error is Retryable.
 func (s *Store) statementError(err error) error {
 	switch {
 	case err == nil, engine.Database.Caused(err):

@@ -106,7 +106,8 @@ func ExampleConfig() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	hasty, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
+	hasty, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+
+		"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
 	if err != nil {
 		panic(err)
 	}
@@ -146,7 +147,8 @@ func ExampleStore_Claim_import() {
 	if err != nil {
 		panic(err)
 	}
-	processed := map[string]time.Time{"order-41": time.Now().Add(-time.Hour), "order-42": time.Now().Add(-time.Minute)} // from the old table
+	// from the old table
+	processed := map[string]time.Time{"order-41": time.Now().Add(-time.Hour), "order-42": time.Now().Add(-time.Minute)}
 
 	var recs []dedup.Record // for a large table, import 1,000 per transaction
 	for id, at := range processed {

@@ -11,7 +11,8 @@ import (
 
 var _ driver.KeyProber = (*Store)(nil)
 
-// HeldKeys implements driver.KeyProber. On SQLite no key is ever held, because a claim waits for any writing transaction.
+// HeldKeys implements driver.KeyProber. On SQLite no key is ever held, because a claim waits for any writing
+// transaction.
 func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) {
 	derived := make([]dedup.KeyHash, len(keys))
 	for i, k := range keys {

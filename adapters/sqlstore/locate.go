@@ -16,10 +16,10 @@ type location struct {
 	found   atomic.Bool
 }
 
-// locate finds the schema of the tables at the first use of s, and puts it into all statements. Later changes of search_path or
-// of the session's database, by a handler or by the application, then cannot redirect statements to tables of the same names in
-// another schema. Every method that sends statements calls locate first. tx is nil or the caller's transaction. locate uses tx
-// if the pool may have no other connection.
+// locate finds the schema of the tables at the first use of s, and puts it into all statements. Later changes of
+// search_path or of the session's database, by a handler or by the application, then cannot redirect statements to
+// tables of the same names in another schema. Every method that sends statements calls locate first. tx is nil or the
+// caller's transaction. locate uses tx if the pool may have no other connection.
 func (s *Store) locate(ctx context.Context, tx *sql.Tx) error {
 	if s.location.found.Load() {
 		return nil

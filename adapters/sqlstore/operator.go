@@ -51,12 +51,16 @@ func (d operatorDB) Statements(ctx context.Context) (*dialect.Operator, error) {
 }
 
 // Read implements operator.Database.
-func (d operatorDB) Read(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+func (d operatorDB) Read(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
 	return d.store.refused(d.store.outboxRead(ctx, what, func(ctx context.Context, q engine.Queryer) error { return f(ctx, q) }))
 }
 
 // Write implements operator.Database.
-func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.Context, q operator.Queryer) error) error {
+func (d operatorDB) Write(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
 	return d.store.refused(d.store.outboxTx(ctx, what, func(ctx context.Context, tx *sql.Tx) error {
 		if limits := d.store.db.Tables.Statements().Operator.Limits; limits != "" {
 			if _, err := tx.ExecContext(ctx, limits); err != nil {
@@ -68,17 +72,23 @@ func (d operatorDB) Write(ctx context.Context, what string, f func(ctx context.C
 }
 
 // TakeReplay implements driver.ReplayQueue.
-func (s *Store) TakeReplay(ctx context.Context, name string, lease time.Duration) (*dedupdriver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
+func (s *Store) TakeReplay(ctx context.Context, name string,
+	lease time.Duration,
+) (*dedupdriver.RequestedReplay, consumer.DeadLetter, time.Duration, error) {
 	return s.operator().TakeReplay(ctx, name, lease)
 }
 
 // ReturnReplay implements driver.ReplayQueue.
-func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+func (s *Store) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause,
+	text string, wait time.Duration,
+) error {
 	return s.operator().ReturnReplay(ctx, action, letter, failed, text, wait)
 }
 
 // SettleReplay implements driver.ReplayQueue.
-func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action [16]byte, letter consumer.DeadLetter, outcome observe.Outcome) error {
+func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action [16]byte, letter consumer.DeadLetter,
+	outcome observe.Outcome,
+) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
@@ -88,7 +98,8 @@ func (s *Store) SettleReplay(ctx context.Context, tx *sql.Tx, action [16]byte, l
 		return s.statementError(err)
 	}
 	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter.ID, action), err)
+		return errors.Join(fmt.Errorf("%w: %v is not marked by action %v", consumer.ErrNotParked, letter.ID,
+			action), err)
 	}
 	return s.TakeDeadLetter(ctx, tx, letter)
 }

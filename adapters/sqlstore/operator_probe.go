@@ -62,12 +62,14 @@ func (s *Store) probe(entering, ctx context.Context, plan *claims.Plan) (p ops.P
 	return ops.Probe{Claim: answers[0]}, nil
 }
 
-// probeWriter is probe on SQLite. While another transaction writes, a claim that is committed is a duplicate or a mismatch all the same.
+// probeWriter is probe on SQLite. While another transaction writes, a claim that is committed is a duplicate or a
+// mismatch all the same.
 func (s *Store) probeWriter(ctx context.Context, plan *claims.Plan, rec dedup.Record) (ops.Probe, error) {
 	entering, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	p, err := s.probe(entering, ctx, plan)
-	if err == nil || ctx.Err() != nil || entering.Err() == nil && !s.fault(err).Busy && !errors.Is(err, dedup.ErrInFlight) {
+	if err == nil || ctx.Err() != nil || entering.Err() == nil && !s.fault(err).Busy && !errors.Is(err,
+		dedup.ErrInFlight) {
 		return p, err
 	}
 	claim, found, err := s.Lookup(ctx, rec.Key)
@@ -81,8 +83,8 @@ func (s *Store) probeWriter(ctx context.Context, plan *claims.Plan, rec dedup.Re
 	return ops.Probe{InFlight: true, WholeDatabase: true}, nil
 }
 
-// watch looks for the transaction that tx waits for. stop ends the search and returns what was found; nil: tx waits for none, or the server
-// does not say.
+// watch looks for the transaction that tx waits for. stop ends the search and returns what was found; nil: tx waits for
+// none, or the server does not say.
 func (s *Store) watch(ctx context.Context, tx *sql.Tx) (stop func() *ops.Holder) {
 	if s.db.Holders == nil {
 		return func() *ops.Holder { return nil }

@@ -42,7 +42,9 @@ func (o *outboxSession) Lease(ctx context.Context, want driver.Want) ([]driver.L
 }
 
 // leaseOnce leases in one transaction. If delayed messages are due and were not moved, it leases nothing.
-func (o *outboxSession) leaseOnce(ctx context.Context, want driver.Want, held map[int]int64, moved bool) (msgs []driver.Leased, due bool, err error) {
+func (o *outboxSession) leaseOnce(ctx context.Context, want driver.Want, held map[int]int64,
+	moved bool,
+) (msgs []driver.Leased, due bool, err error) {
 	var shards shares.Held
 	defer func() { o.leased(shards, msgs) }()
 	err = o.store.outboxRead(ctx, "lease", func(ctx context.Context, q engine.Queryer) error {
@@ -86,7 +88,8 @@ func (o *outboxSession) choose(leasable engine.Leasable, part int) (chosen []int
 	return chosen, o.shards.Borrow(chosen)
 }
 
-// leased records the messages that were read from shards, which choose or Borrow has returned, and ends their busy marks.
+// leased records the messages that were read from shards, which choose or Borrow has returned, and ends their busy
+// marks.
 func (o *outboxSession) leased(shards shares.Held, msgs []driver.Leased) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

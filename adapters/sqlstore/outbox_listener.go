@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	listenPause    = 100 * time.Millisecond // after Listen has returned for the first time; doubles with each further time
+	// after Listen has returned for the first time; doubles with each further time
+	listenPause    = 100 * time.Millisecond
 	maxListenPause = 30 * time.Second
 	listenedLong   = time.Minute // a Listen that took this long was no failure
 )
@@ -25,7 +26,8 @@ type listener struct {
 	done     chan struct{}
 }
 
-// subscribe subscribes a session to commits. leave ends that: wait waits until the listener has ended with the last session, or ctx ends.
+// subscribe subscribes a session to commits. leave ends that: wait waits until the listener has ended with the last
+// session, or ctx ends.
 func (s *Store) subscribe(ctx context.Context) (sub *wakes.Subscription, leave func() (wait func(ctx context.Context) error)) {
 	sub, unsubscribe := s.outbox.wakes.Subscribe()
 	s.startListening(ctx)
@@ -97,7 +99,8 @@ func (s *Store) listen(ctx context.Context, l *listener) {
 	}
 }
 
-// listenOnce calls Listen on a goroutine of its own, because it may end that goroutine. It may also call notified after it has returned.
+// listenOnce calls Listen on a goroutine of its own, because it may end that goroutine. It may also call notified after
+// it has returned.
 func (s *Store) listenOnce(ctx context.Context, l *listener, statements []string) {
 	var notified atomic.Bool
 	l.notified.Store(&notified)

@@ -29,7 +29,9 @@ func (o *outboxSession) Maintain(ctx context.Context) error {
 	return run(ctx, o.store.db.Outbox.Upkeep.Forget)
 }
 
-func (o *outboxSession) needsMaintenance(ctx context.Context, held map[int]int64) (behind []int, forget bool, err error) {
+func (o *outboxSession) needsMaintenance(ctx context.Context,
+	held map[int]int64,
+) (behind []int, forget bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.store.cfg.ClaimTimeout+o.store.answerWithin)
 	defer cancel()
 	err = o.store.db.Transactions.RetryBusy(ctx, func() (err error) {
@@ -39,8 +41,8 @@ func (o *outboxSession) needsMaintenance(ctx context.Context, held map[int]int64
 	return behind, forget, o.store.outboxError("maintain", err)
 }
 
-// follow parks messages behind parked ones, in shards without leased messages: a message must not be moved while it is being
-// published. Until then Lease skips these messages.
+// follow parks messages behind parked ones, in shards without leased messages: a message must not be moved while it is
+// being published. Until then Lease skips these messages.
 func (o *outboxSession) follow(ctx context.Context, run engine.Run, behind []int) error {
 	o.mu.Lock()
 	shards := o.shards.Borrow(behind)

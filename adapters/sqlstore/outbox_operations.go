@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a relay has
-// parked. Dead letters of consumers are not in the outbox: see DeadLetters.
+// Outbox returns the operations on this store's outbox: its statistics, and what a person does with messages that a
+// relay has parked. Dead letters of consumers are not in the outbox: see DeadLetters.
 func (s *Store) Outbox() outbox.Operations {
 	if relay := s.db.Outbox.Relay; relay != nil {
 		return pgrelay.Operations{
@@ -21,8 +21,8 @@ func (s *Store) Outbox() outbox.Operations {
 	return operations{s}
 }
 
-// operations are the outbox.Operations of a Store on databases other than PostgreSQL. They are apart from it because Store.Park and Store.DeadLetters are about the
-// messages of consumers.
+// operations are the outbox.Operations of a Store on databases other than PostgreSQL. They are apart from it because
+// Store.Park and Store.DeadLetters are about the messages of consumers.
 type operations struct{ store *Store }
 
 // Stats implements outbox.Operations.
@@ -51,8 +51,8 @@ func (o operations) Parked(ctx context.Context, filter outbox.ParkedFilter) (par
 	return parked, err
 }
 
-// Unpark implements outbox.Operations. A message behind another one that stays parked also stays parked, or is parked again. If
-// Unpark fails, some of the messages may already be unparked.
+// Unpark implements outbox.Operations. A message behind another one that stays parked also stays parked, or is parked
+// again. If Unpark fails, some of the messages may already be unparked.
 func (o operations) Unpark(ctx context.Context, seqs ...int64) (int, error) {
 	return o.store.repair(ctx, "unpark", seqs, true)
 }

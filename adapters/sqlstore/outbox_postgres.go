@@ -19,10 +19,12 @@ type postgresSession struct {
 }
 
 func (s *Store) openPostgres(
-	relay engine.Relay, opts driver.SessionOptions, commits *wakes.Subscription, leave func() (wait func(context.Context) error),
+	relay engine.Relay, opts driver.SessionOptions, commits *wakes.Subscription,
+	leave func() (wait func(context.Context) error),
 ) driver.Session {
 	return &postgresSession{leave: leave, Session: pgrelay.Open(pgrelay.Config{
-		Conns: relayLink{s, relay}, SQL: relay.RelayStatements(), KeepSent: s.cfg.Outbox.KeepSent, Name: opts.Name, TTL: opts.TTL,
+		Conns: relayLink{s, relay}, SQL: relay.RelayStatements(), KeepSent: s.cfg.Outbox.KeepSent, Name: opts.Name,
+		TTL:   opts.TTL,
 		Wakes: commits, Announced: s.listens, Wake: s.Wake, HoldsAll: func(time.Time) {},
 	})}
 }
@@ -43,7 +45,11 @@ type relayLink struct {
 
 // Transact implements pgrelay.Database.
 func (l relayLink) Transact(ctx context.Context, operation string, steps ...pgrelay.Step) error {
-	return l.Together(ctx, operation, func(ctx context.Context, run pgrelay.Run) error { return run(ctx, operation, steps...) })
+	return l.Together(ctx, operation, func(ctx context.Context,
+		run pgrelay.Run,
+	) error {
+		return run(ctx, operation, steps...)
+	})
 }
 
 // Hold implements pgrelay.Conns.

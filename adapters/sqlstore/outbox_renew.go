@@ -44,7 +44,8 @@ func (o *outboxSession) Renew(ctx context.Context) (driver.Hold, error) {
 	defer o.mu.Unlock()
 	return driver.Hold{
 		Until: asked.Add(o.hold.TTL), Shards: len(o.shards),
-		TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName, Announced: o.store.listens(),
+		TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName,
+		Announced: o.store.listens(),
 	}, nil
 }
 
@@ -64,8 +65,8 @@ func (o *outboxSession) takeFree(ctx context.Context, n int) error {
 	return nil
 }
 
-// giveBack releases n shards. It releases shards without leased messages at once. If there are too few of those, it marks
-// others as leaving: Lease skips them, and they are released once their leased messages are settled.
+// giveBack releases n shards. It releases shards without leased messages at once. If there are too few of those, it
+// marks others as leaving: Lease skips them, and they are released once their leased messages are settled.
 func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	o.mu.Lock()
 	idle := o.shards.GiveBack(n)
@@ -73,8 +74,8 @@ func (o *outboxSession) giveBack(ctx context.Context, n int) error {
 	return o.giveBackNow(ctx, idle)
 }
 
-// giveBackLeaving releases leaving shards that have no leased messages any more. If it fails, the next Renew finds that the
-// session still holds them.
+// giveBackLeaving releases leaving shards that have no leased messages any more. If it fails, the next Renew finds that
+// the session still holds them.
 func (o *outboxSession) giveBackLeaving(ctx context.Context) {
 	o.mu.Lock()
 	idle := o.shards.RemoveLeaving()

@@ -19,8 +19,8 @@ import (
 	outboxdriver "github.com/txonce/txonce/outbox/driver"
 )
 
-// outboxSession implements driver.Session on databases other than PostgreSQL. It keeps the leased messages in memory only: no other session may lease messages of
-// a shard that it holds.
+// outboxSession implements driver.Session on databases other than PostgreSQL. It keeps the leased messages in memory
+// only: no other session may lease messages of a shard that it holds.
 type outboxSession struct {
 	store *Store
 	wakes *wakes.Subscription
@@ -103,7 +103,9 @@ func (s *Store) outboxRunner(what string) engine.Run {
 }
 
 // outboxRead runs f, which only reads.
-func (s *Store) outboxRead(ctx context.Context, what string, f func(ctx context.Context, q engine.Queryer) error) error {
+func (s *Store) outboxRead(ctx context.Context, what string,
+	f func(ctx context.Context, q engine.Queryer) error,
+) error {
 	if err := s.locate(ctx, nil); err != nil {
 		return s.outboxError(what, err)
 	}

@@ -17,7 +17,8 @@ func (o *outboxSession) Settle(ctx context.Context, outcomes []driver.Outcome) e
 		return nil
 	}
 	tokens := make(map[int]int64)
-	outcomes = slices.SortedFunc(slices.Values(outcomes), func(a, b driver.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
+	outcomes = slices.SortedFunc(slices.Values(outcomes),
+		func(a, b driver.Outcome) int { return cmp.Or(a.Shard-b.Shard, cmp.Compare(a.Seq, b.Seq)) })
 	var do engine.Outcomes
 	for _, out := range outcomes {
 		if token, seen := tokens[out.Shard]; seen && token != out.Token {

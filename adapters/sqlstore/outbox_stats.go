@@ -36,15 +36,16 @@ type outboxStats struct {
 
 // counted is a count of messages of one topic among the first messages of a shard.
 type counted struct {
-	topic             string
-	n, failing        int64
-	due               time.Time
-	error             string
-	first, next, last int64 // sequence numbers; next is the first message of the shard that was not counted; 0: all were counted
+	topic      string
+	n, failing int64
+	due        time.Time
+	error      string
+	// sequence numbers; next is the first message of the shard that was not counted; 0: all were counted
+	first, next, last int64
 }
 
-// scanCount reads a count of messages of one topic: pending ones of one shard, all delayed ones, or all parked ones. flag means
-// that delayed messages are due, or that parked messages wait behind another one.
+// scanCount reads a count of messages of one topic: pending ones of one shard, all delayed ones, or all parked ones.
+// flag means that delayed messages are due, or that parked messages wait behind another one.
 func (st *outboxStats) scanCount(rows engine.Row) error {
 	var kind, shard int
 	var flag bool
@@ -52,7 +53,8 @@ func (st *outboxStats) scanCount(rows engine.Row) error {
 	var due engine.Instant
 	var text sql.NullString
 	var next sql.NullInt64
-	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &text, &c.first, &next, &c.last); err != nil {
+	if err := rows.Scan(&kind, &shard, &c.topic, &flag, &c.n, &due, &c.failing, &text, &c.first, &next,
+		&c.last); err != nil {
 		return err
 	}
 	c.due, c.next = due.Time, next.Int64
@@ -61,7 +63,10 @@ func (st *outboxStats) scanCount(rows engine.Row) error {
 		st.shards[shard] = append(st.shards[shard], c)
 		return nil
 	}
-	state := [...][2]driver.State{1: {driver.StateDelayed, driver.StatePending}, 2: {driver.StateParked, driver.StateWaiting}}[kind]
+	state := [...][2]driver.State{
+		1: {driver.StateDelayed, driver.StatePending},
+		2: {driver.StateParked, driver.StateWaiting},
+	}[kind]
 	if flag {
 		driver.Count(&st.Stats, c.topic, state[1], c.n, c.due, 0, "")
 	} else {
@@ -70,7 +75,8 @@ func (st *outboxStats) scanCount(rows engine.Row) error {
 	return nil
 }
 
-// estimate adds up the shards. It assumes that the numbers of uncounted messages have the same gaps as those of counted ones.
+// estimate adds up the shards. It assumes that the numbers of uncounted messages have the same gaps as those of counted
+// ones.
 func (st *outboxStats) estimate() {
 	for _, topics := range st.shards {
 		first, more := topics[0].first, 1.
@@ -82,7 +88,8 @@ func (st *outboxStats) estimate() {
 			more = float64(c.last-first+1) / float64(c.next-first)
 		}
 		for _, c := range topics {
-			driver.Count(&st.Stats, c.topic, driver.StatePending, int64(float64(c.n)*more), c.due, int64(float64(c.failing)*more), c.error)
+			driver.Count(&st.Stats, c.topic, driver.StatePending, int64(float64(c.n)*more), c.due,
+				int64(float64(c.failing)*more), c.error)
 		}
 	}
 }

@@ -18,11 +18,12 @@ type OutboxConfig struct {
 	// Defaults to 0: they are deleted at once.
 	KeepSent time.Duration
 
-	// Listen, on PostgreSQL, waits for notifications of commits in other processes, with the functions of your driver: database/sql has
-	// none for it. It opens a connection, not through a pooler, executes statements on it one after another, and from then on calls
-	// notified: once at once, and once for each notification that arrives. It returns when ctx ends or the connection is lost.
-	// The Store calls it again after a pause of up to 30 s, while relays run. The Store drops its error: log it here. It must return when
-	// ctx ends: the last relay of this Store to stop waits for it. It must not panic, because that ends the process. With pgx:
+	// Listen, on PostgreSQL, waits for notifications of commits in other processes, with the functions of your driver:
+	// database/sql has none for it. It opens a connection, not through a pooler, executes statements on it one after
+	// another, and from then on calls notified: once at once, and once for each notification that arrives. It returns
+	// when ctx ends or the connection is lost. The Store calls it again after a pause of up to 30 s, while relays run.
+	// The Store drops its error: log it here. It must return when ctx ends: the last relay of this Store to stop waits
+	// for it. It must not panic, because that ends the process. With pgx:
 	//
 	//	func(ctx context.Context, statements []string, notified func()) error {
 	//		conn, err := pgx.Connect(ctx, dsn)
@@ -55,10 +56,10 @@ var (
 	_ driver.Maintainer      = (*outboxSession)(nil)
 )
 
-// Enqueue implements outbox.Writer. It writes msgs at once and numbers them in the order of the calls. If two transactions with
-// the same key commit in another order than they enqueued, their messages are not in the order of the commits. So call Enqueue
-// at the end of the handler, after locking the rows that both transactions lock, or call LockOrderingKey first. On SQLite only
-// one transaction writes at a time, so the order is always that of the commits.
+// Enqueue implements outbox.Writer. It writes msgs at once and numbers them in the order of the calls. If two
+// transactions with the same key commit in another order than they enqueued, their messages are not in the order of the
+// commits. So call Enqueue at the end of the handler, after locking the rows that both transactions lock, or call
+// LockOrderingKey first. On SQLite only one transaction writes at a time, so the order is always that of the commits.
 //
 // In a transaction that the caller began, call Wake after COMMIT. Otherwise relays find the messages by polling.
 func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message) error {
@@ -80,9 +81,9 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, msgs ...outbox.Message)
 	return nil
 }
 
-// LockOrderingKey locks key until the transaction ends, so that transactions with the same key run one after another and their
-// messages are in the order of their commits. Call it before you read the data that the messages depend on. On SQLite it makes
-// tx the writing transaction, whatever the key.
+// LockOrderingKey locks key until the transaction ends, so that transactions with the same key run one after another
+// and their messages are in the order of their commits. Call it before you read the data that the messages depend on.
+// On SQLite it makes tx the writing transaction, whatever the key.
 func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error {
 	if err := s.locate(ctx, tx); err != nil {
 		return err
@@ -90,12 +91,12 @@ func (s *Store) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) err
 	return s.statementError(s.db.Outbox.Writer.LockOrderingKey(ctx, tx, key))
 }
 
-// Wake tells relays that a transaction that the caller began has committed, after it called Enqueue. It wakes relays on this
-// Store at once, and on PostgreSQL also those in other processes that listen: all of adapters/pgxstore, and those with
-// OutboxConfig.Listen. All other relays find the messages at their next poll. InTx calls Wake itself.
+// Wake tells relays that a transaction that the caller began has committed, after it called Enqueue. It wakes relays on
+// this Store at once, and on PostgreSQL also those in other processes that listen: all of adapters/pgxstore, and those
+// with OutboxConfig.Listen. All other relays find the messages at their next poll. InTx calls Wake itself.
 //
-// Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but not its
-// deadline or cancellation.
+// Wake returns at once. Its background work ends some milliseconds after the last call. It uses the values of ctx, but
+// not its deadline or cancellation.
 func (s *Store) Wake(ctx context.Context) {
 	s.outbox.wakes.Wake(nil)
 	if s.location.found.Load() { // otherwise this Store has enqueued nothing

@@ -30,8 +30,10 @@ func (s *Store) Park(ctx context.Context, tx *sql.Tx, letter consumer.DeadLetter
 	if l.HasKey {
 		key = s.db.Values.Key(l.Key)
 	}
-	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(l.ID), key, l.Consumer, l.Tenant, l.MessageID, l.Fingerprint, l.Window,
-		s.db.Values.Time(l.Time), l.Cause, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers, l.Attempts)
+	_, err = tx.ExecContext(ctx, s.db.Tables.Statements().Park, s.db.Values.Key(l.ID), key, l.Consumer, l.Tenant,
+		l.MessageID, l.Fingerprint, l.Window,
+		s.db.Values.Time(l.Time), l.Cause, l.Error, l.Topic, l.OrderingKey, l.Position, l.Payload, l.Headers,
+		l.Attempts)
 	return s.statementError(err)
 }
 
@@ -40,7 +42,8 @@ func (s *Store) TakeDeadLetter(ctx context.Context, tx *sql.Tx, letter consumer.
 	if err := s.locate(ctx, tx); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().TakeDeadLetter, s.db.Values.Key(letter.ID), string(letter.Cause))
+	done, err := tx.ExecContext(ctx, s.db.Tables.Statements().TakeDeadLetter, s.db.Values.Key(letter.ID),
+		string(letter.Cause))
 	if err != nil {
 		return s.statementError(err)
 	}
@@ -74,8 +77,10 @@ func (s *Store) DeadLetters(ctx context.Context, filter consumer.DeadLetterFilte
 
 func scanLetter(rows engine.Row) (consumer.DeadLetter, error) {
 	var l columns.Letter
-	if err := rows.Scan((*engine.KeyHash)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window, engine.ToTime{To: &l.Time}, &l.Cause, &l.Error,
-		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times, engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {
+	if err := rows.Scan((*engine.KeyHash)(&l.ID), &l.Consumer, &l.Tenant, &l.MessageID, &l.Fingerprint, &l.Window,
+		engine.ToTime{To: &l.Time}, &l.Cause, &l.Error,
+		&l.Topic, &l.OrderingKey, &l.Position, &l.Payload, &l.Headers, &l.Attempts, &l.Times,
+		engine.ToTime{To: &l.First}, engine.ToTime{To: &l.Latest}, &l.Settled); err != nil {
 		return consumer.DeadLetter{}, err
 	}
 	return l.DeadLetter()

@@ -18,7 +18,8 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	if err := s.checkSchema(ctx); err != nil { // each time: a newer release may have changed the tables since
 		return dedup.SweepResult{}, err
 	}
-	t, err := s.begin(ctx, sql.LevelReadCommitted) // at a higher level a sweep would fail on every row that another transaction changed
+	// at a higher level a sweep would fail on every row that another transaction changed
+	t, err := s.begin(ctx, sql.LevelReadCommitted)
 	if err != nil {
 		return dedup.SweepResult{}, err
 	}

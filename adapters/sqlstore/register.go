@@ -38,7 +38,8 @@ func (s *Store) check(ctx context.Context) error {
 	return s.checkSchema(ctx)
 }
 
-// checkStart does what Check does. It tries a claim only until one has worked, because a consumer's start comes here twice.
+// checkStart does what Check does. It tries a claim only until one has worked, because a consumer's start comes here
+// twice.
 func (s *Store) checkStart(ctx context.Context) error {
 	if err := s.check(ctx); err != nil || s.tried.Load() {
 		return err
@@ -83,7 +84,10 @@ func (s *Store) checkSchema(ctx context.Context) error {
 }
 
 func (s *Store) schema() claims.Schema {
-	return claims.Schema{Owner: engine.Database, Where: s.where(), HowTo: engine.HowToMigrate, Known: migrations.Latest(string(s.cfg.Dialect))}
+	return claims.Schema{
+		Owner: engine.Database, Where: s.where(), HowTo: engine.HowToMigrate,
+		Known: migrations.Latest(string(s.cfg.Dialect)),
+	}
 }
 
 func (s *Store) where() string {
@@ -100,8 +104,8 @@ func (s *Store) where() string {
 	return fmt.Sprintf(" in schema %q", s.cfg.Schema)
 }
 
-// useWindows registers windows before the first claim under them, and again before their registrations expire. It uses separate
-// transactions, because a registration must not roll back with the caller's transaction.
+// useWindows registers windows before the first claim under them, and again before their registrations expire. It uses
+// separate transactions, because a registration must not roll back with the caller's transaction.
 func (s *Store) useWindows(ctx context.Context, windows []claims.Window) error {
 	due := s.leases.Due(windows, time.Now())
 	if len(due) == 0 {
@@ -138,8 +142,8 @@ func (s *Store) use(ctx context.Context, due []claims.Window) error {
 	})
 }
 
-// closeReadOnly closes one idle connection of the pool if err says that a session accepts no writes, so that after some attempts a
-// connection to the new primary is used.
+// closeReadOnly closes one idle connection of the pool if err says that a session accepts no writes, so that after some
+// attempts a connection to the new primary is used.
 func (s *Store) closeReadOnly(ctx context.Context, err error) {
 	if !s.fault(err).ReadOnly {
 		return
@@ -150,8 +154,8 @@ func (s *Store) closeReadOnly(ctx context.Context, err error) {
 	}
 }
 
-// useElsewhere registers windows on another connection than the caller's. The wait is limited, because callers may hold all of
-// the pool's connections.
+// useElsewhere registers windows on another connection than the caller's. The wait is limited, because callers may hold
+// all of the pool's connections.
 func (s *Store) useElsewhere(ctx context.Context, due []claims.Window) error {
 	if len(due) == 0 {
 		return nil

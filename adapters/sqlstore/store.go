@@ -47,7 +47,10 @@ var (
 	_ driver.FaultClassifier      = (*Store)(nil)
 )
 
-var engines = map[Dialect]func(engine.Config) (engine.Engine, error){SQLite: sqlite.New, Postgres: postgres.New, MySQL: mysql.New}
+var engines = map[Dialect]func(engine.Config) (engine.Engine, error){
+	SQLite: sqlite.New, Postgres: postgres.New,
+	MySQL: mysql.New,
+}
 
 // New returns a Store. It does not connect to the database; Register does.
 func New(cfg Config) (*Store, error) {
@@ -77,8 +80,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	var err error
 	s.db, err = open(engine.Config{
-		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, ClaimTimeout: cfg.ClaimTimeout, IdleInTxTimeout: cfg.IdleInTxTimeout,
-		Compact: cfg.Compact, AllowAsyncCommit: cfg.AllowAsyncCommit, KeepSent: cfg.Outbox.KeepSent,
+		DB: cfg.DB, Schema: cfg.Schema, Isolation: cfg.Isolation, ClaimTimeout: cfg.ClaimTimeout,
+		IdleInTxTimeout: cfg.IdleInTxTimeout,
+		Compact:         cfg.Compact, AllowAsyncCommit: cfg.AllowAsyncCommit, KeepSent: cfg.Outbox.KeepSent,
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +107,9 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.T
 }
 
 // inTx is one attempt of InTx. again reports that the claim was undone before fn ran, and must be repeated.
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx, answers []dedup.Claim) error) (again bool, err error) {
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan,
+	fn func(tx *sql.Tx, answers []dedup.Claim) error,
+) (again bool, err error) {
 	if err := s.useWindows(ctx, plan.Windows()); err != nil {
 		return false, err
 	}
@@ -119,12 +125,14 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	switch {
 	case errors.Is(err, claims.ErrAgain):
 		return true, err
-	case errors.Is(err, dedup.ErrNotDurable): // only this session may be affected: another one may have the settings that Register checked
+	case errors.Is(err, dedup.ErrNotDurable):
+		// only this session may be affected: another one may have the settings that Register checked
 		t.Spoilt = true
 		return true, err
 	case err != nil:
 		f := s.fault(err)
-		t.Spoilt = f.Refused || f.Undefined || f.Full || f.ReadOnly // the session's role or another setting may be the cause
+		// the session's role or another setting may be the cause
+		t.Spoilt = f.Refused || f.Undefined || f.Full || f.ReadOnly
 		return false, err
 	}
 	if err := t.stamp(ctx); err != nil {
@@ -138,7 +146,8 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 	s.outbox.watch(t.Tx)
 	defer s.outbox.forget(t.Tx)
 	if err := t.run(ctx, fn, answers); err != nil {
-		t.Spoilt = t.Spoilt || s.fault(err).Full || s.fault(err).ReadOnly || errors.Is(err, dedup.ErrTxEnded) // settings that the handler made in other transactions stay in the session
+		// settings that the handler made in other transactions stay in the session
+		t.Spoilt = t.Spoilt || s.fault(err).Full || s.fault(err).ReadOnly || errors.Is(err, dedup.ErrTxEnded)
 		return false, t.markInDoubt(err)
 	}
 	err = t.markInDoubt(t.commit())
@@ -149,7 +158,9 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan, fn func(tx *sql.Tx,
 }
 
 // run runs fn, and returns nil if COMMIT may be sent.
-func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error, answers []dedup.Claim) error {
+func (t *transaction) run(ctx context.Context, fn func(tx *sql.Tx, answers []dedup.Claim) error,
+	answers []dedup.Claim,
+) error {
 	t.store.running.add(t)
 	defer t.store.running.remove(t.Tx)
 	err := fn(t.Tx, answers)
@@ -233,7 +244,8 @@ func (s *Store) Lookup(ctx context.Context, key dedup.Key) (c dedup.Claim, found
 	}
 	var row claims.Stored
 	err = s.db.Transactions.RetryBusy(ctx, func() error {
-		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup, s.db.Values.Key(key.Hash())).Scan(engine.Dest(&row)...)
+		return s.cfg.DB.QueryRowContext(ctx, s.db.Tables.Statements().Lookup,
+			s.db.Values.Key(key.Hash())).Scan(engine.Dest(&row)...)
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

@@ -15,16 +15,17 @@ import (
 type transaction struct {
 	engine.Transaction
 
-	store  *Store
-	handed time.Time       // when the last statement before a handler was sent: the server counts idle time from there, or later
+	store *Store
+	// when the last statement before a handler was sent: the server counts idle time from there, or later
+	handed time.Time
 	failed error           // the error that VerifyTx returned
 	end    context.Context // the context that the driver uses for COMMIT and ROLLBACK
 	cancel context.CancelFunc
 	leave  func()
 }
 
-// begin begins a transaction. ctx limits how long that takes. The end of ctx does not end the transaction, as it would in
-// database/sql, because a rollback must not race with COMMIT.
+// begin begins a transaction. ctx limits how long that takes. The end of ctx does not end the transaction, as it would
+// in database/sql, because a rollback must not race with COMMIT.
 func (s *Store) begin(ctx context.Context, level sql.IsolationLevel) (_ *transaction, err error) {
 	t := &transaction{store: s}
 	t.end, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -107,7 +108,8 @@ func (t *transaction) commit() error {
 		return errCommitted
 	case t.store.fault(err).NotCommitted && t.store.fault(err).Idle:
 		return t.lost(err)
-	case t.store.fault(err).NotCommitted: // a deferred constraint or trigger failed: the code decides, as for a statement of the handler
+	case t.store.fault(err).NotCommitted:
+		// a deferred constraint or trigger failed: the code decides, as for a statement of the handler
 		return fmt.Errorf("sqlstore: not committed: %w", err)
 	}
 	return engine.Database.Errorf("sqlstore: %w: %w", errCommitUnknown, err)

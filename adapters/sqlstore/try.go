@@ -15,14 +15,16 @@ import (
 // triedConsumer is the Consumer of the keys that try claims. Their IDs are random, so no message has such a key.
 const triedConsumer = "txonce check"
 
-// try makes a claim, and then a second one with a duplicate, as messages do, and rolls back. It fails if the server cannot run txonce's statements:
-// a version that txonce does not know may refuse one of them, and then each message would fail.
+// try makes a claim, and then a second one with a duplicate, as messages do, and rolls back. It fails if the server
+// cannot run txonce's statements: a version that txonce does not know may refuse one of them, and then each message
+// would fail.
 func (s *Store) try(ctx context.Context) (err error) {
 	first := dedup.Record{Key: dedup.Key{Consumer: triedConsumer, ID: rand.Text()}}
 	second := dedup.Record{Key: dedup.Key{Consumer: triedConsumer, ID: rand.Text()}}
 	for range claims.Attempts {
 		err = s.tryClaims(ctx, []dedup.Record{first}, []dedup.Record{first, second})
-		if !errors.Is(err, claims.ErrAgain) && !errors.Is(err, dedup.ErrNotDurable) { // another session may have other settings
+		if !errors.Is(err, claims.ErrAgain) && !errors.Is(err, dedup.ErrNotDurable) {
+			// another session may have other settings
 			break
 		}
 	}
@@ -30,7 +32,8 @@ func (s *Store) try(ctx context.Context) (err error) {
 	case err == nil, errors.Is(err, dedup.ErrSchema), errors.Is(err, dedup.ErrNotDurable):
 		return err
 	case f.Class == driver.FaultData, f.Class == driver.FaultDeployment:
-		// No message is to blame, and another attempt would repeat it. The cause is not wrapped: its number may be Retryable.
+		// No message is to blame, and another attempt would repeat it. The cause is not wrapped: its number may be
+		// Retryable.
 		return fmt.Errorf("sqlstore: the server refuses a statement that each message needs; "+
 			"is it one of the databases, and a version, that txonce's README names? A claim and its rollback failed: %v", err)
 	}

@@ -16,7 +16,8 @@ import (
 var (
 	errCommitted = fmt.Errorf("%w: it called Commit or Rollback on it; after Commit its effects and the claim are committed; "+
 		"return nil to commit, an error to roll back", dedup.ErrTxEnded)
-	errRolledBack = fmt.Errorf("%w: it called Rollback on it; return nil to commit, an error to roll back; %w", dedup.ErrTxEnded, dedup.ErrRolledBack)
+	errRolledBack = fmt.Errorf("%w: it called Rollback on it; return nil to commit, an error to roll back; %w",
+		dedup.ErrTxEnded, dedup.ErrRolledBack)
 )
 
 // endedByMethod finds out whether the handler called Commit or Rollback. After either, tx takes no statements.
@@ -37,9 +38,9 @@ type idleError struct{ error }
 
 func (e idleError) Unwrap() error { return e.error }
 
-// VerifyTx implements driver.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set. On PostgreSQL and
-// MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails with the same error, whatever fn
-// returns, except after dedup.ErrTemporary.
+// VerifyTx implements driver.TxVerifier. It renews a savepoint, which also ends the savepoints that a handler left set.
+// On PostgreSQL and MariaDB that costs one round trip, on MySQL two, and on SQLite none. Once it has failed, InTx fails
+// with the same error, whatever fn returns, except after dedup.ErrTemporary.
 func (s *Store) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	t := s.running.of(tx)
 	if t == nil {
@@ -65,8 +66,8 @@ func (t *transaction) stamp(ctx context.Context) error {
 	return t.store.claimError(t.store.db.Proofs.Stamp(ctx, &t.Transaction))
 }
 
-// check verifies the transaction after a handler returned nil, and returns nil if COMMIT may be sent. verify is the engine's
-// method. check also runs after ctx has ended, because the handler may have committed before.
+// check verifies the transaction after a handler returned nil, and returns nil if COMMIT may be sent. verify is the
+// engine's method. check also runs after ctx has ended, because the handler may have committed before.
 func (t *transaction) check(ctx context.Context, verify func(context.Context, *engine.Transaction) error) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.store.answerWithin)
 	defer cancel()
@@ -80,15 +81,16 @@ func (t *transaction) check(ctx context.Context, verify func(context.Context, *e
 		return err
 	case errors.Is(err, engine.ErrSwallowed): // the failed statement may belong to a later transaction of the handler
 		if t.claimCommitted(limited) {
-			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (%w)", dedup.ErrTxEnded, err)
+			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (%w)",
+				dedup.ErrTxEnded, err)
 		}
 		return err
 	}
 	return t.askElsewhere(t.explainUnverified(ctx, limited, err))
 }
 
-// explainUnverified explains why a transaction could not be verified after a handler returned nil. err is the error of the
-// verification. The cause is the end of ctx, open rows, or a lost connection.
+// explainUnverified explains why a transaction could not be verified after a handler returned nil. err is the error of
+// the verification. The cause is the end of ctx, open rows, or a lost connection.
 func (t *transaction) explainUnverified(ctx, limited context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -99,7 +101,8 @@ func (t *transaction) explainUnverified(ctx, limited context.Context, err error)
 		if !errors.Is(err, engine.ErrUnready) || t.idle() || !t.aloneLost(limited) {
 			return t.lost(err)
 		}
-		// The driver closes a connection with open rows when the handler's context ends, for example after Config.HandlerTimeout.
+		// The driver closes a connection with open rows when the handler's context ends, for example after
+		// Config.HandlerTimeout.
 	case t.store.fault(err).Retryable:
 		return engine.Database.Errorf("sqlstore: not committed: %w", err)
 	}
@@ -107,8 +110,8 @@ func (t *transaction) explainUnverified(ctx, limited context.Context, err error)
 	return handlerError{fmt.Errorf("sqlstore: not committed: %w: close the rows that a handler opens, before it returns", err)}
 }
 
-// explain adds to a handler's error what the handler cannot know: that it ended its transaction, that the connection was lost,
-// or that the error belongs to another transaction.
+// explain adds to a handler's error what the handler cannot know: that it ended its transaction, that the connection
+// was lost, or that the error belongs to another transaction.
 func (t *transaction) explain(err error) error {
 	ctx, cancel := context.WithTimeout(t.end, t.store.answerWithin)
 	defer cancel()
@@ -129,15 +132,18 @@ func (t *transaction) explain(err error) error {
 		return err
 	case errors.Is(verifyErr, sql.ErrTxDone):
 		return fmt.Errorf("%w (the handler returned: %w)", t.endedByMethod(ctx), err)
-	case errors.Is(verifyErr, engine.ErrSwallowed): // the handler returned the error; the failed statement may belong to a later transaction
+	case errors.Is(verifyErr, engine.ErrSwallowed):
+		// the handler returned the error; the failed statement may belong to a later transaction
 		if t.claimCommitted(ctx) {
-			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (it returned: %w)", dedup.ErrTxEnded, err)
+			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (it returned: %w)",
+				dedup.ErrTxEnded, err)
 		}
 		return err
 	case errors.Is(verifyErr, dedup.ErrTxEnded):
 		// A deadlock ends a transaction; so does, on SQLite, a canceled statement or a full disk.
 		// The handler may have replaced that error with its own.
-		if (cut && t.store.cfg.Dialect != Postgres || t.store.fault(err).MayEnd || t.store.db.Proofs.LateWritesRollBack(ctx, &t.Transaction)) && !t.claimCommitted(ctx) {
+		if (cut && t.store.cfg.Dialect != Postgres || t.store.fault(err).MayEnd ||
+			t.store.db.Proofs.LateWritesRollBack(ctx, &t.Transaction)) && !t.claimCommitted(ctx) {
 			return err
 		}
 		return fmt.Errorf("%w (the handler returned: %w)", verifyErr, err)
@@ -151,13 +157,14 @@ func (t *transaction) explain(err error) error {
 	return t.askElsewhere(handlerError{err}) // for example a statement sent while rows are open
 }
 
-// askElsewhereWait limits how long askElsewhere waits for the server to end a transaction whose connection is lost, and how
-// long it retries if other connections are lost too.
+// askElsewhereWait limits how long askElsewhere waits for the server to end a transaction whose connection is lost, and
+// how long it retries if other connections are lost too.
 const askElsewhereWait = 2 * time.Second
 
-// askElsewhere is called when the transaction could not be verified on its own connection. It asks on another connection
-// whether the handler committed the claim. If so, it returns ErrTxEnded with err in it. If no connection answers, or the server
-// does not end the transaction in time, it returns an InDoubtError. A pool without a free connection counts as no answer.
+// askElsewhere is called when the transaction could not be verified on its own connection. It asks on another
+// connection whether the handler committed the claim. If so, it returns ErrTxEnded with err in it. If no connection
+// answers, or the server does not end the transaction in time, it returns an InDoubtError. A pool without a free
+// connection counts as no answer.
 func (t *transaction) askElsewhere(err error) error {
 	if len(t.Claim.Inserted) == 0 {
 		return err
@@ -167,7 +174,8 @@ func (t *transaction) askElsewhere(err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.end), t.store.answerWithin)
 	defer cancel()
 	for until := time.Now().Add(askElsewhereWait); ; {
-		running, failed := t.store.db.Proofs.InProgress(ctx, t.Claim) // ask this first: once the transaction has ended, the answer of Committed is final
+		// ask this first: once the transaction has ended, the answer of Committed is final
+		running, failed := t.store.db.Proofs.InProgress(ctx, t.Claim)
 		committed := false
 		if failed == nil {
 			committed, failed = t.store.db.Proofs.Committed(ctx, t.store.cfg.DB, t.Claim)
@@ -188,8 +196,8 @@ func (t *transaction) inDoubt(err error) error {
 	return &dedup.InDoubtError{Err: err, Committed: t.committed}
 }
 
-// markInDoubt checks each error that InTx returns after a handler ran. If the handler may have committed the claim, it returns
-// an InDoubtError.
+// markInDoubt checks each error that InTx returns after a handler ran. If the handler may have committed the claim, it
+// returns an InDoubtError.
 func (t *transaction) markInDoubt(err error) error {
 	var already *dedup.InDoubtError
 	if !errors.Is(err, dedup.ErrTxEnded) || errors.Is(err, dedup.ErrRolledBack) || errors.As(err, &already) {
@@ -214,8 +222,8 @@ func (t *transaction) idle() bool {
 	return limit > 0 && time.Since(t.handed) >= limit && t.store.cfg.Dialect != SQLite
 }
 
-// aloneLost reports whether only this connection is lost. go-sql-driver gives up a connection when a statement is sent while
-// rows are open, and returns the same error as for a lost connection.
+// aloneLost reports whether only this connection is lost. go-sql-driver gives up a connection when a statement is sent
+// while rows are open, and returns the same error as for a lost connection.
 func (t *transaction) aloneLost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, engine.PingWait)
 	defer cancel()
@@ -232,12 +240,13 @@ func (t *transaction) claimCommitted(ctx context.Context) bool {
 	return committed || err != nil
 }
 
-// lost returns the error for a connection that was lost while a handler used it. If the server may have closed the connection
-// because the handler was idle for too long, the error is an idleError.
+// lost returns the error for a connection that was lost while a handler used it. If the server may have closed the
+// connection because the handler was idle for too long, the error is an idleError.
 func (t *transaction) lost(err error) error {
 	if t.store.fault(err).Idle || t.idle() {
 		return idleError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
-			"that is idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, err)}
+			"that is idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond),
+			t.store.cfg.IdleInTxTimeout, err)}
 	}
 	return engine.Database.Errorf("sqlstore: connection lost before COMMIT: %w", err)
 }

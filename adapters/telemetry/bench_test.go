@@ -23,7 +23,10 @@ func pass(ctx context.Context, hooks *consumer.Trace, d *consumer.Delivery, outc
 	if hooks.Start != nil {
 		ctx = hooks.Start(ctx, d)
 	}
-	hooks.Attempt(ctx, d, consumer.Attempt{Messages: len(outcomes), Ran: len(outcomes), Result: observe.Committed, Claim: time.Millisecond, Took: 3 * time.Millisecond})
+	hooks.Attempt(ctx, d, consumer.Attempt{
+		Messages: len(outcomes), Ran: len(outcomes), Result: observe.Committed,
+		Claim: time.Millisecond, Took: 3 * time.Millisecond,
+	})
 	hooks.Done(ctx, d, outcomes)
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// What a message says, who it is about and how the database is reached must not leave the program through its telemetry.
+// What a message says, who it is about and how the database is reached must not leave the program through its
+// telemetry.
 func TestCanaries(t *testing.T) {
 	r := newRig(t, provoke.Config(telemetry.Config{HideKeys: ops.HideKeys{Secret: []byte("a secret of the service")}, SpanPerMessage: true, AckSpans: true}))
 	provoke.Everything(t.Context(), r.Telemetry)
@@ -28,7 +29,8 @@ func TestCanaries(t *testing.T) {
 				return tx.Add(m.ID)
 			}
 			out := outbox.Message{
-				ID: "canary-id", Topic: "charges", OrderingKey: "canary-order", Payload: []byte("canary-payload"), Headers: map[string]string{"h": "canary-header"},
+				ID: "canary-id", Topic: "charges", OrderingKey: "canary-order", Payload: []byte("canary-payload"),
+				Headers: map[string]string{"h": "canary-header"},
 			}
 			return consumer.Permanent(fmt.Errorf("canary-error of %s: %w", m.Payload, writer.Enqueue(ctx, tx, out)))
 		},
@@ -36,19 +38,23 @@ func TestCanaries(t *testing.T) {
 	var msgs []*consumer.Message
 	for i := range 3 {
 		m := message(fmt.Sprintf("canary-key-%d", i))
-		m.OrderingKey, m.Payload, m.Position = "canary-order", []byte("canary-payload"), "queue/"+m.ID // as of a source without offsets
+		// as of a source without offsets
+		m.OrderingKey, m.Payload, m.Position = "canary-order", []byte("canary-payload"), "queue/"+m.ID
 		m.Headers = map[string]string{"h": "canary-header", "traceparent": parent, "baggage": "user=canary-baggage"}
 		msgs = append(msgs, m)
 	}
-	if err := errors.Join(append(c.ProcessBatch(t.Context(), msgs[:2]), c.Process(t.Context(), msgs[2]))...); err != nil {
+	if err := errors.Join(append(c.ProcessBatch(t.Context(), msgs[:2]),
+		c.Process(t.Context(), msgs[2]))...); err != nil {
 		t.Fatal(err)
 	}
 
-	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: msgs[0]})
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(),
+		driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: msgs[0]})
 
 	var out strings.Builder
 	for _, span := range r.spans.Ended() {
-		fmt.Fprintf(&out, "%s %+v %+v %+v %+v %+v\n", span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status(), span.Resource())
+		fmt.Fprintf(&out, "%s %+v %+v %+v %+v %+v\n", span.Name(), span.Attributes(), span.Events(), span.Links(),
+			span.Status(), span.Resource())
 	}
 	for name, m := range r.collect(t) {
 		fmt.Fprintf(&out, "%s %+v\n", name, m)

@@ -30,16 +30,21 @@ type pair struct {
 	cause   observe.Cause
 }
 
-// usualPairs are exported from the start, because increase() of a counter that is born at 1 is 0: no alert would fire for a first dead
-// letter. Each outcome, and each cause that a consumer reports, occurs. Other pairs are exported when they first occur.
+// usualPairs are exported from the start, because increase() of a counter that is born at 1 is 0: no alert would fire
+// for a first dead letter. Each outcome, and each cause that a consumer reports, occurs. Other pairs are exported when
+// they first occur.
 var usualPairs = func() map[pair]bool {
-	pairs := map[pair]bool{{observe.Processed, ""}: true, {observe.Duplicate, ""}: true, {observe.Duplicate, observe.CauseMismatch}: true}
+	pairs := map[pair]bool{
+		{observe.Processed, ""}: true, {observe.Duplicate, ""}: true,
+		{observe.Duplicate, observe.CauseMismatch}: true,
+	}
 	for outcome, causes := range map[observe.Outcome][]observe.Cause{
 		observe.Parked:   givenUp,
 		observe.Rejected: givenUp,
 		observe.Retried:  {observe.CauseHandler, observe.CausePanic, observe.CauseDatabase, observe.CauseUnknown},
 		observe.Held: {
-			observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled, observe.CauseBudget, observe.CauseHandler, observe.CauseBroker,
+			observe.CauseInFlight, observe.CauseDatabase, observe.CauseCancelled, observe.CauseBudget,
+			observe.CauseHandler, observe.CauseBroker,
 		},
 	} {
 		for _, cause := range causes {
@@ -50,7 +55,8 @@ var usualPairs = func() map[pair]bool {
 }()
 
 var givenUp = []observe.Cause{
-	observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseMismatch, observe.CauseUnprovable, observe.CauseNoKey,
+	observe.CausePermanent, observe.CauseExhausted, observe.CausePanic, observe.CauseMismatch, observe.CauseUnprovable,
+	observe.CauseNoKey,
 	observe.CauseUndecodable, observe.CauseKnownContent, observe.CauseCrashed, observe.CauseUnknown,
 }
 
@@ -103,7 +109,8 @@ func newTopicCells(c *ConsumerConfig, topic string, born bool) *topicCells {
 		for j, cause := range causeIndex.words {
 			t.deliveries[i][j].born = born && usualPairs[pair{outcome, cause}]
 			t.deliveries[i][j].options = []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(
-				attrConsumer.String(c.Name), attrTopic.String(topic), attrOutcome.String(string(outcome)), attrCause.String(string(cause)),
+				attrConsumer.String(c.Name), attrTopic.String(topic), attrOutcome.String(string(outcome)),
+				attrCause.String(string(cause)),
 			))}
 		}
 	}
@@ -142,7 +149,8 @@ const (
 	mixedTopics = ""  // the messages of a batch have several topics
 )
 
-// limited maps topics to values of V, at most maxTopics and one for all others. It is safe for concurrent use; reading takes no lock.
+// limited maps topics to values of V, at most maxTopics and one for all others. It is safe for concurrent use; reading
+// takes no lock.
 type limited[V any] struct {
 	make  func(topic string) V
 	known atomic.Pointer[map[string]V]

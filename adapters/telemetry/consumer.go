@@ -18,12 +18,14 @@ type ConsumerConfig struct {
 	Group  string // Kafka's consumer group. Empty: Name
 	System string // empty: Config.System
 
-	// Topics are the topics or queues that the consumer handles. The series of the first eight are exported from the start with 0, so that
-	// an alert on increase() notices the first dead letter. Other topics appear with their first message.
+	// Topics are the topics or queues that the consumer handles. The series of the first eight are exported from the
+	// start with 0, so that an alert on increase() notices the first dead letter. Other topics appear with their first
+	// message.
 	Topics []string
 
-	// Redelivery is how long the source may deliver a message again, such as a topic's retention. It is compared with the window of the
-	// consumer in the database for the gauge txonce.window.margin, which needs Config.Status. 0: there is no such gauge.
+	// Redelivery is how long the source may deliver a message again, such as a topic's retention. It is compared with
+	// the window of the consumer in the database for the gauge txonce.window.margin, which needs Config.Status. 0:
+	// there is no such gauge.
 	Redelivery time.Duration
 }
 
@@ -35,8 +37,8 @@ func (c *ConsumerConfig) attributes(more ...attribute.KeyValue) []attribute.KeyV
 	return attrs
 }
 
-// Consumer returns the hooks for the consumer of that name: consumer.Config.Trace. Calling it again with the same name returns the hooks of the
-// first call. A nil Telemetry returns nil.
+// Consumer returns the hooks for the consumer of that name: consumer.Config.Trace. Calling it again with the same name
+// returns the hooks of the first call. A nil Telemetry returns nil.
 func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 	if t == nil {
 		return nil
@@ -65,7 +67,10 @@ func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 		})
 	}
 	if t.tracer != nil {
-		hooks = hooks.Then(&consumer.Trace{Start: c.startSpan, Attempt: c.attemptSpan, Parking: c.parking, Done: c.endSpan})
+		hooks = hooks.Then(&consumer.Trace{
+			Start: c.startSpan, Attempt: c.attemptSpan, Parking: c.parking,
+			Done: c.endSpan,
+		})
 	}
 	return hooks
 }

@@ -130,7 +130,8 @@ func TestInFlightDuringTheHandler(t *testing.T) {
 	var messages, workers int64
 	look := func() {
 		metrics := r.collect(t)
-		messages, workers = values(t, metrics["txonce.in_flight"])["consumer=billing"], values(t, metrics["txonce.workers"])["consumer=billing"]
+		messages, workers = values(t, metrics["txonce.in_flight"])["consumer=billing"],
+			values(t, metrics["txonce.workers"])["consumer=billing"]
 	}
 	c := newConsumer(t, consumer.Config[tx]{
 		Trace: r.Consumer(telemetry.ConsumerConfig{Name: "billing"}),
@@ -148,7 +149,8 @@ func TestInFlightDuringTheHandler(t *testing.T) {
 	}
 }
 
-// A relay without Config.Name is called like its process. Each process would have a series, and the one that is exported from the start would stay 0.
+// A relay without Config.Name is called like its process. Each process would have a series, and the one that is
+// exported from the start would stay 0.
 func TestPausesHaveTheConfiguredName(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
 	hooks := r.Relay("billing")
@@ -170,7 +172,10 @@ func TestStuckKeys(t *testing.T) {
 		r := newRig(t, telemetry.Config{})
 		hooks := r.Consumer(telemetry.ConsumerConfig{Name: "billing"})
 		stuck := func() int64 { return values(t, r.collect(t)["txonce.keys.stuck"])["consumer=billing"] }
-		held := consumer.MessageOutcome{Outcome: observe.Held, Cause: observe.CauseInFlight, Key: dedup.Key{Consumer: "billing", ID: "1"}}
+		held := consumer.MessageOutcome{
+			Outcome: observe.Held, Cause: observe.CauseInFlight,
+			Key: dedup.Key{Consumer: "billing", ID: "1"},
+		}
 		for range 4 {
 			provoke.Pass(t.Context(), hooks, held)
 		}
@@ -198,7 +203,8 @@ func TestStuckKeys(t *testing.T) {
 	})
 }
 
-// A key that is held for longer than ten minutes is stuck all the time: otherwise the alert ends while the cause goes on.
+// A key that is held for longer than ten minutes is stuck all the time: otherwise the alert ends while the cause goes
+// on.
 func TestStuckKeysStayStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, telemetry.Config{})
@@ -232,14 +238,16 @@ func TestTopicsAreLimited(t *testing.T) {
 	}
 	other := counts["cause=,consumer=billing,outcome=processed,topic=_OTHER"]
 	if len(counts) != 201 || sum != topics || other != topics-200 {
-		t.Errorf("%d series with %d messages, %d of them in _OTHER; want 201, %d, %d", len(counts), sum, other, topics, topics-200)
+		t.Errorf("%d series with %d messages, %d of them in _OTHER; want 201, %d, %d", len(counts), sum, other, topics,
+			topics-200)
 	}
 }
 
 func TestNilAndRefused(t *testing.T) {
 	var none *telemetry.Telemetry
 	none.Audited("billing", telemetry.Audit{})
-	if none.Consumer(telemetry.ConsumerConfig{}) != nil || none.Relay("") != nil || none.Subscriber("", "") != nil || none.Sweeper() != nil || none.Close() != nil {
+	if none.Consumer(telemetry.ConsumerConfig{}) != nil || none.Relay("") != nil || none.Subscriber("", "") != nil ||
+		none.Sweeper() != nil || none.Close() != nil {
 		t.Error("a nil Telemetry has hooks")
 	}
 	for _, test := range []struct {
@@ -247,8 +255,14 @@ func TestNilAndRefused(t *testing.T) {
 		want string
 	}{
 		{telemetry.Config{}, "Config.MeterProvider or Config.TracerProvider is required"},
-		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), AckSpans: true}, "no effect without Config.TracerProvider"},
-		{telemetry.Config{MeterProvider: noop.NewMeterProvider(), Pools: map[string]func() (int, int){"main": nil}}, `Pools["main"] is nil`},
+		{
+			telemetry.Config{MeterProvider: noop.NewMeterProvider(), AckSpans: true},
+			"no effect without Config.TracerProvider",
+		},
+		{
+			telemetry.Config{MeterProvider: noop.NewMeterProvider(), Pools: map[string]func() (int, int){"main": nil}},
+			`Pools["main"] is nil`,
+		},
 	} {
 		if _, err := telemetry.New(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("New: %v, want %q", err, test.want)
@@ -316,7 +330,8 @@ func TestAudited(t *testing.T) {
 		r.Audited("billing", audit)
 		found := r.collect(t)
 		for name, want := range map[string]int64{
-			"txonce.audit.checked": audit.Checked, "txonce.audit.lost": audit.Lost, "txonce.audit.doubled": audit.Doubled,
+			"txonce.audit.checked": audit.Checked, "txonce.audit.lost": audit.Lost,
+			"txonce.audit.doubled":  audit.Doubled,
 			"txonce.audit.orphaned": audit.Orphaned, "txonce.audit.repeated": audit.Repeated,
 		} {
 			if got := values(t, found[name]); len(got) != 1 || got["consumer=billing"] != want {

@@ -13,12 +13,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Writer returns an outbox.Writer that enqueues with w and gives each message the trace context of a new span "create TOPIC". The span is a
-// child of the span in ctx, which in a handler's ctx is that of its delivery. The context goes into the headers traceparent and tracestate,
-// and so reaches the consumers of the published message. A message that has a traceparent already keeps it and gets no span.
+// Writer returns an outbox.Writer that enqueues with w and gives each message the trace context of a new span "create
+// TOPIC". The span is a child of the span in ctx, which in a handler's ctx is that of its delivery. The context goes
+// into the headers traceparent and tracestate, and so reaches the consumers of the published message. A message that
+// has a traceparent already keeps it and gets no span.
 //
-// The headers are no part of a message's fingerprint or ID. When the transaction rolls back, the spans remain although nothing is
-// published. With a nil Telemetry, or without Config.TracerProvider, Writer returns w. It is safe for concurrent use.
+// The headers are no part of a message's fingerprint or ID. When the transaction rolls back, the spans remain although
+// nothing is published. With a nil Telemetry, or without Config.TracerProvider, Writer returns w. It is safe for
+// concurrent use.
 func Writer[TTx any](t *Telemetry, w outbox.Writer[TTx]) outbox.Writer[TTx] {
 	if t == nil || t.tracer == nil {
 		return w
@@ -54,14 +56,16 @@ func (t *Telemetry) create(ctx context.Context, msgs []outbox.Message) (traced [
 			continue
 		}
 		attrs := make([]attribute.KeyValue, 0, 5)
-		attrs = append(attrs, attrOperation.String("create"), attrOperationType.String("create"), attrDestination.String(m.Topic))
+		attrs = append(attrs, attrOperation.String("create"), attrOperationType.String("create"),
+			attrDestination.String(m.Topic))
 		if t.cfg.System != "" {
 			attrs = append(attrs, attrSystem.String(t.cfg.System))
 		}
 		if m.ID != "" {
 			attrs = append(attrs, attrMessageID.String(t.cfg.HideKeys.Key(m.ID)))
 		}
-		created, span := t.tracer.Start(ctx, "create "+m.Topic, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attrs...))
+		created, span := t.tracer.Start(ctx, "create "+m.Topic, trace.WithSpanKind(trace.SpanKindProducer),
+			trace.WithAttributes(attrs...))
 		spans = append(spans, span)
 		headers := make(map[string]string, len(m.Headers)+2)
 		maps.Copy(headers, m.Headers)

@@ -13,7 +13,8 @@ import (
 )
 
 func Example() {
-	tel, err := telemetry.New(telemetry.Config{MeterProvider: noop.NewMeterProvider(), System: "kafka"}) // give it the MeterProvider of your SDK
+	// give it the MeterProvider of your SDK
+	tel, err := telemetry.New(telemetry.Config{MeterProvider: noop.NewMeterProvider(), System: "kafka"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -114,7 +114,10 @@ func newConsumer(t testing.TB, cfg consumer.Config[tx]) *consumer.Consumer[tx] {
 }
 
 func message(id string) *consumer.Message {
-	return &consumer.Message{ID: id, Topic: "orders", Position: "orders/0/" + id, Payload: []byte("payload"), Attempt: 1}
+	return &consumer.Message{
+		ID: id, Topic: "orders", Position: "orders/0/" + id, Payload: []byte("payload"),
+		Attempt: 1,
+	}
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

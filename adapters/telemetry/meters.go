@@ -33,7 +33,8 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 		}
 	}
 	for into, in := range map[*metric.Float64Histogram]instrument{
-		&m.processDuration: processDuration, &m.transactionDuration: transactionDuration, &m.claimDuration: claimDuration,
+		&m.processDuration: processDuration, &m.transactionDuration: transactionDuration,
+		&m.claimDuration:     claimDuration,
 		&m.operationDuration: operationDuration, &m.confirmDelay: confirmDelay,
 	} {
 		var err error
@@ -46,17 +47,22 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 		&m.sourceEvents: sourceEvents, &m.sweepRows: sweepRows,
 	} {
 		var err error
-		*into, err = meter.Int64ObservableCounter(in.name, metric.WithUnit(in.unit), metric.WithDescription(in.description))
+		*into, err = meter.Int64ObservableCounter(in.name, metric.WithUnit(in.unit),
+			metric.WithDescription(in.description))
 		fail(err)
 		m.observables = append(m.observables, *into)
 	}
 	for into, in := range map[*metric.Int64ObservableGauge]instrument{
-		&m.paused: paused, &m.inFlight: inFlight, &m.workers: workers, &m.keysStuck: keysStuck, &m.outboxPending: outboxPending, &m.outboxParked: outboxParked,
-		&m.deadLetters: deadLetters, &m.connectionCount: connectionCount, &m.connectionMax: connectionMax, &m.auditChecked: auditChecked,
-		&m.auditLost: auditLost, &m.auditDoubled: auditDoubled, &m.auditOrphaned: auditOrphaned, &m.auditRepeated: auditRepeated,
+		&m.paused: paused, &m.inFlight: inFlight, &m.workers: workers, &m.keysStuck: keysStuck,
+		&m.outboxPending: outboxPending, &m.outboxParked: outboxParked,
+		&m.deadLetters: deadLetters, &m.connectionCount: connectionCount, &m.connectionMax: connectionMax,
+		&m.auditChecked: auditChecked,
+		&m.auditLost:    auditLost, &m.auditDoubled: auditDoubled, &m.auditOrphaned: auditOrphaned,
+		&m.auditRepeated: auditRepeated,
 	} {
 		var err error
-		*into, err = meter.Int64ObservableGauge(in.name, metric.WithUnit(in.unit), metric.WithDescription(in.description))
+		*into, err = meter.Int64ObservableGauge(in.name, metric.WithUnit(in.unit),
+			metric.WithDescription(in.description))
 		fail(err)
 		m.observables = append(m.observables, *into)
 	}
@@ -64,7 +70,8 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 		&m.outboxOldest: outboxOldest, &m.windowMargin: windowMargin, &m.sweepLag: sweepLag, &m.auditAge: auditAge,
 	} {
 		var err error
-		*into, err = meter.Float64ObservableGauge(in.name, metric.WithUnit(in.unit), metric.WithDescription(in.description))
+		*into, err = meter.Float64ObservableGauge(in.name, metric.WithUnit(in.unit),
+			metric.WithDescription(in.description))
 		fail(err)
 		m.observables = append(m.observables, *into)
 	}

@@ -2,8 +2,8 @@ package telemetry
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The names of this file are the contract with rules, dashboards and queries. A golden test lists them. OpenTelemetry's conventions for
-// messaging have the status Development, so schemaURL says which version they are from.
+// The names of this file are the contract with rules, dashboards and queries. A golden test lists them. OpenTelemetry's
+// conventions for messaging have the status Development, so schemaURL says which version they are from.
 const (
 	scopeName = "github.com/txonce/txonce/adapters/telemetry"
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
@@ -115,10 +115,22 @@ var (
 		name: "txonce.sweep.lag", unit: "s",
 		description: "Time since a sweeper last deleted expired keys.",
 	}
-	auditChecked  = instrument{name: "txonce.audit.checked", unit: "{claim}", description: "Claims that the last audit compared."}
-	auditLost     = instrument{name: "txonce.audit.lost", unit: "{claim}", description: "Messages that the last audit found neither claimed nor parked."}
-	auditDoubled  = instrument{name: "txonce.audit.doubled", unit: "{claim}", description: "Claims that the last audit found with more than one effect."}
-	auditOrphaned = instrument{name: "txonce.audit.orphaned", unit: "{claim}", description: "Effects that the last audit found without a claim."}
+	auditChecked = instrument{
+		name: "txonce.audit.checked", unit: "{claim}",
+		description: "Claims that the last audit compared.",
+	}
+	auditLost = instrument{
+		name: "txonce.audit.lost", unit: "{claim}",
+		description: "Messages that the last audit found neither claimed nor parked.",
+	}
+	auditDoubled = instrument{
+		name: "txonce.audit.doubled", unit: "{claim}",
+		description: "Claims that the last audit found with more than one effect.",
+	}
+	auditOrphaned = instrument{
+		name: "txonce.audit.orphaned", unit: "{claim}",
+		description: "Effects that the last audit found without a claim.",
+	}
 	auditRepeated = instrument{
 		name: "txonce.audit.repeated", unit: "{message}",
 		description: "Messages of the outbox that the last audit found more than once on their topic.",
@@ -126,7 +138,8 @@ var (
 	auditAge = instrument{name: "txonce.audit.age", unit: "s", description: "Time since the last audit ended."}
 )
 
-// Attributes of metrics. Their values are configuration or words of package observe, never a key, a tenant or the text of an error.
+// Attributes of metrics. Their values are configuration or words of package observe, never a key, a tenant or the text
+// of an error.
 const (
 	attrConsumer = attribute.Key("consumer")
 	attrTopic    = attribute.Key("topic")

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Relay returns the hooks for the relay of that name: relay.Config.Trace. Calling it again with the same name returns hooks for the same
-// series. A nil Telemetry returns nil.
+// Relay returns the hooks for the relay of that name: relay.Config.Trace. Calling it again with the same name returns
+// hooks for the same series. A nil Telemetry returns nil.
 func (t *Telemetry) Relay(name string) *relay.Trace {
 	if t == nil {
 		return nil
@@ -94,8 +94,8 @@ func (t *Telemetry) sendAttributes(topic string) []attribute.KeyValue {
 	return attrs
 }
 
-// startSpan starts the span of a call of the publisher, which links to the spans that created the messages. It is a root: its messages are of
-// many traces.
+// startSpan starts the span of a call of the publisher, which links to the spans that created the messages. It is a
+// root: its messages are of many traces.
 func (r *relayTrace) startSpan(ctx context.Context, p *relay.Publishing) context.Context {
 	var links []trace.Link
 	topic := commonTopic(p.Messages)
@@ -108,8 +108,10 @@ func (r *relayTrace) startSpan(ctx context.Context, p *relay.Publishing) context
 	if topic != mixedTopics {
 		name += " " + topic
 	}
-	attrs := append(r.t.sendAttributes(topic), attrOperationType.String("send"), attrBatchCount.Int(len(p.Messages)), attrSpanRelay.String(r.name))
-	ctx, span := r.t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(p.Began),
+	attrs := append(r.t.sendAttributes(topic), attrOperationType.String("send"), attrBatchCount.Int(len(p.Messages)),
+		attrSpanRelay.String(r.name))
+	ctx, span := r.t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(p.Began),
 		trace.WithLinks(links...), trace.WithAttributes(attrs...))
 	return context.WithValue(ctx, sendKey{}, span)
 }
@@ -132,7 +134,8 @@ func (r *relayTrace) published(ctx context.Context, p *relay.Publishing, errs []
 	}
 	if r.t.meters != nil {
 		cells := r.t.sends.of(commonTopic(p.Messages))
-		r.t.meters.operationDuration.Record(ctx, time.Since(p.Began).Seconds(), cells.durations[max(causeIndex.of(failed), 0)]...)
+		r.t.meters.operationDuration.Record(ctx, time.Since(p.Began).Seconds(),
+			cells.durations[max(causeIndex.of(failed), 0)]...)
 	}
 	if span, ok := ctx.Value(sendKey{}).(trace.Span); ok {
 		if failed != "" {
@@ -164,7 +167,8 @@ func (r *relayTrace) settled(ctx context.Context, settlements []relay.Settlement
 	for i := range settlements {
 		if s := &settlements[i]; s.Outcome == observe.Processed {
 			m := s.Message
-			r.t.meters.confirmDelay.Record(ctx, max(0, time.Since(m.Enqueued).Seconds()), r.t.sends.of(m.Topic).delay...)
+			r.t.meters.confirmDelay.Record(ctx, max(0, time.Since(m.Enqueued).Seconds()),
+				r.t.sends.of(m.Topic).delay...)
 		}
 	}
 }

@@ -24,10 +24,11 @@ type sourceKey struct{ system, source, event string }
 // sourceEventNames are the events that are exported from the start.
 var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"}
 
-// Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in ConsumerConfig. name is
-// the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the start with 0, so that an alert notices the
-// first message that was deleted before it was read. Subscribers of the same name share their series; one that is paused counts. A nil Telemetry returns nil, and so does one without Config.MeterProvider and
-// Config.AckSpans.
+// Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in
+// ConsumerConfig. name is the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the
+// start with 0, so that an alert notices the first message that was deleted before it was read. Subscribers of the same
+// name share their series; one that is paused counts. A nil Telemetry returns nil, and so does one without
+// Config.MeterProvider and Config.AckSpans.
 func (t *Telemetry) Subscriber(system, name string, topics ...string) *driver.SourceTrace {
 	var spans *driver.SourceTrace
 	if t != nil && t.cfg.AckSpans {
@@ -49,7 +50,8 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *driver.So
 		}
 	}
 	return (&driver.SourceTrace{
-		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"), Lost: counts("lost"),
+		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"),
+		Lost:   counts("lost"),
 		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
 	}).Then(spans)
 }
@@ -63,14 +65,17 @@ func (t *Telemetry) ackSpans(name string) func(context.Context, driver.SourceEve
 			began = ended
 		}
 		attrs := make([]attribute.KeyValue, 0, 8)
-		attrs = append(attrs, attrSystem.String(e.System), attrOperationType.String("settle"), attrDestination.String(e.Source))
+		attrs = append(attrs, attrSystem.String(e.System), attrOperationType.String("settle"),
+			attrDestination.String(e.Source))
 		if e.Message == nil {
 			operation = "commit"
-			attrs = append(attrs, attrGroup.String(name), attrPartition.String(strconv.Itoa(int(e.Partition))), attrOffset.Int64(e.Offset))
+			attrs = append(attrs, attrGroup.String(name), attrPartition.String(strconv.Itoa(int(e.Partition))),
+				attrOffset.Int64(e.Offset))
 		} else {
 			attrs = append(attrs, attrPosition.String(t.cfg.HideKeys.Position(e.Message.Position, e.Message.ID)))
 		}
-		_, span := t.tracer.Start(ctx, operation+" "+e.Source, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient),
+		_, span := t.tracer.Start(ctx, operation+" "+e.Source, trace.WithNewRoot(),
+			trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithTimestamp(began), trace.WithAttributes(append(attrs, attrOperation.String(operation))...))
 		if e.Message != nil {
 			link(span, e.Message.Headers)
@@ -101,8 +106,8 @@ func (t *Telemetry) sourceCell(system, source, event string) *cell {
 // sweepTrace are the series of sweepers.
 type sweepTrace struct{ rows cell }
 
-// Sweeper returns the hooks for a sweeper: dedup.SweeperConfig.Trace. A nil Telemetry returns nil, and so does one without
-// Config.MeterProvider.
+// Sweeper returns the hooks for a sweeper: dedup.SweeperConfig.Trace. A nil Telemetry returns nil, and so does one
+// without Config.MeterProvider.
 func (t *Telemetry) Sweeper() *dedup.SweepTrace {
 	if t == nil || t.meters == nil {
 		return nil

@@ -36,8 +36,8 @@ func link(span trace.Span, headers map[string]string, attrs ...attribute.KeyValu
 	}
 }
 
-// spanOptions are what the spans of one topic have in common. Attributes and links are added to spans that are recorded: a span that is not
-// sampled would cost twice as much with them.
+// spanOptions are what the spans of one topic have in common. Attributes and links are added to spans that are
+// recorded: a span that is not sampled would cost twice as much with them.
 type spanOptions struct {
 	name  string
 	start []trace.SpanStartOption
@@ -46,7 +46,8 @@ type spanOptions struct {
 
 func newSpanOptions(c *ConsumerConfig, topic string) *spanOptions {
 	o := &spanOptions{name: "process", start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
-	o.attrs = c.attributes(attrOperation.String("process"), attrOperationType.String("process"), attrSpanConsumer.String(c.Name))
+	o.attrs = c.attributes(attrOperation.String("process"), attrOperationType.String("process"),
+		attrSpanConsumer.String(c.Name))
 	if topic != mixedTopics {
 		o.name += " " + topic
 		o.attrs = append(o.attrs, attrDestination.String(topic))
@@ -64,8 +65,8 @@ type passSpan struct {
 	claim    time.Duration // the longest wait for claims
 }
 
-// startSpan starts the span of a pass. It is a child of the span in ctx, if there is one, and links to the spans that created the messages. A
-// replay's span also links to that of the delivery that parked the message.
+// startSpan starts the span of a pass. It is a child of the span in ctx, if there is one, and links to the spans that
+// created the messages. A replay's span also links to that of the delivery that parked the message.
 func (c *consumerTrace) startSpan(ctx context.Context, d *consumer.Delivery) context.Context {
 	if len(d.Messages) == 0 {
 		return ctx
@@ -132,18 +133,21 @@ func (c *consumerTrace) attemptSpan(ctx context.Context, _ *consumer.Delivery, a
 		return
 	}
 	attrs := []attribute.KeyValue{
-		attrSpanConsumer.String(c.cfg.Name), attrSpanResult.String(string(a.Result)), attrSpanCause.String(string(a.Cause)),
+		attrSpanConsumer.String(c.cfg.Name), attrSpanResult.String(string(a.Result)),
+		attrSpanCause.String(string(a.Cause)),
 		attrErrorType.String(string(a.Cause)), attrBatchCount.Int(a.Messages), attrClaimWait.Float64(a.Claim.Seconds()),
 	}
 	if state := sqlState(a.Err); state != "" {
 		attrs = append(attrs, attrStatusCode.String(state))
 	}
-	_, span := c.t.tracer.Start(trace.ContextWithSpan(ctx, p.span), "attempt", trace.WithTimestamp(a.Began), trace.WithAttributes(attrs...))
+	_, span := c.t.tracer.Start(trace.ContextWithSpan(ctx, p.span), "attempt", trace.WithTimestamp(a.Began),
+		trace.WithAttributes(attrs...))
 	span.SetStatus(codes.Error, string(a.Cause))
 	span.End(trace.WithTimestamp(a.Began.Add(a.Took)))
 }
 
-// sqlState returns the SQLSTATE of an error of PostgreSQL. Other drivers have numbers instead; the text of the error may quote a key.
+// sqlState returns the SQLSTATE of an error of PostgreSQL. Other drivers have numbers instead; the text of the error
+// may quote a key.
 func sqlState(err error) string {
 	if coded, ok := errors.AsType[interface {
 		error

@@ -52,7 +52,8 @@ func TestSpanOfAMessage(t *testing.T) {
 	want := map[string]string{
 		"messaging.system": "kafka", "messaging.operation.name": "process", "messaging.operation.type": "process",
 		"messaging.destination.name": "orders", "messaging.consumer.group.name": "g", "messaging.message.id": "1",
-		"txonce.consumer": "billing", "txonce.key": "1", "txonce.outcome": "processed", "txonce.delivery": "1", "txonce.attempts": "1",
+		"txonce.consumer": "billing", "txonce.key": "1", "txonce.outcome": "processed", "txonce.delivery": "1",
+		"txonce.attempts": "1",
 		"txonce.position": "orders/0/1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -73,11 +74,13 @@ func TestSpansOfABatch(t *testing.T) {
 			t.Fatalf("SpanPerMessage %t: %d spans, want %d", perMessage, len(ended), spans)
 		}
 		batch := ended[len(ended)-1]
-		if len(batch.Links()) != 2 || attributes(batch)["txonce.outcome.processed"] != "3" || attributes(batch)["messaging.batch.message_count"] != "3" {
+		if len(batch.Links()) != 2 || attributes(batch)["txonce.outcome.processed"] != "3" ||
+			attributes(batch)["messaging.batch.message_count"] != "3" {
 			t.Errorf("SpanPerMessage %t: %d links, %v", perMessage, len(batch.Links()), attributes(batch))
 		}
 		for i, span := range ended[:len(ended)-1] {
-			if span.Parent().SpanID() != batch.SpanContext().SpanID() || attributes(span)["txonce.key"] != fmt.Sprint(i+1) {
+			if span.Parent().SpanID() != batch.SpanContext().SpanID() ||
+				attributes(span)["txonce.key"] != fmt.Sprint(i+1) {
 				t.Errorf("span %d: parent %v, %v", i, span.Parent(), attributes(span))
 			}
 		}
@@ -90,7 +93,8 @@ func TestParentFromMessage(t *testing.T) {
 	if err := c.Process(t.Context(), traced("1", parent)); err != nil {
 		t.Fatal(err)
 	}
-	if span := r.named("process orders")[0]; span.Parent().SpanID().String() != "00f067aa0ba902b7" || len(span.Links()) != 0 {
+	if span := r.named("process orders")[0]; span.Parent().SpanID().String() != "00f067aa0ba902b7" ||
+		len(span.Links()) != 0 {
 		t.Errorf("parent %v, links %v", span.Parent(), span.Links())
 	}
 }
@@ -110,17 +114,20 @@ func TestSpansOfFailures(t *testing.T) {
 	if len(attempts) != 1 || len(passes) != 1 {
 		t.Fatalf("%d attempts and %d passes, want 1 and 1", len(attempts), len(passes))
 	}
-	if got := attributes(attempts[0]); got["db.response.status_code"] != "23505" || got["txonce.result"] != "rolled_back" ||
+	if got := attributes(attempts[0]); got["db.response.status_code"] != "23505" ||
+		got["txonce.result"] != "rolled_back" ||
 		attempts[0].Parent().SpanID() != passes[0].SpanContext().SpanID() {
 		t.Errorf("attempt: %v, parent %v", got, attempts[0].Parent())
 	}
 	got := attributes(passes[0])
-	if got["txonce.outcome"] != "parked" || got["error.type"] != "permanent" || passes[0].Status().Code != codes.Error || got["txonce.letter"] == "" {
+	if got["txonce.outcome"] != "parked" || got["error.type"] != "permanent" ||
+		passes[0].Status().Code != codes.Error || got["txonce.letter"] == "" {
 		t.Errorf("pass: %v, %v", got, passes[0].Status())
 	}
 }
 
-// A replay comes days later, in another trace: from its span the delivery that parked the message can be found, and the message's creator.
+// A replay comes days later, in another trace: from its span the delivery that parked the message can be found, and the
+// message's creator.
 func TestSpanOfAReplay(t *testing.T) {
 	r := newRig(t, telemetry.Config{})
 	poisoned := true
@@ -149,10 +156,12 @@ func TestSpanOfAReplay(t *testing.T) {
 		t.Fatalf("%d spans, want 2", len(spans))
 	}
 	parked, links := spans[0].SpanContext(), spans[1].Links()
-	if len(links) != 2 || links[0].SpanContext.SpanID() != parked.SpanID() || links[0].SpanContext.TraceID() != parked.TraceID() ||
+	if len(links) != 2 || links[0].SpanContext.SpanID() != parked.SpanID() ||
+		links[0].SpanContext.TraceID() != parked.TraceID() ||
 		len(links[0].Attributes) != 1 || links[0].Attributes[0].Value.AsString() != letters[0].ID.String() ||
 		links[1].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
-		t.Errorf("links: %+v; want one to %v of letter %v, and one to the creator", links, parked.SpanID(), letters[0].ID)
+		t.Errorf("links: %+v; want one to %v of letter %v, and one to the creator", links, parked.SpanID(),
+			letters[0].ID)
 	}
 }
 
@@ -162,20 +171,26 @@ func TestAckSpans(t *testing.T) {
 	}
 	r := newRig(t, telemetry.Config{AckSpans: true})
 	began := time.Now().Add(-time.Second)
-	r.Subscriber("aws_sqs", "queue").Acked(t.Context(), driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
-	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(), driver.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
+	r.Subscriber("aws_sqs", "queue").Acked(t.Context(),
+		driver.SourceEvent{System: "aws_sqs", Source: "queue", Message: traced("1", parent), Began: began})
+	r.Subscriber("kafka", "billing", "orders").Acked(t.Context(),
+		driver.SourceEvent{System: "kafka", Source: "orders", Partition: 3, Offset: 1042})
 	acks, commits := r.named("ack queue"), r.named("commit orders")
 	if len(acks) != 1 || len(commits) != 1 {
 		t.Fatalf("%d and %d spans, want 1 and 1", len(acks), len(commits))
 	}
 	ack := acks[0]
-	if ack.SpanKind() != trace.SpanKindClient || ack.Parent().IsValid() || !ack.StartTime().Equal(began) || !ack.EndTime().After(began) ||
+	if ack.SpanKind() != trace.SpanKindClient || ack.Parent().IsValid() || !ack.StartTime().Equal(began) ||
+		!ack.EndTime().After(began) ||
 		len(ack.Links()) != 1 || ack.Links()[0].SpanContext.SpanID().String() != "00f067aa0ba902b7" {
-		t.Errorf("ack: kind %v, parent %v, from %v to %v, links %v", ack.SpanKind(), ack.Parent(), ack.StartTime(), ack.EndTime(), ack.Links())
+		t.Errorf("ack: kind %v, parent %v, from %v to %v, links %v", ack.SpanKind(), ack.Parent(), ack.StartTime(),
+			ack.EndTime(), ack.Links())
 	}
 	want := map[string]string{
-		"messaging.system": "kafka", "messaging.operation.name": "commit", "messaging.operation.type": "settle", "messaging.destination.name": "orders",
-		"messaging.consumer.group.name": "billing", "messaging.destination.partition.id": "3", "messaging.kafka.offset": "1042",
+		"messaging.system": "kafka", "messaging.operation.name": "commit", "messaging.operation.type": "settle",
+		"messaging.destination.name":    "orders",
+		"messaging.consumer.group.name": "billing", "messaging.destination.partition.id": "3",
+		"messaging.kafka.offset": "1042",
 	}
 	if diff := cmp.Diff(want, attributes(commits[0])); diff != "" {
 		t.Errorf("attributes of commit (-want +got):\n%s", diff)

@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 )
 
-// Limits of questions to the database while metrics are collected. A scrape of Prometheus ends after 10 s unless configured otherwise.
+// Limits of questions to the database while metrics are collected. A scrape of Prometheus ends after 10 s unless
+// configured otherwise.
 const (
 	statusEvery   = 10 * time.Second
 	statusTimeout = 3 * time.Second
@@ -71,7 +72,8 @@ func (t *Telemetry) observeStatus(ctx context.Context, o metric.Observer) {
 		name := attrConsumer.String(c.Name)
 		for j := range c.Letters {
 			l := &c.Letters[j]
-			o.ObserveInt64(m.deadLetters, int64(l.Count), metric.WithAttributes(name, attrCause.String(string(l.Cause))))
+			o.ObserveInt64(m.deadLetters, int64(l.Count),
+				metric.WithAttributes(name, attrCause.String(string(l.Cause))))
 		}
 		var shortest, longest time.Duration
 		for _, w := range c.Windows {
@@ -91,8 +93,8 @@ func (t *Telemetry) observeStatus(ctx context.Context, o metric.Observer) {
 	observeOutbox(o, m, &status)
 }
 
-// observeOutbox exports the gauges of the outbox. An outbox without messages has one series with an empty topic, so that it differs from
-// an outbox that is not seen.
+// observeOutbox exports the gauges of the outbox. An outbox without messages has one series with an empty topic, so
+// that it differs from an outbox that is not seen.
 func observeOutbox(o metric.Observer, m *meters, status *ops.Status) {
 	type numbers struct {
 		pending, parked int64
@@ -104,7 +106,8 @@ func observeOutbox(o metric.Observer, m *meters, status *ops.Status) {
 		names = append(names, topic)
 	}
 	slices.SortFunc(names, func(a, b string) int { // those that wait longest keep their names
-		return cmp.Or(cmp.Compare(status.Outbox.Topics[b].PendingAge, status.Outbox.Topics[a].PendingAge), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(status.Outbox.Topics[b].PendingAge, status.Outbox.Topics[a].PendingAge),
+			cmp.Compare(a, b))
 	})
 	for i, topic := range names {
 		stats := status.Outbox.Topics[topic]
@@ -112,10 +115,16 @@ func observeOutbox(o metric.Observer, m *meters, status *ops.Status) {
 			topic = otherTopic
 		}
 		n := topics[topic]
-		topics[topic] = numbers{n.pending + stats.Pending, n.parked + stats.Parked + stats.Waiting, max(n.oldest, stats.PendingAge)}
+		topics[topic] = numbers{
+			n.pending + stats.Pending, n.parked + stats.Parked + stats.Waiting,
+			max(n.oldest, stats.PendingAge),
+		}
 	}
 	if len(topics) == 0 {
-		topics[""] = numbers{status.Outbox.Pending, status.Outbox.Parked + status.Outbox.Waiting, status.Outbox.PendingAge}
+		topics[""] = numbers{
+			status.Outbox.Pending, status.Outbox.Parked + status.Outbox.Waiting,
+			status.Outbox.PendingAge,
+		}
 	}
 	for topic, n := range topics {
 		attrs := metric.WithAttributes(attrTopic.String(topic))
@@ -140,15 +149,19 @@ func (t *Telemetry) redeliveries() map[string]time.Duration {
 func (t *Telemetry) observePools(o metric.Observer) {
 	for name, stat := range t.cfg.Pools {
 		used, most := stat()
-		o.ObserveInt64(t.meters.connectionCount, int64(used), metric.WithAttributes(attrPool.String(name), attrPoolState.String("used")))
+		o.ObserveInt64(t.meters.connectionCount, int64(used), metric.WithAttributes(attrPool.String(name),
+			attrPoolState.String("used")))
 		o.ObserveInt64(t.meters.connectionMax, int64(most), metric.WithAttributes(attrPool.String(name)))
 	}
 }
 
-// Audit is what an audit of one consumer found, see [Telemetry.Audited]. The fields have the names of those of audit.Report in consumer/ops/audit.
+// Audit is what an audit of one consumer found, see [Telemetry.Audited]. The fields have the names of those of
+// audit.Report in consumer/ops/audit.
 type Audit struct {
-	Checked  int64 // claims that were compared
-	Lost     int64 // messages that are neither claimed nor parked, claims without an effect, outbox messages that are not on their topic
+	Checked int64 // claims that were compared
+	// messages that are neither claimed nor parked, claims without an effect, outbox messages that are not on their
+	// topic
+	Lost     int64
 	Doubled  int64 // claims with more than one effect
 	Orphaned int64 // effects without a claim
 	Repeated int64 // outbox messages that are on their topic more than once

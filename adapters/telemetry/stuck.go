@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that is frozen. It is stuck
-// until a delivery finds it free, or until none has found it held for stuckWithin.
+// A key is stuck when another transaction held it at stuckTimes deliveries within stuckWithin: probably a process that
+// is frozen. It is stuck until a delivery finds it free, or until none has found it held for stuckWithin.
 const (
 	stuckTimes  = 5
 	stuckWithin = 10 * time.Minute
@@ -92,8 +92,8 @@ func (p *pauses) born(kind attribute.Key, name string, cause observe.Cause) {
 	p.add(kind, name, cause, 0)
 }
 
-// begin returns the hook Paused. name is not that of the Pause: a relay without Config.Name is called like its process, and each process would
-// have series of its own.
+// begin returns the hook Paused. name is not that of the Pause: a relay without Config.Name is called like its process,
+// and each process would have series of its own.
 func (p *pauses) begin(kind attribute.Key, name string) func(context.Context, observe.Pause) {
 	return func(_ context.Context, e observe.Pause) { p.add(kind, name, e.Cause, 1) }
 }
@@ -118,6 +118,7 @@ func (p *pauses) observe(o metric.Observer, gauge metric.Int64Observable) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, n := range p.active {
-		o.ObserveInt64(gauge, int64(min(n, 1)), metric.WithAttributes(key.kind.String(key.name), attrCause.String(string(key.cause))))
+		o.ObserveInt64(gauge, int64(min(n, 1)), metric.WithAttributes(key.kind.String(key.name),
+			attrCause.String(string(key.cause))))
 	}
 }

@@ -22,12 +22,13 @@ type Config struct {
 	// TracerProvider makes the spans. nil: no spans, and messages of the outbox carry no trace context.
 	TracerProvider trace.TracerProvider
 
-	// System is the broker, as OpenTelemetry names it: "kafka", "aws_sqs", "rabbitmq". It is the attribute messaging.system of consumers
-	// that name no other, and of relays. Empty: there is no such attribute.
+	// System is the broker, as OpenTelemetry names it: "kafka", "aws_sqs", "rabbitmq". It is the attribute
+	// messaging.system of consumers that name no other, and of relays. Empty: there is no such attribute.
 	System string
 
-	// Status is asked for the gauges of the database, such as the age of the oldest message of the outbox: store.Operator(). It is asked
-	// while metrics are collected, at most once in ten seconds. When it fails, those gauges are absent, and an alert must notice that.
+	// Status is asked for the gauges of the database, such as the age of the oldest message of the outbox:
+	// store.Operator(). It is asked while metrics are collected, at most once in ten seconds. When it fails, those
+	// gauges are absent, and an alert must notice that.
 	//
 	// Defaults to none: there are no such gauges.
 	Status ops.StatusReader
@@ -36,17 +37,18 @@ type Config struct {
 	// int(s.AcquiredConns()), int(s.MaxConns()) }. The functions must be safe for concurrent use.
 	Pools map[string]func() (used, max int)
 
-	// SpanPerMessage makes a span for each message of a batch, as a child of the span of the batch. It costs about as much again per message as a
-	// message that is handled alone.
+	// SpanPerMessage makes a span for each message of a batch, as a child of the span of the batch. It costs about as
+	// much again per message as a message that is handled alone.
 	SpanPerMessage bool
 
-	// AckSpans makes a span "ack QUEUE" for each message that a Subscriber of SQS or RabbitMQ acknowledges, and a span "commit TOPIC" for each
-	// offset that one of Kafka marks; sarama commits marked offsets in the background. The spans link to those that created the messages,
-	// except with Kafka, where a mark stands for all messages before it.
+	// AckSpans makes a span "ack QUEUE" for each message that a Subscriber of SQS or RabbitMQ acknowledges, and a span
+	// "commit TOPIC" for each offset that one of Kafka marks; sarama commits marked offsets in the background. The
+	// spans link to those that created the messages, except with Kafka, where a mark stands for all messages before it.
 	AckSpans bool
 
-	// ParentFromMessage makes the span of a message that is handled alone a child of the span that created the message, so that both are in
-	// one trace. Otherwise the span links to its creator. A message that is delivered again after days then lengthens a trace of days ago.
+	// ParentFromMessage makes the span of a message that is handled alone a child of the span that created the message,
+	// so that both are in one trace. Otherwise the span links to its creator. A message that is delivered again after
+	// days then lengthens a trace of days ago.
 	ParentFromMessage bool
 
 	// HideKeys replaces keys and message IDs in spans by a keyed hash, where keys name people. Metrics never have keys.
@@ -60,8 +62,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Telemetry exports what consumers, relays, sweepers and subscribers do. Its methods return hooks. All of them may be called on a nil
-// *Telemetry and then return nil hooks, which cost nothing. It is safe for concurrent use.
+// Telemetry exports what consumers, relays, sweepers and subscribers do. Its methods return hooks. All of them may be
+// called on a nil *Telemetry and then return nil hooks, which cost nothing. It is safe for concurrent use.
 type Telemetry struct {
 	cfg    Config
 	tracer trace.Tracer // nil: no spans
@@ -97,8 +99,9 @@ func New(cfg Config) (*Telemetry, error) {
 	}
 	cfg.Logger = usercode.Logger(cfg.Logger)
 	t := &Telemetry{
-		cfg: cfg, consumers: map[string]*consumerTrace{}, relays: map[string]*relayTrace{}, sources: map[sourceKey]*cell{},
-		status: newSnapshots(cfg.Status, cfg.Logger),
+		cfg: cfg, consumers: map[string]*consumerTrace{}, relays: map[string]*relayTrace{},
+		sources: map[sourceKey]*cell{},
+		status:  newSnapshots(cfg.Status, cfg.Logger),
 	}
 	t.sends = newLimited(t.newSentCells)
 	if cfg.TracerProvider != nil {

@@ -26,11 +26,13 @@ type Config[TTx any] struct {
 	// Store keeps the claims and the dead letters. Required.
 	Store dedup.Store[TTx]
 
-	// Key returns a message's business key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The UUID is no business
-	// key: watermill makes it while publishing, and an event that is published again has another one. Required.
+	// Key returns a message's business key: consumer.JSONKey, consumer.HeaderKey for metadata, or any function. The
+	// UUID is no business key: watermill makes it while publishing, and an event that is published again has another
+	// one. Required.
 	Key consumer.KeyFunc
 
-	// Outbox gets the messages that the handler produces, in the handler's transaction. In most programs it is the same as Store.
+	// Outbox gets the messages that the handler produces, in the handler's transaction. In most programs it is the same
+	// as Store.
 	//
 	// Defaults to none: then a handler that produces messages fails.
 	Outbox outbox.Writer[TTx]
@@ -45,14 +47,14 @@ type Config[TTx any] struct {
 	// Defaults to the metadata MetadataKey.
 	OrderingKey func(produced *message.Message) string
 
-	// Join uses the transaction that watermill-sql/v3's subscriber received the message in, so that effect, claim and acknowledgement
-	// are one COMMIT. TTx must be *sql.Tx, and the database PostgreSQL.
+	// Join uses the transaction that watermill-sql/v3's subscriber received the message in, so that effect, claim and
+	// acknowledgement are one COMMIT. TTx must be *sql.Tx, and the database PostgreSQL.
 	//
 	// Defaults to a transaction of the Store's own for each attempt, which is right for every broker.
 	Join bool
 
-	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the *message.Message. It must set the same
-	// values on every delivery.
+	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the
+	// *message.Message. It must set the same values on every delivery.
 	//
 	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
@@ -68,9 +70,9 @@ type Config[TTx any] struct {
 
 	MismatchIsDuplicate, ParkUntimed, RejectGivenUp, TrustHandlers bool
 
-	// MaxWait is the longest time that a failed message waits before it is nacked. watermill cannot delay a redelivery, so the Middleware
-	// waits for the delay of consumer.RetryError. MaxWait must be shorter than the broker's own limit, such as AckDeadline of
-	// watermill-sql. A negative value means that a failed message is nacked at once.
+	// MaxWait is the longest time that a failed message waits before it is nacked. watermill cannot delay a redelivery,
+	// so the Middleware waits for the delay of consumer.RetryError. MaxWait must be shorter than the broker's own
+	// limit, such as AckDeadline of watermill-sql. A negative value means that a failed message is nacked at once.
 	//
 	// Defaults to DefaultMaxWait.
 	MaxWait time.Duration
@@ -115,9 +117,11 @@ func (cfg Config[TTx]) withDefaults() (Config[TTx], error) {
 func (cfg Config[TTx]) consumer(handle consumer.Handler[TTx]) (*consumer.Consumer[TTx], error) {
 	c, err := consumer.New(consumer.Config[TTx]{
 		Name: cfg.Name, Store: cfg.Store, Key: cfg.Key, Handle: handle,
-		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint, MismatchIsDuplicate: cfg.MismatchIsDuplicate,
-		ParkUntimed: cfg.ParkUntimed, RejectGivenUp: cfg.RejectGivenUp, TrustHandlers: cfg.TrustHandlers,
-		MaxAttempts: cfg.MaxAttempts, Backoff: cfg.Backoff, ParkLimit: cfg.ParkLimit, Logger: cfg.Logger, Trace: cfg.Trace,
+		Tenant: cfg.Tenant, Window: cfg.Window, Fingerprint: cfg.Fingerprint,
+		MismatchIsDuplicate: cfg.MismatchIsDuplicate,
+		ParkUntimed:         cfg.ParkUntimed, RejectGivenUp: cfg.RejectGivenUp, TrustHandlers: cfg.TrustHandlers,
+		MaxAttempts: cfg.MaxAttempts, Backoff: cfg.Backoff, ParkLimit: cfg.ParkLimit, Logger: cfg.Logger,
+		Trace: cfg.Trace,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watermilltx: %w", err)

@@ -42,10 +42,11 @@ func ReadEnvelope(payload []byte) (e Envelope, err error) {
 	return *wrapped, nil
 }
 
-// Message returns the message in the envelope. Its ID is the UUID that the forwarder would have published it with. A Publisher gives it another UUID
-// unless PublisherConfig.UUID returns the ID.
+// Message returns the message in the envelope. Its ID is the UUID that the forwarder would have published it with. A
+// Publisher gives it another UUID unless PublisherConfig.UUID returns the ID.
 func (e Envelope) Message() outbox.Message {
-	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string, len(e.Metadata))}
+	m := outbox.Message{ID: e.UUID, Topic: e.Topic, Payload: e.Payload, Headers: make(map[string]string,
+		len(e.Metadata))}
 	for name, value := range e.Metadata {
 		if name == MetadataKey {
 			m.OrderingKey = value
@@ -56,8 +57,8 @@ func (e Envelope) Message() outbox.Message {
 	return m
 }
 
-// EnvelopeKey is the consumer.KeyFunc for a forwarder's topic: topic and UUID of the message inside. The envelope was written with its UUID
-// in the transaction of its effect, so this UUID is a business key.
+// EnvelopeKey is the consumer.KeyFunc for a forwarder's topic: topic and UUID of the message inside. The envelope was
+// written with its UUID in the transaction of its effect, so this UUID is a business key.
 func EnvelopeKey(msg *consumer.Message) (string, error) {
 	e, err := ReadEnvelope(msg.Payload)
 	if err != nil {
@@ -66,8 +67,10 @@ func EnvelopeKey(msg *consumer.Message) (string, error) {
 	return e.Topic + "/" + e.UUID, nil
 }
 
-// Unwrap returns the handler that empties a forwarder's topic into an outbox, in place of watermill's forwarder: each message is
-// enqueued once, with the envelope's UUID as its ID. For readers that look at UUIDs, set PublisherConfig.UUID to a function that returns the ID. A message that is no envelope is parked, and holds up no other.
+// Unwrap returns the handler that empties a forwarder's topic into an outbox, in place of watermill's forwarder: each
+// message is enqueued once, with the envelope's UUID as its ID. For readers that look at UUIDs, set
+// PublisherConfig.UUID to a function that returns the ID. A message that is no envelope is parked, and holds up no
+// other.
 //
 //	consumer.New(consumer.Config[*sql.Tx]{Name: "forwarder", Store: store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(store)})
 //

@@ -113,7 +113,9 @@ func ExamplePublisher() {
 	_, err = relay.New(relay.Config{Queue: outboxtest.NewMemory(), Publisher: publisher}) // whose Run calls Publish
 	fmt.Println(err)
 	publisher.Publish(context.Background(), []outbox.Message{{
-		ID: "order-A:charged", Topic: "charges", Payload: []byte("42"), Headers: map[string]string{outbox.HeaderID: "order-A:charged"}, // a relay sets it
+		// a relay sets it
+		ID: "order-A:charged", Topic: "charges", Payload: []byte("42"),
+		Headers: map[string]string{outbox.HeaderID: "order-A:charged"},
 	}})
 	arrived, err := broker.Subscribe(context.Background(), "charges")
 	if err != nil {
@@ -130,7 +132,8 @@ func ExampleUnwrap() {
 	store, remove := exampleStore(context.Background())
 	defer remove()
 	leaving, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: "forwarder", Store: store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(store), Logger: slog.New(slog.DiscardHandler),
+		Name: "forwarder", Store: store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(store),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)

@@ -21,14 +21,14 @@ type HandlerConfig struct {
 	// Processor handles the messages: a consumer.Consumer. Required.
 	Processor consumer.Processor
 
-	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the *message.Message. It must set the same
-	// values on every delivery.
+	// Amend sets fields of a message that watermill does not have: OrderingKey, Time, Position. Raw is the
+	// *message.Message. It must set the same values on every delivery.
 	//
 	// Defaults to what ToMessage sets.
 	Amend func(*consumer.Message)
 
-	// MaxWait is the longest time that Handle holds a message that waits for its next attempts; then it is nacked. MaxWait must be shorter
-	// than the broker's own limit, such as AckDeadline of watermill-sql.
+	// MaxWait is the longest time that Handle holds a message that waits for its next attempts; then it is nacked.
+	// MaxWait must be shorter than the broker's own limit, such as AckDeadline of watermill-sql.
 	//
 	// Defaults to DefaultMaxWait.
 	MaxWait time.Duration
@@ -37,8 +37,8 @@ type HandlerConfig struct {
 	Logger *slog.Logger
 }
 
-// Handler delivers a watermill Router's messages to a consumer.Processor, so that a Consumer written for any broker runs on all of
-// watermill's brokers. It is safe for concurrent use.
+// Handler delivers a watermill Router's messages to a consumer.Processor, so that a Consumer written for any broker
+// runs on all of watermill's brokers. It is safe for concurrent use.
 type Handler struct {
 	cfg      HandlerConfig
 	failures counts.Counter // by identity
@@ -66,11 +66,13 @@ func amend(f func(*consumer.Message), msg *consumer.Message) {
 	}
 }
 
-// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil means that the message's effects are committed, or that it
-// is parked: the Router acks. An error means neither: the Router nacks, and the broker delivers the message again.
+// Handle is a message.NoPublishHandlerFunc, for Router.AddConsumerHandler. nil means that the message's effects are
+// committed, or that it is parked: the Router acks. An error means neither: the Router nacks, and the broker delivers
+// the message again.
 //
-// A message that needs another attempt waits here, up to MaxWait, and is nacked then. A message that the Processor rejects, because it
-// keeps no dead letters, is never acked: it waits for MaxWait and comes again, with a line in the log each time.
+// A message that needs another attempt waits here, up to MaxWait, and is nacked then. A message that the Processor
+// rejects, because it keeps no dead letters, is never acked: it waits for MaxWait and comes again, with a line in the
+// log each time.
 func (h *Handler) Handle(raw *message.Message) error {
 	ctx := raw.Context()
 	msg := ToMessage(raw)
@@ -82,7 +84,8 @@ func (h *Handler) Handle(raw *message.Message) error {
 	for {
 		attempt := *msg
 		attempt.Attempt += h.failures.Of(id)
-		err := deliver.Call(ctx, h.cfg.Processor, []*consumer.Message{&attempt})[0] // a BatchProcessor does not wait between attempts
+		// a BatchProcessor does not wait between attempts
+		err := deliver.Call(ctx, h.cfg.Processor, []*consumer.Message{&attempt})[0]
 		if err == nil {
 			h.failures.Forget(id)
 			return nil

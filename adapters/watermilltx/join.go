@@ -15,13 +15,14 @@ import (
 	dedupdriver "github.com/txonce/txonce/dedup/driver"
 )
 
-// joiningStore is a Store that claims in the transaction that watermill-sql's subscriber received the message in. For other contexts it is
-// the Store inside.
+// joiningStore is a Store that claims in the transaction that watermill-sql's subscriber received the message in. For
+// other contexts it is the Store inside.
 //
-// That transaction is dangerous in three ways. watermill-sql delivers a nacked message again in the same transaction, so every attempt has
-// a savepoint. After a serialization failure every further attempt in that transaction would fail, so it is given up, see doomed. And
-// watermill-sql COMMITS it, instead of rolling it back, when AckDeadline passes or the subscriber is closed while the handler still runs:
-// that would commit a part of the effect, with its claim. So while an attempt runs the transaction holds a cursor that makes COMMIT fail.
+// That transaction is dangerous in three ways. watermill-sql delivers a nacked message again in the same transaction,
+// so every attempt has a savepoint. After a serialization failure every further attempt in that transaction would fail,
+// so it is given up, see doomed. And watermill-sql COMMITS it, instead of rolling it back, when AckDeadline passes or
+// the subscriber is closed while the handler still runs: that would commit a part of the effect, with its claim. So
+// while an attempt runs the transaction holds a cursor that makes COMMIT fail.
 type joiningStore struct {
 	dedup.Store[*sql.Tx]
 	consumerdriver.ParkingLot[*sql.Tx]
@@ -44,25 +45,27 @@ func newJoiningStore(store dedup.Store[*sql.Tx]) (dedup.Store[*sql.Tx], error) {
 
 // joinedTx is the state of the transaction of one delivery.
 type joinedTx struct {
-	// doomed means that the transaction cannot be committed: it still holds the cursor of an attempt. watermill-sql ends it only when the
-	// message is acked. Then its own statement and COMMIT fail.
+	// doomed means that the transaction cannot be committed: it still holds the cursor of an attempt. watermill-sql
+	// ends it only when the message is acked. Then its own statement and COMMIT fail.
 	doomed bool
 }
 
-// Statements of an attempt. COMMIT reads a cursor WITH HOLD, and reading this one fails with an error that says why. Its expression is
-// volatile, so that PostgreSQL does not evaluate it earlier. It needs no table and no privilege.
+// Statements of an attempt. COMMIT reads a cursor WITH HOLD, and reading this one fails with an error that says why.
+// Its expression is volatile, so that PostgreSQL does not evaluate it earlier. It needs no table and no privilege.
 const (
 	beginAttempt = `SAVEPOINT txonce_attempt; ` +
 		`DECLARE txonce_attempt_is_running CURSOR WITH HOLD FOR ` +
 		`SELECT CAST('txonce: COMMIT refused, a handler is still running in this transaction' || substr(CAST(random() AS text), 1, 0) AS integer)`
 	keepAttempt = `CLOSE txonce_attempt_is_running; RELEASE SAVEPOINT txonce_attempt`
-	undoAttempt = `ROLLBACK TO SAVEPOINT txonce_attempt; RELEASE SAVEPOINT txonce_attempt` // which also closes the cursor
+	// which also closes the cursor
+	undoAttempt = `ROLLBACK TO SAVEPOINT txonce_attempt; RELEASE SAVEPOINT txonce_attempt`
 )
 
 // undoTimeout bounds undoAttempt, which also runs after the message's context has ended.
 const undoTimeout = 10 * time.Second
 
-// VerifyTx implements driver.TxVerifier. Each of watermill-sql's transactions has one message, and attempt finds out what its handler did.
+// VerifyTx implements driver.TxVerifier. Each of watermill-sql's transactions has one message, and attempt finds out
+// what its handler did.
 func (s *joiningStore) VerifyTx(ctx context.Context, tx *sql.Tx) error {
 	if ctx.Value(runKey{}) != nil {
 		return nil
@@ -77,7 +80,9 @@ func (s *joiningStore) Retryable(err error) bool {
 }
 
 // InTx implements dedup.Store. Its effect is final when watermill-sql has committed, together with the acknowledgement.
-func (s *joiningStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) error {
+func (s *joiningStore) InTx(ctx context.Context, recs []dedup.Record,
+	fn func(tx *sql.Tx, claims []dedup.Claim) error,
+) error {
 	r, _ := ctx.Value(runKey{}).(*run)
 	if r == nil { // a replay of a dead letter
 		return s.Store.InTx(ctx, recs, fn)
@@ -101,7 +106,9 @@ func (s *joiningStore) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 }
 
 // attempt runs between the savepoint and its release.
-func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record, fn func(tx *sql.Tx, claims []dedup.Claim) error) (err error) {
+func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Record,
+	fn func(tx *sql.Tx, claims []dedup.Claim) error,
+) (err error) {
 	claims := []dedup.Claim{}
 	if len(recs) > 0 {
 		if claims, err = s.Store.Claim(ctx, tx, recs); err != nil {
@@ -123,8 +130,8 @@ func (s *joiningStore) attempt(ctx context.Context, tx *sql.Tx, recs []dedup.Rec
 	return nil
 }
 
-// undo rolls an attempt back, so that the next one can use the transaction. If it cannot, or if the failure is the database's, the cursor
-// stays and the transaction is doomed.
+// undo rolls an attempt back, so that the next one can use the transaction. If it cannot, or if the failure is the
+// database's, the cursor stays and the transaction is doomed.
 func (s *joiningStore) undo(ctx context.Context, tx *sql.Tx, r *run, err error) error {
 	if s.Store.Retryable(err) {
 		r.tx.doomed = true
@@ -148,8 +155,8 @@ type doomedError struct{ err error }
 func (e *doomedError) Error() string { return e.err.Error() }
 func (e *doomedError) Unwrap() error { return e.err }
 
-// aborted reports whether err proves that the transaction cannot be committed any more: it has ended, or the server refused a statement. PostgreSQL
-// then commits nothing of the transaction.
+// aborted reports whether err proves that the transaction cannot be committed any more: it has ended, or the server
+// refused a statement. PostgreSQL then commits nothing of the transaction.
 func aborted(err error) bool {
 	var answer interface{ SQLState() string } // of PostgreSQL's drivers
 	return errors.As(err, &answer) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, driver.ErrBadConn)

@@ -15,19 +15,22 @@ import (
 
 // Metadata that this package writes. The relay adds headers of its own.
 const (
-	// MetadataKey is the ordering key of a message: outbox.Message.OrderingKey. watermill-kafka, for example, can choose the partition by it.
+	// MetadataKey is the ordering key of a message: outbox.Message.OrderingKey. watermill-kafka, for example, can
+	// choose the partition by it.
 	MetadataKey = "txonce-key"
 
-	// MetadataUUID is the UUID that a handler gave to a message it produced. The message is published under another ID, which stays the
-	// same when the handler runs again.
+	// MetadataUUID is the UUID that a handler gave to a message it produced. The message is published under another ID,
+	// which stays the same when the handler runs again.
 	MetadataUUID = "original_uuid"
 
-	// binaryPrefix begins the name of metadata that is not text: many brokers keep metadata as JSON, which has no bytes.
+	// binaryPrefix begins the name of metadata that is not text: many brokers keep metadata as JSON, which has no
+	// bytes.
 	binaryPrefix = "txonce-binary-"
 )
 
-// ToMessage returns raw as its first delivery. Topic is set within a Router only. OrderingKey and Time are set if a relay of this module published
-// the message. ID stays empty, because watermill makes a UUID while publishing; the UUID is part of Position.
+// ToMessage returns raw as its first delivery. Topic is set within a Router only. OrderingKey and Time are set if a
+// relay of this module published the message. ID stays empty, because watermill makes a UUID while publishing; the UUID
+// is part of Position.
 func ToMessage(raw *message.Message) *consumer.Message {
 	topic := message.SubscribeTopicFromCtx(raw.Context())
 	headers := decodeMetadata(raw.Metadata)

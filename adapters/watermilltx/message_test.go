@@ -17,7 +17,8 @@ func TestToMessage(t *testing.T) {
 	raw.Metadata.Set(watermilltx.MetadataKey, "k")
 	raw.Metadata.Set("txonce-binary-not encoded", "stays")
 	msg := watermilltx.ToMessage(raw)
-	if !msg.Time.Equal(at) || msg.OrderingKey != "k" || msg.ID != "" || msg.Position != "/u" || msg.Headers["txonce-binary-not encoded"] != "stays" {
+	if !msg.Time.Equal(at) || msg.OrderingKey != "k" || msg.ID != "" || msg.Position != "/u" ||
+		msg.Headers["txonce-binary-not encoded"] != "stays" {
 		t.Errorf("%+v", msg)
 	}
 	if len(raw.Metadata) != 3 {

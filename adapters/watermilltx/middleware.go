@@ -46,18 +46,18 @@ func New[TTx any](cfg Config[TTx]) (*Middleware[TTx], error) {
 // Start checks the store: its error says why every message would fail. Without Start the first message checks it.
 func (m *Middleware[TTx]) Start(ctx context.Context) error { return m.consumer.Start(ctx) }
 
-// Consumer returns the Consumer inside, for its operations on dead letters. Its Replay runs the handler in a transaction of the Store's own.
-// Replay works once the Router runs. If the handler produces messages, it must have received a message before: from that the Middleware
-// knows the topic.
+// Consumer returns the Consumer inside, for its operations on dead letters. Its Replay runs the handler in a
+// transaction of the Store's own. Replay works once the Router runs. If the handler produces messages, it must have
+// received a message before: from that the Middleware knows the topic.
 func (m *Middleware[TTx]) Consumer() *consumer.Consumer[TTx] { return m.consumer }
 
-// Middleware is the message.HandlerMiddleware, for Handler.AddMiddleware of one handler. It claims the message, runs next
-// and writes what next produces to the Outbox, in one transaction, and returns no messages: nothing is left for the Router
-// to publish after the COMMIT.
+// Middleware is the message.HandlerMiddleware, for Handler.AddMiddleware of one handler. It claims the message, runs
+// next and writes what next produces to the Outbox, in one transaction, and returns no messages: nothing is left for
+// the Router to publish after the COMMIT.
 //
-// nil means that the transaction is committed, now or by an earlier delivery, or that the message is parked: the Router acks. An error means
-// that nothing was committed: the Router nacks, unless an outer Retry tries again, in a new transaction. Middlewares between this one and
-// the handler run within the transaction; Retry must not be one of them.
+// nil means that the transaction is committed, now or by an earlier delivery, or that the message is parked: the Router
+// acks. An error means that nothing was committed: the Router nacks, unless an outer Retry tries again, in a new
+// transaction. Middlewares between this one and the handler run within the transaction; Retry must not be one of them.
 func (m *Middleware[TTx]) Middleware(next message.HandlerFunc) message.HandlerFunc {
 	m.mu.Lock()
 	m.next = next
@@ -94,7 +94,9 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	r := &run{raw: raw, next: next}
 	err := m.consumer.ProcessBatch(context.WithValue(ctx, runKey{}, r), []*consumer.Message{msg})[0]
 	if r.tx.doomed {
-		raw.Ack() // watermill-sql then tries to commit the transaction, which fails, and delivers the message again in another one
+		// watermill-sql then tries to commit the transaction, which fails, and delivers the message again in another
+		// one
+		raw.Ack()
 	}
 	retry, again := errors.AsType[*consumer.RetryError](err)
 	switch {
@@ -109,8 +111,8 @@ func (m *Middleware[TTx]) handle(raw *message.Message, next message.HandlerFunc)
 	return err
 }
 
-// refuseSecondHandler returns an error if m serves another handler already: two handlers under one name would take each other's messages for
-// duplicates.
+// refuseSecondHandler returns an error if m serves another handler already: two handlers under one name would take each
+// other's messages for duplicates.
 func (m *Middleware[TTx]) refuseSecondHandler(ctx context.Context) error {
 	handler := message.HandlerNameFromCtx(ctx)
 	m.mu.Lock()
@@ -120,12 +122,14 @@ func (m *Middleware[TTx]) refuseSecondHandler(ctx context.Context) error {
 	}
 	if m.handler != handler {
 		return &consumer.RetryError{Held: true, Err: fmt.Errorf("watermilltx: Middleware %q serves handler %q, and cannot serve %q as well: "+
-			"make one for each handler, with a Name of its own, and add it with Handler.AddMiddleware", m.cfg.Name, m.handler, handler)}
+			"make one for each handler, with a Name of its own, and add it with Handler.AddMiddleware", m.cfg.Name,
+			m.handler, handler)}
 	}
 	return nil
 }
 
-// run is the consumer's handler. The watermill handler gets a copy of the message: acking the copy acknowledges nothing.
+// run is the consumer's handler. The watermill handler gets a copy of the message: acking the copy acknowledges
+// nothing.
 func (m *Middleware[TTx]) run(ctx context.Context, tx TTx, msg *consumer.Message) error {
 	r, _ := ctx.Value(runKey{}).(*run)
 	if r == nil {
@@ -164,8 +168,8 @@ func (m *Middleware[TTx]) replayed(msg *consumer.Message) (*run, error) {
 	return &run{raw: raw, next: m.next}, nil
 }
 
-// enqueue writes the produced messages to the outbox. If it cannot, that is the program's fault and not the message's: the message is not
-// parked for it.
+// enqueue writes the produced messages to the outbox. If it cannot, that is the program's fault and not the message's:
+// the message is not parked for it.
 func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Message, produced []*message.Message) error {
 	if len(produced) == 0 {
 		return nil
@@ -194,7 +198,8 @@ func (m *Middleware[TTx]) enqueue(ctx context.Context, tx TTx, in *message.Messa
 func toOutbox(p *message.Message, topic, key string) outbox.Message {
 	headers := make(map[string]string, len(p.Metadata)+1)
 	for name, value := range p.Metadata {
-		if !strings.HasPrefix(strings.ToLower(name), "txonce-") { // the relay's header of the received message, if the handler copied its metadata
+		if !strings.HasPrefix(strings.ToLower(name), "txonce-") {
+			// the relay's header of the received message, if the handler copied its metadata
 			headers[name] = value
 		}
 	}
@@ -222,9 +227,9 @@ func isNacked(msg *message.Message) bool {
 	}
 }
 
-// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else. It is false for an error of a Middleware or a
-// Handler when a later delivery may succeed, for example because the database is away. A store that is a ParkingLot parks a poison
-// message before a poison queue gets it.
+// IsPoison is the filter for middleware.PoisonQueueWithFilter, and for nothing else. It is false for an error of a
+// Middleware or a Handler when a later delivery may succeed, for example because the database is away. A store that is
+// a ParkingLot parks a poison message before a poison queue gets it.
 func IsPoison(err error) bool {
 	_, again := errors.AsType[*consumer.RetryError](err)
 	return !again && !errors.Is(err, context.Canceled)

@@ -15,10 +15,11 @@ import (
 
 // Publisher sends the messages of an outbox through any of watermill's publishers. It is safe for concurrent use.
 //
-// It publishes several messages at a time, each with a call of its own, so that each message has its own result. That keeps the order within
-// a key, because a relay passes one message of a key per call. watermill's Publish takes no context. A call that has not returned by
-// the deadline goes on in the background: it counts as failed, and if it succeeds after all, its message arrives twice, with the same
-// UUID. There are never more than PublisherConfig.Concurrency such calls: while all of them hang, no message is sent.
+// It publishes several messages at a time, each with a call of its own, so that each message has its own result. That
+// keeps the order within a key, because a relay passes one message of a key per call. watermill's Publish takes no
+// context. A call that has not returned by the deadline goes on in the background: it counts as failed, and if it
+// succeeds after all, its message arrives twice, with the same UUID. There are never more than
+// PublisherConfig.Concurrency such calls: while all of them hang, no message is sent.
 type Publisher struct {
 	cfg   PublisherConfig
 	slots chan struct{} // holds one for each call that runs
@@ -26,7 +27,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher, or an error that names the field of cfg that is at fault. It does not talk to a broker.
+// NewPublisher returns a Publisher, or an error that names the field of cfg that is at fault. It does not talk to a
+// broker.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -90,13 +92,14 @@ func (p *Publisher) call(ctx context.Context, m outbox.Message, answer func(erro
 		}
 	})
 	if ended != nil {
-		err = fmt.Errorf("%w\n%s", ended.Of(fmt.Sprintf("watermilltx: topic %q, publisher %T: %s", m.Topic, p.cfg.Publisher, running)), ended.Stack)
+		err = fmt.Errorf("%w\n%s", ended.Of(fmt.Sprintf("watermilltx: topic %q, publisher %T: %s", m.Topic,
+			p.cfg.Publisher, running)), ended.Stack)
 	}
 	answer(usercode.Error(err))
 }
 
-// Drain waits for calls that have outlived their deadline. Call it when the relay has stopped, before closing watermill's
-// publisher. The Publisher cannot be used afterwards. It returns ctx's error when that ends first.
+// Drain waits for calls that have outlived their deadline. Call it when the relay has stopped, before closing
+// watermill's publisher. The Publisher cannot be used afterwards. It returns ctx's error when that ends first.
 func (p *Publisher) Drain(ctx context.Context) error {
 	for range cap(p.slots) {
 		select {

@@ -23,26 +23,27 @@ type PublisherConfig struct {
 	// Publisher sends the messages. The caller closes it. Required.
 	Publisher message.Publisher
 
-	// Confirms states that Publisher.Publish returns nil only after the broker has confirmed the message. txonce cannot find that out: see
-	// the package's documentation for the settings that watermill's publishers need. Required, unless AcceptedRisks contains
-	// RiskUnconfirmed.
+	// Confirms states that Publisher.Publish returns nil only after the broker has confirmed the message. txonce cannot
+	// find that out: see the package's documentation for the settings that watermill's publishers need. Required,
+	// unless AcceptedRisks contains RiskUnconfirmed.
 	Confirms bool
 
-	// Concurrency is how many messages are published at once, each with a call of its own, because watermill's Publish has one answer for
-	// all of its messages.
+	// Concurrency is how many messages are published at once, each with a call of its own, because watermill's Publish
+	// has one answer for all of its messages.
 	//
 	// Defaults to DefaultConcurrency.
 	Concurrency int
 
 	// UUID makes a message's UUID. It must return the same UUID whenever the message is published.
 	//
-	// Defaults to a UUID that is derived from the message's ID, its sequence number and the time when it was enqueued: brokers such as JetStream
-	// drop a message whose UUID they know, and two messages of an outbox may have the same ID. The ID is in the metadata outbox.HeaderID. If your broker
-	// does not look at UUIDs, a function that returns the ID is as good; watermill-sql has room for 36 bytes.
+	// Defaults to a UUID that is derived from the message's ID, its sequence number and the time when it was enqueued:
+	// brokers such as JetStream drop a message whose UUID they know, and two messages of an outbox may have the same
+	// ID. The ID is in the metadata outbox.HeaderID. If your broker does not look at UUIDs, a function that returns the
+	// ID is as good; watermill-sql has room for 36 bytes.
 	UUID func(outbox.Message) string
 
-	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an *outbox.UnavailableError or an
-	// *outbox.TopicError, or return it as it is.
+	// Classify says whose fault an error of Publisher is: it may wrap it in outbox.Permanent, an
+	// *outbox.UnavailableError or an *outbox.TopicError, or return it as it is.
 	//
 	// Defaults to Classify.
 	Classify func(topic string, err error) error

@@ -13,15 +13,18 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Classify is the default of PublisherConfig.Classify. Errors of connections, and of a server that is out of resources or shuts down, are
-// an *outbox.UnavailableError. A topic's table on PostgreSQL that is missing or denied is an *outbox.TopicError. Every other error counts
-// against the message, which is tried again and in the end parked in the outbox: Classify does not know the errors of each publisher. If
-// the broker has topics that may be missing, set PublisherConfig.Classify to a function that knows that error.
+// Classify is the default of PublisherConfig.Classify. Errors of connections, and of a server that is out of resources
+// or shuts down, are an *outbox.UnavailableError. A topic's table on PostgreSQL that is missing or denied is an
+// *outbox.TopicError. Every other error counts against the message, which is tried again and in the end parked in the
+// outbox: Classify does not know the errors of each publisher. If the broker has topics that may be missing, set
+// PublisherConfig.Classify to a function that knows that error.
 func Classify(topic string, err error) error {
 	named := fmt.Errorf("watermilltx: topic %q: %w", topic, err)
 	for _, lost := range []error{
-		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone, context.DeadlineExceeded,
-		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, driver.ErrBadConn, sql.ErrConnDone,
+		context.DeadlineExceeded,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+		syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 	} {
 		if errors.Is(err, lost) {
 			return &outbox.UnavailableError{Err: named}

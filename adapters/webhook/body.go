@@ -7,8 +7,9 @@ import (
 
 const firstBuffer = 4 << 10
 
-// readAll reads body, which declares size bytes, or -1. It takes the bytes of its buffers from held before it allocates them, and waits
-// for them until ctx ends. The buffer grows only as far as the sender has sent: a quarter of it is there.
+// readAll reads body, which declares size bytes, or -1. It takes the bytes of its buffers from held before it allocates
+// them, and waits for them until ctx ends. The buffer grows only as far as the sender has sent: a quarter of it is
+// there.
 func readAll(ctx context.Context, body io.Reader, size, most int64, held *share) ([]byte, error) {
 	capacity := int64(firstBuffer)
 	if size >= 0 {

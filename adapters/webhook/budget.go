@@ -9,11 +9,11 @@ import (
 
 var errBudget = errors.New("webhook: the bodies in memory have Config.MaxInFlight bytes")
 
-// budget limits the bytes of the bodies that are in memory. A body takes a share when it begins to be read, and more as it grows, so that
-// a sender who only declares a large body takes little.
+// budget limits the bytes of the bodies that are in memory. A body takes a share when it begins to be read, and more as
+// it grows, so that a sender who only declares a large body takes little.
 //
-// Bodies that grow side by side could all wait for each other. So when nothing is left, one of them at a time, the express, may go on
-// beyond most until it is done. At most, the bodies have most bytes and those of one body.
+// Bodies that grow side by side could all wait for each other. So when nothing is left, one of them at a time, the
+// express, may go on beyond most until it is done. At most, the bodies have most bytes and those of one body.
 type budget struct {
 	most int64
 

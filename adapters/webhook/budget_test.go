@@ -21,7 +21,10 @@ import (
 type believer struct{ maxBody int64 }
 
 func (b believer) Source() webhook.Source {
-	return webhook.Source{Name: "shop", Horizon: time.Hour, Deadline: 10 * time.Second, GiveUpAfter: time.Hour, MaxBody: b.maxBody}
+	return webhook.Source{
+		Name: "shop", Horizon: time.Hour, Deadline: 10 * time.Second, GiveUpAfter: time.Hour,
+		MaxBody: b.maxBody,
+	}
 }
 
 func (believer) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
@@ -105,7 +108,8 @@ func TestManyLargeDeliveries(t *testing.T) {
 					}
 				}
 				if most.Load() > tt.want || handled.Load() != int64(deliveries) {
-					t.Errorf("held %d bytes, want %d at most; %d deliveries were handled", most.Load(), tt.want, handled.Load())
+					t.Errorf("held %d bytes, want %d at most; %d deliveries were handled", most.Load(), tt.want,
+						handled.Load())
 				}
 				synctest.Wait() // the work returns its share after its answer
 				if held := r.Held(); held != 0 {
@@ -131,7 +135,10 @@ func TestSlowSendersHoldNoBudget(t *testing.T) {
 	t.Run("a body that is only declared takes little", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var most atomic.Int64
-			r := newReceiver(t, webhook.Config{Verifier: believer{size}, MaxInFlight: 10 * size, Processor: always(nil)})
+			r := newReceiver(t, webhook.Config{
+				Verifier: believer{size}, MaxInFlight: 10 * size,
+				Processor: always(nil),
+			})
 			answered := start(t, r, 1000, 0, &most)
 			if held := r.Held(); held > 1000*4<<10 {
 				t.Errorf("%d bytes are held", held)
@@ -160,7 +167,8 @@ func TestSlowSendersHoldNoBudget(t *testing.T) {
 			busy := 0
 			for range 20 {
 				switch res := <-slow; {
-				case res.StatusCode == 503 && res.Header.Get("Retry-After") == "5" && res.Header.Get("Connection") == "close":
+				case res.StatusCode == 503 && res.Header.Get("Retry-After") == "5" &&
+					res.Header.Get("Connection") == "close":
 					busy++
 				case res.StatusCode != 408:
 					t.Errorf("status %d, %v", res.StatusCode, res.Header)
@@ -169,7 +177,8 @@ func TestSlowSendersHoldNoBudget(t *testing.T) {
 			wantStatus(t, <-answered, 200)
 			synctest.Wait()
 			if busy == 0 || most.Load() > 4*size || r.Held() != 0 {
-				t.Errorf("%d were answered with 503; at most %d bytes were held, and %d are left", busy, most.Load(), r.Held())
+				t.Errorf("%d were answered with 503; at most %d bytes were held, and %d are left", busy, most.Load(),
+					r.Held())
 			}
 		})
 	})
@@ -224,7 +233,8 @@ func TestBodiesOfAllSizes(t *testing.T) {
 				got = msgs[0].Payload
 				return []error{nil}
 			})})
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(bytes.NewReader(want[:size/3]), bytes.NewReader(want[size/3:])))
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/",
+				io.MultiReader(bytes.NewReader(want[:size/3]), bytes.NewReader(want[size/3:])))
 			if req.ContentLength = -1; declared {
 				req.ContentLength = int64(size)
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// ByTopic returns a Handler that calls the handler for the event's type. An event of a type without a handler is claimed and
-// acknowledged, because senders add types at any time. ByTopic panics if a handler is nil.
+// ByTopic returns a Handler that calls the handler for the event's type. An event of a type without a handler is
+// claimed and acknowledged, because senders add types at any time. ByTopic panics if a handler is nil.
 //
 // The type is Message.Topic, or HeaderType if an Inbox forwarded the event.
 func ByTopic[TTx any](handlers map[string]consumer.Handler[TTx]) consumer.Handler[TTx] {

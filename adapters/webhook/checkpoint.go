@@ -17,8 +17,8 @@ type Checkpoint[TTx any] struct {
 	rec     dedup.Record
 }
 
-// NewCheckpoint returns the checkpoint called name. Each backfill needs a name of its own. A checkpoint that was not saved for
-// longer than window is forgotten. The store must be a driver.ResultStore, as pgxstore and sqlstore are.
+// NewCheckpoint returns the checkpoint called name. Each backfill needs a name of its own. A checkpoint that was not
+// saved for longer than window is forgotten. The store must be a driver.ResultStore, as pgxstore and sqlstore are.
 func NewCheckpoint[TTx any](store dedup.Store[TTx], name string, window time.Duration) (*Checkpoint[TTx], error) {
 	results, ok := store.(driver.ResultStore[TTx])
 	if !ok {
@@ -43,10 +43,11 @@ func (c *Checkpoint[TTx]) Load(ctx context.Context) (state []byte, err error) {
 	return state, nil
 }
 
-// Save replaces the stored state in one transaction. Save it only after all events before it were handled: after a crash the
-// backfill begins again at the state that was saved last.
+// Save replaces the stored state in one transaction. Save it only after all events before it were handled: after a
+// crash the backfill begins again at the state that was saved last.
 //
-// When two processes save at the same time, the later one wins. The state may then be the older one, which costs only duplicates.
+// When two processes save at the same time, the later one wins. The state may then be the older one, which costs only
+// duplicates.
 func (c *Checkpoint[TTx]) Save(ctx context.Context, state []byte) error {
 	err := errSavedByAnother
 	for tries := 0; errors.Is(err, errSavedByAnother) && tries < 10; tries++ {

@@ -19,13 +19,29 @@ func TestNewRefusesSettings(t *testing.T) {
 		says []string // nothing: it is accepted
 	}{
 		{"the defaults", none, nil},
-		{"no verifier", func(c *webhook.Config, _ *webhook.Source) { c.Verifier = nil }, []string{"Config.Verifier is required"}},
-		{"a nil verifier", func(c *webhook.Config, _ *webhook.Source) { c.Verifier = (*shop)(nil) }, []string{"Config.Verifier is required"}},
-		{"no processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = nil }, []string{"Config.Processor is required"}},
-		{"a nil processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = (*consumer.Consumer[tx])(nil) }, []string{"Config.Processor is required"}},
 		{
-			"case 75: a window shorter than the sender's horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 16 * 24 * time.Hour },
-			[]string{"Config.Processor forgets keys after 15 days", "shop may deliver an event again for 16 days", "RiskShortWindow"},
+			"no verifier", func(c *webhook.Config, _ *webhook.Source) { c.Verifier = nil },
+			[]string{"Config.Verifier is required"},
+		},
+		{
+			"a nil verifier", func(c *webhook.Config, _ *webhook.Source) { c.Verifier = (*shop)(nil) },
+			[]string{"Config.Verifier is required"},
+		},
+		{
+			"no processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = nil },
+			[]string{"Config.Processor is required"},
+		},
+		{
+			"a nil processor", func(c *webhook.Config, _ *webhook.Source) { c.Processor = (*consumer.Consumer[tx])(nil) },
+			[]string{"Config.Processor is required"},
+		},
+		{
+			"case 75: a window shorter than the sender's horizon",
+			func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 16 * 24 * time.Hour },
+			[]string{
+				"Config.Processor forgets keys after 15 days", "shop may deliver an event again for 16 days",
+				"RiskShortWindow",
+			},
 		},
 		{"case 75: a window as long as the horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 15 * 24 * time.Hour }, nil},
 		{"case 75: a short window that is accepted", func(c *webhook.Config, s *webhook.Source) {
@@ -39,23 +55,60 @@ func TestNewRefusesSettings(t *testing.T) {
 			s.GiveUpAfter, c.AcceptedRisks = 0, []webhook.Risk{webhook.RiskUntimedInline}
 		}, nil},
 		{"a risk that does not exist", func(c *webhook.Config, _ *webhook.Source) { c.AcceptedRisks = []webhook.Risk{"RiskX"} }, []string{`AcceptedRisks contains "RiskX"`}},
-		{"several faults at once", func(c *webhook.Config, _ *webhook.Source) { c.MaxBody, c.ReadTimeout = -1, -1 }, []string{"Config.MaxBody is -1", "Config.ReadTimeout is -1ns"}},
-		{"a status that ends subscriptions", func(c *webhook.Config, _ *webhook.Source) { c.RefusalStatus = 410 }, []string{"Config.RefusalStatus is 410"}},
-		{"a status that means success", func(c *webhook.Config, _ *webhook.Source) { c.RefusalStatus = 200 }, []string{"Config.RefusalStatus is 200"}},
-		{"E24: a reply that redirects", func(_ *webhook.Config, s *webhook.Source) { s.Reply.Status = 302 }, []string{"Config.Verifier", "Reply.Status is 302: want 2xx"}},
-		{"a source without a name", func(_ *webhook.Config, s *webhook.Source) { s.Name = "" }, []string{"Name is empty"}},
-		{"a source without a horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 0 }, []string{"Horizon is 0s"}},
-		{"a negative deadline", func(_ *webhook.Config, s *webhook.Source) { s.Deadline = -1 }, []string{"Deadline is -1ns"}},
 		{
-			"a MaxBody below the sender's", func(c *webhook.Config, s *webhook.Source) { c.MaxBody, s.MaxBody = 1000, 1001 },
+			"several faults at once", func(c *webhook.Config, _ *webhook.Source) { c.MaxBody, c.ReadTimeout = -1, -1 },
+			[]string{"Config.MaxBody is -1", "Config.ReadTimeout is -1ns"},
+		},
+		{
+			"a status that ends subscriptions", func(c *webhook.Config, _ *webhook.Source) { c.RefusalStatus = 410 },
+			[]string{"Config.RefusalStatus is 410"},
+		},
+		{
+			"a status that means success", func(c *webhook.Config, _ *webhook.Source) { c.RefusalStatus = 200 },
+			[]string{"Config.RefusalStatus is 200"},
+		},
+		{
+			"E24: a reply that redirects", func(_ *webhook.Config, s *webhook.Source) { s.Reply.Status = 302 },
+			[]string{"Config.Verifier", "Reply.Status is 302: want 2xx"},
+		},
+		{
+			"a source without a name", func(_ *webhook.Config, s *webhook.Source) { s.Name = "" },
+			[]string{"Name is empty"},
+		},
+		{
+			"a source without a horizon", func(_ *webhook.Config, s *webhook.Source) { s.Horizon = 0 },
+			[]string{"Horizon is 0s"},
+		},
+		{
+			"a negative deadline", func(_ *webhook.Config, s *webhook.Source) { s.Deadline = -1 },
+			[]string{"Deadline is -1ns"},
+		},
+		{
+			"a MaxBody below the sender's", func(c *webhook.Config,
+				s *webhook.Source,
+			) {
+				c.MaxBody, s.MaxBody = 1000, 1001
+			},
 			[]string{"Config.MaxBody is 1000, but deliveries of ", " have up to 1001 bytes", "webhook.RiskSmallBody"},
 		},
 		{"a MaxInFlight below two bodies", func(c *webhook.Config, s *webhook.Source) { c.MaxInFlight, s.MaxBody = 1999, 1000 }, []string{"Config.MaxInFlight is 1999: want 2000 or more"}},
-		{"a negative MaxInFlight", func(c *webhook.Config, _ *webhook.Source) { c.MaxInFlight = -1 }, []string{"Config.MaxInFlight is -1"}},
-		{"a negative MaxBody of the source", func(_ *webhook.Config, s *webhook.Source) { s.MaxBody = -1 }, []string{"Source.MaxBody is -1"}},
-		{"a negative GiveUpAfter", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = -1 }, []string{"GiveUpAfter is -1ns"}},
+		{
+			"a negative MaxInFlight", func(c *webhook.Config, _ *webhook.Source) { c.MaxInFlight = -1 },
+			[]string{"Config.MaxInFlight is -1"},
+		},
+		{
+			"a negative MaxBody of the source", func(_ *webhook.Config, s *webhook.Source) { s.MaxBody = -1 },
+			[]string{"Source.MaxBody is -1"},
+		},
+		{
+			"a negative GiveUpAfter", func(_ *webhook.Config, s *webhook.Source) { s.GiveUpAfter = -1 },
+			[]string{"GiveUpAfter is -1ns"},
+		},
 		{"a PublicURL with a path", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://shop.example/api/" }, nil},
-		{"a PublicURL without a scheme", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "shop.example" }, []string{`Config.PublicURL is "shop.example"`}},
+		{
+			"a PublicURL without a scheme", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "shop.example" },
+			[]string{`Config.PublicURL is "shop.example"`},
+		},
 		{"a PublicURL with a query", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://shop.example/?a=1" }, []string{"no user, query"}},
 		{"a PublicURL with a user", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://a:b@shop.example" }, []string{"no user"}},
 		{"a PublicURL that is none", func(c *webhook.Config, _ *webhook.Source) { c.PublicURL = "https://shop example" }, []string{"Config.PublicURL"}},

@@ -25,7 +25,10 @@ func TestDeliveries(t *testing.T) {
 	errHandler := errors.New("not yet")
 	t.Run("case 65: the response was lost", func(t *testing.T) {
 		s, store, hooks := newShop(), consumertest.NewStore(), &traced{}
-		r := newReceiver(t, webhook.Config{Verifier: s, Processor: billing(t, consumer.Config[tx]{Store: store}), Trace: hooks.trace()})
+		r := newReceiver(t, webhook.Config{
+			Verifier: s, Processor: billing(t, consumer.Config[tx]{Store: store}),
+			Trace: hooks.trace(),
+		})
 		for range 2 {
 			if n := s.status(t, r, shopEvent{ID: "1"}); n != 200 {
 				t.Errorf("status %d", n)
@@ -68,7 +71,11 @@ func TestDeliveries(t *testing.T) {
 			return count(ctx, tx, m)
 		}})
 		r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
-		batch := []shopEvent{{ID: "1", Created: time.Now()}, {ID: "2", Created: time.Now()}, {ID: "3", Created: time.Now()}}
+		batch := []shopEvent{
+			{ID: "1", Created: time.Now()},
+			{ID: "2", Created: time.Now()},
+			{ID: "3", Created: time.Now()},
+		}
 		wantStatus(t, s.send(t, r, batch[0]), 200) // it is partly seen before
 		wantStatus(t, s.send(t, r, batch...), 503)
 		for i := range batch {
@@ -101,7 +108,8 @@ func TestDeliveries(t *testing.T) {
 		wantStatus(t, s.send(t, r, shopEvent{ID: "1", Type: "paid"}, shopEvent{ID: "2", Type: "refunded"}), 200)
 		wantCount(t, store, "1", 1)
 		wantCount(t, store, "2", 0)
-		if _, found, err := store.Lookup(t.Context(), dedup.Key{Consumer: "billing", Tenant: "shop/live", ID: "2"}); !found || err != nil {
+		if _, found, err := store.Lookup(t.Context(),
+			dedup.Key{Consumer: "billing", Tenant: "shop/live", ID: "2"}); !found || err != nil {
 			t.Errorf("the unknown event is not claimed: %v", err)
 		}
 	})
@@ -129,8 +137,8 @@ func TestDeliveries(t *testing.T) {
 	})
 }
 
-// A sender's retries come within seconds at first, and each restart of the database fails some of them. Only the age of an event says that
-// the sender is about to give up.
+// A sender's retries come within seconds at first, and each restart of the database fails some of them. Only the age of
+// an event says that the sender is about to give up.
 func TestOutageOfTenMinutes(t *testing.T) {
 	t.Run("E20: the database is away for 10 minutes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -187,12 +195,14 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			}})
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
 			created := time.Now()
-			n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: "1", Created: created}, time.Minute, 9) // 1 + 2 + 4 + … minutes: 4 hours
+			// 1 + 2 + 4 + … minutes: 4 hours
+			n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: "1", Created: created}, time.Minute, 9)
 			found := letters(t, c)
 			if len(found) != 1 || found[0].Cause != observe.CauseExhausted || n == 0 {
 				t.Fatalf("delivery %d, letters %v: want it parked and acknowledged", n, found)
 			}
-			if age := found[0].First.Sub(created); age < s.source.GiveUpAfter || age > 2*s.source.GiveUpAfter || failures != n {
+			if age := found[0].First.Sub(created); age < s.source.GiveUpAfter || age > 2*s.source.GiveUpAfter ||
+				failures != n {
 				t.Errorf("parked after %v, at failure %d of %d deliveries", age, failures, n)
 			}
 		})
@@ -230,7 +240,8 @@ func TestOutageOfTenMinutes(t *testing.T) {
 				return make([]error, len(msgs))
 			})})
 			now := time.Now()
-			s.send(t, r, shopEvent{ID: "1", Created: now.Add(-time.Hour)}, shopEvent{ID: "2"}, shopEvent{ID: "3", Created: now.Add(time.Hour)})
+			s.send(t, r, shopEvent{ID: "1", Created: now.Add(-time.Hour)}, shopEvent{ID: "2"},
+				shopEvent{ID: "3", Created: now.Add(time.Hour)})
 			if diff := gocmp.Diff([]time.Time{now, {}, now.Add(2 * time.Hour)}, giveUpAt); diff != "" {
 				t.Error(diff)
 			}
@@ -238,8 +249,8 @@ func TestOutageOfTenMinutes(t *testing.T) {
 	})
 }
 
-// Each event arrives 20 times, out of order, from 16 clients that hang up at random, and handlers fail at random. Two consumers stand for
-// two processes on one database.
+// Each event arrives 20 times, out of order, from 16 clients that hang up at random, and handlers fail at random. Two
+// consumers stand for two processes on one database.
 func TestRedeliveryStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events, copies, clients = 60, 20, 16
@@ -260,7 +271,8 @@ func TestRedeliveryStorm(t *testing.T) {
 				}
 				return nil
 			}})
-			receivers, lots = append(receivers, newReceiver(t, webhook.Config{Verifier: s, Processor: c})), append(lots, c)
+			receivers, lots = append(receivers, newReceiver(t, webhook.Config{Verifier: s, Processor: c})),
+				append(lots, c)
 		}
 		created := time.Now()
 		jobs := make(chan shopEvent, events*copies)
@@ -290,7 +302,8 @@ func TestRedeliveryStorm(t *testing.T) {
 		}
 		wg.Wait()
 		for i := range events { // what is left; nothing hangs up any more
-			if n := (sender{shop: s, to: receivers[i%2]}).deliver(t, shopEvent{ID: fmt.Sprint(i), Type: "paid", Created: created}, time.Millisecond, 100); n == 0 {
+			if n := (sender{shop: s, to: receivers[i%2]}).deliver(t,
+				shopEvent{ID: fmt.Sprint(i), Type: "paid", Created: created}, time.Millisecond, 100); n == 0 {
 				t.Errorf("event %d is never accepted", i)
 			}
 		}

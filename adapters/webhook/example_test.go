@@ -31,7 +31,10 @@ func (b bakery) sign(id, at, body string) string {
 }
 
 func (b bakery) Source() webhook.Source {
-	return webhook.Source{Name: "bakery", Horizon: 3 * 24 * time.Hour, Deadline: 10 * time.Second, GiveUpAfter: 24 * time.Hour}
+	return webhook.Source{
+		Name: "bakery", Horizon: 3 * 24 * time.Hour, Deadline: 10 * time.Second,
+		GiveUpAfter: 24 * time.Hour,
+	}
 }
 
 func (b bakery) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
@@ -55,13 +58,17 @@ func (b bakery) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event,
 func (b bakery) deliver(h http.Handler, id, topic string) int {
 	at := time.Now().UTC().Format(time.RFC3339)
 	req := httptest.NewRequest(http.MethodPost, "/hooks/bakery", strings.NewReader(`{"bread":1}`))
-	req.Header = http.Header{"Bakery-Id": {id}, "Bakery-Time": {at}, "Bakery-Topic": {topic}, "Bakery-Signature": {b.sign(id, at, `{"bread":1}`)}}
+	req.Header = http.Header{
+		"Bakery-Id": {id}, "Bakery-Time": {at}, "Bakery-Topic": {topic},
+		"Bakery-Signature": {b.sign(id, at, `{"bread":1}`)},
+	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, req)
 	return rec.Code
 }
 
-// A Receiver handles each event once, although it is delivered twice. In a program the store is a pgxstore.Store or a sqlstore.Store.
+// A Receiver handles each event once, although it is delivered twice. In a program the store is a pgxstore.Store or a
+// sqlstore.Store.
 func ExampleReceiver() {
 	store := consumertest.NewStore()
 	orders, err := consumer.New(consumer.Config[*deduptest.Tx]{
@@ -114,12 +121,15 @@ func ExampleVerifier() {
 	// 400
 }
 
-// An Inbox stores events before the sender gets its answer, and a Worker hands them to the consumer later. Both use the database of the
-// consumer. In a program the Store is also the Outbox and the relay's Queue.
+// An Inbox stores events before the sender gets its answer, and a Worker hands them to the consumer later. Both use the
+// database of the consumer. In a program the Store is also the Outbox and the relay's Queue.
 func ExampleInbox() {
 	store := consumertest.NewStore()
 	out := newPending(store) // with a pgxstore.Store or sqlstore.Store: leave Outbox out
-	inbox, err := webhook.NewInbox(webhook.InboxConfig[*deduptest.Tx]{Name: "orders", Store: store, Outbox: out, Logger: slog.New(slog.DiscardHandler)})
+	inbox, err := webhook.NewInbox(webhook.InboxConfig[*deduptest.Tx]{
+		Name: "orders", Store: store, Outbox: out,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -191,7 +201,8 @@ func ExampleTrace() {
 	}
 	sender := bakery{[]byte("a secret with at least 24 bytes")}
 	receiver, err := webhook.New(webhook.Config{Verifier: sender, Processor: orders, Trace: &webhook.Trace{
-		Accepted: hook("accepted"), Duplicate: hook("duplicate"), Refused: hook("refused"), Parked: hook("parked"), Deferred: hook("deferred"),
+		Accepted: hook("accepted"), Duplicate: hook("duplicate"), Refused: hook("refused"), Parked: hook("parked"),
+		Deferred: hook("deferred"),
 	}})
 	if err != nil {
 		log.Fatal(err)

@@ -14,7 +14,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Headers that an Inbox adds to the messages that it forwards. A consumer that receives them from a broker reads them so:
+// Headers that an Inbox adds to the messages that it forwards. A consumer that receives them from a broker reads them
+// so:
 //
 //	consumer.Config[pgx.Tx]{
 //		Key:         consumer.HeaderKey(webhook.HeaderID),
@@ -23,15 +24,16 @@ import (
 //		…
 //	}
 //
-// There the broker's Message.Time is the time of publication, and Message.Topic is the broker's. Message.Aliases are not set: only the Inbox
-// claims them. A Worker restores all three.
+// There the broker's Message.Time is the time of publication, and Message.Topic is the broker's. Message.Aliases are
+// not set: only the Inbox claims them. A Worker restores all three.
 const (
-	HeaderID          = "inbox-id"          // Message.ID
-	HeaderTenant      = "inbox-tenant"      // Message.Tenant
-	HeaderType        = "inbox-type"        // Message.Topic: the event's type
-	HeaderTime        = "inbox-time"        // Message.Time, RFC 3339 in UTC; absent if it is unknown
-	HeaderFingerprint = "inbox-fingerprint" // Message.Fingerprint, 16 hexadecimal digits; absent if the Verifier gave none
-	HeaderAliases     = "inbox-aliases"     // Message.Aliases, as a JSON array of strings; absent if there are none
+	HeaderID     = "inbox-id"     // Message.ID
+	HeaderTenant = "inbox-tenant" // Message.Tenant
+	HeaderType   = "inbox-type"   // Message.Topic: the event's type
+	HeaderTime   = "inbox-time"   // Message.Time, RFC 3339 in UTC; absent if it is unknown
+	// Message.Fingerprint, 16 hexadecimal digits; absent if the Verifier gave none
+	HeaderFingerprint = "inbox-fingerprint"
+	HeaderAliases     = "inbox-aliases" // Message.Aliases, as a JSON array of strings; absent if there are none
 
 	headerPrefix = "inbox-"
 )
@@ -41,7 +43,8 @@ func forwarded(topic string, msg *consumer.Message) (outbox.Message, error) {
 	headers := make(map[string]string, len(msg.Headers)+6)
 	for name, value := range msg.Headers {
 		if strings.HasPrefix(strings.ToLower(name), headerPrefix) {
-			return outbox.Message{}, fmt.Errorf("%w: header %q: names that begin with %q are reserved", outbox.ErrBadMessage, name, headerPrefix)
+			return outbox.Message{}, fmt.Errorf("%w: header %q: names that begin with %q are reserved",
+				outbox.ErrBadMessage, name, headerPrefix)
 		}
 		headers[name] = value
 	}
@@ -58,12 +61,13 @@ func forwarded(topic string, msg *consumer.Message) (outbox.Message, error) {
 	return outbox.Message{Topic: topic, OrderingKey: msg.OrderingKey, Payload: msg.Payload, Headers: headers}, nil
 }
 
-// restored is the inverse of forwarded. A message that was not made by an Inbox is Malformed. The headers of the outbox and the Inbox stay,
-// so that a Config for a broker fits as well.
+// restored is the inverse of forwarded. A message that was not made by an Inbox is Malformed. The headers of the outbox
+// and the Inbox stay, so that a Config for a broker fits as well.
 func restored(m outbox.Message) *consumer.Message {
 	msg := &consumer.Message{
-		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType], OrderingKey: m.OrderingKey,
-		Position: "outbox/" + m.Topic + "/" + m.ID, Payload: m.Payload, Headers: maps.Clone(m.Headers),
+		ID: m.Headers[HeaderID], Tenant: m.Headers[HeaderTenant], Topic: m.Headers[HeaderType],
+		OrderingKey: m.OrderingKey,
+		Position:    "outbox/" + m.Topic + "/" + m.ID, Payload: m.Payload, Headers: maps.Clone(m.Headers),
 	}
 	if msg.ID == "" {
 		msg.Malformed = fmt.Errorf("webhook: no header %s: the message was not forwarded by an Inbox", HeaderID)
@@ -94,10 +98,12 @@ func parseFingerprint(text string) (f dedup.Fingerprint, err error) {
 			return f, nil
 		}
 	}
-	return f, fmt.Errorf("webhook: header %s is %.40q: want %d hexadecimal digits", HeaderFingerprint, text, hex.EncodedLen(len(f)))
+	return f, fmt.Errorf("webhook: header %s is %.40q: want %d hexadecimal digits", HeaderFingerprint, text,
+		hex.EncodedLen(len(f)))
 }
 
-// ForwardedFingerprint is a consumer.FingerprintFunc that returns what the Verifier gave. If it gave none, the payload is hashed.
+// ForwardedFingerprint is a consumer.FingerprintFunc that returns what the Verifier gave. If it gave none, the payload
+// is hashed.
 func ForwardedFingerprint(msg *consumer.Message) (dedup.Fingerprint, error) {
 	text, found := msg.Headers[HeaderFingerprint]
 	if !found {

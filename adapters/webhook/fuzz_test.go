@@ -25,15 +25,18 @@ func FuzzWorker(f *testing.F) {
 			return []error{nil}
 		})})
 		errs := w.Publish(t.Context(), []outbox.Message{{ID: "x", Topic: "t", Payload: payload, Headers: map[string]string{
-			webhook.HeaderID: id, webhook.HeaderTenant: tenant, webhook.HeaderTime: created, webhook.HeaderFingerprint: fingerprint,
+			webhook.HeaderID: id, webhook.HeaderTenant: tenant, webhook.HeaderTime: created,
+			webhook.HeaderFingerprint: fingerprint,
 		}}})
 		if errs[0] != nil || got.ID != id || got.Tenant != tenant || !bytes.Equal(got.Payload, payload) {
 			t.Fatalf("%v, %+v", errs[0], got)
 		}
-		if whole := id != "" && !got.Time.IsZero() && got.Fingerprint != nil; got.Malformed == nil && !whole && created != "0001-01-01T00:00:00Z" {
+		if whole := id != "" && !got.Time.IsZero() && got.Fingerprint != nil; got.Malformed == nil && !whole &&
+			created != "0001-01-01T00:00:00Z" {
 			t.Errorf("not malformed: %+v", got)
 		}
-		if f, err := webhook.ForwardedFingerprint(got); (err == nil) != (got.Fingerprint != nil) || err == nil && f != *got.Fingerprint {
+		if f, err := webhook.ForwardedFingerprint(got); (err == nil) != (got.Fingerprint != nil) ||
+			err == nil && f != *got.Fingerprint {
 			t.Errorf("ForwardedFingerprint: %v, %v", f, err)
 		}
 	})

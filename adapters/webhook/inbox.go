@@ -14,13 +14,14 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// DefaultInboxWindow is how long an Inbox remembers events. Without a signed time nothing else stops a delivery that was captured long ago.
+// DefaultInboxWindow is how long an Inbox remembers events. Without a signed time nothing else stops a delivery that
+// was captured long ago.
 const DefaultInboxWindow = 400 * 24 * time.Hour
 
 // InboxConfig configures an Inbox. TTx is the native transaction of its Store.
 type InboxConfig[TTx any] struct {
-	// Name is the Name of the consumer that handles the events later. The Inbox claims them under Name + "/inbox": under the same name the
-	// consumer would take each event for a duplicate. Required.
+	// Name is the Name of the consumer that handles the events later. The Inbox claims them under Name + "/inbox":
+	// under the same name the consumer would take each event for a duplicate. Required.
 	Name string
 
 	// Store keeps the claims of the Inbox, and its dead letters: known content and mismatches. Required.
@@ -57,9 +58,9 @@ type InboxConfig[TTx any] struct {
 	Trace *consumer.Trace
 }
 
-// Inbox is a Processor for a Receiver that stores events instead of handling them: one transaction claims an event and its aliases, and
-// adds the event to an outbox. The sender gets its answer after that commit. A relay then forwards the events, to a Worker in the
-// same program or to a broker. It is safe for concurrent use.
+// Inbox is a Processor for a Receiver that stores events instead of handling them: one transaction claims an event and
+// its aliases, and adds the event to an outbox. The sender gets its answer after that commit. A relay then forwards the
+// events, to a Worker in the same program or to a broker. It is safe for concurrent use.
 type Inbox[TTx any] struct {
 	consumer *consumer.Consumer[TTx]
 	topic    string
@@ -88,7 +89,8 @@ func NewInbox[TTx any](cfg InboxConfig[TTx]) (*Inbox[TTx], error) {
 	case isNil(cfg.Store):
 		return nil, errors.New("webhook: InboxConfig.Store is required, and must not be a nil pointer")
 	case isNil(cfg.Outbox):
-		return nil, fmt.Errorf("webhook: InboxConfig.Outbox is required, because the Store %T is not an outbox.Writer", cfg.Store)
+		return nil, fmt.Errorf("webhook: InboxConfig.Outbox is required, because the Store %T is not an outbox.Writer",
+			cfg.Store)
 	case !parks:
 		return nil, fmt.Errorf("webhook: InboxConfig.Store %T keeps no dead letters: it is no consumer/driver.ParkingLot; "+
 			"embed the type of the store (such as *pgxstore.Store) in a wrapper, and not dedup.Store", cfg.Store)
@@ -122,7 +124,8 @@ func forward[TTx any](topic string, out outbox.Writer[TTx]) consumer.Handler[TTx
 	}
 }
 
-// ProcessBatch implements driver.BatchProcessor: nil means that an event is stored, by this call or an earlier one, or is parked.
+// ProcessBatch implements driver.BatchProcessor: nil means that an event is stored, by this call or an earlier one, or
+// is parked.
 func (in *Inbox[TTx]) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []error {
 	return in.consumer.ProcessBatch(ctx, msgs)
 }
@@ -136,7 +139,8 @@ func (in *Inbox[TTx]) AddSource(source string) { in.consumer.AddSource(source) }
 // Window implements driver.Windowed.
 func (in *Inbox[TTx]) Window() time.Duration { return in.consumer.Window() }
 
-// Consumer returns the consumer that claims events for the Inbox, for its dead letters: Consumer.DeadLetters, Replay and Discard.
+// Consumer returns the consumer that claims events for the Inbox, for its dead letters: Consumer.DeadLetters, Replay
+// and Discard.
 func (in *Inbox[TTx]) Consumer() *consumer.Consumer[TTx] { return in.consumer }
 
 // Topic returns InboxConfig.Topic or its default, for relay.Config.Publishers.

@@ -35,12 +35,32 @@ func TestNewInboxRefusesSettings(t *testing.T) {
 	}{
 		{"no name", webhook.InboxConfig[tx]{Store: store, Outbox: out}, "InboxConfig.Name is required"},
 		{"no store", webhook.InboxConfig[tx]{Name: "billing", Outbox: out}, "InboxConfig.Store is required"},
-		{"a nil store", webhook.InboxConfig[tx]{Name: "billing", Store: (*consumertest.Store)(nil), Outbox: out}, "InboxConfig.Store is required"},
-		{"no outbox", webhook.InboxConfig[tx]{Name: "billing", Store: store}, "InboxConfig.Outbox is required, because the Store *consumertest.Store is not an outbox.Writer"},
-		{"a nil outbox", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: (*pending)(nil)}, "InboxConfig.Outbox is required"},
+		{
+			"a nil store",
+			webhook.InboxConfig[tx]{Name: "billing", Store: (*consumertest.Store)(nil), Outbox: out},
+			"InboxConfig.Store is required",
+		},
+		{
+			"no outbox",
+			webhook.InboxConfig[tx]{Name: "billing", Store: store},
+			"InboxConfig.Outbox is required, because the Store *consumertest.Store is not an outbox.Writer",
+		},
+		{
+			"a nil outbox",
+			webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: (*pending)(nil)},
+			"InboxConfig.Outbox is required",
+		},
 		{"a wrapper of the interface", webhook.InboxConfig[tx]{Name: "billing", Store: struct{ dedup.Store[tx] }{store}, Outbox: out}, "keeps no dead letters"},
-		{"an impossible topic", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Topic: "a\x00b"}, "InboxConfig.Topic"},
-		{"a short window", webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Window: time.Minute}, "Window is 1m0s"},
+		{
+			"an impossible topic",
+			webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Topic: "a\x00b"},
+			"InboxConfig.Topic",
+		},
+		{
+			"a short window",
+			webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Window: time.Minute},
+			"Window is 1m0s",
+		},
 	} {
 		if _, err := webhook.NewInbox(c.cfg); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
@@ -60,9 +80,11 @@ func TestWhatIsForwarded(t *testing.T) {
 		msg  consumer.Message
 	}{
 		{"all fields", consumer.Message{
-			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", OrderingKey: "order-1", Payload: []byte("{}\x00"),
-			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC), Fingerprint: &fingerprint,
-			Aliases: []string{"object:cs_1", "é,\n\x01\"\\"},
+			ID: strings.Repeat("x", 300), Tenant: "shop/live", Topic: "order/paid", OrderingKey: "order-1",
+			Payload: []byte("{}\x00"),
+			Headers: map[string]string{"api-version": "2"}, Time: time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.UTC),
+			Fingerprint: &fingerprint,
+			Aliases:     []string{"object:cs_1", "é,\n\x01\"\\"},
 		}},
 		{"few fields", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte{}}},
 		{"a fingerprint that matches all content", consumer.Message{ID: "1", Tenant: "shop", Payload: []byte("x"), Fingerprint: &none}},
@@ -109,16 +131,21 @@ func TestWhatIsForwarded(t *testing.T) {
 			other := consumertest.NewStore()
 			kafka, err := consumer.New(consumer.Config[tx]{
 				Name: "billing", Store: other, Logger: slog.New(slog.DiscardHandler),
-				Key: consumer.HeaderKey(webhook.HeaderID), Tenant: consumer.HeaderKey(webhook.HeaderTenant), Fingerprint: webhook.ForwardedFingerprint,
-				Handle: webhook.ByTopic(map[string]consumer.Handler[tx]{c.msg.Topic: func(_ context.Context, _ tx, m *consumer.Message) error { claimed = m; return nil }}),
+				Key: consumer.HeaderKey(webhook.HeaderID), Tenant: consumer.HeaderKey(webhook.HeaderTenant),
+				Fingerprint: webhook.ForwardedFingerprint,
+				Handle:      webhook.ByTopic(map[string]consumer.Handler[tx]{c.msg.Topic: func(_ context.Context, _ tx, m *consumer.Message) error { claimed = m; return nil }}),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := kafka.Process(t.Context(), &consumer.Message{Topic: "billing.inbox", Headers: published.Headers, Payload: published.Payload}); err != nil || claimed == nil {
+			if err := kafka.Process(t.Context(), &consumer.Message{
+				Topic: "billing.inbox", Headers: published.Headers,
+				Payload: published.Payload,
+			}); err != nil || claimed == nil {
 				t.Fatalf("through a broker: %v, and its handler got %v", err, claimed)
 			}
-			claim, found, err := other.Lookup(t.Context(), dedup.Key{Consumer: "billing", Tenant: c.msg.Tenant, ID: c.msg.ID})
+			claim, found, err := other.Lookup(t.Context(),
+				dedup.Key{Consumer: "billing", Tenant: c.msg.Tenant, ID: c.msg.ID})
 			expect := dedup.FingerprintOf(c.msg.Payload)
 			if c.msg.Fingerprint != nil {
 				expect = *c.msg.Fingerprint
@@ -166,7 +193,10 @@ func newForwarding(t *testing.T) *forwarding {
 func (f *forwarding) deliver(t *testing.T, to driver.BatchProcessor, id, content string, aliases ...string) {
 	t.Helper()
 	fingerprint := dedup.FingerprintOf([]byte(content))
-	msg := &consumer.Message{ID: id, Tenant: "shop/live", Payload: []byte(content), Fingerprint: &fingerprint, Aliases: aliases}
+	msg := &consumer.Message{
+		ID: id, Tenant: "shop/live", Payload: []byte(content), Fingerprint: &fingerprint,
+		Aliases: aliases,
+	}
 	if errs := to.ProcessBatch(t.Context(), []*consumer.Message{msg}); errs[0] != nil {
 		t.Error(errs[0])
 	}
@@ -184,13 +214,14 @@ func (f *forwarding) forward(t *testing.T) {
 	}
 }
 
-// The Inbox parks a genuine event because its ID was used for another one, and a person replays it under a new key. Under its old ID the
-// consumer would take it for a duplicate.
+// The Inbox parks a genuine event because its ID was used for another one, and a person replays it under a new key.
+// Under its old ID the consumer would take it for a duplicate.
 func TestReplayOfAnInboxUnderANewKey(t *testing.T) {
 	f := newForwarding(t)
 	f.deliver(t, f.in, "1", "captured")
 	f.deliver(t, f.in, "1", "genuine")
-	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0], consumer.Replay{Key: "1#2"}); !ran || err != nil {
+	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0],
+		consumer.Replay{Key: "1#2"}); !ran || err != nil {
 		t.Fatalf("Replay: %v, %v", ran, err)
 	}
 	f.forward(t)
@@ -205,7 +236,8 @@ func TestReplayOfAnInboxUnderANewKey(t *testing.T) {
 	}
 }
 
-// A backfill hands events to the consumer behind the Inbox. The consumer must know the aliases of those that came through the Inbox.
+// A backfill hands events to the consumer behind the Inbox. The consumer must know the aliases of those that came
+// through the Inbox.
 func TestABackfillBesideAnInbox(t *testing.T) {
 	f := newForwarding(t)
 	f.deliver(t, f.in, "1", "paid", "object:cs_1")
@@ -216,7 +248,8 @@ func TestABackfillBesideAnInbox(t *testing.T) {
 	wantCount(t, f.store, "1", 1)
 	wantCount(t, f.store, "2", 0)
 	for _, c := range []*consumer.Consumer[tx]{f.in.Consumer(), f.consumer} {
-		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" || found[0].Cause != observe.CauseKnownContent {
+		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "2" ||
+			found[0].Cause != observe.CauseKnownContent {
 			t.Errorf("letters %v, want 2 as known content", found)
 		}
 	}
@@ -227,7 +260,8 @@ func TestAKnownContentIsDecidedOnce(t *testing.T) {
 	f := newForwarding(t)
 	f.deliver(t, f.in, "1", "paid", "object:cs_1")
 	f.deliver(t, f.in, "2", "paid", "object:cs_1", "body:2")
-	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0], consumer.Replay{AsNew: true}); !ran || err != nil {
+	if ran, err := f.in.Consumer().Replay(t.Context(), letters(t, f.in.Consumer())[0],
+		consumer.Replay{AsNew: true}); !ran || err != nil {
 		t.Fatalf("Replay: %v, %v", ran, err)
 	}
 	f.forward(t)
@@ -256,7 +290,8 @@ func TestReservedHeadersAreParked(t *testing.T) {
 	}
 }
 
-// The whole way: a delivery is stored, forwarded and handled, while the consumer's database fails for 10 minutes and handlers fail.
+// The whole way: a delivery is stored, forwarded and handled, while the consumer's database fails for 10 minutes and
+// handlers fail.
 func TestStoreAndForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 30
@@ -292,7 +327,8 @@ func TestStoreAndForward(t *testing.T) {
 		if n := len(out.committed()); n != events {
 			t.Fatalf("%d events forwarded, want %d", n, events)
 		}
-		if a, d := strings.Count(hooks.String(), "accepted"), strings.Count(hooks.String(), "duplicate"); a != events || d != 2*events {
+		if a, d := strings.Count(hooks.String(), "accepted"), strings.Count(hooks.String(), "duplicate"); a != events ||
+			d != 2*events {
 			t.Errorf("%d events accepted and %d duplicates, want %d and %d", a, d, events, 2*events)
 		}
 		out.move(t)
@@ -325,7 +361,8 @@ func TestStoreAndForward(t *testing.T) {
 				t.Errorf("%s: handled in the order %v", key, ids)
 			}
 		}
-		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "07" || found[0].Message.Tenant != "shop/live" {
+		if found := letters(t, c); len(found) != 1 || found[0].Message.ID != "07" ||
+			found[0].Message.Tenant != "shop/live" {
 			t.Errorf("letters %v, want one of 07", found)
 		}
 		stats, err := out.queue.Stats(t.Context())
@@ -337,7 +374,8 @@ func TestStoreAndForward(t *testing.T) {
 			if name == "billing" {
 				db = work
 			}
-			if _, found, err := db.Lookup(t.Context(), dedup.Key{Consumer: name, Tenant: "shop/live", ID: "00"}); !found || err != nil {
+			if _, found, err := db.Lookup(t.Context(),
+				dedup.Key{Consumer: name, Tenant: "shop/live", ID: "00"}); !found || err != nil {
 				t.Errorf("E19: no claim of %s: %v", name, err)
 			}
 		}

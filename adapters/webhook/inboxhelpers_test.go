@@ -106,7 +106,10 @@ func newInbox(t testing.TB, store *consumertest.Store, out outbox.Writer[tx]) *w
 	if out == nil {
 		out = newPending(store)
 	}
-	in, err := webhook.NewInbox(webhook.InboxConfig[tx]{Name: "billing", Store: store, Outbox: out, Logger: slog.New(slog.DiscardHandler)})
+	in, err := webhook.NewInbox(webhook.InboxConfig[tx]{
+		Name: "billing", Store: store, Outbox: out,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +221,8 @@ func (h *hub) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, e
 	topic := d.Header.Get("Hub-Topic")
 	content := sha256.Sum256(append([]byte(topic+"\x00"), d.Body...))
 	return []webhook.Event{{Message: consumer.Message{
-		ID: "id:" + d.Header.Get("Hub-Delivery"), Tenant: "hub", Topic: topic, Payload: d.Body, Aliases: []string{"body:" + hex.EncodeToString(content[:])},
+		ID: "id:" + d.Header.Get("Hub-Delivery"), Tenant: "hub", Topic: topic, Payload: d.Body,
+		Aliases: []string{"body:" + hex.EncodeToString(content[:])},
 	}}}, nil
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// firstKey finds out whether the Processor can find keys at all. A Config.Key for another source, such as a JSONKey of the worker's
-// messages, finds none in any event: each would be parked as no_key, and answered with 200. A Key that needs no more than what each event has,
-// such as consumer.MessageID, is right from the start. A Key that reads payloads is right as soon as it has found the key of one event.
+// firstKey finds out whether the Processor can find keys at all. A Config.Key for another source, such as a JSONKey of
+// the worker's messages, finds none in any event: each would be parked as no_key, and answered with 200. A Key that
+// needs no more than what each event has, such as consumer.MessageID, is right from the start. A Key that reads
+// payloads is right as soon as it has found the key of one event.
 type firstKey struct {
 	keyed driver.Keyed // nil: the Processor does not say
 	found atomic.Bool

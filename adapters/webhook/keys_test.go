@@ -39,8 +39,8 @@ func TestAConsumerThatFindsNoKeyIsRefused(t *testing.T) {
 	}
 }
 
-// An event without a key is parked, also the first one after a start, if the Key shows that it is right for this source: by doing without a
-// payload, or else by having found a key in an event.
+// An event without a key is parked, also the first one after a start, if the Key shows that it is right for this
+// source: by doing without a payload, or else by having found a key in an event.
 func TestAnEventWithoutAKeyIsParked(t *testing.T) {
 	for name, test := range map[string]struct {
 		key  consumer.KeyFunc
@@ -64,7 +64,8 @@ func TestAnEventWithoutAKeyIsParked(t *testing.T) {
 					return test.key(msg)
 				},
 			})})
-			ping, paid := shopEvent{ID: "1", Type: "ping", Created: time.Now()}, shopEvent{ID: "2", Type: "paid", Created: time.Now()}
+			ping, paid := shopEvent{ID: "1", Type: "ping", Created: time.Now()},
+				shopEvent{ID: "2", Type: "paid", Created: time.Now()}
 			for i, want := range test.want {
 				if got := s.status(t, r, []shopEvent{ping, paid, ping}[i]); got != want {
 					t.Errorf("delivery %d: status %d, want %d", i, got, want)

@@ -64,8 +64,8 @@ func (s sameDatabaseSession) Settle(ctx context.Context, outcomes []driver.Outco
 	return s.Session.Settle(ctx, outcomes)
 }
 
-// E20: the database of the Inbox, the outbox and the consumer is away for 10 minutes. Events come before, during and after that. Those of
-// the first minute are in the outbox when it begins, and one of them is in work.
+// E20: the database of the Inbox, the outbox and the consumer is away for 10 minutes. Events come before, during and
+// after that. Those of the first minute are in the outbox when it begins, and one of them is in work.
 func TestOutageOfTenMinutesWithAnInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 40
@@ -76,7 +76,8 @@ func TestOutageOfTenMinutesWithAnInbox(t *testing.T) {
 		r := newReceiver(t, webhook.Config{Verifier: s, Processor: in})
 		c := billing(t, consumer.Config[tx]{Store: store, Handle: slow(3 * time.Second)})
 		rl := newRelay(t, relay.Config{
-			Queue: sameDatabase{out.queue, store}, Publishers: map[string]outbox.Publisher{in.Topic(): newWorker(t, webhook.WorkerConfig{Processor: c})},
+			Queue:      sameDatabase{out.queue, store},
+			Publishers: map[string]outbox.Publisher{in.Topic(): newWorker(t, webhook.WorkerConfig{Processor: c})},
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -100,7 +101,9 @@ func TestOutageOfTenMinutesWithAnInbox(t *testing.T) {
 		for i := range events {
 			senders.Go(func() {
 				<-time.After(time.Duration(i) * 20 * time.Second)
-				if n := (sender{shop: s, to: r}).deliver(t, shopEvent{ID: fmt.Sprint(i), Type: "paid", Key: fmt.Sprint("order-", i%3)}, time.Second, 30); n == 0 {
+				if n := (sender{shop: s, to: r}).deliver(t,
+					shopEvent{ID: fmt.Sprint(i), Type: "paid", Key: fmt.Sprint("order-", i%3)}, time.Second,
+					30); n == 0 {
 					t.Errorf("event %d is lost", i)
 				}
 			})

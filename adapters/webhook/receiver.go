@@ -13,8 +13,8 @@ import (
 
 // Receiver is the http.Handler for the webhooks of one sender. It is safe for concurrent use.
 type Receiver struct {
-	// The path of a delivery: read (request.go) → Verifier.Verify (verify.go) → Processor.ProcessBatch (work.go) → the response
-	// (respond.go).
+	// The path of a delivery: read (request.go) → Verifier.Verify (verify.go) → Processor.ProcessBatch (work.go) → the
+	// response (respond.go).
 
 	cfg     Config
 	source  Source
@@ -39,7 +39,10 @@ func New(cfg Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{cfg: cfg, source: source, starter: newStarter(cfg.Processor), keys: newFirstKey(cfg.Processor), working: map[*work]struct{}{}}
+	r := &Receiver{
+		cfg: cfg, source: source, starter: newStarter(cfg.Processor), keys: newFirstKey(cfg.Processor),
+		working: map[*work]struct{}{},
+	}
 	r.bodies.most = cfg.MaxInFlight - 2*cfg.MaxBody // the express has two buffers while it grows
 	if sourced, ok := cfg.Processor.(driver.Sourced); ok {
 		sourced.AddSource("webhook " + source.Name)
@@ -47,9 +50,10 @@ func New(cfg Config) (*Receiver, error) {
 	return r, nil
 }
 
-// Start makes the checks of the Processor that would otherwise make every delivery fail, if it is a driver.Starter: a missing schema,
-// for example. It waits for a database that is away until ctx ends. Call it before the HTTP server listens. Without it, the first
-// delivery starts the Processor, and deliveries are answered with 503 until that succeeds.
+// Start makes the checks of the Processor that would otherwise make every delivery fail, if it is a driver.Starter: a
+// missing schema, for example. It waits for a database that is away until ctx ends. Call it before the HTTP server
+// listens. Without it, the first delivery starts the Processor, and deliveries are answered with 503 until that
+// succeeds.
 func (r *Receiver) Start(ctx context.Context) error {
 	if err := r.starter.start(ctx); err != nil {
 		return fmt.Errorf("webhook: %s: start: %w", r.source.Name, err)
@@ -67,7 +71,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.logRefused(ctx, req, res)
 		r.cfg.Trace.Refused(ctx, r.event(began, TraceEvent{Refusal: res.refusal, Err: res.err, Status: res.status}))
 	case res.err != nil:
-		r.cfg.Logger.ErrorContext(ctx, "webhook: delivery not handled", "source", r.source.Name, "status", res.status, "error", res.err)
+		r.cfg.Logger.ErrorContext(ctx, "webhook: delivery not handled", "source", r.source.Name, "status", res.status,
+			"error", res.err)
 	}
 	res.write(w) // also if the client is gone: middleware may have ended ctx, and net/http would send 200
 	r.cfg.Trace.Answered(ctx, r.event(began, TraceEvent{Status: res.status, Err: res.err}))
@@ -88,9 +93,10 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, began time.Ti
 	return r.handle(req.Context(), delivery, events, answerAt, held)
 }
 
-// Shutdown waits for the handlers that are still at work, also for those whose delivery was answered before they returned. From now on,
-// deliveries are answered with 503. Call it after http.Server.Shutdown. When ctx ends first, Shutdown ends the contexts of the
-// handlers and returns an error: what they have not committed is rolled back, and delivered again.
+// Shutdown waits for the handlers that are still at work, also for those whose delivery was answered before they
+// returned. From now on, deliveries are answered with 503. Call it after http.Server.Shutdown. When ctx ends first,
+// Shutdown ends the contexts of the handlers and returns an error: what they have not committed is rolled back, and
+// delivered again.
 func (r *Receiver) Shutdown(ctx context.Context) error {
 	r.mu.Lock()
 	if r.idle == nil {
@@ -113,7 +119,8 @@ func (r *Receiver) Shutdown(ctx context.Context) error {
 	for wk := range r.working {
 		wk.cancel(ErrShutdown)
 	}
-	return fmt.Errorf("webhook: %s: %d deliveries were still in work, and their contexts are cancelled: %w", r.source.Name, len(r.working), context.Cause(ctx))
+	return fmt.Errorf("webhook: %s: %d deliveries were still in work, and their contexts are cancelled: %w",
+		r.source.Name, len(r.working), context.Cause(ctx))
 }
 
 // begin returns the work of a delivery, or nil after Shutdown was called.

@@ -55,10 +55,19 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		header  string // "Name: value"
 		why     webhook.Refusal
 	}{
-		{"case 74: a GET", with(func(r *http.Request) { r.Method = "GET" }), 405, "refused\n", "Allow: POST", webhook.BadMethod},
-		{"case 74: a HEAD", with(func(r *http.Request) { r.Method = "HEAD" }), 405, "refused\n", "Allow: POST", webhook.BadMethod},
+		{
+			"case 74: a GET", with(func(r *http.Request) { r.Method = "GET" }), 405, "refused\n", "Allow: POST",
+			webhook.BadMethod,
+		},
+		{
+			"case 74: a HEAD", with(func(r *http.Request) { r.Method = "HEAD" }), 405, "refused\n", "Allow: POST",
+			webhook.BadMethod,
+		},
 		{"a PUT", with(func(r *http.Request) { r.Method = "PUT" }), 405, "refused\n", "Allow: POST", webhook.BadMethod},
-		{"case 73: a compressed body", with(func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }), 415, "refused\n", "Accept-Encoding: identity", webhook.Encoded},
+		{
+			"case 73: a compressed body", with(func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }), 415,
+			"refused\n", "Accept-Encoding: identity", webhook.Encoded,
+		},
 		{"case 73: a compressed body, hidden behind identity", with(func(r *http.Request) { r.Header["Content-Encoding"] = []string{"identity", "br"} }), 415, "refused\n", "", webhook.Encoded},
 		{"a declared size above the limit", func(t *testing.T) *http.Request {
 			req := signed(t)
@@ -71,11 +80,23 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"a body that ends early", with(func(r *http.Request) {
 			r.Body = io.NopCloser(io.MultiReader(strings.NewReader("["), errReader{io.ErrUnexpectedEOF}))
 		}), 400, "refused\n", "", webhook.Truncated},
-		{"a body that middleware has read", with(func(r *http.Request) { r.Body = http.NoBody }), 500, "internal error\n", "", "body-was-read"},
-		{"case 47: no signature", with(func(r *http.Request) { r.Header.Del("Shop-Signature") }), 400, "refused\n", "", webhook.Unsigned},
-		{"case 47: two signatures", with(func(r *http.Request) { r.Header.Add("Shop-Signature", "00") }), 400, "refused\n", "", webhook.Unsigned},
+		{
+			"a body that middleware has read", with(func(r *http.Request) { r.Body = http.NoBody }), 500,
+			"internal error\n", "", "body-was-read",
+		},
+		{
+			"case 47: no signature", with(func(r *http.Request) { r.Header.Del("Shop-Signature") }), 400, "refused\n", "",
+			webhook.Unsigned,
+		},
+		{
+			"case 47: two signatures", with(func(r *http.Request) { r.Header.Add("Shop-Signature", "00") }), 400,
+			"refused\n", "", webhook.Unsigned,
+		},
 		{"case 49: a changed body", body(`[{"id":"2"}]`), 400, "refused\n", "", webhook.BadSignature},
-		{"no body", with(func(r *http.Request) { r.Body, r.ContentLength = nil, 0 }), 400, "refused\n", "", webhook.BadSignature},
+		{
+			"no body", with(func(r *http.Request) { r.Body, r.ContentLength = nil, 0 }), 400, "refused\n", "",
+			webhook.BadSignature,
+		},
 		{"malformed content", func(t *testing.T) *http.Request {
 			req := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader("{"))
 			req.Header.Set("Shop-Signature", s.sign([]byte("{")))
@@ -130,9 +151,13 @@ func TestTheSourceSaysHowLargeDeliveriesAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newShop()
 			s.source.MaxBody = c.source
-			r := newReceiver(t, webhook.Config{Verifier: s, MaxBody: c.config, Processor: always(nil), AcceptedRisks: []webhook.Risk{webhook.RiskSmallBody}})
+			r := newReceiver(t, webhook.Config{
+				Verifier: s, MaxBody: c.config, Processor: always(nil),
+				AcceptedRisks: []webhook.Risk{webhook.RiskSmallBody},
+			})
 			for size, status := range map[int64]int{c.want: 400, c.want + 1: 413} { // 400: it is not signed
-				wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(make([]byte, size)))), status)
+				wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/",
+					bytes.NewReader(make([]byte, size)))), status)
 			}
 		})
 	}
@@ -142,7 +167,10 @@ func TestTheSourceSaysHowLargeDeliveriesAre(t *testing.T) {
 func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testlog.Log{}
-		r := newReceiver(t, webhook.Config{Verifier: newShop(), Processor: always(nil), Logger: log.Logger(), RefusalStatus: 401})
+		r := newReceiver(t, webhook.Config{
+			Verifier: newShop(), Processor: always(nil), Logger: log.Logger(),
+			RefusalStatus: 401,
+		})
 		unsigned := func() {
 			wantStatus(t, do(r, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)), 401)
 		}
@@ -178,38 +206,91 @@ func TestAnswers(t *testing.T) {
 		body      string
 	}{
 		{"handled", nil, one, always(nil), 200, "", "accepted 1, answered 200", ""},
-		{"again after 1.5 seconds", nil, one, always(retry(1500 * time.Millisecond)), 503, "2", "deferred 1, answered 503", "try again later\n"},
+		{
+			"again after 1.5 seconds", nil, one, always(retry(1500 * time.Millisecond)), 503, "2",
+			"deferred 1, answered 503", "try again later\n",
+		},
 		{"again at once", nil, one, always(retry(0)), 503, "1", "deferred 1, answered 503", "try again later\n"},
-		{"again after a day: bounded", nil, one, always(retry(24 * time.Hour)), 503, "600", "deferred 1, answered 503", "try again later\n"},
-		{"in flight", nil, one, always(&consumer.RetryError{Err: dedup.ErrInFlight, Held: true}), 503, "1", "deferred 1, answered 503", "try again later\n"},
+		{
+			"again after a day: bounded", nil, one, always(retry(24 * time.Hour)), 503, "600", "deferred 1, answered 503",
+			"try again later\n",
+		},
+		{
+			"in flight", nil, one, always(&consumer.RetryError{Err: dedup.ErrInFlight, Held: true}), 503, "1",
+			"deferred 1, answered 503", "try again later\n",
+		},
 		{"given up and not kept", nil, one, always(fails), 500, "", "rejected 1, answered 500", "internal error\n"},
 		{"the Processor panics", nil, one, func(context.Context, []*consumer.Message) []error { panic("secret detail") }, 500, "", "rejected 1, answered 500", "internal error\n"},
-		{"too few answers", nil, one, func(context.Context, []*consumer.Message) []error { return nil }, 500, "", "rejected 1, answered 500", "internal error\n"},
 		{
-			"case 67: one of three again", nil, three, func(context.Context, []*consumer.Message) []error { return []error{nil, retry(3 * time.Second), nil} }, 503, "3",
+			"too few answers", nil, one, func(context.Context, []*consumer.Message) []error { return nil }, 500, "",
+			"rejected 1, answered 500", "internal error\n",
+		},
+		{
+			"case 67: one of three again", nil, three,
+			func(context.Context, []*consumer.Message) []error { return []error{nil, retry(3 * time.Second), nil} },
+			503, "3",
 			"accepted 1, deferred 2, accepted 3, answered 503", "try again later\n",
 		},
 		{
-			"one of three given up", nil, three, func(context.Context, []*consumer.Message) []error { return []error{retry(0), fails, nil} }, 500, "",
+			"one of three given up", nil, three, func(context.Context,
+				[]*consumer.Message,
+			) []error {
+				return []error{retry(0), fails, nil}
+			}, 500, "",
 			"deferred 1, rejected 2, accepted 3, answered 500", "internal error\n",
 		},
-		{"case 59: the Verifier cannot check it", verifier(fails), one, always(nil), 503, "30", "answered 503", "try again later\n"},
-		{"the Verifier refuses it without a reason", verifier(webhook.Refuse("", "x")), one, always(nil), 400, "", "refused malformed, answered 400", "refused\n"},
-		{"another app", verifier(fmt.Errorf("wrapped: %w", webhook.Refuse(webhook.WrongApp, "x"))), one, always(nil), 400, "", "refused wrong-app, answered 400", "refused\n"},
+		{
+			"case 59: the Verifier cannot check it", verifier(fails), one, always(nil), 503, "30", "answered 503",
+			"try again later\n",
+		},
+		{
+			"the Verifier refuses it without a reason", verifier(webhook.Refuse("", "x")), one, always(nil), 400, "",
+			"refused malformed, answered 400", "refused\n",
+		},
+		{
+			"another app", verifier(fmt.Errorf("wrapped: %w", webhook.Refuse(webhook.WrongApp, "x"))), one, always(nil),
+			400, "", "refused wrong-app, answered 400", "refused\n",
+		},
 		{"the Verifier panics", func(s *shop) { s.before = func(context.Context, *webhook.Delivery) error { panic(fails) } }, one, always(nil), 500, "", "answered 500", "internal error\n"},
 		{"the Verifier returns nothing", nil, []shopEvent{}, always(nil), 500, "", "answered 500", "internal error\n"},
-		{"the Verifier returns the tenant of another source", func(s *shop) { s.source.Name = "shopping" }, one, always(nil), 500, "", "answered 500", "internal error\n"},
-		{"the Verifier returns the tenant of a source whose name begins with its own", func(s *shop) { s.source.Name = "sho" }, one, always(nil), 500, "", "answered 500", "internal error\n"},
+		{
+			"the Verifier returns the tenant of another source", func(s *shop) { s.source.Name = "shopping" }, one,
+			always(nil), 500, "", "answered 500", "internal error\n",
+		},
+		{
+			"the Verifier returns the tenant of a source whose name begins with its own",
+			func(s *shop) { s.source.Name = "sho" }, one, always(nil), 500, "", "answered 500", "internal error\n",
+		},
 		{"a dropped event", nil, []shopEvent{{ID: "1", Drop: "test"}}, nil, 200, "", "dropped 1, answered 200", ""},
 		{"case 74: a challenge after the signature check", nil, []shopEvent{{ID: "1", Drop: "challenge", Reply: "3eZbrw"}}, nil, 200, "", "dropped 1, answered 200", "3eZbrw"},
-		{"a dropped event beside another", nil, []shopEvent{{ID: "1", Drop: "test", Reply: "hi"}, {ID: "2"}}, always(nil), 200, "", "dropped 1, accepted 2, answered 200", "hi"},
-		{"a dropped event beside one that fails", nil, []shopEvent{{ID: "1", Drop: "test", Reply: "hi"}, {ID: "2"}}, always(retry(0)), 503, "1", "dropped 1, deferred 2, answered 503", "try again later\n"},
-		{"E24: a reply that redirects", nil, []shopEvent{{ID: "1", Drop: "x", Reply: "x", Status: 302}}, nil, 500, "", "answered 500", "internal error\n"},
-		{"E24: a reply that ends the subscription", nil, []shopEvent{{ID: "1", Drop: "x", Reply: "x", Status: 410}}, nil, 500, "", "answered 500", "internal error\n"},
+		{
+			"a dropped event beside another", nil,
+			[]shopEvent{{ID: "1", Drop: "test", Reply: "hi"}, {ID: "2"}},
+			always(nil), 200, "", "dropped 1, accepted 2, answered 200", "hi",
+		},
+		{
+			"a dropped event beside one that fails", nil,
+			[]shopEvent{{ID: "1", Drop: "test", Reply: "hi"}, {ID: "2"}},
+			always(retry(0)), 503, "1", "dropped 1, deferred 2, answered 503", "try again later\n",
+		},
+		{
+			"E24: a reply that redirects", nil,
+			[]shopEvent{{ID: "1", Drop: "x", Reply: "x", Status: 302}},
+			nil, 500, "",
+			"answered 500", "internal error\n",
+		},
+		{
+			"E24: a reply that ends the subscription", nil,
+			[]shopEvent{{ID: "1", Drop: "x", Reply: "x", Status: 410}},
+			nil, 500, "", "answered 500", "internal error\n",
+		},
 		{"E24: the sender's own reply", func(s *shop) {
 			s.source.Reply = webhook.Reply{Status: 202, ContentType: "text/xml", Body: []byte("<Response/>")}
 		}, one, always(nil), 202, "", "accepted 1, answered 202", "<Response/>"},
-		{"E24: no content", func(s *shop) { s.source.Reply = webhook.Reply{Status: 204, Body: []byte("x")} }, one, always(nil), 204, "", "accepted 1, answered 204", ""},
+		{
+			"E24: no content", func(s *shop) { s.source.Reply = webhook.Reply{Status: 204, Body: []byte("x")} }, one,
+			always(nil), 204, "", "accepted 1, answered 204", "",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, hooks, log := newShop(), &traced{}, &testlog.Log{}
@@ -253,11 +334,23 @@ func TestTheURLThatASignatureCovers(t *testing.T) {
 		name, public, target, want string
 	}{
 		{"no PublicURL", "", "/hooks?a=1", ""},
-		{"E25: the Host header does not matter", "https://shop.example", "/hooks?a=1", "https://shop.example/hooks?a=1"},
-		{"E25: bytes are kept", "https://shop.example/", "/a%2Fb//c?x=%7e&x=", "https://shop.example/a%2Fb//c?x=%7e&x="},
+		{
+			"E25: the Host header does not matter", "https://shop.example", "/hooks?a=1",
+			"https://shop.example/hooks?a=1",
+		},
+		{
+			"E25: bytes are kept", "https://shop.example/", "/a%2Fb//c?x=%7e&x=",
+			"https://shop.example/a%2Fb//c?x=%7e&x=",
+		},
 		{"a path that a proxy removes", "https://shop.example/api", "/hooks", "https://shop.example/api/hooks"},
-		{"E25: the absolute form", "https://shop.example", "http://evil.example/hooks?a=1", "https://shop.example/hooks?a=1"},
-		{"E25: a path that looks like a host", "https://shop.example", "//evil.example/hooks", "https://shop.example//evil.example/hooks"},
+		{
+			"E25: the absolute form", "https://shop.example", "http://evil.example/hooks?a=1",
+			"https://shop.example/hooks?a=1",
+		},
+		{
+			"E25: a path that looks like a host", "https://shop.example", "//evil.example/hooks",
+			"https://shop.example//evil.example/hooks",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, got := newShop(), "none"
@@ -300,8 +393,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A hook that panics must not end the process: the handlers run on a goroutine that net/http does not watch. The event is handled all the
-// same.
+// A hook that panics must not end the process: the handlers run on a goroutine that net/http does not watch. The event
+// is handled all the same.
 func TestAHookThatPanics(t *testing.T) {
 	s, log := newShop(), &testlog.Log{}
 	r := newReceiver(t, webhook.Config{Verifier: s, Processor: always(nil), Logger: log.Logger(), Trace: &webhook.Trace{

@@ -36,7 +36,8 @@ func TestKnownContent(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			wantStatus(t, do(r, h.request(t.Context(), id, "push", `{}`)), 200)
 		}
-		if ran, err := in.Consumer().Replay(t.Context(), letters(t, in.Consumer())[0], consumer.Replay{AsNew: true}); !ran || err != nil {
+		if ran, err := in.Consumer().Replay(t.Context(), letters(t, in.Consumer())[0],
+			consumer.Replay{AsNew: true}); !ran || err != nil {
 			t.Errorf("Replay: %v, %v", ran, err)
 		}
 		if n := len(out.committed()); n != 2 {

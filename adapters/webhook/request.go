@@ -42,20 +42,25 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, began time.Tim
 // checkHeader refuses what need not be read.
 func (r *Receiver) checkHeader(req *http.Request) *response {
 	if req.Method != http.MethodPost {
-		return refusal(http.StatusMethodNotAllowed, BadMethod, fmt.Errorf("the method is %.20q", req.Method)).with("Allow", http.MethodPost)
+		return refusal(http.StatusMethodNotAllowed, BadMethod, fmt.Errorf("the method is %.20q",
+			req.Method)).with("Allow", http.MethodPost)
 	}
 	for _, value := range req.Header.Values("Content-Encoding") {
 		if value != "" && !strings.EqualFold(value, "identity") {
-			return refusal(http.StatusUnsupportedMediaType, Encoded, fmt.Errorf("the Content-Encoding is %.40q", value)).with("Accept-Encoding", "identity")
+			return refusal(http.StatusUnsupportedMediaType, Encoded, fmt.Errorf("the Content-Encoding is %.40q",
+				value)).with("Accept-Encoding", "identity")
 		}
 	}
 	if most := r.cfg.MaxBody; req.ContentLength > most {
-		return refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has %d bytes, more than %d; see Config.MaxBody", req.ContentLength, most))
+		return refusal(http.StatusRequestEntityTooLarge, TooLarge,
+			fmt.Errorf("it has %d bytes, more than %d; see Config.MaxBody", req.ContentLength, most))
 	}
 	return nil
 }
 
-func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time.Time, held *share) ([]byte, *response) {
+func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time.Time,
+	held *share,
+) ([]byte, *response) {
 	if req.Body == nil {
 		return nil, nil
 	}
@@ -64,17 +69,22 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	wait, cancel := context.WithDeadline(req.Context(), began.Add(r.cfg.ReadTimeout))
 	defer cancel()
 	body, err := readAll(wait, http.MaxBytesReader(w, req.Body, r.cfg.MaxBody), req.ContentLength, r.cfg.MaxBody, held)
-	if err == nil { // net/http lifts the limit at the end of a body only if it reads that end after the limit was set, so not of an empty body
+	if err == nil {
+		// net/http lifts the limit at the end of a body only if it reads that end after the limit was set, so not of an
+		// empty body
 		_ = conn.SetReadDeadline(time.Time{})
 	}
 	tooLarge, isTooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case isTooLarge:
-		return nil, refusal(http.StatusRequestEntityTooLarge, TooLarge, fmt.Errorf("it has more than %d bytes; see Config.MaxBody", tooLarge.Limit))
+		return nil, refusal(http.StatusRequestEntityTooLarge, TooLarge,
+			fmt.Errorf("it has more than %d bytes; see Config.MaxBody", tooLarge.Limit))
 	case errors.Is(err, errBudget):
-		return nil, later(budgetAgain, fmt.Errorf("%w, and this one waited for %v", err, time.Since(began).Round(time.Millisecond))).with("Connection", "close")
+		return nil, later(budgetAgain, fmt.Errorf("%w, and this one waited for %v", err,
+			time.Since(began).Round(time.Millisecond))).with("Connection", "close")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v", r.cfg.ReadTimeout)).with("Connection", "close")
+		return nil, refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v",
+			r.cfg.ReadTimeout)).with("Connection", "close")
 	case err != nil:
 		return nil, refusal(http.StatusBadRequest, Truncated, err)
 	case req.ContentLength >= 0 && int64(len(body)) != req.ContentLength: // net/http has no such bodies
@@ -86,8 +96,8 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	return body, nil
 }
 
-// url returns the URL that the sender used: the path and query are taken as they were received, because a signature covers their
-// bytes, and the rest from the Config, because the client chooses the Host header.
+// url returns the URL that the sender used: the path and query are taken as they were received, because a signature
+// covers their bytes, and the rest from the Config, because the client chooses the Host header.
 func (r *Receiver) url(req *http.Request) string {
 	if r.cfg.PublicURL == "" {
 		return ""

@@ -48,7 +48,8 @@ func (res *response) with(name, value string) *response {
 
 // later asks the sender to deliver again.
 func later(after time.Duration, err error) *response {
-	return &response{status: http.StatusServiceUnavailable, body: bodyRetry, retryAfter: min(max(after, minRetryAfter), maxRetryAfter), err: err}
+	return &response{status: http.StatusServiceUnavailable, body: bodyRetry, retryAfter: min(max(after, minRetryAfter),
+		maxRetryAfter), err: err}
 }
 
 func failed(err error) *response {

@@ -39,7 +39,8 @@ func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 }
 
 func (s *shop) raw(body string, length int) string {
-	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: shop.example\r\nShop-Signature: %s\r\nContent-Length: %d\r\n\r\n%s", s.sign([]byte(body)), length, body)
+	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: shop.example\r\nShop-Signature: %s\r\nContent-Length: %d\r\n\r\n%s",
+		s.sign([]byte(body)), length, body)
 }
 
 func TestSlowAndBrokenConnections(t *testing.T) {
@@ -49,8 +50,14 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 		then   func(conn net.Conn) error
 		status int
 	}{
-		{"case 73: a body that never ends", func(s *shop) string { return s.raw(`[{"id":"1"}`, 1000) }, func(net.Conn) error { return nil }, 408},
-		{"case 37: a body that ends early", func(s *shop) string { return s.raw(`[{"id":"1"}]`, 1000) }, func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() }, 400},
+		{
+			"case 73: a body that never ends", func(s *shop) string { return s.raw(`[{"id":"1"}`, 1000) },
+			func(net.Conn) error { return nil }, 408,
+		},
+		{
+			"case 37: a body that ends early", func(s *shop) string { return s.raw(`[{"id":"1"}]`, 1000) },
+			func(c net.Conn) error { return c.(*net.TCPConn).CloseWrite() }, 400,
+		},
 		{"case 73: a declared gzip bomb", func(s *shop) string {
 			return "POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n"
 		}, func(net.Conn) error { return nil }, 415},
@@ -58,7 +65,8 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 			return "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n"
 		}, func(net.Conn) error { return nil }, 413},
 		{"a chunked body that is too large", func(s *shop) string {
-			return "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat(" ", 1024)+"\r\n", 1100)
+			return "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				strings.Repeat("400\r\n"+strings.Repeat(" ", 1024)+"\r\n", 1100)
 		}, func(net.Conn) error { return nil }, 413},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,8 +87,8 @@ func TestSlowAndBrokenConnections(t *testing.T) {
 	}
 }
 
-// The limit for reading must not end the request while its handler runs: net/http goes on reading from the connection, and has to lift the
-// limit.
+// The limit for reading must not end the request while its handler runs: net/http goes on reading from the connection,
+// and has to lift the limit.
 func TestAHandlerMayRunLongerThanReadTimeout(t *testing.T) {
 	s, store := newShop(), consumertest.NewStore()
 	c := billing(t, consumer.Config[tx]{Store: store, Handle: slow(300 * time.Millisecond)})

@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// starter calls Start of a driver.Starter until it has succeeded once. One call runs at a time, and the others wait for it.
+// starter calls Start of a driver.Starter until it has succeeded once. One call runs at a time, and the others wait for
+// it.
 type starter struct {
 	starter driver.Starter // nil: there is nothing to start
 	started atomic.Bool

@@ -19,10 +19,10 @@ type TraceEvent struct {
 	Took    time.Duration     // since the request began
 }
 
-// Trace has hooks for metrics and spans. Nil hooks are not called. Each delivery has one Answered. Each event of a verified delivery
-// has one of Dropped, Accepted, Duplicate, Parked, Deferred and Rejected, which may follow Answered if the handler took
-// longer than the sender waits. Hooks run on the goroutines of the requests and handlers: they must be quick and safe for concurrent
-// use. New copies the Trace.
+// Trace has hooks for metrics and spans. Nil hooks are not called. Each delivery has one Answered. Each event of a
+// verified delivery has one of Dropped, Accepted, Duplicate, Parked, Deferred and Rejected, which may follow Answered
+// if the handler took longer than the sender waits. Hooks run on the goroutines of the requests and handlers: they must
+// be quick and safe for concurrent use. New copies the Trace.
 type Trace struct {
 	Refused   func(ctx context.Context, e TraceEvent) // the delivery is not from the sender, or cannot be read
 	Dropped   func(ctx context.Context, e TraceEvent) // the Verifier dropped the event; it is acknowledged
@@ -42,7 +42,8 @@ func (t *Trace) complete(p *hooks.Panics) *Trace {
 		all = *t
 	}
 	hooks.Complete(p, map[string]*func(context.Context, TraceEvent){
-		"Refused": &all.Refused, "Dropped": &all.Dropped, "Accepted": &all.Accepted, "Duplicate": &all.Duplicate, "Parked": &all.Parked,
+		"Refused": &all.Refused, "Dropped": &all.Dropped, "Accepted": &all.Accepted, "Duplicate": &all.Duplicate,
+		"Parked":   &all.Parked,
 		"Deferred": &all.Deferred, "Rejected": &all.Rejected, "Late": &all.Late, "Answered": &all.Answered,
 	})
 	return &all

@@ -56,8 +56,10 @@ func (r *Receiver) callVerifier(ctx context.Context, d *Delivery) (events []Even
 
 // checkEvent checks what keeps the keys of two senders apart, and what a Reply may say.
 func (r *Receiver) checkEvent(e *Event) error {
-	if tenant := e.Message.Tenant; e.Drop == "" && tenant != r.source.Name && !strings.HasPrefix(tenant, r.source.Name+"/") {
-		return fmt.Errorf("its Tenant is %q, and must be the Source.Name %q, or begin with it and a slash", tenant, r.source.Name)
+	if tenant := e.Message.Tenant; e.Drop == "" && tenant != r.source.Name &&
+		!strings.HasPrefix(tenant, r.source.Name+"/") {
+		return fmt.Errorf("its Tenant is %q, and must be the Source.Name %q, or begin with it and a slash", tenant,
+			r.source.Name)
 	}
 	if e.Reply != nil {
 		return e.Reply.validate()
@@ -95,7 +97,10 @@ func (r *Receiver) logRefused(ctx context.Context, req *http.Request, res *respo
 	if !log {
 		return
 	}
-	attrs := []any{"source", r.source.Name, "reason", string(res.refusal), "status", res.status, "remote", req.RemoteAddr, "error", res.err}
+	attrs := []any{
+		"source", r.source.Name, "reason", string(res.refusal), "status", res.status, "remote",
+		req.RemoteAddr, "error", res.err,
+	}
 	if unlogged > 0 {
 		attrs = append(attrs, "unlogged", unlogged)
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// work is the context of the handlers of one delivery's events. It ends with the request until the first event is claimed. From
-// then on the work outlives the request: if each sender that stops waiting cancelled the handler, a slow handler would never finish.
+// work is the context of the handlers of one delivery's events. It ends with the request until the first event is
+// claimed. From then on the work outlives the request: if each sender that stops waiting cancelled the handler, a slow
+// handler would never finish.
 type work struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -57,8 +58,8 @@ func (wk *work) leave(cause error) (goesOn bool) {
 	return wk.isClaimed
 }
 
-// handle hands the events to the Processor. It returns the response as soon as the handlers have returned, or the sender's deadline is
-// near.
+// handle hands the events to the Processor. It returns the response as soon as the handlers have returned, or the
+// sender's deadline is near.
 func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answerAt time.Time, held *share) *response {
 	reply := &r.source.Reply
 	msgs := make([]*consumer.Message, 0, len(events))
@@ -72,7 +73,8 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 		if e.Reply != nil && !replaced {
 			reply, replaced = e.Reply, true
 		}
-		r.cfg.Logger.InfoContext(ctx, "webhook: event dropped", "source", r.source.Name, "reason", e.Drop, "tenant", e.Message.Tenant, "topic", e.Message.Topic, "id", e.Message.ID)
+		r.cfg.Logger.InfoContext(ctx, "webhook: event dropped", "source", r.source.Name, "reason", e.Drop, "tenant",
+			e.Message.Tenant, "topic", e.Message.Topic, "id", e.Message.ID)
 		r.cfg.Trace.Dropped(ctx, r.event(d.Time, TraceEvent{Message: &e.Message, Drop: e.Drop}))
 	}
 	if len(msgs) == 0 {
@@ -117,8 +119,8 @@ func (r *Receiver) handle(ctx context.Context, d *Delivery, events []Event, answ
 	return res
 }
 
-// message returns the message of e. Its age decides whether a failure is the last one: failures in a row say little, because a sender may
-// try again within seconds.
+// message returns the message of e. Its age decides whether a failure is the last one: failures in a row say little,
+// because a sender may try again within seconds.
 func (r *Receiver) message(e *Event) *consumer.Message {
 	msg := e.Message
 	msg.Attempt = 1
@@ -164,7 +166,8 @@ func (r *Receiver) process(wk *work, d *Delivery, msgs []*consumer.Message) (err
 		}
 	}
 	if first != nil {
-		r.cfg.Logger.WarnContext(ctx, "webhook: events not handled; the sender delivers them again", "source", r.source.Name, "failed", failed, "of", len(msgs), "error", first)
+		r.cfg.Logger.WarnContext(ctx, "webhook: events not handled; the sender delivers them again", "source",
+			r.source.Name, "failed", failed, "of", len(msgs), "error", first)
 	}
 	return errs
 }

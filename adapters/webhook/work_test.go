@@ -99,7 +99,8 @@ func TestTheClientHangsUp(t *testing.T) {
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: billing(t, consumer.Config[tx]{Store: store, Handle: slow(time.Second)})})
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			wantStatus(t, do(r, s.request(ctx, shopEvent{ID: "1"})), 503) // a recorder, like net/http, takes no response for 200
+			// a recorder, like net/http, takes no response for 200
+			wantStatus(t, do(r, s.request(ctx, shopEvent{ID: "1"})), 503)
 		})
 	})
 	t.Run("the handler's context has the request's values", func(t *testing.T) {
@@ -217,7 +218,8 @@ func TestTwins(t *testing.T) {
 				if other != store {
 					d = billing(t, consumer.Config[tx]{Store: other, Handle: slow(5 * time.Second)})
 				}
-				a, b := newReceiver(t, webhook.Config{Verifier: s, Processor: c}), newReceiver(t, webhook.Config{Verifier: s, Processor: d})
+				a, b := newReceiver(t, webhook.Config{Verifier: s, Processor: c}),
+					newReceiver(t, webhook.Config{Verifier: s, Processor: d})
 				var wg sync.WaitGroup
 				wg.Go(func() { wantStatus(t, s.send(t, a, shopEvent{ID: "1"}), 200) })
 				synctest.Wait()

@@ -16,25 +16,27 @@ import (
 
 // WorkerConfig configures a Worker.
 type WorkerConfig struct {
-	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID. Its Name is InboxConfig.Name. Required.
+	// Processor handles the events: a consumer.Consumer whose Config.Key is consumer.MessageID. Its Name is
+	// InboxConfig.Name. Required.
 	Processor driver.BatchProcessor
 
-	// MaxBatch is the maximum number of events that the Processor gets at once, in one transaction. All handlers of a batch together must
-	// take less time than relay.Config.PublishTimeout.
+	// MaxBatch is the maximum number of events that the Processor gets at once, in one transaction. All handlers of a
+	// batch together must take less time than relay.Config.PublishTimeout.
 	//
 	// Defaults to 1.
 	MaxBatch int
 }
 
-// Worker is an outbox.Publisher that hands the events of an Inbox to a consumer in the same program, so that no broker is needed. Set it
-// in relay.Config.Publishers under Inbox.Topic. It is safe for concurrent use.
+// Worker is an outbox.Publisher that hands the events of an Inbox to a consumer in the same program, so that no broker
+// is needed. Set it in relay.Config.Publishers under Inbox.Topic. It is safe for concurrent use.
 //
-// The relay keeps the order of a key, holds back what failed, and loses nothing. When a handler fails, the event is deferred by
-// relay.Config.Backoff, and the consumer parks it after consumer.Config.MaxAttempts failures in one process. If the relay's MaxAttempts
-// is spent first, the relay parks it, so set that higher. A handler that is still running after relay.Config.PublishTimeout is
-// cancelled, and the relay counts that as an attempt.
+// The relay keeps the order of a key, holds back what failed, and loses nothing. When a handler fails, the event is
+// deferred by relay.Config.Backoff, and the consumer parks it after consumer.Config.MaxAttempts failures in one
+// process. If the relay's MaxAttempts is spent first, the relay parks it, so set that higher. A handler that is still
+// running after relay.Config.PublishTimeout is cancelled, and the relay counts that as an attempt.
 //
-// The relay does not say how often it has leased a message, so an event whose handler ends the process is tried again and again.
+// The relay does not say how often it has leased a message, so an event whose handler ends the process is tried again
+// and again.
 type Worker struct {
 	processor driver.BatchProcessor
 	maxBatch  int
@@ -59,11 +61,13 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 }
 
 const (
-	// maxWorkerPause is the maximum time that the relay waits when the consumer cannot work, because other events may succeed earlier.
+	// maxWorkerPause is the maximum time that the relay waits when the consumer cannot work, because other events may
+	// succeed earlier.
 	maxWorkerPause = 5 * time.Second
 
-	// faultsInARow is how many events may fail in a row because of the database; then the rest of the call is not tried. It is more than
-	// one, because one event alone may cause such a fault each time, and must not stop the others.
+	// faultsInARow is how many events may fail in a row because of the database; then the rest of the call is not
+	// tried. It is more than one, because one event alone may cause such a fault each time, and must not stop the
+	// others.
 	faultsInARow = 20
 )
 
@@ -81,7 +85,8 @@ func (w *Worker) Publish(ctx context.Context, msgs []outbox.Message) []error {
 		end := min(start+w.maxBatch, len(msgs))
 		if ctx.Err() != nil || faults >= faultsInARow {
 			for i := start; i < len(msgs); i++ {
-				errs[i] = fmt.Errorf("%w: the events before it took too long, or the database fails", outboxdriver.ErrNotTried)
+				errs[i] = fmt.Errorf("%w: the events before it took too long, or the database fails",
+					outboxdriver.ErrNotTried)
 			}
 			return errs
 		}

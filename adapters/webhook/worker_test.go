@@ -31,8 +31,16 @@ func TestNewWorkerRefusesSettings(t *testing.T) {
 		says string
 	}{
 		{"no processor", webhook.WorkerConfig{}, "WorkerConfig.Processor is required"},
-		{"a nil processor", webhook.WorkerConfig{Processor: (*consumer.Consumer[tx])(nil)}, "WorkerConfig.Processor is required"},
-		{"E19: the inbox itself", webhook.WorkerConfig{Processor: newInbox(t, consumertest.NewStore(), nil)}, "it would take each event for a duplicate"},
+		{
+			"a nil processor",
+			webhook.WorkerConfig{Processor: (*consumer.Consumer[tx])(nil)},
+			"WorkerConfig.Processor is required",
+		},
+		{
+			"E19: the inbox itself",
+			webhook.WorkerConfig{Processor: newInbox(t, consumertest.NewStore(), nil)},
+			"it would take each event for a duplicate",
+		},
 		{"a negative batch", webhook.WorkerConfig{Processor: always(nil), MaxBatch: -1}, "WorkerConfig.MaxBatch is -1"},
 	} {
 		if _, err := webhook.NewWorker(c.cfg); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -68,7 +76,10 @@ func TestAnswersOfAWorker(t *testing.T) {
 		}
 	}
 	retry := func(after time.Duration, uncounted bool) error {
-		return &consumer.RetryError{Err: fmt.Errorf("%w: %w", fails, context.DeadlineExceeded), After: after, Held: uncounted}
+		return &consumer.RetryError{
+			Err: fmt.Errorf("%w: %w", fails, context.DeadlineExceeded), After: after,
+			Held: uncounted,
+		}
 	}
 	for _, c := range []struct {
 		name string

@@ -37,9 +37,18 @@ func everywhere() []fault {
 		{"no sweeper", func(t *testing.T, p *planted) { p.old(t) }, "sweeper", "warning", "ever"},
 		{"the sweeper stopped", func(t *testing.T, p *planted) { p.exec(t, `UPDATE txonce_passes SET ended_at = `+p.ago(50*time.Hour)) }, "sweeper", "warning", "ago"},
 		{"no relay", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.args = []string{"--max-outbox-age", "1ns"} }, "relay", "error", "no relay is alive"},
-		{"no relay for a moment", func(t *testing.T, p *planted) { p.enqueue(t, "charged") }, "relay", "warning", "no relay is alive"},
-		{"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Deferred) }, "topic", "error", "the broker said no"},
-		{"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Parked) }, "parked", "warning", "topic charged"},
+		{
+			"no relay for a moment", func(t *testing.T, p *planted) { p.enqueue(t, "charged") }, "relay", "warning",
+			"no relay is alive",
+		},
+		{
+			"a failing topic", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Deferred) },
+			"topic", "error", "the broker said no",
+		},
+		{
+			"a parked message", func(t *testing.T, p *planted) { p.enqueue(t, "charged"); p.settle(t, driver.Parked) },
+			"parked", "warning", "topic charged",
+		},
 		{"a replay that nobody runs", func(t *testing.T, p *planted) {
 			park1(t, p)
 			command(t, p, "dead-letters", "replay", "--consumer", "billing", "--reason", "x", "--yes", "--expect", "1")
@@ -50,18 +59,31 @@ func everywhere() []fault {
 
 func postgresFaults() []fault {
 	return []fault{
-		{"commits are lost", parameter("synchronous_commit", "off"), "durability", "error", "synchronous_commit is off"},
+		{
+			"commits are lost", parameter("synchronous_commit", "off"), "durability", "error",
+			"synchronous_commit is off",
+		},
 		{"read only", parameter("default_transaction_read_only", "on"), "settings", "error", "read-only"},
-		{"a table is not logged", statements(`ALTER TABLE processed_messages SET UNLOGGED`), "unlogged", "error", "processed_messages"},
-		{"autovacuum is off", statements(`ALTER TABLE outbox_messages SET (autovacuum_enabled=false)`), "autovacuum", "warning", "outbox_messages"},
-		{"autovacuum is off in another spelling", statements(`ALTER TABLE txonce_passes SET (autovacuum_enabled=0)`), "autovacuum", "warning", "txonce_passes"},
+		{
+			"a table is not logged", statements(`ALTER TABLE processed_messages SET UNLOGGED`), "unlogged", "error",
+			"processed_messages",
+		},
+		{
+			"autovacuum is off", statements(`ALTER TABLE outbox_messages SET (autovacuum_enabled=false)`), "autovacuum",
+			"warning", "outbox_messages",
+		},
+		{
+			"autovacuum is off in another spelling", statements(`ALTER TABLE txonce_passes SET (autovacuum_enabled=0)`),
+			"autovacuum", "warning", "txonce_passes",
+		},
 		{"a table of another schema is not logged", func(t *testing.T, p *planted) {
 			schema := otherSchema(t, p)
 			p.exec(t, `ALTER TABLE "`+schema+`".dead_letters SET UNLOGGED`)
 		}, "unlogged", "error", "dead_letters"},
 		{"another schema without a fault", func(t *testing.T, p *planted) { otherSchema(t, p) }, "", "", ""},
 		{"a trigger that is disabled", statements(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
-			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`, `ALTER TABLE dead_letters DISABLE TRIGGER keep`), "", "", ""},
+			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`,
+			`ALTER TABLE dead_letters DISABLE TRIGGER keep`), "", "", ""},
 		{"a trigger", statements(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`), "triggers", "warning", "keep"},
 		{"an old transaction", func(t *testing.T, p *planted) {
@@ -71,11 +93,13 @@ func postgresFaults() []fault {
 		}, "transactions", "warning", "has been open"},
 		{"a slot holds WAL", func(t *testing.T, p *planted) {
 			var name string
-			if err := p.db.QueryRowContext(t.Context(), `SELECT slot_name FROM pg_create_physical_replication_slot('txonce_check_' || pg_backend_pid(), true)`).Scan(&name); err != nil {
+			if err := p.db.QueryRowContext(t.Context(),
+				`SELECT slot_name FROM pg_create_physical_replication_slot('txonce_check_' || pg_backend_pid(), true)`).Scan(&name); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if _, err := p.db.ExecContext(context.Background(), `SELECT pg_drop_replication_slot($1)`, name); err != nil {
+				if _, err := p.db.ExecContext(context.Background(), `SELECT pg_drop_replication_slot($1)`,
+					name); err != nil {
 					t.Error(err)
 				}
 			})
@@ -100,7 +124,10 @@ func mysqlFaults(isMySQL bool) []fault {
 		{"read only", parameter(readOnly, "1"), "settings", "error", "read-only"},
 		{"no transactions", statements(`ALTER TABLE txonce_sweep ENGINE = MyISAM`), "schema", "error", "MyISAM"},
 		{"keys without case", statements("ALTER TABLE txonce_windows MODIFY consumer VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL"), "schema", "error", "consumer"},
-		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW SET @x = 1`), "triggers", "warning", "keep"},
+		{
+			"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW SET @x = 1`),
+			"triggers", "warning", "keep",
+		},
 		{"a young transaction, and another time zone", func(t *testing.T, p *planted) {
 			hold(t, p)
 			p.args = nil
@@ -115,9 +142,15 @@ func mysqlFaults(isMySQL bool) []fault {
 
 func sqliteFaults() []fault {
 	return []fault{
-		{"commits are lost", parameter("_pragma", "synchronous(normal)"), "durability", "error", "synchronous is normal"},
+		{
+			"commits are lost", parameter("_pragma", "synchronous(normal)"), "durability", "error",
+			"synchronous is normal",
+		},
 		{"no write-ahead log", statements(`PRAGMA journal_mode = delete`), "journal", "warning", "delete"},
-		{"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters BEGIN SELECT RAISE(IGNORE); END`), "triggers", "warning", "keep"},
+		{
+			"a trigger", statements(`CREATE TRIGGER keep BEFORE DELETE ON dead_letters BEGIN SELECT RAISE(IGNORE); END`),
+			"triggers", "warning", "keep",
+		},
 	}
 }
 

@@ -182,7 +182,11 @@ func park1(t *testing.T, p *planted) {
 
 // TestCheck plants one fault after the other. Without any, check finds nothing.
 func TestCheck(t *testing.T) {
-	all := map[string][]fault{"postgres": slices.Concat(everywhere(), postgresFaults(), brokerFaults()), "mariadb": slices.Concat(everywhere(), mysqlFaults(false)), "mysql": slices.Concat(everywhere(), mysqlFaults(true)), "sqlite": slices.Concat(everywhere(), sqliteFaults())}
+	all := map[string][]fault{
+		"postgres": slices.Concat(everywhere(), postgresFaults(), brokerFaults()),
+		"mariadb":  slices.Concat(everywhere(), mysqlFaults(false)), "mysql": slices.Concat(everywhere(),
+			mysqlFaults(true)), "sqlite": slices.Concat(everywhere(), sqliteFaults()),
+	}
 	for name, s := range servers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

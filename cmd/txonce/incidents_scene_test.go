@@ -81,7 +81,8 @@ func (s *scene) sql(statement string) {
 func (s *scene) work() *os.Process {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), envRole+"=billing", envDB+"="+strings.Join([]string{s.dsn, strings.Join(s.brokers, ","), s.orders, s.charges}, "\n"))
+	cmd.Env = append(os.Environ(), envRole+"=billing",
+		envDB+"="+strings.Join([]string{s.dsn, strings.Join(s.brokers, ","), s.orders, s.charges}, "\n"))
 	stdin, err := cmd.StdinPipe() // its end is the worker's end
 	if err != nil {
 		s.t.Fatal(err)
@@ -137,7 +138,8 @@ func (s *scene) charged(n int) {
 	s.t.Helper()
 	s.until("charges", func() error {
 		var rows, orders int
-		err := s.pool.QueryRow(s.t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&rows, &orders)
+		err := s.pool.QueryRow(s.t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&rows,
+			&orders)
 		if err == nil && (rows != n || orders != n) {
 			err = fmt.Errorf("%d rows for %d orders, want %d", rows, orders, n)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Each incident of docs/incidents.md, with the command line alone and with the dashboard alone. The commands are those of the page.
+// Each incident of docs/incidents.md, with the command line alone and with the dashboard alone. The commands are those
+// of the page.
 func TestIncidents(t *testing.T) {
 	var used commands
 	t.Run("walk", func(t *testing.T) {
@@ -37,7 +38,8 @@ func TestIncidents(t *testing.T) {
 	}
 	n := 0
 	for line := range strings.Lines(string(page)) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "txonce ") && !strings.HasPrefix(line, "txonce serve") {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "txonce ") &&
+			!strings.HasPrefix(line, "txonce serve") {
 			if n++; !slices.Contains(used.lines, line) {
 				t.Errorf("docs/incidents.md has a command that this test does not run: %s", line)
 			}
@@ -48,7 +50,8 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-const breaks, mends = `ALTER TABLE charges ADD CONSTRAINT small CHECK (cents < 400) NOT VALID`, `ALTER TABLE charges DROP CONSTRAINT small`
+const breaks, mends = `ALTER TABLE charges ADD CONSTRAINT small CHECK (cents < 400) NOT VALID`,
+	`ALTER TABLE charges DROP CONSTRAINT small`
 
 func deployByCommands(t *testing.T, s *scene) {
 	s.work()
@@ -77,7 +80,10 @@ func deployByPages(_ *testing.T, s *scene) {
 	b.shows("letters?consumer=billing", "violates check constraint", "order-3", `formaction="plan"`)
 	s.sql(mends)
 	b.shows("plan?consumer=billing&cause=exhausted", "3 letters match", `name="expect" value="3"`, "Request the replay")
-	action := b.press("replay", url.Values{"consumer": {"billing"}, "cause": {"exhausted"}, "expect": {"3"}, "why": {"INC-1: the constraint is dropped"}})
+	action := b.press("replay", url.Values{
+		"consumer": {"billing"}, "cause": {"exhausted"}, "expect": {"3"},
+		"why": {"INC-1: the constraint is dropped"},
+	})
 	b.shows(action, "3 of 3", "ended", "ann", "INC-1")
 	b.shows("letters?consumer=billing", "No dead letter matches")
 	s.charged(3)
@@ -143,7 +149,8 @@ func (s *scene) freeze() (frozen *os.Process) {
 	if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 		s.t.Fatal(err)
 	}
-	s.until("the worker is frozen", func() error { return stopped(frozen.Pid) }) // on a busy machine its threads run on for a while
+	// on a busy machine its threads run on for a while
+	s.until("the worker is frozen", func() error { return stopped(frozen.Pid) })
 	s.work()
 	return frozen
 }
@@ -170,7 +177,8 @@ func frozenByCommands(t *testing.T, s *scene) {
 	frozen := s.freeze()
 	out := s.shows("txonce explain billing order-2", "in flight", "idle in transaction")
 	pid := regexp.MustCompile(`pid (\d+)`).FindString(out)
-	s.shows("txonce check --max-transaction 5s", "the transaction of "+pid+" has been open for") // other tests have transactions, too
+	// other tests have transactions, too
+	s.shows("txonce check --max-transaction 5s", "the transaction of "+pid+" has been open for")
 	if err := frozen.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,8 @@ func bill(ctx context.Context) error {
 	billing, err := consumer.New(consumer.Config[pgx.Tx]{
 		Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Trace: activity.Trace(),
 		Handle: consumer.JSON(func(ctx context.Context, tx pgx.Tx, o orderPlaced) error {
-			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.OrderID, o.Cents); err != nil {
+			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.OrderID,
+				o.Cents); err != nil {
 				return err
 			}
 			return store.Enqueue(ctx, tx, outbox.Message{Topic: of[3], OrderingKey: o.OrderID, Payload: []byte(`{"charged": "` + o.OrderID + `"}`)})
@@ -62,7 +63,10 @@ func bill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{Client: client, Group: of[2], Topics: []string{of[2]}, Processor: billing})
+	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
+		Client: client, Group: of[2], Topics: []string{of[2]},
+		Processor: billing,
+	})
 	if err != nil {
 		return err
 	}

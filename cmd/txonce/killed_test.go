@@ -28,7 +28,8 @@ var lettersFlag = flag.Int("replay.letters", 100, "how many dead letters TestRep
 // Processes of these tests: workers and command lines.
 const (
 	envRole = "TXONCE_TEST_ROLE" // worker, billing, shell or txonce
-	envDB   = "TXONCE_TEST_DB"   // dialect, driver and DSN, in lines; of billing: DSN, brokers, topics of orders and of charges
+	// dialect, driver and DSN, in lines; of billing: DSN, brokers, topics of orders and of charges
+	envDB = "TXONCE_TEST_DB"
 )
 
 // childMain is what a process that a test starts does.
@@ -84,8 +85,8 @@ func (s *seeds) charge(ctx context.Context, tx *sql.Tx, m *consumer.Message) err
 	}
 }
 
-// TestReplaySurvivesKills replays dead letters while workers and command lines are killed, and while the messages are delivered again. Each
-// message has one effect, and no letter is left.
+// TestReplaySurvivesKills replays dead letters while workers and command lines are killed, and while the messages are
+// delivered again. Each message has one effect, and no letter is left.
 func TestReplaySurvivesKills(t *testing.T) {
 	for name, s := range servers() {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +99,8 @@ func TestReplaySurvivesKills(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close() })
 			k := &kills{
 				planted: &planted{seeds: &seeds{t: t, db: db, dialect: s.dialect}, line: line},
-				env:     append(os.Environ(), "TXONCE_DSN="+line, envDB+"="+string(s.dialect)+"\n"+s.driver+"\n"+driver),
+				env: append(os.Environ(), "TXONCE_DSN="+line, envDB+"="+string(s.dialect)+"\n"+s.driver+"\n"+
+					driver),
 			}
 			k.run(t, *lettersFlag)
 		})
@@ -229,7 +231,8 @@ func (k *kills) redeliver(ctx context.Context, t *testing.T, msgs []*consumer.Me
 func (k *kills) request(ctx context.Context, t *testing.T, s ops.Store, n int) ops.Action {
 	t.Helper()
 	for range 1000 {
-		out, err := k.child(ctx, "txonce", time.Second, "dead-letters", "replay", "--consumer", "billing", "--reason", "the deployment is mended",
+		out, err := k.child(ctx, "txonce", time.Second, "dead-letters", "replay", "--consumer", "billing", "--reason",
+			"the deployment is mended",
 			"--max-failures", "0", "--yes", "--expect", fmt.Sprint(n), "--wait")
 		actions, listErr := s.Actions(ctx, ops.ActionFilter{Kind: ops.Replay})
 		switch {
@@ -278,7 +281,8 @@ func (k *kills) audit(t *testing.T, action ops.Action, n int) {
 		}
 	}
 	var left int
-	if err := k.db.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters`).Scan(&left); err != nil || left != 0 {
+	if err := k.db.QueryRowContext(t.Context(), `SELECT count(*) FROM dead_letters`).Scan(&left); err != nil ||
+		left != 0 {
 		t.Errorf("%d letters are left, %v; action %+v", left, err, action)
 	}
 }

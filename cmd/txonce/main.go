@@ -1,4 +1,5 @@
-// Command txonce operates a database of txonce: claims, dead letters, the outbox. See package adapters/cli and docs/operations.md.
+// Command txonce operates a database of txonce: claims, dead letters, the outbox. See package adapters/cli and
+// docs/operations.md.
 package main
 
 import (
@@ -24,7 +25,8 @@ func run() int {
 	if err != nil {
 		printed := map[string]bool{}
 		for line := range strings.Lines(err.Error()) { // of several errors; the texts may be those of servers
-			if line = cli.Harmless(line); !printed[line] { // pgx has one for each attempt at a host: with TLS and without
+			if line = cli.Harmless(line); !printed[line] {
+				// pgx has one for each attempt at a host: with TLS and without
 				printed[line] = true
 				fmt.Fprintln(os.Stderr, "txonce:", line)
 			}

@@ -40,7 +40,10 @@ func servers() map[string]server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + cfg.DBName}
+		u := url.URL{
+			Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr,
+			Path: "/" + cfg.DBName,
+		}
 		return u.String(), dsn
 	}}
 	return map[string]server{
@@ -60,8 +63,8 @@ func servers() map[string]server {
 	}
 }
 
-// TestScripts runs each file of testdata on each database. The scripts see an empty database; seed.go has the commands that fill it.
-// UPDATE_SCRIPTS=1 writes what the commands print into the scripts.
+// TestScripts runs each file of testdata on each database. The scripts see an empty database; seed.go has the commands
+// that fill it. UPDATE_SCRIPTS=1 writes what the commands print into the scripts.
 func TestScripts(t *testing.T) {
 	for name, s := range servers() {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +101,10 @@ func runScript(t *testing.T, s server, script string) {
 			env.Defer(func() { _ = db.Close() })
 			env.Setenv("TXONCE_DSN", line)
 			yesterday := time.Now().Add(-24 * time.Hour)
-			for name, t := range map[string]time.Time{"BEFORE": yesterday.Add(-time.Hour), "YESTERDAY": yesterday, "AFTERWARDS": yesterday.Add(time.Hour)} {
+			for name, t := range map[string]time.Time{
+				"BEFORE": yesterday.Add(-time.Hour), "YESTERDAY": yesterday,
+				"AFTERWARDS": yesterday.Add(time.Hour),
+			} {
 				env.Setenv(name, t.UTC().Format(time.RFC3339))
 			}
 			env.Values[seedKey{}] = &seeds{t: t, db: db, dialect: s.dialect}
@@ -107,9 +113,11 @@ func runScript(t *testing.T, s server, script string) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"txonce": inShell("txonce"), "mounted": inShell("mounted"), "exits": exits,
 			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "query": query,
-			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID, "after": after, "expire": expire,
+			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID,
+			"after": after, "expire": expire,
 			"ledger": ledger, "pay": pay, "paused": paused, "sql": statement,
-			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey, "release": releaseKey, "inflight": inFlight, "handled": handled,
+			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey,
+			"release": releaseKey, "inflight": inFlight, "handled": handled,
 		},
 	})
 }
@@ -128,7 +136,8 @@ var volatile = []struct {
 	{regexp.MustCompile(`(^|"database":")(postgres|mysql|sqlite)\b`), "${1}DATABASE"},
 }
 
-// norm writes the output of the last command to the file out, without what differs from run to run and between databases.
+// norm writes the output of the last command to the file out, without what differs from run to run and between
+// databases.
 func norm(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: norm")

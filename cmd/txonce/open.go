@@ -35,7 +35,8 @@ func open(ctx context.Context, t cli.Target) (*cli.Database, error) {
 		return openMySQL(ctx, t)
 	case scheme == "sqlite":
 		return openSQLite(ctx, t, rest)
-	case strings.Contains(t.DSN, "@tcp(") || strings.Contains(t.DSN, "@unix(") || strings.Contains(t.DSN, "@/"): // as go-sql-driver has it
+	case strings.Contains(t.DSN, "@tcp(") || strings.Contains(t.DSN, "@unix(") || strings.Contains(t.DSN, "@/"):
+		// as go-sql-driver has it
 		return nil, cli.Usage(errors.New("--dsn: want mysql://user:password@host:port/database"))
 	case rest != "":
 		return nil, cli.Usage(fmt.Errorf("--dsn: unknown scheme %q: want postgres://, mysql:// or the path of an SQLite file", scheme))
@@ -58,7 +59,8 @@ func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 	to := cfg.ConnConfig
 	name := fmt.Sprintf("PostgreSQL database %s at %s:%d", to.Database, to.Host, to.Port)
 	cfg.MaxConns = connections
-	if !strings.Contains(t.DSN, "default_query_exec_mode") { // prepared statements fail behind a pooler, and a command hardly repeats one
+	if !strings.Contains(t.DSN, "default_query_exec_mode") {
+		// prepared statements fail behind a pooler, and a command hardly repeats one
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -78,7 +80,10 @@ func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 		return nil, cli.Usage(err)
 	}
 	db := stdlib.OpenDBFromPool(pool)
-	return &cli.Database{Dialect: "postgres", Name: name, SQL: db, Store: store, Close: func() { _ = db.Close(); pool.Close() }}, nil
+	return &cli.Database{
+		Dialect: "postgres", Name: name, SQL: db, Store: store,
+		Close: func() { _ = db.Close(); pool.Close() },
+	}, nil
 }
 
 // quiet logs only what an operator must know: the workers log the rest.
@@ -95,7 +100,8 @@ func openMySQL(ctx context.Context, t cli.Target) (*cli.Database, error) {
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("--dsn: %w", err))
 	}
-	return openSQL(ctx, sql.OpenDB(connector), sqlstore.MySQL, t.Schema, fmt.Sprintf("MySQL database %s at %s", cfg.DBName, cfg.Addr))
+	return openSQL(ctx, sql.OpenDB(connector), sqlstore.MySQL, t.Schema, fmt.Sprintf("MySQL database %s at %s",
+		cfg.DBName, cfg.Addr))
 }
 
 // mysqlConfig reads mysql://user:password@host:port/database?parameters, with the parameters of go-sql-driver/mysql.
@@ -138,7 +144,8 @@ func openSQLite(ctx context.Context, t cli.Target, path string) (*cli.Database, 
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("--dsn: the parameters of %s: %w", path, err))
 	}
-	if t.Create && (info == nil || info.Size() == 0) { // a database that exists keeps the mode that its owner has chosen
+	if t.Create && (info == nil || info.Size() == 0) {
+		// a database that exists keeps the mode that its owner has chosen
 		values.Add("_pragma", "journal_mode(wal)")
 	}
 	if !strings.Contains(params, "busy_timeout") {
@@ -166,11 +173,14 @@ func openSQL(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, schema, 
 		_ = db.Close()
 		return nil, cli.Usage(err)
 	}
-	return &cli.Database{Dialect: string(dialect), Name: name, SQL: db, Store: store, Close: func() { _ = db.Close() }}, nil
+	return &cli.Database{
+		Dialect: string(dialect), Name: name, SQL: db, Store: store,
+		Close: func() { _ = db.Close() },
+	}, nil
 }
 
-// hidden returns an error of pgx about a DSN without the DSN. pgx hides passwords in it as well as it can, but it cannot tell what the password
-// is when the DSN is wrong.
+// hidden returns an error of pgx about a DSN without the DSN. pgx hides passwords in it as well as it can, but it
+// cannot tell what the password is when the DSN is wrong.
 func hidden(err error) error {
 	wrong, ok := errors.AsType[*pgconn.ParseConfigError](err)
 	if !ok {

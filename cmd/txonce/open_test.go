@@ -36,7 +36,8 @@ func TestErrorsHideThePassword(t *testing.T) {
 	}
 	for _, s := range sources() {
 		if s.Flag == "amqp" {
-			if err := s.Check(t.Context(), "amqp://guest:pass%"+secret+"@mq/", "orders", time.Hour); err == nil || strings.Contains(err.Error(), secret) {
+			if err := s.Check(t.Context(), "amqp://guest:pass%"+secret+"@mq/", "orders", time.Hour); err == nil ||
+				strings.Contains(err.Error(), secret) {
 				t.Error(err)
 			}
 		}
@@ -104,10 +105,12 @@ func TestSilentKafka(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := sources()[0].Check(ctx, l.Addr().String(), "orders", time.Hour); err == nil || !strings.Contains(err.Error(), "no answer: context deadline exceeded") {
+	if err := sources()[0].Check(ctx, l.Addr().String(), "orders", time.Hour); err == nil ||
+		!strings.Contains(err.Error(), "no answer: context deadline exceeded") {
 		t.Errorf("check: %v", err)
 	}
-	if _, _, err := rereadKafka(ctx, l.Addr().String(), "billing", "orders"); err == nil || !strings.Contains(err.Error(), "no answer: context deadline exceeded") {
+	if _, _, err := rereadKafka(ctx, l.Addr().String(), "billing", "orders"); err == nil ||
+		!strings.Contains(err.Error(), "no answer: context deadline exceeded") {
 		t.Errorf("audit: %v", err)
 	}
 }

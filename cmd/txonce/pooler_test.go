@@ -27,12 +27,14 @@ func TestPooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	billing, err := (&seeds{t: t, db: db, dialect: sqlstore.Postgres}).consumer("billing", func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
+	billing, err := (&seeds{t: t, db: db, dialect: sqlstore.Postgres}).consumer("billing",
+		func(context.Context, *sql.Tx, *consumer.Message) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer billing.Close()
-	if err := billing.Process(t.Context(), delivery("order-1", "x")); err != nil { // explain refuses consumers that have not run
+	if err := billing.Process(t.Context(), delivery("order-1", "x")); err != nil {
+		// explain refuses consumers that have not run
 		t.Fatal(err)
 	}
 	for range 3 { // each run gets other sessions

@@ -98,7 +98,8 @@ func TestAuditKafka(t *testing.T) {
 		var out bytes.Buffer
 		cmd := cli.New(cli.Config{Open: open, Sources: sources()})
 		cmd.SetArgs([]string{
-			"audit", "--consumer", "billing", "--kafka", strings.Join(brokers, ","), "--group", group, "--topic", topic, "--key", "json:order", "--json", "--dsn", line,
+			"audit", "--consumer", "billing", "--kafka", strings.Join(brokers, ","), "--group", group, "--topic", topic,
+			"--key", "json:order", "--json", "--dsn", line,
 		})
 		cmd.SetOut(&out)
 		if code := cli.ExitCode(cmd.ExecuteContext(t.Context())); code != cli.ExitFinding {
@@ -110,11 +111,13 @@ func TestAuditKafka(t *testing.T) {
 		}
 		return found.Audits[0]
 	}
-	if a := audit("wrong"); a.Checked != 0 || len(a.Notes) != 1 || !strings.HasPrefix(a.Notes[0], "group wrong has no committed offsets of topic "+topic) {
+	if a := audit("wrong"); a.Checked != 0 || len(a.Notes) != 1 || !strings.HasPrefix(a.Notes[0],
+		"group wrong has no committed offsets of topic "+topic) {
 		t.Errorf("%+v", a)
 	}
 	a := audit(topic)
-	if len(a.Notes) > 0 || a.Checked != 20 || a.Lost != 1 || a.Skipped != 0 || len(a.Findings) != 1 || a.Findings[0].Key != "order-7" || !strings.HasPrefix(a.Findings[0].Position, topic+"/1/") {
+	if len(a.Notes) > 0 || a.Checked != 20 || a.Lost != 1 || a.Skipped != 0 || len(a.Findings) != 1 ||
+		a.Findings[0].Key != "order-7" || !strings.HasPrefix(a.Findings[0].Position, topic+"/1/") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -138,7 +141,10 @@ func produceAndCommit(t *testing.T, brokers []string, topic string, n int) {
 	defer producer.Close()
 	for i := range n + 2 {
 		body := fmt.Sprintf(`{"order": "order-%d"}`, i)
-		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Partition: int32(i % 2), Value: sarama.StringEncoder(body)}); err != nil {
+		if _, _, err := producer.SendMessage(&sarama.ProducerMessage{
+			Topic: topic, Partition: int32(i % 2),
+			Value: sarama.StringEncoder(body),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +185,8 @@ func TestReadOnlyUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := "reader_" + schema
-	p.exec(t, `CREATE ROLE "`+user+`" LOGIN PASSWORD 'reader'`, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`, `GRANT SELECT ON ALL TABLES IN SCHEMA "`+schema+`" TO "`+user+`"`)
+	p.exec(t, `CREATE ROLE "`+user+`" LOGIN PASSWORD 'reader'`, `GRANT USAGE ON SCHEMA "`+schema+`" TO "`+user+`"`,
+		`GRANT SELECT ON ALL TABLES IN SCHEMA "`+schema+`" TO "`+user+`"`)
 	t.Cleanup(func() {
 		for _, q := range []string{`DROP OWNED BY "` + user + `"`, `DROP ROLE "` + user + `"`} {
 			if _, err := db.ExecContext(context.Background(), q); err != nil {

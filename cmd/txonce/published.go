@@ -59,7 +59,8 @@ func (t *publishedTopic) settings() error {
 		return err
 	}
 	found, err := admin.DescribeConfigs([]*sarama.ConfigResource{{
-		Type: sarama.TopicResource, Name: t.topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "retention.bytes"},
+		Type: sarama.TopicResource, Name: t.topic,
+		ConfigNames: []string{"cleanup.policy", "retention.ms", "retention.bytes"},
 	}}, sarama.DescribeConfigsOptions{})
 	switch {
 	case err != nil:
@@ -78,7 +79,8 @@ func (t *publishedTopic) settings() error {
 	if policy := set["cleanup.policy"]; strings.Contains(policy, "compact") {
 		return fmt.Errorf("cleanup.policy is %s: Kafka deletes messages of a key when a later one comes, so a missing message proves nothing", policy)
 	}
-	if ms, err := strconv.ParseInt(set["retention.ms"], 10, 64); err == nil && ms > 0 && set["retention.bytes"] == "-1" {
+	if ms, err := strconv.ParseInt(set["retention.ms"], 10, 64); err == nil && ms > 0 &&
+		set["retention.bytes"] == "-1" {
 		t.keeps = time.Duration(min(ms, int64(1<<62/time.Millisecond))) * time.Millisecond
 	}
 	return nil
@@ -122,7 +124,8 @@ func (t *publishedTopic) Read(_ context.Context, since, until time.Time) (audit.
 			if bound.at.IsZero() {
 				continue
 			}
-			offset, err := t.client.GetOffset(t.topic, p, max(bound.at.UnixMilli(), 0)) // of the first message of that time or a later one
+			// of the first message of that time or a later one
+			offset, err := t.client.GetOffset(t.topic, p, max(bound.at.UnixMilli(), 0))
 			if err != nil {
 				return nil, t.failed(p, err)
 			}
@@ -184,7 +187,8 @@ type publishedSource struct {
 
 const atOnce = 1000
 
-// noMessage is how long a message may take. Offsets at the end of a partition may have none, such as those of transactions.
+// noMessage is how long a message may take. Offsets at the end of a partition may have none, such as those of
+// transactions.
 const noMessage = 30 * time.Second
 
 func (s *publishedSource) close() {

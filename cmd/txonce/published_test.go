@@ -51,7 +51,8 @@ func (f *faulty) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return nil
 }
 
-// charging handles orders until the test ends. The handler enqueues one message per order, and a relay publishes it to a topic.
+// charging handles orders until the test ends. The handler enqueues one message per order, and a relay publishes it to
+// a topic.
 type charging struct {
 	line    string
 	brokers []string
@@ -77,7 +78,8 @@ func newCharging(t *testing.T, keepSent time.Duration, drops, doubles string) *c
 		t.Fatal(err)
 	}
 	c.orders, err = consumer.New(consumer.Config[pgx.Tx]{
-		Name: "charging", Store: c.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), MaxPerTransaction: 1,
+		Name: "charging", Store: c.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		MaxPerTransaction: 1,
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
 			return c.store.Enqueue(ctx, tx, outbox.Message{Topic: c.topic, OrderingKey: m.ID, Payload: []byte(m.ID)})
 		},
@@ -96,7 +98,10 @@ func newCharging(t *testing.T, keepSent time.Duration, drops, doubles string) *c
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = publisher.Close() })
-	r, err := relay.New(relay.Config{Queue: c.store, Publisher: &faulty{publisher, drops, doubles}, Logger: slog.New(slog.DiscardHandler), BatchSize: 50})
+	r, err := relay.New(relay.Config{
+		Queue: c.store, Publisher: &faulty{publisher, drops, doubles},
+		Logger: slog.New(slog.DiscardHandler), BatchSize: 50,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +171,8 @@ func (c *charging) audit(t *testing.T, args ...string) (a auditOf, code int) {
 	return a, cli.ExitCode(err)
 }
 
-// The audit of a real topic finds messages that the topic lacks or has twice. It compares the topic with outbox_sent, and with IDs derived from claims.
+// The audit of a real topic finds messages that the topic lacks or has twice. It compares the topic with outbox_sent,
+// and with IDs derived from claims.
 func TestAuditPublished(t *testing.T) {
 	t.Parallel()
 	c := newCharging(t, time.Hour, "order-7", "order-11")
@@ -176,18 +182,21 @@ func TestAuditPublished(t *testing.T) {
 	c.drain(t)
 	for _, args := range [][]string{nil, {"--consumer", "charging", "--per-claim", "1"}} {
 		a, code := c.audit(t, args...)
-		if code != cli.ExitFinding || a.Audit != "outbox" || a.Checked != 40 || a.Lost != 1 || a.Repeated != 1 || a.Skipped != 0 || !a.Whole || len(a.Findings) != 2 {
+		if code != cli.ExitFinding || a.Audit != "outbox" || a.Checked != 40 || a.Lost != 1 || a.Repeated != 1 ||
+			a.Skipped != 0 || !a.Whole || len(a.Findings) != 2 {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
 		for _, f := range a.Findings {
 			want := map[string]string{"lost": "order-7", "repeated": "order-11"}[f.Kind]
-			if len(args) > 0 && f.Key != want || f.ID == "" || (f.Kind == "repeated") != strings.HasPrefix(f.Position, c.topic+"/") {
+			if len(args) > 0 && f.Key != want || f.ID == "" || (f.Kind == "repeated") != strings.HasPrefix(f.Position,
+				c.topic+"/") {
 				t.Errorf("%+v", f)
 			}
 		}
 	}
 	a, code := c.audit(t, "--consumer", "charging", "--per-claim", "1", "--since", "1h")
-	if code != cli.ExitFinding || a.Checked != 0 || a.Skipped != 40 || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "set --since 1h0m0s earlier") {
+	if code != cli.ExitFinding || a.Checked != 0 || a.Skipped != 40 || len(a.Notes) != 1 ||
+		!strings.Contains(a.Notes[0], "set --since 1h0m0s earlier") {
 		t.Errorf("exit code %d, %+v", code, a)
 	}
 	if a, code := c.audit(t, "--since", "1ns"); code != cli.ExitFinding || a.Checked != 0 {
@@ -203,10 +212,14 @@ func TestAuditPublishedWithoutKeepSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.drain(t)
-	for expect, want := range map[string]int{"one": cli.ExitFinding, "at-least-one": cli.ExitFinding, "at-most-one": 0} {
+	for expect, want := range map[string]int{
+		"one": cli.ExitFinding, "at-least-one": cli.ExitFinding,
+		"at-most-one": 0,
+	} {
 		if a, code := c.audit(t, "--expect", expect); code != want || a.Checked != 4 || a.Lost != 0 || !a.NotLookedFor {
 			t.Errorf("%s: exit code %d, %+v", expect, code, a)
-		} else if code == cli.ExitFinding && !strings.Contains(a.Error, "set Outbox.KeepSent in the workers' store, or give --per-claim") {
+		} else if code == cli.ExitFinding && !strings.Contains(a.Error,
+			"set Outbox.KeepSent in the workers' store, or give --per-claim") {
 			t.Errorf("%s: %s", expect, a.Error)
 		}
 	}

@@ -48,7 +48,10 @@ func (b *board) produce(t *testing.T, partition int32, now time.Time, ages ...in
 	}
 	defer producer.Close()
 	for _, age := range ages {
-		m := &sarama.ProducerMessage{Topic: b.topic, Partition: partition, Value: sarama.StringEncoder(fmt.Sprint(age)), Timestamp: now.Add(-time.Duration(age) * time.Minute)}
+		m := &sarama.ProducerMessage{
+			Topic: b.topic, Partition: partition, Value: sarama.StringEncoder(fmt.Sprint(age)),
+			Timestamp: now.Add(-time.Duration(age) * time.Minute),
+		}
 		if _, _, err := producer.SendMessage(m); err != nil {
 			t.Fatal(err)
 		}
@@ -172,15 +175,18 @@ func TestPublishedIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t, 1)
 	compact := "compact"
-	if err := b.admin.AlterConfig(sarama.TopicResource, b.topic, map[string]*string{"cleanup.policy": &compact}, false); err != nil {
+	if err := b.admin.AlterConfig(sarama.TopicResource, b.topic, map[string]*string{"cleanup.policy": &compact},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	address := strings.Join(b.brokers, ",")
-	if _, _, err := publishedKafka(t.Context(), address, b.topic); err == nil || !strings.Contains(err.Error(), "cleanup.policy is compact") {
+	if _, _, err := publishedKafka(t.Context(), address, b.topic); err == nil || !strings.Contains(err.Error(),
+		"cleanup.policy is compact") {
 		t.Errorf("compacted: %v", err)
 	}
 	missing := b.topic + "_missing"
-	if _, _, err := publishedKafka(t.Context(), address, missing); err == nil || !strings.Contains(err.Error(), missing) {
+	if _, _, err := publishedKafka(t.Context(), address, missing); err == nil || !strings.Contains(err.Error(),
+		missing) {
 		t.Errorf("missing: %v", err)
 	}
 	topics, err := b.admin.ListTopics()

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// Tables that a newer release has made, and that do not work with this program, are neither read nor changed: what this program says about
-// them may be wrong.
+// Tables that a newer release has made, and that do not work with this program, are neither read nor changed: what this
+// program says about them may be wrong.
 func TestTablesOfANewerRelease(t *testing.T) {
 	t.Parallel()
 	s := parked(t)
@@ -65,7 +65,8 @@ func TestReadOnlyServer(t *testing.T) {
 		{cli.ExitRefused, []string{"sweep", "--once"}},
 	} {
 		var out bytes.Buffer
-		if err := runLine(t.Context(), &out, append(tc.args, "--dsn", line+"&default_transaction_read_only=on")...); cli.ExitCode(err) != tc.code {
+		if err := runLine(t.Context(), &out, append(tc.args, "--dsn",
+			line+"&default_transaction_read_only=on")...); cli.ExitCode(err) != tc.code {
 			t.Errorf("%s: %v (%d), want %d", tc.args, err, cli.ExitCode(err), tc.code)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/consumer/ops/audit"
 )
 
-// reread is an audit.Source: messages of a topic behind the committed offsets of a group. It reads all of them in order if there are few, and
-// short runs at random places otherwise.
+// reread is an audit.Source: messages of a topic behind the committed offsets of a group. It reads all of them in order
+// if there are few, and short runs at random places otherwise.
 type reread struct {
 	client     sarama.Client
 	consumer   sarama.Consumer
@@ -129,8 +129,8 @@ func (s *reread) Notes() []string {
 	return notes
 }
 
-// run reads the messages from one offset up to another, which is excluded. Some offsets have no message: those of transactions and of
-// compacted topics.
+// run reads the messages from one offset up to another, which is excluded. Some offsets have no message: those of
+// transactions and of compacted topics.
 func (s *reread) run(ctx context.Context, partition int32, from, until int64) (msgs []*consumer.Message, err error) {
 	part, err := s.consumer.ConsumePartition(s.topic, partition, from)
 	if err != nil {

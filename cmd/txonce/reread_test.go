@@ -35,12 +35,16 @@ func TestRereadOfASilentBroker(t *testing.T) {
 		if tc.deleted {
 			partition.AsyncClose()
 		}
-		s := &reread{consumer: broker, topic: "orders", partitions: []span{{0, 0, 3}}, all: true, silent: 50 * time.Millisecond, left: map[int32]string{}}
+		s := &reread{
+			consumer: broker, topic: "orders", partitions: []span{{0, 0, 3}}, all: true,
+			silent: 50 * time.Millisecond, left: map[int32]string{},
+		}
 		r, err := audit.Messages(t.Context(), audit.Config{DB: new(sql.DB), Dialect: "sqlite", Consumer: "billing"}, audit.MessagesConfig{
 			Source: s, Key: func(*consumer.Message) (string, error) { return "", errors.New("all are skipped") },
 		})
 		notes := strings.Join(r.Notes, "; ")
-		if (err != nil) != tc.deleted || r.Whole != (tc.note == "" && !tc.deleted) || !strings.Contains(notes, tc.note) || (notes != "") != (tc.note != "") {
+		if (err != nil) != tc.deleted || r.Whole != (tc.note == "" && !tc.deleted) ||
+			!strings.Contains(notes, tc.note) || (notes != "") != (tc.note != "") {
 			t.Errorf("%+v: %+v, %v", tc, r, err)
 		}
 	}

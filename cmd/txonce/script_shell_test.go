@@ -12,8 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// shell is a process of this binary that runs the commands of one script, one after the other. A process for each command would cost more
-// than the commands: with the race detector it needs long to start, and the scripts have 800 commands.
+// shell is a process of this binary that runs the commands of one script, one after the other. A process for each
+// command would cost more than the commands: with the race detector it needs long to start, and the scripts have 800
+// commands.
 type shell struct {
 	calls   *json.Encoder
 	answers *json.Decoder
@@ -33,7 +34,8 @@ type outcome struct {
 
 type shellKey struct{}
 
-// startShell starts the shell of a script, in the folder of the script. The script fails if the race detector finds something in the shell.
+// startShell starts the shell of a script, in the folder of the script. The script fails if the race detector finds
+// something in the shell.
 func startShell(env *testscript.Env, fail func(format string, args ...any)) error {
 	cmd := exec.Command(os.Args[0])
 	cmd.Dir, cmd.Env, cmd.Stderr = env.WorkDir, append(env.Vars, envRole+"=shell"), os.Stderr

@@ -46,7 +46,8 @@ func mounted(ctx context.Context) int {
 	return cli.ExitCode(err)
 }
 
-// enqueue CONSUMER ID TOPIC N: a message whose handler enqueues N messages without an ID, with the payloads TOPIC-0, TOPIC-1 and so on.
+// enqueue CONSUMER ID TOPIC N: a message whose handler enqueues N messages without an ID, with the payloads TOPIC-0,
+// TOPIC-1 and so on.
 func enqueue(ts *testscript.TestScript, _ bool, args []string) {
 	store, err := seedsOf(ts).store()
 	ts.Check(err)
@@ -83,7 +84,10 @@ func settle(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		outcomes := []driver.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: want[string(m.Payload)], Err: errors.New("message too large")})
+			outcomes = append(outcomes, driver.Outcome{
+				Leased: m, Verdict: want[string(m.Payload)],
+				Err: errors.New("message too large"),
+			})
 			delete(want, string(m.Payload))
 		}
 		ts.Check(session.Settle(ctx, outcomes))
@@ -135,7 +139,8 @@ func releaseKey(ts *testscript.TestScript, _ bool, _ []string) { seedsOf(ts).hel
 // inflight: the output of explain says who holds the key, as far as the database knows it.
 func inFlight(ts *testscript.TestScript, _ bool, _ []string) {
 	out, knows := ts.ReadFile("stdout"), seedsOf(ts).dialect != sqlstore.SQLite
-	if strings.Contains(out, "holder   pid ") != knows || strings.Contains(out, "idle in transaction") != knows || strings.Contains(out, "for another one") == knows {
+	if strings.Contains(out, "holder   pid ") != knows || strings.Contains(out, "idle in transaction") != knows ||
+		strings.Contains(out, "for another one") == knows {
 		ts.Fatalf("%s", out)
 	}
 }

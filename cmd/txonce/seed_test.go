@@ -43,13 +43,15 @@ func (s *seeds) consumer(name string, handle consumer.Handler[*sql.Tx]) (*consum
 		return nil, err
 	}
 	return consumer.New(consumer.Config[*sql.Tx]{
-		Name: name, Store: store, Key: consumer.MessageID, ParkLimit: consumer.ParkLimit{Unlimited: true}, Logger: slog.New(slog.DiscardHandler), Handle: handle,
+		Name: name, Store: store, Key: consumer.MessageID, ParkLimit: consumer.ParkLimit{Unlimited: true},
+		Logger: slog.New(slog.DiscardHandler), Handle: handle,
 	})
 }
 
 func delivery(id, payload string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", OrderingKey: "customer-7", Position: "orders/3/" + strings.TrimPrefix(id, "order-"), Payload: []byte(payload), Headers: map[string]string{"type": "paid"}, Time: time.Now(),
+		ID: id, Topic: "orders", OrderingKey: "customer-7", Position: "orders/3/" + strings.TrimPrefix(id, "order-"),
+		Payload: []byte(payload), Headers: map[string]string{"type": "paid"}, Time: time.Now(),
 	}
 }
 
@@ -94,7 +96,8 @@ func deliver(ts *testscript.TestScript, args, payload []string, handle consumer.
 	ts.Check(c.Process(s.t.Context(), delivery(args[1], text)))
 }
 
-// worker CONSUMER [FAILING]: a worker that carries out replays until the script ends. The message with the ID FAILING fails.
+// worker CONSUMER [FAILING]: a worker that carries out replays until the script ends. The message with the ID FAILING
+// fails.
 func worker(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := seedsOf(ts).consumer(args[0], func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
 		seedsOf(ts).handled.Store(m.ID+" "+strings.TrimSpace(string(m.Payload)), true)
@@ -232,7 +235,11 @@ func ledger(ts *testscript.TestScript, _ bool, _ []string) {
 // pay CONSUMER ID: a message whose effect is a row of the ledger.
 func pay(ts *testscript.TestScript, _ bool, args []string) {
 	s := seedsOf(ts)
-	deliver(ts, args, nil, func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error { return s.write(ctx, tx, m.ID) })
+	deliver(ts, args, nil, func(ctx context.Context, tx *sql.Tx,
+		m *consumer.Message,
+	) error {
+		return s.write(ctx, tx, m.ID)
+	})
 }
 
 func (s *seeds) write(ctx context.Context, tx *sql.Tx, id string) error {

@@ -36,7 +36,8 @@ func serve(ctx context.Context, db *cli.Database, hide ops.HideKeys, actor strin
 // monitoringCommand prints the files of package monitoring, to save them where Prometheus and Grafana find them.
 func monitoringCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "monitoring", Short: "Print alert rules for Prometheus, their unit tests, and a dashboard for Grafana", Args: cobra.NoArgs,
+		Use: "monitoring", Short: "Print alert rules for Prometheus, their unit tests, and a dashboard for Grafana",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, file := range []struct {
@@ -44,7 +45,10 @@ func monitoringCommand() *cobra.Command {
 		text        []byte
 	}{
 		{"rules", "Print the alert rules for Prometheus", monitoring.Rules()},
-		{"rules-test", "Print the unit tests of the rules, for promtool test rules; it expects the rules in rules.yml", monitoring.RulesTest()},
+		{
+			"rules-test", "Print the unit tests of the rules, for promtool test rules; it expects the rules in rules.yml",
+			monitoring.RulesTest(),
+		},
 		{"dashboard", "Print a dashboard for Grafana, as JSON", monitoring.Dashboard()},
 	} {
 		c.AddCommand(&cobra.Command{Use: file.name, Short: file.short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {

@@ -24,10 +24,15 @@ func TestServe(t *testing.T) {
 			}
 			address, stop := serving(t, dsn)
 			defer stop()
-			if code, page := answer(t)(http.Get(address)); code != http.StatusOK || !strings.Contains(page, "Overview") {
+			if code, page := answer(t)(http.Get(address)); code != http.StatusOK ||
+				!strings.Contains(page, "Overview") {
 				t.Errorf("overview: %d\n%s", code, page)
 			}
-			if code, _ := answer(t)(http.PostForm(address+"/outbox", url.Values{"do": {"discard"}, "all": {"1"}, "topic": {"t"}, "why": {"x"}})); code != http.StatusForbidden {
+			if code, _ := answer(t)(http.PostForm(address+"/outbox",
+				url.Values{
+					"do": {"discard"}, "all": {"1"}, "topic": {"t"},
+					"why": {"x"},
+				})); code != http.StatusForbidden {
 				t.Errorf("an action is answered by %d, want %d", code, http.StatusForbidden)
 			}
 		})
@@ -41,17 +46,21 @@ func TestServeActAs(t *testing.T) {
 	if err := runLine(t.Context(), io.Discard, "migrate", "up", "--dsn", dsn); err != nil {
 		t.Fatal(err)
 	}
-	if err := runLine(t.Context(), io.Discard, "serve", "--dsn", dsn, "--listen", "127.0.0.1:0", "--act-as", ""); cli.ExitCode(err) != cli.ExitUsage {
+	if err := runLine(t.Context(), io.Discard, "serve", "--dsn", dsn, "--listen", "127.0.0.1:0", "--act-as",
+		""); cli.ExitCode(err) != cli.ExitUsage {
 		t.Errorf("an empty name: %v", err)
 	}
 	address, stop := serving(t, dsn, "--act-as", "ann")
 	defer stop()
 	form := url.Values{"do": {"unpark"}, "all": {"1"}, "topic": {"t"}, "until": {"2100-01-01"}, "why": {"x"}}
-	if code, page := answer(t)(http.PostForm(address+"/outbox", form)); code != http.StatusConflict || !strings.Contains(page, "no parked message matches") {
-		t.Errorf("an action is answered by %d, want %d: it is allowed, and nothing is parked\n%s", code, http.StatusConflict, page)
+	if code, page := answer(t)(http.PostForm(address+"/outbox", form)); code != http.StatusConflict ||
+		!strings.Contains(page, "no parked message matches") {
+		t.Errorf("an action is answered by %d, want %d: it is allowed, and nothing is parked\n%s", code,
+			http.StatusConflict, page)
 	}
 	for name, value := range map[string]string{"X-Forwarded-For": "192.0.2.7", "Origin": "https://attacker.example"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/outbox", strings.NewReader(form.Encode()))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/outbox",
+			strings.NewReader(form.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}

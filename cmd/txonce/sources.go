@@ -97,7 +97,8 @@ func kafkaClient(address string) (sarama.Client, error) {
 	if secure {
 		cfg.Net.TLS.Enable, cfg.Net.TLS.Config = true, &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	client, err := sarama.NewClient(strings.FieldsFunc(addresses, func(r rune) bool { return r == ',' || r == ' ' }), cfg)
+	client, err := sarama.NewClient(strings.FieldsFunc(addresses,
+		func(r rune) bool { return r == ',' || r == ' ' }), cfg)
 	if err != nil {
 		return nil, fmt.Errorf("--kafka: %w", err)
 	}
@@ -115,7 +116,8 @@ func sqsClient(endpoint string) *sqs.Client {
 	}
 	var keys aws.CredentialsProvider = aws.AnonymousCredentials{} // of servers that only speak SQS's protocol
 	if id := os.Getenv("AWS_ACCESS_KEY_ID"); id != "" {
-		keys = credentials.NewStaticCredentialsProvider(id, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN"))
+		keys = credentials.NewStaticCredentialsProvider(id, os.Getenv("AWS_SECRET_ACCESS_KEY"),
+			os.Getenv("AWS_SESSION_TOKEN"))
 	}
 	return sqs.New(sqs.Options{BaseEndpoint: aws.String(endpoint), Region: region, Credentials: keys})
 }

@@ -99,7 +99,8 @@ func letters(t *testing.T, p *planted) (n int) {
 func TestInterruptAtTheQuestion(t *testing.T) {
 	t.Parallel()
 	s := parked(t)
-	keyboard, stderr, ended := terminal(t, "dead-letters", "discard", "--consumer", "billing", "--reason", "x", "--dsn", s.line)
+	keyboard, stderr, ended := terminal(t, "dead-letters", "discard", "--consumer", "billing", "--reason", "x",
+		"--dsn", s.line)
 	prompt(t, stderr, "Type billing to go on: ")
 	if _, err := keyboard.WriteString("\x03"); err != nil {
 		t.Fatal(err)
@@ -144,11 +145,13 @@ func TestSlowAnswer(t *testing.T) {
 func TestNoTerminal(t *testing.T) {
 	t.Parallel()
 	s := parked(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "dead-letters", "discard", "--consumer", "billing", "--reason", "x", "--dsn", s.line)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "dead-letters", "discard", "--consumer", "billing", "--reason",
+		"x", "--dsn", s.line)
 	cmd.Env = append(os.Environ(), envRole+"=txonce")
 	out, err := cmd.CombinedOutput() // its input is /dev/null
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRefused || !strings.Contains(string(out), "the input is no terminal") || strings.Contains(string(out), "Type billing") {
+	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRefused || !strings.Contains(string(out),
+		"the input is no terminal") || strings.Contains(string(out), "Type billing") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

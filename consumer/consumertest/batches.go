@@ -21,10 +21,10 @@ import (
 // batchWait is how long claims wait in TestBatches: longer than any transaction in it, also on a busy machine.
 const batchWait = time.Minute
 
-// TestBatches runs a Consumer with handlers that end the transaction that they share with other messages, in each way that h
-// lists as Misuse. Whatever the database does then, each message must have an effect or a dead letter, none may run twice,
-// and no letter may be removed because of a claim that proves nothing. h is a Harness for deduptest.TestStore whose nodes
-// are consumer.ParkingLots.
+// TestBatches runs a Consumer with handlers that end the transaction that they share with other messages, in each way
+// that h lists as Misuse. Whatever the database does then, each message must have an effect or a dead letter, none may
+// run twice, and no letter may be removed because of a claim that proves nothing. h is a Harness for
+// deduptest.TestStore whose nodes are consumer.ParkingLots.
 func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range []struct {
 		name  string
@@ -51,7 +51,10 @@ func TestBatches[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 				return
 			}
 			for i, m := range db.Misuse {
-				r := &batchRun[TTx]{T: t, db: db, store: store, m: m, n: c.n, whole: c.whole, side: c.side, fails: c.fails, name: fmt.Sprint("batch-", i)}
+				r := &batchRun[TTx]{
+					T: t, db: db, store: store, m: m, n: c.n, whole: c.whole, side: c.side,
+					fails: c.fails, name: fmt.Sprint("batch-", i),
+				}
 				t.Run(m.Name, func(t *testing.T) { r.T = t; r.run() })
 			}
 		})
@@ -80,8 +83,8 @@ func (r *batchRun[TTx]) id(i int) string { return fmt.Sprint(r.name, "-", i) }
 // rest ends the name of the second effect of message 0.
 const rest = " rest"
 
-// handle writes one effect. When message 0 runs for the first time, handle then misuses the transaction, and may fail. When it
-// runs again, handle writes a second effect.
+// handle writes one effect. When message 0 runs for the first time, handle then misuses the transaction, and may fail.
+// When it runs again, handle writes a second effect.
 func (r *batchRun[TTx]) handle(ctx context.Context, tx TTx, msg *consumer.Message) error {
 	if err := r.db.Effect(ctx, tx, msg.ID); err != nil {
 		return err
@@ -101,8 +104,9 @@ func (r *batchRun[TTx]) handle(ctx context.Context, tx TTx, msg *consumer.Messag
 
 func (r *batchRun[TTx]) run() {
 	cfg := consumer.Config[TTx]{
-		Name: r.name, Store: r.store, Key: consumer.MessageID, Backoff: func(int) time.Duration { return 0 }, Interleave: r.side,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Name: r.name, Store: r.store, Key: consumer.MessageID, Backoff: func(int) time.Duration { return 0 },
+		Interleave: r.side,
+		Logger:     slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if _, verifies := r.store.(driver.TxVerifier[TTx]); !verifies {
 		cfg.TrustHandlers = true
@@ -197,11 +201,14 @@ func (r *batchRun[TTx]) check(c *consumer.Consumer[TTx]) (unknown []consumer.Dea
 		letter, parked := letters[id]
 		n := effects[id]
 		// If the store knows that nothing was committed, the message fails like any other.
-		rolledBack := i == 0 && n == 0 && letter.Cause == observe.CausePermanent && strings.Contains(letter.Error, dedup.ErrRolledBack.Error())
-		if parked && !rolledBack && (letter.Cause != observe.CauseUnknown || !strings.Contains(letter.Error, "outcome unknown") || letter.Settled) {
+		rolledBack := i == 0 && n == 0 && letter.Cause == observe.CausePermanent && strings.Contains(letter.Error,
+			dedup.ErrRolledBack.Error())
+		if parked && !rolledBack && (letter.Cause != observe.CauseUnknown || !strings.Contains(letter.Error,
+			"outcome unknown") || letter.Settled) {
 			r.Errorf("%s: parked as %q, settled %v: %s", id, letter.Cause, letter.Settled, letter.Error)
 		}
-		// The handler that ended the transaction may have committed its effects, and those of handlers that ran beside it.
+		// The handler that ended the transaction may have committed its effects, and those of handlers that ran beside
+		// it.
 		switch mayBoth := i == 0 || r.whole || r.side; {
 		case n > 1:
 			r.Errorf("%s: %d effects", id, n)
@@ -253,7 +260,8 @@ func (r *batchRun[TTx]) keep(c *consumer.Consumer[TTx], least int) {
 func (r *batchRun[TTx]) replay(c *consumer.Consumer[TTx], unknown []consumer.DeadLetter) {
 	r.Helper()
 	for i, letter := range unknown {
-		if ran, err := c.Replay(r.Context(), letter, consumer.Replay{}); ran || !errors.Is(err, consumer.ErrOutcomeUnknown) {
+		if ran, err := c.Replay(r.Context(), letter, consumer.Replay{}); ran ||
+			!errors.Is(err, consumer.ErrOutcomeUnknown) {
 			r.Fatalf("%s: replayed without AsNew: ran %v, %v", letter.Record.Key.ID, ran, err)
 		}
 		if i%2 == 1 {

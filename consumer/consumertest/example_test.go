@@ -18,7 +18,8 @@ type Order struct {
 
 func chargeOrder(_ context.Context, tx *deduptest.Tx, _ Order) error { return tx.Add("charges") }
 
-// In a test of your own, Store is a pgxstore.Store or a sqlstore.Store, and Effects asks the table that the handler writes.
+// In a test of your own, Store is a pgxstore.Store or a sqlstore.Store, and Effects asks the table that the handler
+// writes.
 func ExampleTestHandler() {
 	_ = func(t *testing.T) { // func TestCharge
 		store := consumertest.NewStore()
@@ -26,7 +27,8 @@ func ExampleTestHandler() {
 			Store: store,
 			New: func(store dedup.Store[*deduptest.Tx]) (*consumer.Consumer[*deduptest.Tx], error) {
 				return consumer.New(consumer.Config[*deduptest.Tx]{
-					Name: "billing", Store: store, Key: consumer.JSONKey("order_id"), Handle: consumer.JSON(chargeOrder),
+					Name: "billing", Store: store, Key: consumer.JSONKey("order_id"),
+					Handle: consumer.JSON(chargeOrder),
 				})
 			},
 			Message: func(n int) *consumer.Message {

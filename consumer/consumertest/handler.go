@@ -15,16 +15,16 @@ type HandlerTest[TTx any] struct {
 	// Store is a Store on the database. Required.
 	Store dedup.Store[TTx]
 
-	// New makes a consumer as the program does, but with store, which calls Store and simulates crashes. It is called many
-	// times. Each Consumer represents another process. Required.
+	// New makes a consumer as the program does, but with store, which calls Store and simulates crashes. It is called
+	// many times. Each Consumer represents another process. Required.
 	New func(store dedup.Store[TTx]) (*consumer.Consumer[TTx], error)
 
-	// Message returns message number n. The handler must succeed on it. Message is called with the same n for each delivery. The business key must
-	// depend on n, and no other message may have it. Required.
+	// Message returns message number n. The handler must succeed on it. Message is called with the same n for each
+	// delivery. The business key must depend on n, and no other message may have it. Required.
 	Message func(n int) *consumer.Message
 
-	// Effects counts the committed effects of all messages, outside of the tests' transactions. Required. If a handler adds to a row, such as
-	// UPDATE accounts SET balance = balance + 1, it returns the sum of these balances.
+	// Effects counts the committed effects of all messages, outside of the tests' transactions. Required. If a handler
+	// adds to a row, such as UPDATE accounts SET balance = balance + 1, it returns the sum of these balances.
 	Effects func(ctx context.Context) (int, error)
 
 	// Each is how many of these effects one message has.
@@ -32,16 +32,17 @@ type HandlerTest[TTx any] struct {
 	// Defaults to 1.
 	Each int
 
-	// SameRow returns message number n of ten that concern one row of the application, such as payments of one account. If it is set,
-	// TestHandler delivers the ten in one batch, and finds a handler that loses some of their effects. This statement does so without an
-	// error, because it updates a row only once:
+	// SameRow returns message number n of ten that concern one row of the application, such as payments of one account.
+	// If it is set, TestHandler delivers the ten in one batch, and finds a handler that loses some of their effects.
+	// This statement does so without an error, because it updates a row only once:
 	//
 	//	UPDATE accounts a SET balance = a.balance + m.amount FROM unnest($1::text[], $2::int[]) AS m (id, amount) WHERE a.id = m.id
 	//
 	// With Config.Interleave, a handler does so that reads the row without a lock and writes a value that it computed.
 	//
-	// Each of these messages has Each effects. Their business keys must differ from each other and from those of Message. Set Message.OrderingKey as
-	// the publisher does. Without HandleBatch and Interleave the handlers of a batch run one after the other, and the test finds nothing.
+	// Each of these messages has Each effects. Their business keys must differ from each other and from those of
+	// Message. Set Message.OrderingKey as the publisher does. Without HandleBatch and Interleave the handlers of a
+	// batch run one after the other, and the test finds nothing.
 	//
 	// Defaults to nil: that case is left out.
 	SameRow func(n int) *consumer.Message

@@ -13,7 +13,8 @@ import (
 func deliveredTwice[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
 	r.deliver("first delivery")
-	r.want(r.test.Each, "after the first delivery", "the handler must have its effects through the transaction it is given")
+	r.want(r.test.Each, "after the first delivery",
+		"the handler must have its effects through the transaction it is given")
 	r.deliver("second delivery")
 	r.want(r.test.Each, "after the second delivery", "is the key the same on every delivery?")
 }
@@ -30,7 +31,8 @@ func deliveredTwiceInABatch[TTx any](r *handlerRun[TTx]) {
 	r.want(r.test.Each, "after the batch", "is the key the same on every delivery?")
 }
 
-// sameRow is how many messages of one row are delivered in one batch. With Config.Interleave, two of them must read the row at the same time.
+// sameRow is how many messages of one row are delivered in one batch. With Config.Interleave, two of them must read the
+// row at the same time.
 const sameRow = 10
 
 func oneRowInABatch[TTx any](r *handlerRun[TTx]) {

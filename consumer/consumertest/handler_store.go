@@ -14,8 +14,8 @@ import (
 // inTx runs a transaction. beforeCommit, unless it is nil, is called after the handler has succeeded.
 type inTx func(beforeCommit func() error) error
 
-// passing is a Store whose transactions are run by a test. It is not a driver.Registrar, so that several consumers with one name
-// may use the Store behind it.
+// passing is a Store whose transactions are run by a test. It is not a driver.Registrar, so that several consumers with
+// one name may use the Store behind it.
 type passing[TTx any] struct {
 	dedup.Store[TTx]
 	pass func(ctx context.Context, tx inTx) error // nil: transactions run as usual
@@ -45,7 +45,9 @@ func (p *passing[TTx]) store() dedup.Store[TTx] {
 	}
 }
 
-func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record, fn func(tx TTx, claims []dedup.Claim) error) error {
+func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record,
+	fn func(tx TTx, claims []dedup.Claim) error,
+) error {
 	tx := func(beforeCommit func() error) error {
 		return p.Store.InTx(ctx, recs, func(tx TTx, claims []dedup.Claim) error {
 			if err := fn(tx, claims); err != nil {

@@ -34,13 +34,16 @@ type unregistered struct {
 
 func charge(_ context.Context, tx tx, _ *consumer.Message) error { return tx.Add("charges") }
 
-func handlerTest(store dedup.Store[tx], db *deduptest.Database, handle consumer.Handler[tx]) consumertest.HandlerTest[tx] {
+func handlerTest(store dedup.Store[tx], db *deduptest.Database,
+	handle consumer.Handler[tx],
+) consumertest.HandlerTest[tx] {
 	return consumertest.HandlerTest[tx]{
 		Store: store,
 		New: func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
 			_, parks := store.(driver.ParkingLot[tx])
 			return consumer.New(consumer.Config[tx]{
-				Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
+				Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Handle: handle,
+				Logger: slog.New(slog.DiscardHandler),
 			})
 		},
 		Message: func(n int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint("order-", n)} },
@@ -86,8 +89,8 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 	})
 }
 
-// rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each Message.OrderingKey as UPDATE … FROM unnest
-// without GROUP BY does.
+// rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each
+// Message.OrderingKey as UPDATE … FROM unnest without GROUP BY does.
 func rowHandler(perKey bool) consumer.BatchHandler[tx] {
 	return func(ctx context.Context, tx tx, msgs []*consumer.Message) (err error) {
 		seen := map[string]bool{}
@@ -105,7 +108,10 @@ func rowHandler(perKey bool) consumer.BatchHandler[tx] {
 func rowTest(store *consumertest.Store, handle consumer.BatchHandler[tx]) consumertest.HandlerTest[tx] {
 	h := handlerTest(store, store.Database(), nil)
 	h.New = func(store dedup.Store[tx]) (*consumer.Consumer[tx], error) {
-		return consumer.New(consumer.Config[tx]{Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), HandleBatch: handle})
+		return consumer.New(consumer.Config[tx]{
+			Name: "billing", Store: store, Key: consumer.MessageID,
+			Logger: slog.New(slog.DiscardHandler), HandleBatch: handle,
+		})
 	}
 	h.SameRow = func(n int) *consumer.Message {
 		return &consumer.Message{ID: fmt.Sprint("payment-", n), OrderingKey: "alice"}
@@ -124,8 +130,8 @@ func (s markFirst) InTx(ctx context.Context, recs []dedup.Record, fn func(tx, []
 	return s.Store.InTx(ctx, nil, func(tx tx, _ []dedup.Claim) error { return fn(tx, claims) })
 }
 
-// effectFirst claims in a separate transaction, after the handler's. For the message of "concurrent twin" it waits until both
-// copies have read that there is no claim, so that the case always finds the mistake.
+// effectFirst claims in a separate transaction, after the handler's. For the message of "concurrent twin" it waits
+// until both copies have read that there is no claim, so that the case always finds the mistake.
 type effectFirst struct {
 	*consumertest.Store
 	looked chan struct{} // a value for each look at that message
@@ -183,14 +189,26 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		says  string
 	}{
 		{"effect outside of the transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
-			*h = handlerTest(s, s.Database(), func(context.Context, tx, *consumer.Message) error { outside.Add(1); return nil })
+			*h = handlerTest(s, s.Database(), func(context.Context, tx,
+				*consumer.Message,
+			) error {
+				outside.Add(1)
+				return nil
+			})
 			h.Effects = func(context.Context) (int, error) { return int(outside.Load()), nil }
 		}, []string{"crash before commit"}, "outside of its transaction"},
 		{"another key on each delivery", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.Message = func(int) *consumer.Message { return &consumer.Message{ID: fmt.Sprint(deliveries.Add(1))} }
-		}, []string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"}, "is the key the same"},
+		}, []string{
+			"delivered twice", "delivered twice in one batch", "crash after commit",
+			"concurrent twin",
+		}, "is the key the same"},
 		{
-			"claims before, in another transaction", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = markFirst{s} },
+			"claims before, in another transaction", func(h *consumertest.HandlerTest[tx],
+				s *consumertest.Store,
+			) {
+				h.Store = markFirst{s}
+			},
 			[]string{"crash before commit"},
 			"claim was not rolled back",
 		},
@@ -202,13 +220,24 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 			"did not wait",
 		},
 		{
-			"claims nothing", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Store = claimsNothing{s} },
+			"claims nothing", func(h *consumertest.HandlerTest[tx],
+				s *consumertest.Store,
+			) {
+				h.Store = claimsNothing{s}
+			},
 			[]string{"delivered twice", "delivered twice in one batch", "crash after commit", "concurrent twin"},
 			"is the key the same",
 		},
 		{"handler fails", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
-			*h = handlerTest(s, s.Database(), func(context.Context, tx, *consumer.Message) error { return consumer.Permanent(errors.New("no funds")) })
-		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no funds"},
+			*h = handlerTest(s, s.Database(), func(context.Context, tx,
+				*consumer.Message,
+			) error {
+				return consumer.Permanent(errors.New("no funds"))
+			})
+		}, []string{
+			"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit",
+			"concurrent twin",
+		}, "no funds"},
 		{"store that was not given", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) {
 				return handlerTest(s, s.Database(), charge).New(unregistered{s, s, s})
@@ -216,10 +245,16 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 		}, []string{"crash before commit", "crash after commit", "concurrent twin"}, "use the store that it is given"},
 		{"no consumer", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.New = func(dedup.Store[tx]) (*consumer.Consumer[tx], error) { return nil, errors.New("no config") }
-		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "no config"},
+		}, []string{
+			"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit",
+			"concurrent twin",
+		}, "no config"},
 		{"nothing counts effects", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			h.Effects = func(context.Context) (int, error) { return 0, nil }
-		}, []string{"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit", "concurrent twin"}, "0 effects, want 1"},
+		}, []string{
+			"delivered twice", "delivered twice in one batch", "crash before commit", "crash after commit",
+			"concurrent twin",
+		}, "0 effects, want 1"},
 		{"one effect for each row", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			*h = rowTest(s, rowHandler(true))
 		}, []string{"one row in one batch"}, "1 effects, want 10: the handler loses effects"},
@@ -227,7 +262,11 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 			*h = rowTest(s, rowHandler(false))
 			h.SameRow = func(int) *consumer.Message { return &consumer.Message{ID: "alice"} }
 		}, []string{"one row in one batch"}, "SameRow returns messages with the same key"},
-		{"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil }, []string{""}, "HandlerTest.Message"},
+		{
+			"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil },
+			[]string{""},
+			"HandlerTest.Message",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			store := consumertest.NewStore()

@@ -20,8 +20,8 @@ import (
 type Store struct {
 	*deduptest.Store
 
-	// LetterLimit is how many bytes a dead letter may have: its payload, headers and texts. Park refuses longer ones, as databases do with a limit
-	// for packets, for example.
+	// LetterLimit is how many bytes a dead letter may have: its payload, headers and texts. Park refuses longer ones,
+	// as databases do with a limit for packets, for example.
 	//
 	// Defaults to no limit.
 	LetterLimit int
@@ -44,13 +44,16 @@ const letters = "consumertest: dead letter "
 // Park implements driver.ParkingLot.
 func (s *Store) Park(ctx context.Context, tx *deduptest.Tx, letter consumer.DeadLetter) error {
 	if letter.ID == (consumer.DeadLetterID{}) || letter.Cause == "" {
-		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Cause; this one has %v and %q", letter.ID, letter.Cause))
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter needs an ID and a Cause; this one has %v and %q",
+			letter.ID, letter.Cause))
 	}
 	if n := letterBytes(letter); s.LetterLimit > 0 && n > s.LetterLimit {
-		return tx.Fail(fmt.Errorf("consumertest: park: a letter of %d bytes is longer than LetterLimit, which is %d", n, s.LetterLimit))
+		return tx.Fail(fmt.Errorf("consumertest: park: a letter of %d bytes is longer than LetterLimit, which is %d", n,
+			s.LetterLimit))
 	}
 	now := s.now()
-	letter.Message.Payload, letter.Message.Headers = bytes.Clone(letter.Message.Payload), maps.Clone(letter.Message.Headers)
+	letter.Message.Payload, letter.Message.Headers = bytes.Clone(letter.Message.Payload),
+		maps.Clone(letter.Message.Headers)
 	letter.Times, letter.First, letter.Latest = 1, now, now
 	return tx.Update(ctx, letters+letter.ID.String(), func(old any) any {
 		if before, ok := old.(consumer.DeadLetter); ok {
@@ -131,7 +134,11 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 			if after = l.Cursor(); !l.Settled {
 				continue
 			}
-			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx, _ []dedup.Claim) error { return s.TakeDeadLetter(ctx, tx, l) }); err != nil {
+			if err := s.InTx(ctx, nil, func(tx *deduptest.Tx,
+				_ []dedup.Claim,
+			) error {
+				return s.TakeDeadLetter(ctx, tx, l)
+			}); err != nil {
 				return dedup.SweepResult{}, err
 			}
 		}

@@ -20,8 +20,14 @@ import (
 func letter(n byte) consumer.DeadLetter {
 	return consumer.DeadLetter{
 		ID: consumer.DeadLetterID{n}, Cause: observe.CauseExhausted, Error: "poison",
-		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing", ID: string('a' + rune(n))}, Fingerprint: dedup.FingerprintOf([]byte{n})},
-		Message: consumer.Message{OrderingKey: "\xff\x00", Payload: []byte{0, 255}, Headers: map[string]string{"\xff": "\x00"}, Attempt: 3},
+		Record: dedup.Record{
+			Key:         dedup.Key{Consumer: "billing", ID: string('a' + rune(n))},
+			Fingerprint: dedup.FingerprintOf([]byte{n}),
+		},
+		Message: consumer.Message{
+			OrderingKey: "\xff\x00", Payload: []byte{0, 255},
+			Headers: map[string]string{"\xff": "\x00"}, Attempt: 3,
+		},
 	}
 }
 
@@ -144,7 +150,8 @@ func TestSettledLettersShowAndGo(t *testing.T) {
 	}
 	other := letter(3).Record
 	other.Fingerprint = dedup.FingerprintOf([]byte("other"))
-	if err := s.InTx(t.Context(), []dedup.Record{letter(2).Record, other}, func(*deduptest.Tx, []dedup.Claim) error { return nil }); err != nil {
+	if err := s.InTx(t.Context(), []dedup.Record{letter(2).Record, other},
+		func(*deduptest.Tx, []dedup.Claim) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for n, l := range list(t, s, consumer.DeadLetterFilter{}) {

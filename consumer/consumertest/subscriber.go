@@ -9,14 +9,15 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter, a Revoker, a Tracer and a Trimmer.
-// Its methods must be safe for concurrent use.
+// Broker is an empty queue or topic for one test, with one group of subscribers. It may also be a Restarter, a Revoker,
+// a Tracer and a Trimmer. Its methods must be safe for concurrent use.
 type Broker interface {
-	// Publish sends messages in order. It sends only OrderingKey, Payload and Headers of each. If it returns an error, some
-	// messages may have been sent, or sent twice.
+	// Publish sends messages in order. It sends only OrderingKey, Payload and Headers of each. If it returns an error,
+	// some messages may have been sent, or sent twice.
 	Publish(ctx context.Context, msgs ...consumer.Message) error
 
-	// Subscriber returns another subscriber of the group. After the ctx of its Run has ended, its handlers have grace to finish.
+	// Subscriber returns another subscriber of the group. After the ctx of its Run has ended, its handlers have grace
+	// to finish.
 	Subscriber(p consumer.Processor, grace time.Duration) (Subscriber, error)
 
 	// Left returns how many of the sent messages are not acknowledged, according to the broker. 0 means that all were
@@ -24,8 +25,8 @@ type Broker interface {
 	Left(ctx context.Context) (int, error)
 }
 
-// Subscriber is the receiving side of a broker adapter. Run blocks until ctx ends, then finishes and acknowledges the messages
-// that it has begun, and returns nil.
+// Subscriber is the receiving side of a broker adapter. Run blocks until ctx ends, then finishes and acknowledges the
+// messages that it has begun, and returns nil.
 type Subscriber interface {
 	Run(ctx context.Context) error
 }
@@ -38,8 +39,8 @@ type Restarter interface {
 
 // Revoker is a Broker that can take messages away from subscribers.
 type Revoker interface {
-	// Revoke takes the messages that the running subscribers are handling away from them, as a broker does after a timeout,
-	// so that it may deliver them to others at once. The subscribers are not notified in any special way.
+	// Revoke takes the messages that the running subscribers are handling away from them, as a broker does after a
+	// timeout, so that it may deliver them to others at once. The subscribers are not notified in any special way.
 	Revoke(ctx context.Context) error
 }
 
@@ -62,7 +63,8 @@ type Features struct {
 	CountsAttempts bool // Message.Attempt counts on when another subscriber gets the message
 	Batch          bool // a driver.BatchProcessor gets several messages at once
 	Fenced         bool // a subscriber that has lost a message cannot acknowledge it any more
-	Partitions     bool // messages are assigned to subscribers by partition, and stay with the broker when they are acknowledged
+	// messages are assigned to subscribers by partition, and stay with the broker when they are acknowledged
+	Partitions bool
 
 	// DoesNotApply names other cases that cannot exist on this broker, each with the reason.
 	DoesNotApply map[string]string
@@ -83,10 +85,10 @@ type SubscriberHarness struct {
 	Run func(t *testing.T, c func(t *testing.T))
 }
 
-// TestSubscriber runs the suite that every broker adapter must pass. Each case is a sub-test with its own Broker, and is named
-// after its rule. The handlers run in a consumer.Consumer on a database in memory; several subscribers in one case
-// represent several processes. Lost and doubled effects are counted in that database, and the broker is asked which messages
-// are acknowledged.
+// TestSubscriber runs the suite that every broker adapter must pass. Each case is a sub-test with its own Broker, and
+// is named after its rule. The handlers run in a consumer.Consumer on a database in memory; several subscribers in one
+// case represent several processes. Lost and doubled effects are counted in that database, and the broker is asked
+// which messages are acknowledged.
 func TestSubscriber(t *testing.T, h SubscriberHarness) {
 	for _, c := range subscriberCases {
 		if h.Select != nil && !h.Select(c.name) {
@@ -155,12 +157,14 @@ var subscriberCases = []subscriberCase{
 	{name: "a subscriber that lost its message, and the new owner, have one effect", run: revokedWhileHandling},
 	{
 		name: "an acknowledgement that comes too late changes nothing", run: lateAck,
-		has: func(f Features) bool { return f.Fenced }, why: "this broker accepts it: it removes a message that a new owner is handling, which is not lost",
+		has: func(f Features) bool { return f.Fenced },
+		why: "this broker accepts it: it removes a message that a new owner is handling, which is not lost",
 	},
 	{name: "acknowledgements are reported", run: acksReported},
 	{
 		name: "lost leases are reported", run: lossReported,
-		has: func(f Features) bool { return !f.Partitions }, why: "this broker takes messages away with their partition",
+		has: func(f Features) bool { return !f.Partitions },
+		why: "this broker takes messages away with their partition",
 	},
 	{
 		name: "assignments and their ends are reported", run: assignmentsReported,
@@ -168,7 +172,8 @@ var subscriberCases = []subscriberCase{
 	},
 	{
 		name: "messages that the broker deleted unhandled are reported", run: gapReported,
-		has: func(f Features) bool { return f.Partitions }, why: "this broker keeps messages until they are acknowledged",
+		has: func(f Features) bool { return f.Partitions },
+		why: "this broker keeps messages until they are acknowledged",
 	},
 	{name: "the broker restarts", run: brokerRestarts},
 	{name: "the database is away, and nothing is parked", run: databaseAway},

@@ -69,7 +69,8 @@ func lostAck(e *subscriberEnv) {
 	e.awaits("a commit", committed)
 	dying.stop()
 	if n, err := e.broker.Left(e.Context()); err != nil || n != len(msgs) {
-		e.Errorf("%d messages are not acknowledged (%v), want %d: one was acknowledged without an answer of nil", n, err, len(msgs))
+		e.Errorf("%d messages are not acknowledged (%v), want %d: one was acknowledged without an answer of nil", n,
+			err, len(msgs))
 	}
 	e.run(e.processor(suiteEffect), longGrace)
 	e.consumed()
@@ -101,13 +102,15 @@ func garbageParks(e *subscriberEnv) {
 	p := e.processor(consumer.JSON(func(_ context.Context, tx *deduptest.Tx, b body) error { return tx.Add(fmt.Sprint(b.N)) }))
 	var again atomic.Int32
 	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
-		if retry, ok := errors.AsType[*consumer.RetryError](err); msg.Headers[idHeader] == "b" && err != nil && (!ok || !retry.Held) {
+		if retry, ok := errors.AsType[*consumer.RetryError](err); msg.Headers[idHeader] == "b" && err != nil &&
+			(!ok || !retry.Held) {
 			again.Add(1)
 		}
 		return err
 	}
 	garbage := "\xff\x00{not JSON"
-	e.publish(suiteMessage("a", "", `{"N":1}`), suiteMessage("b", "", garbage), suiteMessage("c", "", `{"N":2}`), suiteMessage("d", "", ""))
+	e.publish(suiteMessage("a", "", `{"N":1}`), suiteMessage("b", "", garbage), suiteMessage("c", "", `{"N":2}`),
+		suiteMessage("d", "", ""))
 	r := e.run(p, longGrace)
 	e.consumed()
 	r.runs()
@@ -179,11 +182,13 @@ func sameOnRedelivery(e *subscriberEnv) {
 	}
 	for i, m := range deliveries {
 		want := deliveries[0]
-		if m.OrderingKey != sent.OrderingKey || string(m.Payload) != string(sent.Payload) || !maps.Equal(m.Headers, want.Headers) || m.Headers["other"] != sent.Headers["other"] {
+		if m.OrderingKey != sent.OrderingKey || string(m.Payload) != string(sent.Payload) ||
+			!maps.Equal(m.Headers, want.Headers) || m.Headers["other"] != sent.Headers["other"] {
 			e.Errorf("delivery %d has key %q, payload %q, headers %q; sent were %q, %q, %q",
 				i+1, m.OrderingKey, m.Payload, m.Headers, sent.OrderingKey, sent.Payload, sent.Headers)
 		}
-		if m.Position != want.Position || m.Position == "" || !m.Time.Equal(want.Time) || m.ID != want.ID || m.Topic != want.Topic {
+		if m.Position != want.Position || m.Position == "" || !m.Time.Equal(want.Time) || m.ID != want.ID ||
+			m.Topic != want.Topic {
 			e.Errorf("delivery %d has position %q, time %v, id %q, topic %q; the first had %q, %v, %q, %q",
 				i+1, m.Position, m.Time, m.ID, m.Topic, want.Position, want.Time, want.ID, want.Topic)
 		}
@@ -219,7 +224,8 @@ func orderWithinKey(e *subscriberEnv) {
 	p.after = func(_ context.Context, msg *consumer.Message, err error) error {
 		mu.Lock()
 		defer mu.Unlock()
-		// Not in the handler, which runs again when other messages of its batch fail. A duplicate may be delivered at any time.
+		// Not in the handler, which runs again when other messages of its batch fail. A duplicate may be delivered at
+		// any time.
 		if id := msg.Headers[idHeader]; err == nil && !slices.Contains(order[msg.OrderingKey], id) {
 			order[msg.OrderingKey] = append(order[msg.OrderingKey], id)
 		}
@@ -340,7 +346,8 @@ func thirtyDeferrals(e *subscriberEnv) {
 	if len(deferred) < 31 { // more if the broker repeated one for its own reasons
 		e.Fatalf("a message deferred 30 times was delivered %d times; want 31", len(deferred))
 	}
-	if last := deferred[30]; last.Attempt > 3 { // a delivery that was lost in transit counts, because the broker does not notice that
+	if last := deferred[30]; last.Attempt > 3 {
+		// a delivery that was lost in transit counts, because the broker does not notice that
 		e.Errorf("30 uncounted deferrals were counted: Attempt %d", last.Attempt)
 	}
 }

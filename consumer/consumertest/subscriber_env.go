@@ -110,7 +110,9 @@ func (p *tapped) ProcessBatch(ctx context.Context, msgs []*consumer.Message) []e
 	return p.deliver(ctx, msgs, func(msgs []*consumer.Message) []error { return p.Consumer.ProcessBatch(ctx, msgs) })
 }
 
-func (p *tapped) deliver(ctx context.Context, msgs []*consumer.Message, process func([]*consumer.Message) []error) []error {
+func (p *tapped) deliver(ctx context.Context, msgs []*consumer.Message,
+	process func([]*consumer.Message) []error,
+) []error {
 	p.mu.Lock()
 	for _, m := range msgs {
 		p.deliveries = append(p.deliveries, *m)
@@ -311,8 +313,8 @@ func (e *subscriberEnv) eventually(check func() error) {
 	}
 }
 
-// tell sends a signal from a handler. It drops the signal if the channel is full, because a broker may deliver more often
-// than the case expects.
+// tell sends a signal from a handler. It drops the signal if the channel is full, because a broker may deliver more
+// often than the case expects.
 func tell(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:

@@ -49,7 +49,8 @@ func (e *subscriberEnv) trace() *sourceEvents {
 		}
 	}
 	tracer.Trace(&driver.SourceTrace{
-		Assigned: records("assigned"), Revoked: records("revoked"), Gap: records("gap"), Acked: records("acked"), Lost: records("lost"),
+		Assigned: records("assigned"), Revoked: records("revoked"), Gap: records("gap"), Acked: records("acked"),
+		Lost: records("lost"),
 	})
 	return events
 }
@@ -88,7 +89,8 @@ func acksReported(e *subscriberEnv) {
 	events := e.trace()
 	events.check = func(event *namedEvent) {
 		if event.name == "acked" && event.Message != nil && e.db.Count(event.Message.Headers[idHeader]) == 0 {
-			e.Errorf("an acknowledgement of message %s is reported, and it was not handled", event.Message.Headers[idHeader])
+			e.Errorf("an acknowledgement of message %s is reported, and it was not handled",
+				event.Message.Headers[idHeader])
 		}
 	}
 	msgs := suiteMessages(10)
@@ -112,7 +114,8 @@ func acksReported(e *subscriberEnv) {
 	e.publish(suiteMessage("fails at first", "", "x"))
 	var failed atomic.Int32
 	r := e.run(e.processor(func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
-		if msg.Headers[idHeader] == "fails at first" && failed.Add(1) <= 2 { // some adapters keep a message in memory before they defer it
+		if msg.Headers[idHeader] == "fails at first" && failed.Add(1) <= 2 {
+			// some adapters keep a message in memory before they defer it
 			return errSuiteNotYet
 		}
 		return suiteEffect(ctx, tx, msg)

@@ -223,12 +223,14 @@ func databaseAway(e *subscriberEnv) {
 	e.effects(suiteIDs(msgs)...)
 	e.parked()
 	if most := int(50 * took.Seconds() * float64(len(msgs))); tries > most {
-		e.Errorf("%d deliveries while the database was away for %v; want no more than %d, 50 a second of each message", tries, took, most)
+		e.Errorf("%d deliveries while the database was away for %v; want no more than %d, 50 a second of each message",
+			tries, took, most)
 	}
 	for _, m := range msgs {
 		for _, d := range p.of(m.Headers[idHeader]) {
 			if d.Attempt != 1 {
-				e.Errorf("message %s: the database's fault was counted as an attempt: Attempt %d", m.Headers[idHeader], d.Attempt)
+				e.Errorf("message %s: the database's fault was counted as an attempt: Attempt %d", m.Headers[idHeader],
+					d.Attempt)
 			}
 		}
 	}

@@ -36,6 +36,7 @@ type ReplayQueue[TTx any] interface {
 	// empty, the mark is removed from the letter, and the failure is recorded with its text. Otherwise the letter is
 	// taken again by TakeReplay, after wait.
 	ReturnReplay(
-		ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration,
+		ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string,
+		wait time.Duration,
 	) error
 }

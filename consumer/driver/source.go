@@ -13,17 +13,22 @@ import (
 // Nil hooks are not called. Hooks run on several goroutines at a time, never under a lock: they must be quick and safe
 // for concurrent use. A panic of a hook is logged and has no other effect.
 type SourceTrace struct {
-	Subscribed   func(ctx context.Context, e SourceEvent) // messages may come from now on; called again after each new connection
+	// messages may come from now on; called again after each new connection
+	Subscribed   func(ctx context.Context, e SourceEvent)
 	Unsubscribed func(ctx context.Context, e SourceEvent) // Run ends; Err says why, if something went wrong
 
 	Assigned func(ctx context.Context, e SourceEvent) // Kafka: a partition, before its first message is delivered
 	Revoked  func(ctx context.Context, e SourceEvent) // Kafka: nothing more of the partition is delivered or marked
-	Gap      func(ctx context.Context, e SourceEvent) // Kafka: the broker has deleted messages that were not handled; Err says which
+	// Kafka: the broker has deleted messages that were not handled; Err says which
+	Gap func(ctx context.Context, e SourceEvent)
 
 	Received func(ctx context.Context, e SourceEvent) // SQS: Message is about to be handled
-	Acked    func(ctx context.Context, e SourceEvent) // Message is handled and does not come again. Kafka: those up to Offset, soon committed
-	Returned func(ctx context.Context, e SourceEvent) // SQS, RabbitMQ: the broker has confirmed that Message comes again after After
-	Lost     func(ctx context.Context, e SourceEvent) // SQS, RabbitMQ: this process lost the messages, whose number is Messages; the broker delivers them again
+	// Message is handled and does not come again. Kafka: those up to Offset, soon committed
+	Acked func(ctx context.Context, e SourceEvent)
+	// SQS, RabbitMQ: the broker has confirmed that Message comes again after After
+	Returned func(ctx context.Context, e SourceEvent)
+	// SQS, RabbitMQ: this process lost the messages, whose number is Messages; the broker delivers them again
+	Lost func(ctx context.Context, e SourceEvent)
 
 	Paused  func(ctx context.Context, p observe.Pause) // the broker fails; Cause is observe.CauseBroker
 	Resumed func(ctx context.Context, p observe.Pause)
@@ -41,9 +46,10 @@ type SourceEvent struct {
 
 	Message  *consumer.Message // of Received, Acked and Returned, and of Lost if it is one message; nil with Kafka
 	Messages int               // of Lost: how many
-	Began    time.Time         // of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
-	After    time.Duration
-	Err      error
+	// of Acked with SQS and RabbitMQ: when the request began. Kafka's offsets are committed in the background
+	Began time.Time
+	After time.Duration
+	Err   error
 }
 
 // Then returns a SourceTrace that calls the hooks of t and then those of u. Both may be nil. A panic of one hook does

@@ -24,7 +24,8 @@ func ParseActionID(s string) (id ActionID, err error) {
 			return id, nil
 		}
 	}
-	return ActionID{}, fmt.Errorf("ops: %q is not an action's id: want %d hexadecimal digits, not all zero", s, 2*len(id))
+	return ActionID{}, fmt.Errorf("ops: %q is not an action's id: want %d hexadecimal digits, not all zero", s,
+		2*len(id))
 }
 
 // Kind says what an action does.
@@ -46,26 +47,29 @@ type Request struct {
 	Who    string // required: the person or program that acts
 	Reason string // required: why, for later readers
 
-	// Filter chooses the dead letters of Replay and Repair. Its Consumer is required. A Limit of 0 means all. Repair needs the ID of one letter.
+	// Filter chooses the dead letters of Replay and Repair. Its Consumer is required. A Limit of 0 means all. Repair
+	// needs the ID of one letter.
 	Filter consumer.DeadLetterFilter
 
 	// Of Replay and Repair; see consumer.Replay.
 	Key   string // only if the filter chooses one letter
 	AsNew bool
 
-	// Payload replaces that of the letter, for Repair. The message is still claimed with its own key and fingerprint, so that a late redelivery of
-	// the original is a duplicate. It is kept until the action ends; then its size and its SHA-256 are left, in Action.Filter. At most
-	// MaxRepair bytes.
+	// Payload replaces that of the letter, for Repair. The message is still claimed with its own key and fingerprint,
+	// so that a late redelivery of the original is a duplicate. It is kept until the action ends; then its size and its
+	// SHA-256 are left, in Action.Filter. At most MaxRepair bytes.
 	Payload []byte
 
 	// Rate is how many letters of a Replay all workers together take in a second, at least MinRate. Letters that were
 	// taken late may be followed by others up to 0.1 s early. 0: no limit.
 	Rate float64
 
-	// MaxFailures ends a Replay after so many failures. 0: it does not end early. Operators are offered DefaultMaxFailures.
+	// MaxFailures ends a Replay after so many failures. 0: it does not end early. Operators are offered
+	// DefaultMaxFailures.
 	MaxFailures int
 
-	// Expect refuses the action unless the filter chooses exactly so many letters, or parked messages. Negative: any number.
+	// Expect refuses the action unless the filter chooses exactly so many letters, or parked messages. Negative: any
+	// number.
 	Expect int
 
 	Note string // of other kinds than Replay: what was chosen, in words
@@ -99,12 +103,14 @@ func (r *Request) Validate() error {
 	case r.Kind == Repair && r.Note != "":
 		return errors.New("ops: Request.Note has no meaning for a repair")
 	case r.Rate != 0 && r.Rate < MinRate, math.IsNaN(r.Rate), math.IsInf(r.Rate, 0): // no database can wait for it
-		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate, MinRate)
+		return fmt.Errorf("ops: Request.Rate is %v: want %v letters a second or more, or 0 for no limit", r.Rate,
+			MinRate)
 	case r.MaxFailures < 0:
 		return fmt.Errorf("ops: Request.MaxFailures is negative: %d", r.MaxFailures)
 	}
 	if r.Key != "" {
-		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); (r.Kind == Replay || r.Kind == Repair) && err != nil {
+		if err := (dedup.Key{Consumer: r.Filter.Consumer, ID: r.Key}).Validate(); (r.Kind == Replay ||
+			r.Kind == Repair) && err != nil {
 			return fmt.Errorf("ops: Request.Key: %w", err)
 		}
 	}
@@ -115,11 +121,13 @@ func (r *Request) Validate() error {
 	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox or horizon", r.Kind)
 }
 
-// MaxRepair is how many bytes a repaired payload may have. In base64 they fit into 16 MiB: a MEDIUMTEXT column of MySQL, and its default of
-// max_allowed_packet. A server with a lower one refuses a request that is longer, and nothing is recorded.
+// MaxRepair is how many bytes a repaired payload may have. In base64 they fit into 16 MiB: a MEDIUMTEXT column of
+// MySQL, and its default of max_allowed_packet. A server with a lower one refuses a request that is longer, and nothing
+// is recorded.
 const MaxRepair = 8 << 20
 
-// ErrExpected says that an action was refused because its filter chooses another number of letters or messages than Request.Expect.
+// ErrExpected says that an action was refused because its filter chooses another number of letters or messages than
+// Request.Expect.
 var ErrExpected = errors.New("ops: the filter chooses another number than expected")
 
 // ErrNoAction says that there is no action with that ID.

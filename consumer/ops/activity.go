@@ -16,8 +16,8 @@ import (
 
 // ActivityKeeper keeps what consumers have done lately, for dashboards. It is never evidence: claims are.
 type ActivityKeeper interface {
-	// RecordActivity replaces the rows with the same Minute, Consumer and Node. Now and then it deletes rows that are older than
-	// ActivityKept.
+	// RecordActivity replaces the rows with the same Minute, Consumer and Node. Now and then it deletes rows that are
+	// older than ActivityKept.
 	RecordActivity(ctx context.Context, rows []Activity) error
 
 	// Activity lists the rows since a time, oldest first.
@@ -36,8 +36,8 @@ type Activity struct {
 	Paused   observe.Cause // why the consumer is paused; empty: it is not. Of several causes, the one that began first.
 }
 
-// ActivityFresh is how long a process may write nothing before its rows say nothing about its state: it has ended, or it does not reach the
-// database.
+// ActivityFresh is how long a process may write nothing before its rows say nothing about its state: it has ended, or
+// it does not reach the database.
 const ActivityFresh = 2 * time.Minute
 
 // Paused returns why consumers are paused. A consumer that is not paused in any process has no entry. rows are those of
@@ -57,9 +57,9 @@ func Paused(rows []Activity, now time.Time) map[string]observe.Cause {
 	return paused
 }
 
-// Recorder counts what the consumers of this process do, and writes it to the database every ten seconds, so that a dashboard shows rates
-// without a metrics system. A message costs it a lock and an addition. After a crash, up to ten seconds of the rates are missing. It is
-// safe for concurrent use.
+// Recorder counts what the consumers of this process do, and writes it to the database every ten seconds, so that a
+// dashboard shows rates without a metrics system. A message costs it a lock and an addition. After a crash, up to ten
+// seconds of the rates are missing. It is safe for concurrent use.
 type Recorder struct {
 	store ActivityKeeper
 	node  string
@@ -81,7 +81,8 @@ func NewRecorder(store ActivityKeeper) *Recorder {
 	if err != nil {
 		host = "unknown"
 	}
-	// A container that starts again may have the same name and process ID. Its rows would replace those of its predecessor.
+	// A container that starts again may have the same name and process ID. Its rows would replace those of its
+	// predecessor.
 	node := host + "/" + strconv.Itoa(os.Getpid()) + "/" + rand.Text()[:6]
 	return &Recorder{store: store, node: node, seen: map[string]*Activity{}, pauses: map[string][]observe.Cause{}}
 }
@@ -120,7 +121,10 @@ func (r *Recorder) change(name string, f func(*Activity)) {
 	defer r.mu.Unlock()
 	a := r.seen[name]
 	if a == nil {
-		a = &Activity{Consumer: name, Node: r.node, Minute: time.Now().Truncate(time.Minute), Messages: map[observe.Outcome]int64{}}
+		a = &Activity{
+			Consumer: name, Node: r.node, Minute: time.Now().Truncate(time.Minute),
+			Messages: map[observe.Outcome]int64{},
+		}
 		r.seen[name] = a
 	}
 	r.turn(a)
@@ -138,8 +142,9 @@ func (r *Recorder) turn(a *Activity) {
 	a.Minute, a.Messages = minute, map[observe.Outcome]int64{}
 }
 
-// Run writes until ctx ends, and once more then. It returns nil. A database that is away is logged; counts of that time are written
-// later. A consumer is written from its first message or pause on, also when it is idle, so that a dashboard can tell idle from dead.
+// Run writes until ctx ends, and once more then. It returns nil. A database that is away is logged; counts of that time
+// are written later. A consumer is written from its first message or pause on, also when it is idle, so that a
+// dashboard can tell idle from dead.
 func (r *Recorder) Run(ctx context.Context) error {
 	ticker := time.NewTicker(recordEvery)
 	defer ticker.Stop()
@@ -155,7 +160,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		err := r.write(ctx)
 		if err != nil && !failing {
-			slog.WarnContext(ctx, "ops: the activity of consumers is not written; it is only for dashboards", "err", err)
+			slog.WarnContext(ctx, "ops: the activity of consumers is not written; it is only for dashboards",
+				"err", err)
 		}
 		failing = err != nil
 	}

@@ -50,7 +50,8 @@ func TestRecorder(t *testing.T) {
 		trace := r.Trace()
 		done := func(n int) {
 			for range n {
-				trace.Done(ctx, &consumer.Delivery{Consumer: "billing"}, []consumer.MessageOutcome{{Outcome: observe.Processed}, {Outcome: observe.Duplicate}})
+				trace.Done(ctx, &consumer.Delivery{Consumer: "billing"},
+					[]consumer.MessageOutcome{{Outcome: observe.Processed}, {Outcome: observe.Duplicate}})
 			}
 		}
 		total := func() (n int64) {
@@ -79,7 +80,8 @@ func TestRecorder(t *testing.T) {
 		away(false)
 		pass(11 * time.Second)
 		if total() != 6 || len(k.rows) != 4 {
-			t.Errorf("%d in %d minutes are written, want 6 in 4, with those while the database was away: %v", total(), len(k.rows), k.rows)
+			t.Errorf("%d in %d minutes are written, want 6 in 4, with those while the database was away: %v", total(),
+				len(k.rows), k.rows)
 		}
 		trace.Resumed(ctx, observe.Pause{Name: "billing", Cause: observe.CauseDatabase})
 		done(1)
@@ -99,8 +101,8 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// What one process has counted is kept when another one begins, even on the same machine with the same process ID, and a write whose
-// answer was lost does not count twice.
+// What one process has counted is kept when another one begins, even on the same machine with the same process ID, and
+// a write whose answer was lost does not count twice.
 func TestRecorderCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +113,8 @@ func TestRecorderCountsOnce(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- r.Run(ctx) }()
 			for range 5 {
-				r.Trace().Done(ctx, &consumer.Delivery{Consumer: "billing"}, []consumer.MessageOutcome{{Outcome: observe.Processed}})
+				r.Trace().Done(ctx, &consumer.Delivery{Consumer: "billing"},
+					[]consumer.MessageOutcome{{Outcome: observe.Processed}})
 			}
 			<-time.After(15 * time.Second)
 			stop()
@@ -139,7 +142,8 @@ func TestRecorderOfTwoPauses(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
 		trace := r.Trace()
-		database, budget := observe.Pause{Name: "billing", Cause: observe.CauseDatabase}, observe.Pause{Name: "billing", Cause: observe.CauseBudget}
+		database, budget := observe.Pause{Name: "billing", Cause: observe.CauseDatabase},
+			observe.Pause{Name: "billing", Cause: observe.CauseBudget}
 		for _, step := range []struct {
 			hook  func(context.Context, observe.Pause)
 			pause observe.Pause
@@ -174,12 +178,16 @@ func TestRecorderOfTwoPauses(t *testing.T) {
 	})
 }
 
-// A consumer is paused while the latest report of any of its processes says so, and processes that report nothing do not count.
+// A consumer is paused while the latest report of any of its processes says so, and processes that report nothing do
+// not count.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 10, 30, 20, 0, time.UTC)
 	row := func(minutesAgo int, consumer, node string, paused observe.Cause) ops.Activity {
-		return ops.Activity{Minute: now.Truncate(time.Minute).Add(-time.Duration(minutesAgo) * time.Minute), Consumer: consumer, Node: node, Paused: paused}
+		return ops.Activity{
+			Minute:   now.Truncate(time.Minute).Add(-time.Duration(minutesAgo) * time.Minute),
+			Consumer: consumer, Node: node, Paused: paused,
+		}
 	}
 	got := ops.Paused([]ops.Activity{
 		row(3, "dead", "a", observe.CauseBudget),

@@ -11,7 +11,9 @@ import (
 )
 
 // eachLetter calls f for each letter that filter chooses, newest first, until f returns false.
-func eachLetter(ctx context.Context, s Store, filter consumer.DeadLetterFilter, f func(consumer.DeadLetter) bool) error {
+func eachLetter(ctx context.Context, s Store, filter consumer.DeadLetterFilter,
+	f func(consumer.DeadLetter) bool,
+) error {
 	left := filter.Limit
 	for {
 		filter.Limit = pageSize
@@ -47,8 +49,8 @@ func CountLetters(ctx context.Context, s Store, filter consumer.DeadLetterFilter
 	return n, err
 }
 
-// oldest returns the letters that filter chooses, oldest first, without their content. A filter.Limit counts from the oldest, so that letters that
-// are parked meanwhile do not change which ones are chosen.
+// oldest returns the letters that filter chooses, oldest first, without their content. A filter.Limit counts from the
+// oldest, so that letters that are parked meanwhile do not change which ones are chosen.
 func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (letters []consumer.DeadLetter, err error) {
 	limit := filter.Limit
 	filter.Limit = 0
@@ -63,9 +65,9 @@ func oldest(ctx context.Context, s Store, filter consumer.DeadLetterFilter) (let
 	return letters, err
 }
 
-// DiscardLetters discards the letters that r.Filter chooses, oldest first, in this process, and records the action with one result for each. A
-// Limit counts from the oldest. After an error or a crash some are discarded: the returned Action, or the action in the database, shows how
-// many. Call it again for the others. r.Kind must be Discard.
+// DiscardLetters discards the letters that r.Filter chooses, oldest first, in this process, and records the action with
+// one result for each. A Limit counts from the oldest. After an error or a crash some are discarded: the returned
+// Action, or the action in the database, shows how many. Call it again for the others. r.Kind must be Discard.
 func DiscardLetters(ctx context.Context, s Store, r Request) (Action, error) {
 	if r.Kind != Discard {
 		return Action{}, fmt.Errorf("ops: Request.Kind is %q, want discard", r.Kind)
@@ -89,7 +91,8 @@ func DiscardLetters(ctx context.Context, s Store, r Request) (Action, error) {
 	}
 	note := "done"
 	for _, l := range letters {
-		if err = s.DiscardLetter(ctx, action.ID, l); err != nil && !errors.Is(err, consumer.ErrNotParked) { // else it is gone already
+		if err = s.DiscardLetter(ctx, action.ID, l); err != nil && !errors.Is(err, consumer.ErrNotParked) {
+			// else it is gone already
 			note = "ended by an error: " + err.Error()
 			break
 		}

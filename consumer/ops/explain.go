@@ -13,7 +13,8 @@ import (
 
 // ExplainOptions say more about the message that a key is asked for.
 type ExplainOptions struct {
-	Time        time.Time         // when the message was created; zero: unknown, so that it is unprovable only if a letter says so
+	// when the message was created; zero: unknown, so that it is unprovable only if a letter says so
+	Time        time.Time
 	Fingerprint dedup.Fingerprint // of its content; zero: unknown, so that it is never a mismatch
 }
 
@@ -41,15 +42,16 @@ type Explanation struct {
 	Claimed time.Time   // about when, if the consumer has used one window only; zero: unknown
 	Holder  *Holder     // of InFlight; nil: the database does not tell
 
-	// WholeDatabase says that Verdict is InFlight because a transaction holds the whole database, as on SQLite. It may be about another key.
+	// WholeDatabase says that Verdict is InFlight because a transaction holds the whole database, as on SQLite. It may
+	// be about another key.
 	WholeDatabase bool
 
 	Letters   []consumer.DeadLetter // with the key, newest first, at most 100
 	Discarded []Discarded           // letters with the key that operators have discarded, latest first
 }
 
-// ClaimedByDiscard returns the discard that made the claim: the message is a duplicate, but it was never processed. ok is false if no discard
-// made it.
+// ClaimedByDiscard returns the discard that made the claim: the message is a duplicate, but it was never processed. ok
+// is false if no discard made it.
 func (e *Explanation) ClaimedByDiscard() (d Discarded, ok bool) {
 	for _, d := range e.Discarded {
 		// A claim that is younger was made after the key had been forgotten.
@@ -60,8 +62,9 @@ func (e *Explanation) ClaimedByDiscard() (d Discarded, ok bool) {
 	return Discarded{}, false
 }
 
-// Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing else proves that
-// no transaction with the key was committed. It waits about a second for a transaction that holds the key, and leaves nothing behind.
+// Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing
+// else proves that no transaction with the key was committed. It waits about a second for a transaction that holds the
+// key, and leaves nothing behind.
 func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (e Explanation, err error) {
 	if err := key.Validate(); err != nil {
 		return e, err
@@ -138,8 +141,8 @@ func knownAlias(ctx context.Context, s Store, letters []consumer.DeadLetter, con
 	return len(claimed) > 0, err
 }
 
-// ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See Outgoing for what
-// it cannot find.
+// ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See
+// Outgoing for what it cannot find.
 func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, err error) {
 	if out, err = s.Keys().Outgoing(ctx, e.Key); err != nil {
 		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
@@ -149,15 +152,16 @@ func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, e
 		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
 	}
 	for _, a := range discards {
-		if e.Claimed.IsZero() || a.Requested.After(e.Claimed.Add(-dedup.MaxAhead)) { // Claimed may be so much too late, see Record.Time
+		if e.Claimed.IsZero() || a.Requested.After(e.Claimed.Add(-dedup.MaxAhead)) {
+			// Claimed may be so much too late, see Record.Time
 			out.Discards++
 		}
 	}
 	return out, nil
 }
 
-// Describe says in words what has become of the messages that the handler of e has enqueued. Nothing tells how many it has enqueued, so when none
-// is left, all that can be said is that all are gone.
+// Describe says in words what has become of the messages that the handler of e has enqueued. Nothing tells how many it
+// has enqueued, so when none is left, all that can be said is that all are gone.
 func (o Outgoing) Describe(e Explanation) string {
 	text := fmt.Sprintf("%d pending, %d parked", o.Pending, o.Parked)
 	if o.Delayed > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Health knows whether a process is ready. It learns that from the hooks of consumers, subscribers and relays. Make one with NewHealth. It
-// is safe for concurrent use.
+// Health knows whether a process is ready. It learns that from the hooks of consumers, subscribers and relays. Make one
+// with NewHealth. It is safe for concurrent use.
 type Health struct {
 	mu       sync.Mutex
 	traces   int                 // calls of SourceTrace
@@ -45,8 +45,8 @@ func NewHealth() *Health {
 	return &Health{expected: map[source][]Reason{}, sources: map[source]*Reason{}, pauses: map[pauseKey]*pausing{}}
 }
 
-// Expect makes the process ready only after one more subscriber has subscribed to name: a queue, or the consumer group of Kafka. Call it once for
-// each Subscriber. system is "kafka", "aws_sqs" or "rabbitmq".
+// Expect makes the process ready only after one more subscriber has subscribed to name: a queue, or the consumer group
+// of Kafka. Call it once for each Subscriber. system is "kafka", "aws_sqs" or "rabbitmq".
 func (h *Health) Expect(system, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,8 +59,9 @@ func (h *Health) Trace() *consumer.Trace {
 	return &consumer.Trace{Paused: h.Paused, Resumed: h.Resumed}
 }
 
-// SourceTrace returns the hooks for the SubscriberConfig of an adapter. Join it with your own: h.SourceTrace().Then(own). Call it for each
-// Subscriber: two Subscribers of one queue that share a SourceTrace count as one, which is ready as soon as one of them is.
+// SourceTrace returns the hooks for the SubscriberConfig of an adapter. Join it with your own:
+// h.SourceTrace().Then(own). Call it for each Subscriber: two Subscribers of one queue that share a SourceTrace count
+// as one, which is ready as soon as one of them is.
 func (h *Health) SourceTrace() *driver.SourceTrace {
 	h.mu.Lock()
 	h.traces++
@@ -139,7 +140,8 @@ func (h *Health) Reasons() []Reason {
 	}
 	h.mu.Unlock()
 	slices.SortFunc(reasons, func(a, b Reason) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Subscriber, b.Subscriber),
+			cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Cause, b.Cause))
 	})
 	return reasons
 }

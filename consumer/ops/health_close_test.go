@@ -26,12 +26,14 @@ func (away) InTx(context.Context, []dedup.Record, func(*deduptest.Tx, []dedup.Cl
 
 func (away) Retryable(error) bool { return true }
 
-// A consumer that is closed while it is paused does not keep its process from being ready: another one may have taken its place.
+// A consumer that is closed while it is paused does not keep its process from being ready: another one may have taken
+// its place.
 func TestHealthOfAClosedConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := ops.NewHealth()
 		c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-			Name: "billing", Store: away{consumertest.NewStore()}, Key: consumer.MessageID, Trace: h.Trace(), Logger: slog.New(slog.DiscardHandler),
+			Name: "billing", Store: away{consumertest.NewStore()}, Key: consumer.MessageID, Trace: h.Trace(),
+			Logger: slog.New(slog.DiscardHandler),
 			Handle: func(context.Context, *deduptest.Tx, *consumer.Message) error { return nil },
 		})
 		if err != nil {

@@ -48,7 +48,10 @@ func TestHealth(t *testing.T) {
 	at := driver.SourceEvent{System: "kafka", Source: "billing"}
 	source.Subscribed(ctx, at)
 	want("subscribed", http.StatusOK)
-	down := observe.Pause{Name: "billing", Cause: observe.CauseDatabase, Err: errors.New("connection\nrefused"), Since: time.Now()}
+	down := observe.Pause{
+		Name: "billing", Cause: observe.CauseDatabase, Err: errors.New("connection\nrefused"),
+		Since: time.Now(),
+	}
 	trace.Paused(ctx, down)
 	want("paused", http.StatusServiceUnavailable, "billing: paused (database)", "connection refused\n")
 	budget := observe.Pause{Name: "billing", Cause: observe.CauseBudget, Since: time.Now()}
@@ -60,7 +63,8 @@ func TestHealth(t *testing.T) {
 		Ready   bool
 		Reasons []ops.Reason
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusServiceUnavailable || answer.Ready || len(answer.Reasons) != 1 || answer.Reasons[0].Cause != observe.CauseBudget {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusServiceUnavailable ||
+		answer.Ready || len(answer.Reasons) != 1 || answer.Reasons[0].Cause != observe.CauseBudget {
 		t.Errorf("%d %s: %v", status, body, err)
 	}
 	trace.Resumed(ctx, budget)
@@ -116,7 +120,8 @@ func TestHideKeys(t *testing.T) {
 		t.Error(got)
 	}
 	h := ops.HideKeys{Secret: []byte("secret")}
-	if got := h.Key("ann@example.com"); len(got) != 16 || got != h.Key("ann@example.com") || got == (ops.HideKeys{Secret: []byte("other")}).Key("ann@example.com") {
+	if got := h.Key("ann@example.com"); len(got) != 16 || got != h.Key("ann@example.com") ||
+		got == (ops.HideKeys{Secret: []byte("other")}).Key("ann@example.com") {
 		t.Error(got)
 	}
 }

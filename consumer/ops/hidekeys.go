@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// HideKeys replaces business keys in what people and machines see, where keys name people. The zero value shows keys as they are.
+// HideKeys replaces business keys in what people and machines see, where keys name people. The zero value shows keys as
+// they are.
 type HideKeys struct {
 	Secret []byte // the same secret always gives the same text for a key, so that it can be searched for
 }
@@ -22,7 +23,8 @@ func (h HideKeys) Key(key string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Position returns the position of a message without its ID: where a source has no offsets, the position ends with the ID. ids may be empty.
+// Position returns the position of a message without its ID: where a source has no offsets, the position ends with the
+// ID. ids may be empty.
 func (h HideKeys) Position(position string, ids ...string) string {
 	if len(h.Secret) == 0 {
 		return position

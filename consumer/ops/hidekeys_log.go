@@ -5,10 +5,10 @@ import (
 	"log/slog"
 )
 
-// Handler returns a handler for the Loggers of consumers, relays and subscribers. It replaces the values of the attributes "key" and "id",
-// which are business keys and the IDs of messages, also where the attribute "position" of the same line ends with one of them, and passes
-// everything else on to next. The texts of errors stay as they are. Without a
-// secret it returns next.
+// Handler returns a handler for the Loggers of consumers, relays and subscribers. It replaces the values of the
+// attributes "key" and "id", which are business keys and the IDs of messages, also where the attribute "position" of
+// the same line ends with one of them, and passes everything else on to next. The texts of errors stay as they are.
+// Without a secret it returns next.
 func (h HideKeys) Handler(next slog.Handler) slog.Handler {
 	if len(h.Secret) == 0 {
 		return next

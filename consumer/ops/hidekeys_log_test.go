@@ -17,7 +17,8 @@ func TestHideKeysInLogs(t *testing.T) {
 	log := slog.New(hide.Handler(slog.NewTextHandler(&out, nil)))
 	log.Warn("parked", "position", "queue/ann@example.org", "key", "ann@example.org")
 	log.With("key", "ann@example.org").WithGroup("g").Warn("parked", "id", "ann@example.org", "topic", "orders", "n", 1)
-	if got := out.String(); strings.Contains(got, "ann") || strings.Count(got, hide.Key("ann@example.org")) != 4 || !strings.Contains(got, "g.topic=orders g.n=1") {
+	if got := out.String(); strings.Contains(got, "ann") || strings.Count(got, hide.Key("ann@example.org")) != 4 ||
+		!strings.Contains(got, "g.topic=orders g.n=1") {
 		t.Errorf("the line is %s", got)
 	}
 	plain := slog.DiscardHandler

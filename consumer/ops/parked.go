@@ -14,8 +14,8 @@ import (
 type ParkedChoice struct {
 	Seqs []int64 // ascending
 
-	// Newest is when the last of these messages was parked. The same filter with Until set to one microsecond after Newest does not choose
-	// messages that are parked later.
+	// Newest is when the last of these messages was parked. The same filter with Until set to one microsecond after
+	// Newest does not choose messages that are parked later.
 	Newest time.Time
 
 	More bool // there are more messages than ChooseParked's limit
@@ -49,11 +49,14 @@ func ChooseParked(ctx context.Context, s Store, filter outbox.ParkedFilter, most
 	}
 }
 
-// ChangeParked unparks or discards the parked messages that filter chooses, and records it: see ChangeMessages. If r.Expect is not negative and
-// filter chooses another number of messages, it changes nothing and fails with ErrExpected. If filter chooses nothing, nothing is recorded.
+// ChangeParked unparks or discards the parked messages that filter chooses, and records it: see ChangeMessages. If
+// r.Expect is not negative and filter chooses another number of messages, it changes nothing and fails with
+// ErrExpected. If filter chooses nothing, nothing is recorded.
 //
 // To leave out messages that were parked after the operator looked at them, set filter.Until: see ParkedChoice.Newest.
-func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedFilter) (action Action, n int, err error) {
+func ChangeParked(ctx context.Context, s Store, r Request,
+	filter outbox.ParkedFilter,
+) (action Action, n int, err error) {
 	bare := filter == outbox.ParkedFilter{Until: filter.Until, After: filter.After, Limit: filter.Limit}
 	if r.Kind == DiscardOutbox && bare {
 		return Action{}, 0, errors.New("ops: discard: the filter has no condition but a time and would delete all parked messages: set Topic, Key, Cause or Since")
@@ -67,7 +70,8 @@ func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedF
 		return Action{}, 0, err
 	}
 	if r.Expect >= 0 && len(chosen.Seqs) != r.Expect {
-		return Action{}, 0, fmt.Errorf("%w: %d parked messages match, %d are expected", ErrExpected, len(chosen.Seqs), r.Expect)
+		return Action{}, 0, fmt.Errorf("%w: %d parked messages match, %d are expected", ErrExpected, len(chosen.Seqs),
+			r.Expect)
 	}
 	if len(chosen.Seqs) == 0 {
 		return Action{}, 0, nil
@@ -75,11 +79,13 @@ func ChangeParked(ctx context.Context, s Store, r Request, filter outbox.ParkedF
 	return ChangeMessages(ctx, s, r, chosen.Seqs)
 }
 
-// ChangeMessages unparks or discards the parked messages with these numbers, and records it. r.Kind is Unpark or DiscardOutbox; r.Note says which
-// messages were chosen. It returns how many messages it changed: those that are not parked any more when their turn comes are left out.
+// ChangeMessages unparks or discards the parked messages with these numbers, and records it. r.Kind is Unpark or
+// DiscardOutbox; r.Note says which messages were chosen. It returns how many messages it changed: those that are not
+// parked any more when their turn comes are left out.
 //
-// The action is recorded first, so that no change is without a record. The record does not say how many messages were changed, or that the change
-// failed: both are told to the caller only. After an error or a crash some messages are changed. Call it again for the others.
+// The action is recorded first, so that no change is without a record. The record does not say how many messages were
+// changed, or that the change failed: both are told to the caller only. After an error or a crash some messages are
+// changed. Call it again for the others.
 func ChangeMessages(ctx context.Context, s Store, r Request, seqs []int64) (action Action, n int, err error) {
 	change := s.Outbox().Unpark
 	switch r.Kind {

@@ -16,32 +16,40 @@ import (
 
 // ReplayPlan is what a request would do now.
 type ReplayPlan struct {
-	Match     int                   // letters that the request would choose
-	Run       int                   // whose handlers would run
-	Undecoded int                   // of Run: letters with observe.CauseUndecodable that are not repaired. They fail again unless the decoder was mended
-	Processed int                   // that were processed meanwhile: their letters would be removed
-	Refused   map[observe.Cause]int // that would fail, because they need Request.AsNew, for a mismatch another Request.Key, or if shortened a repair; by cause
+	Match int // letters that the request would choose
+	Run   int // whose handlers would run
+	// of Run: letters with observe.CauseUndecodable that are not repaired. They fail again unless the decoder was
+	// mended
+	Undecoded int
+	Processed int // that were processed meanwhile: their letters would be removed
+	// that would fail, because they need Request.AsNew, for a mismatch another Request.Key, or if shortened a repair;
+	// by cause
+	Refused map[observe.Cause]int
 
-	Elsewhere int  // letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in Match
+	// letters that the filter chooses, and that wait for another open request: this one would leave them out. Not in
+	// Match
+	Elsewhere int
 	More      bool // there are more letters than PlanReplay's limit
 
-	// Searched is where the search stopped because of its limit, when it is not zero: letters that were parked before this time were not
-	// searched and may match, too. Then More is true.
+	// Searched is where the search stopped because of its limit, when it is not zero: letters that were parked before
+	// this time were not searched and may match, too. Then More is true.
 	Searched time.Time
 
-	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request whose Filter.Until is a
-	// microsecond later chooses no letter that arrives after the plan.
+	// Newest is when the latest of Match and Elsewhere was parked for the first time; zero: there are none. A request
+	// whose Filter.Until is a microsecond later chooses no letter that arrives after the plan.
 	Newest time.Time
 }
 
-// PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their keys, page by page.
-// most limits the letters: it reads at most that many that match, and searches five times as many. 0: no limit. r.Expect is not compared.
+// PlanReplay finds out what r would do, and changes nothing. It compares the letters with the committed claims of their
+// keys, page by page. most limits the letters: it reads at most that many that match, and searches five times as many.
+// 0: no limit. r.Expect is not compared.
 //
-// The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee whether handlers fail. Of two
-// letters with a common alias it counts both as new, although the second will be known content. It knows nothing of the consumer's
-// Config. So it counts a letter without a key as refused unless it is repaired, although Config.Key may find a key now; a letter without a
-// time as new, although Config.ParkUntimed may say that it is not; and it takes the hash of a repaired payload for its fingerprint, although
-// Config.Fingerprint may give another one.
+// The answer may be outdated at once: it does not see transactions that are in progress, and it does not foresee
+// whether handlers fail. Of two letters with a common alias it counts both as new, although the second will be known
+// content. It knows nothing of the consumer's Config. So it counts a letter without a key as refused unless it is
+// repaired, although Config.Key may find a key now; a letter without a time as new, although Config.ParkUntimed may say
+// that it is not; and it takes the hash of a repaired payload for its fingerprint, although Config.Fingerprint may give
+// another one.
 func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayPlan, err error) {
 	plan.Refused = map[observe.Cause]int{}
 	letters, err := plan.choose(ctx, s, r, most)
@@ -58,7 +66,8 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 	}
 	plan.Match = len(letters)
 	for page := range slices.Chunk(letters, pageSize) {
-		hows, recs, aliases := make([]decide.Replay, len(page)), make([][]dedup.Record, len(page)), make([][]dedup.Record, len(page))
+		hows, recs, aliases := make([]decide.Replay, len(page)), make([][]dedup.Record, len(page)),
+			make([][]dedup.Record, len(page))
 		var keys []dedup.Key
 		for i, l := range page {
 			if hows[i], recs[i] = replayed(l, r); len(recs[i]) > 0 {
@@ -77,7 +86,8 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 			for _, rec := range recs[i] {
 				verdicts = append(verdicts, verdict(rec, claimed, horizons[rec.Key.Consumer]))
 			}
-			suspected := slices.ContainsFunc(aliases[i], func(alias dedup.Record) bool { _, found := claimed[alias.Key]; return found })
+			suspected := slices.ContainsFunc(aliases[i],
+				func(alias dedup.Record) bool { _, found := claimed[alias.Key]; return found })
 			switch o := foresee(hows[i], verdicts, suspected); {
 			case o.Refused != "":
 				plan.Refused[o.Refused]++
@@ -98,7 +108,9 @@ func PlanReplay(ctx context.Context, s Store, r Request, most int) (plan ReplayP
 const searched = 5
 
 // choose returns the letters that r would choose, without their content.
-func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (letters []consumer.DeadLetter, err error) {
+func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request,
+	most int,
+) (letters []consumer.DeadLetter, err error) {
 	filter := r.Filter
 	filter.Limit = 0 // which chooses the oldest, and letters are listed newest first
 	if most > 0 {
@@ -146,8 +158,8 @@ func (p *ReplayPlan) choose(ctx context.Context, s Store, r Request, most int) (
 	return letters, err
 }
 
-// replayed returns what decides about a replay of l, and what it would claim, as far as that is known without the consumer: see
-// consumer.Consumer.Replay. Without a key it would claim nothing.
+// replayed returns what decides about a replay of l, and what it would claim, as far as that is known without the
+// consumer: see consumer.Consumer.Replay. Without a key it would claim nothing.
 func replayed(l consumer.DeadLetter, r Request) (how decide.Replay, recs []dedup.Record) {
 	how = decide.Replay{
 		Own: l.Record, Cause: l.Cause, Key: r.Key, AsNew: r.AsNew,
@@ -180,7 +192,8 @@ func verdict(rec dedup.Record, claimed map[dedup.Key]dedup.Fingerprint, horizon 
 	return dedup.First
 }
 
-// foresee returns what becomes of a replay. verdicts answer what it claims. suspected says that an alias of its message is claimed.
+// foresee returns what becomes of a replay. verdicts answer what it claims. suspected says that an alias of its message
+// is claimed.
 func foresee(how decide.Replay, verdicts []dedup.Verdict, suspected bool) decide.Outcome {
 	switch {
 	case how.NeedsDecision():

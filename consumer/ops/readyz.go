@@ -15,7 +15,8 @@ type Reason struct {
 	Name  string `json:"name"`            // of the consumer or relay, or the queue, topic or group of the subscriber
 	Topic string `json:"topic,omitempty"` // of a relay: the topic that is at fault
 
-	// Subscriber tells the subscribers of one queue or group in this process apart. It counts from 1, in the order of SourceTrace. 0: there is only one.
+	// Subscriber tells the subscribers of one queue or group in this process apart. It counts from 1, in the order of
+	// SourceTrace. 0: there is only one.
 	Subscriber int `json:"subscriber,omitempty"`
 
 	Cause observe.Cause `json:"cause,omitempty"` // empty: the subscriber is not subscribed
@@ -43,20 +44,20 @@ func (r Reason) String() string {
 	return text
 }
 
-// Livez returns a handler that always answers 200. It never asks the database, so an orchestrator does not restart all workers because
-// the database is away.
+// Livez returns a handler that always answers 200. It never asks the database, so an orchestrator does not restart all
+// workers because the database is away.
 func (h *Health) Livez() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		plain(w, http.StatusOK, "alive\n")
 	})
 }
 
-// Readyz returns a handler that answers 200 if the process is ready: its subscribers are subscribed, and nothing is paused. Otherwise it
-// answers 503 with the reasons, as text or, if the request accepts application/json, as JSON. It never asks the database. Errors in the
-// reasons may name hosts: do not serve it to strangers.
+// Readyz returns a handler that answers 200 if the process is ready: its subscribers are subscribed, and nothing is
+// paused. Otherwise it answers 503 with the reasons, as text or, if the request accepts application/json, as JSON. It
+// never asks the database. Errors in the reasons may name hosts: do not serve it to strangers.
 //
-// A pause ends when a message is tried and works. So a load balancer that sends messages, such as webhooks, must not follow Readyz: after a
-// pause it would send none, and the process would never be ready again. Let it follow Livez.
+// A pause ends when a message is tried and works. So a load balancer that sends messages, such as webhooks, must not
+// follow Readyz: after a pause it would send none, and the process would never be ready again. Let it follow Livez.
 func (h *Health) Readyz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reasons := h.Reasons()

@@ -10,8 +10,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Store is what a database answers and does for operators. pgxstore.Store and sqlstore.Store return one with their method Operator. It
-// needs no consumer, so a command line with a DSN has one too. It is safe for concurrent use, also while workers run.
+// Store is what a database answers and does for operators. pgxstore.Store and sqlstore.Store return one with their
+// method Operator. It needs no consumer, so a command line with a DSN has one too. It is safe for concurrent use, also
+// while workers run.
 type Store interface {
 	StatusReader
 	LetterKeeper
@@ -27,7 +28,8 @@ type Store interface {
 
 // StatusReader describes the database.
 type StatusReader interface {
-	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read one after the other.
+	// Status is cheap enough to be called every ten seconds. It does not scan processed_messages. Its parts are read
+	// one after the other.
 	Status(ctx context.Context) (Status, error)
 }
 
@@ -39,8 +41,9 @@ type Status struct {
 	Sweep     SweepStatus
 	Outbox    outbox.Stats
 
-	// Old are up to five transactions that have been open for more than OldTransaction, the oldest first: they keep their keys, and a
-	// worker that is frozen may be the cause. Only on PostgreSQL, and only those that the user may see.
+	// Old are up to five transactions that have been open for more than OldTransaction, the oldest first: they keep
+	// their keys, and a worker that is frozen may be the cause. Only on PostgreSQL, and only those that the user may
+	// see.
 	Old []Holder
 }
 
@@ -72,8 +75,8 @@ type Source struct {
 // MaxCount is up to where dead letters are counted.
 const MaxCount = 10_000
 
-// LetterCount counts the dead letters of one consumer and cause. Of a consumer with more than MaxCount letters only the newest are counted, so
-// Oldest is the oldest of those, and causes that only older letters have are missing.
+// LetterCount counts the dead letters of one consumer and cause. Of a consumer with more than MaxCount letters only the
+// newest are counted, so Oldest is the oldest of those, and causes that only older letters have are missing.
 type LetterCount struct {
 	Cause          observe.Cause
 	Count          int  // at most MaxCount+1
@@ -83,8 +86,9 @@ type LetterCount struct {
 
 // SweepStatus is the state of the deletion of expired keys.
 type SweepStatus struct {
-	Forgotten  time.Time // the latest expiry of all deleted keys, or a later time that an operator has set; zero: neither
-	Owner      string    // of the lease; empty: no sweeper has run
+	// the latest expiry of all deleted keys, or a later time that an operator has set; zero: neither
+	Forgotten  time.Time
+	Owner      string // of the lease; empty: no sweeper has run
 	LeaseUntil time.Time
 	LastPass   time.Time     // when the latest pass over the whole table ended; zero: none has
 	Lag        time.Duration // since LastPass; 0: no pass has ended
@@ -93,18 +97,19 @@ type SweepStatus struct {
 
 // LetterKeeper reads and discards dead letters.
 type LetterKeeper interface {
-	// DeadLetters lists dead letters, newest first. See driver.ParkingLot. Where no index selects the letters, it reads all of them until it has
-	// found filter.Limit: see Searcher.Reach.
+	// DeadLetters lists dead letters, newest first. See driver.ParkingLot. Where no index selects the letters, it reads
+	// all of them until it has found filter.Limit: see Searcher.Reach.
 	DeadLetters(ctx context.Context, filter consumer.DeadLetterFilter) ([]consumer.DeadLetter, error)
 
-	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one transaction.
+	// DiscardLetter does what consumer.Consumer.Discard does, and records it as a result of the action, all in one
+	// transaction.
 	DiscardLetter(ctx context.Context, action ActionID, letter consumer.DeadLetter) error
 }
 
 // Prober finds out how the database would answer a claim.
 type Prober interface {
-	// Probe claims rec in a transaction of its own and rolls back. It waits for another transaction that holds the key for about a second.
-	// It leaves nothing in the database: it does not register a window either.
+	// Probe claims rec in a transaction of its own and rolls back. It waits for another transaction that holds the key
+	// for about a second. It leaves nothing in the database: it does not register a window either.
 	Probe(ctx context.Context, rec dedup.Record) (Probe, error)
 }
 
@@ -114,7 +119,8 @@ type Probe struct {
 	InFlight bool        // another transaction holds the key
 	Holder   *Holder     // that transaction; nil: the database does not tell
 
-	// WholeDatabase says that InFlight is true because another transaction holds the whole database, as on SQLite. It may be about another key.
+	// WholeDatabase says that InFlight is true because another transaction holds the whole database, as on SQLite. It
+	// may be about another key.
 	WholeDatabase bool
 }
 
@@ -129,13 +135,15 @@ type Holder struct {
 
 // Searcher answers what a search for dead letters and a dry run of their replay need to know.
 type Searcher interface {
-	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each page.
+	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each
+	// page.
 	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 
-	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses, Reach returns the time to use
-	// as filter.Since, so that it reads the newest n. A later search goes on with filter.After, a cursor with this time as its First and no ID.
-	// Zero: DeadLetters reads fewer than n, an index finds the letters, or filter has only a consumer and a cause: that comparison is fast
-	// enough without a limit, and the number of letters is then exact.
+	// Reach limits a search. When DeadLetters would read more than about n letters to find those that filter chooses,
+	// Reach returns the time to use as filter.Since, so that it reads the newest n. A later search goes on with
+	// filter.After, a cursor with this time as its First and no ID. Zero: DeadLetters reads fewer than n, an index
+	// finds the letters, or filter has only a consumer and a cause: that comparison is fast enough without a limit, and
+	// the number of letters is then exact.
 	Reach(ctx context.Context, filter consumer.DeadLetterFilter, n int) (since time.Time, err error)
 
 	// Waiting returns which letters are marked by an open request to replay or repair them.
@@ -146,24 +154,26 @@ type Searcher interface {
 type Keys interface {
 	Searcher
 
-	// KeyOf returns the business key that has this hash, of a claim or of a dead letter. found is false if there is none. A claim that was made
-	// with Config.Compact does not tell its key.
+	// KeyOf returns the business key that has this hash, of a claim or of a dead letter. found is false if there is
+	// none. A claim that was made with Config.Compact does not tell its key.
 	KeyOf(ctx context.Context, hash dedup.KeyHash) (key dedup.Key, found bool, err error)
 
-	// EachKey calls f for the business keys of all dead letters and then for those of all claims, until f returns false. It reads the claims in
-	// parts of a few thousand, so it holds no snapshot for long. A million keys take some seconds.
+	// EachKey calls f for the business keys of all dead letters and then for those of all claims, until f returns
+	// false. It reads the claims in parts of a few thousand, so it holds no snapshot for long. A million keys take some
+	// seconds.
 	EachKey(ctx context.Context, f func(key dedup.Key) (more bool)) error
 
-	// Claimed returns the fingerprints of the committed claims of keys. A key without one is missing in the answer, also while a
-	// transaction claims it.
+	// Claimed returns the fingerprints of the committed claims of keys. A key without one is missing in the answer,
+	// also while a transaction claims it.
 	Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]dedup.Fingerprint, error)
 
-	// Discards lists the records of dead letters with key that operators have discarded, latest first, at most 100. consumer.Consumer.Discard records
-	// nothing.
+	// Discards lists the records of dead letters with key that operators have discarded, latest first, at most 100.
+	// consumer.Consumer.Discard records nothing.
 	Discards(ctx context.Context, key dedup.Key) ([]Discarded, error)
 
-	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it reads the tables of the
-	// outbox, at a million messages for about a second for each topic. It does not fill in Outgoing.Discards.
+	// Outgoing counts the messages that the handler of the message with key has enqueued. There is no index for it: it
+	// reads the tables of the outbox, at a million messages for about a second for each topic. It does not fill in
+	// Outgoing.Discards.
 	Outgoing(ctx context.Context, key dedup.Key) (Outgoing, error)
 }
 
@@ -174,34 +184,36 @@ type Discarded struct {
 	Who, Reason string
 	At          time.Time // by the database's clock
 
-	// Claimed says that the discard has claimed the key: no transaction had processed it, and a redelivery is a duplicate since.
+	// Claimed says that the discard has claimed the key: no transaction had processed it, and a redelivery is a
+	// duplicate since.
 	Claimed bool
 }
 
-// Outgoing counts the messages that the handler of one message has enqueued, as far as their IDs are derived from its key: see
-// driver.WithScope. Messages with an ID of their own, and those of httpidem, are not found. Neither is a message after the first thousand of
-// its topic that are gone.
+// Outgoing counts the messages that the handler of one message has enqueued, as far as their IDs are derived from its
+// key: see driver.WithScope. Messages with an ID of their own, and those of httpidem, are not found. Neither is a
+// message after the first thousand of its topic that are gone.
 type Outgoing struct {
 	Pending int // committed, due and not yet confirmed
 	Delayed int // their NotBefore is in the future
 	Parked  int // parked, or waiting behind a parked message
 
-	// At least so many have been confirmed, or discarded if Discards is not 0. When nothing is pending, delayed or parked, all are; but then
-	// their number is only known if confirmed messages are kept: see Config.Outbox.KeepSent.
+	// At least so many have been confirmed, or discarded if Discards is not 0. When nothing is pending, delayed or
+	// parked, all are; but then their number is only known if confirmed messages are kept: see Config.Outbox.KeepSent.
 	Confirmed int
 
-	// Discards is how many times operators have discarded parked messages since the message was processed, or at all if it is unknown when that
-	// was. It may have been other messages. Operations.Discard records nothing by itself.
+	// Discards is how many times operators have discarded parked messages since the message was processed, or at all if
+	// it is unknown when that was. It may have been other messages. Operations.Discard records nothing by itself.
 	Discards int
 }
 
 // Requester records what operators do.
 type Requester interface {
-	// Request records an action, and marks its dead letters in the same transaction if Kind is Replay. If it fails and the Action has an ID,
-	// the action is requested, and only its numbers could not be read.
+	// Request records an action, and marks its dead letters in the same transaction if Kind is Replay. If it fails and
+	// the Action has an ID, the action is requested, and only its numbers could not be read.
 	Request(ctx context.Context, r Request) (Action, error)
 
-	// End ends an action. The dead letters that are still marked are dead letters as before. Ending it again changes nothing.
+	// End ends an action. The dead letters that are still marked are dead letters as before. Ending it again changes
+	// nothing.
 	End(ctx context.Context, id ActionID, note string) (Action, error)
 
 	// Actions lists actions, newest first.

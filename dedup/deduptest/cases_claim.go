@@ -222,7 +222,11 @@ func expiry[TTx any](t *testing.T, e *env[TTx]) {
 	}{
 		{"default window", recordAt("a", time.Now(), 0), time.Time{}, dedup.DefaultWindow},
 		{"own window", recordAt("b", time.Now(), 2*time.Hour), time.Time{}, 2 * time.Hour},
-		{"an old message counts from its claim", recordAt("c", time.Now().Add(-100*time.Hour), 2*time.Hour), time.Time{}, 2 * time.Hour},
+		{
+			"an old message counts from its claim", recordAt("c", time.Now().Add(-100*time.Hour), 2*time.Hour),
+			time.Time{},
+			2 * time.Hour,
+		},
 		{"a message of the future counts from its time", recordAt("d", ahead, 2*time.Hour), ahead, 2 * time.Hour},
 		{"no time", recordAt("e", time.Time{}, 2*time.Hour), time.Time{}, 2 * time.Hour},
 	} {

@@ -63,8 +63,8 @@ func commitUnknown[TTx any](t *testing.T, e *env[TTx], f Fault) {
 	e.settled(t, other, r)
 }
 
-// suffer handles r with a node whose COMMIT suffers a fault, and returns the error of InTx. An attempt that fails before fn has
-// returned, as on a busy machine, sends no COMMIT, and is repeated.
+// suffer handles r with a node whose COMMIT suffers a fault, and returns the error of InTx. An attempt that fails
+// before fn has returned, as on a busy machine, sends no COMMIT, and is repeated.
 func (e *env[TTx]) suffer(t *testing.T, faulty dedup.Store[TTx], r dedup.Record) error {
 	t.Helper()
 	ctx, done := bounded(t), false
@@ -115,7 +115,8 @@ func (e *env[TTx]) meetLateCommit(t *testing.T, o Options, hasty dedup.Store[TTx
 	case passing(hasty, err):
 		met = true
 	default:
-		t.Fatalf("claimed while the old COMMIT is under way, waiting %v: verdict %v, error %v; want ErrInFlight", o.Wait, c.Verdict, err)
+		t.Fatalf("claimed while the old COMMIT is under way, waiting %v: verdict %v, error %v; want ErrInFlight",
+			o.Wait, c.Verdict, err)
 	}
 	e.must(t, hasty, r, dedup.Duplicate)
 	e.settled(t, hasty, r)

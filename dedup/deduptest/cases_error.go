@@ -58,8 +58,8 @@ func codes[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// commitCodes answers COMMIT with each code. If the code leaves the outcome open, the error must say so. Otherwise it must be classified
-// as the error of a statement.
+// commitCodes answers COMMIT with each code. If the code leaves the outcome open, the error must say so. Otherwise it
+// must be classified as the error of a statement.
 func commitCodes[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "RaiseAtCommit", e.RaiseAtCommit == nil)
 	hook(t, "Codes", len(e.Codes) == 0)
@@ -142,7 +142,8 @@ func nameTaken[TTx any](t *testing.T, e *env[TTx]) {
 		{"names are exact", a, "Billing", 0, false},
 		{"names are exact: trailing space", a, "billing ", 0, false},
 	} {
-		if err := register(t, step.node, step.name, step.window); errors.Is(err, dedup.ErrNameTaken) != step.taken || (err != nil) != step.taken {
+		if err := register(t, step.node, step.name, step.window); errors.Is(err, dedup.ErrNameTaken) != step.taken ||
+			(err != nil) != step.taken {
 			t.Errorf("%s: Register(%q) = %v, want ErrNameTaken: %v", step.what, step.name, err, step.taken)
 		}
 	}
@@ -179,13 +180,15 @@ func nameHeld[TTx any](t *testing.T, e *env[TTx]) {
 		{"a call of Register beside it", register(t, s, "mail", 0), consumer},
 		{"a name that is free", registrar.NameFree("other"), ""},
 	} {
-		if err := step.err; (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, dedup.ErrNameTaken) || !strings.Contains(err.Error(), step.want)) {
+		if err := step.err; (err == nil) != (step.want == "") || err != nil && (!errors.Is(err, dedup.ErrNameTaken) ||
+			!strings.Contains(err.Error(), step.want)) {
 			t.Errorf("%s: %v, want %q", step.what, err, step.want)
 		}
 	}
 	registrar.Release("billing")
 	registrar.Release("mail")
-	if err := errors.Join(registrar.NameFree("billing"), byConsumer("billing"), register(t, s, "mail", 0), registrar.NameFree("billing")); err != nil {
+	if err := errors.Join(registrar.NameFree("billing"), byConsumer("billing"), register(t, s, "mail", 0),
+		registrar.NameFree("billing")); err != nil {
 		t.Errorf("after Release: %v", err)
 	}
 }
@@ -243,12 +246,14 @@ func notDurable[TTx any](t *testing.T, e *env[TTx]) {
 	t.Log(err)
 	refused, ok := s.(driver.Registrar)
 	hook(t, "driver.Registrar", !ok)
-	if err := refused.RegisterSources(bounded(t), consumer, []string{"sqs queue a"}); !errors.Is(err, dedup.ErrNotDurable) {
+	if err := refused.RegisterSources(bounded(t), consumer, []string{"sqs queue a"}); !errors.Is(err,
+		dedup.ErrNotDurable) {
 		t.Errorf("RegisterSources = %v, want ErrNotDurable", err)
 	}
 	other := e.node(t).(driver.Registrar)
 	// Behind a pooler the setting belongs to the role, so this node is refused too.
-	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil && !errors.Is(err, dedup.ErrNotDurable) {
+	if err := other.RegisterSources(bounded(t), consumer, []string{"sqs queue b"}); err != nil &&
+		!errors.Is(err, dedup.ErrNotDurable) {
 		t.Errorf("a start that was refused has recorded its source: %v", err)
 	}
 }

@@ -21,7 +21,10 @@ func handlerCases[TTx any]() []testCase[TTx] {
 		{name: "cancelled ctx rolls back", perIsolation: true, run: cancelled[TTx]},
 		{name: "a handler that ends or loses its transaction leaves no effect without its claim", run: misuse[TTx]},
 		{name: "the handler's lock wait is the session's", perIsolation: true, run: lockWait[TTx]},
-		{name: "the handler waits for locks longer than a claim does", perIsolation: true, run: lockOutlivesClaimWait[TTx]},
+		{
+			name: "the handler waits for locks longer than a claim does", perIsolation: true,
+			run: lockOutlivesClaimWait[TTx],
+		},
 	}
 }
 
@@ -199,7 +202,8 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 				t.Errorf("effects stand without a claim: before %d, after %d (reported: %v)", before, after, err)
 			}
 			if err == nil && (!claimed || (before == 1) != kept["before"] || (after == 1) != kept["after"]) {
-				t.Errorf("InTx returned nil: claimed %v, effects before %d, after %d, written without error %v", claimed, before, after, kept)
+				t.Errorf("InTx returned nil: claimed %v, effects before %d, after %d, written without error %v",
+					claimed, before, after, kept)
 			}
 			if m.Ends && !errors.Is(err, dedup.ErrTxEnded) {
 				t.Errorf("InTx returned %v, want ErrTxEnded", err)
@@ -207,7 +211,8 @@ func misuse[TTx any](t *testing.T, e *env[TTx]) {
 			if errors.Is(err, dedup.ErrTxEnded) && s.Retryable(err) {
 				t.Error("ErrTxEnded is retryable")
 			}
-			if errors.Is(err, dedup.ErrRolledBack) && (claimed || before+after > 0 || !errors.Is(err, dedup.ErrTxEnded)) {
+			if errors.Is(err, dedup.ErrRolledBack) && (claimed || before+after > 0 ||
+				!errors.Is(err, dedup.ErrTxEnded)) {
 				t.Errorf("claimed %v, effects before %d, after %d, though the error says that nothing was committed: %v", claimed, before, after, err)
 			}
 

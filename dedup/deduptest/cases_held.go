@@ -57,7 +57,8 @@ func shorterWait[TTx any](t *testing.T, e *env[TTx]) {
 	for _, recs := range [][]dedup.Record{{record("one")}, {record("two"), record("three")}} {
 		err := s.InTx(ctx, recs, func(tx TTx, _ []dedup.Claim) (err error) { got, err = e.LockWait(ctx, tx); return err })
 		if err != nil || got != want {
-			t.Errorf("lock wait after a claim of %d keys that waits shorter: %q, want the session's %q (error %v)", len(recs), got, want, err)
+			t.Errorf("lock wait after a claim of %d keys that waits shorter: %q, want the session's %q (error %v)",
+				len(recs), got, want, err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// history is a sequence of deliveries, ageing and sweeps on one database by two nodes. Its clock is the test's clock plus the
-// time that the database has aged.
+// history is a sequence of deliveries, ageing and sweeps on one database by two nodes. Its clock is the test's clock
+// plus the time that the database has aged.
 type history[TTx any] struct {
 	*env[TTx]
 	random   *rand.Rand
@@ -38,7 +38,8 @@ func randomHistory[TTx any](t *testing.T, e *env[TTx]) {
 	t.Logf("seed %d", seed)
 	h := &history[TTx]{env: e, random: rand.New(rand.NewPCG(seed, 0)), seen: map[dedup.Verdict]int{}}
 	for step := 0; step < historySteps; step++ {
-		// Nodes are opened in a sub-test, and closed at its end: the nodes of the whole history need too many connections.
+		// Nodes are opened in a sub-test, and closed at its end: the nodes of the whole history need too many
+		// connections.
 		t.Run(fmt.Sprint("from step ", step), func(t *testing.T) { step = h.live(t, step) })
 		if t.Failed() {
 			return
@@ -50,7 +51,8 @@ func randomHistory[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// live opens both nodes and takes steps until a step ages the database, and returns that step. After ageing, new nodes are needed.
+// live opens both nodes and takes steps until a step ages the database, and returns that step. After ageing, new nodes
+// are needed.
 func (h *history[TTx]) live(t *testing.T, step int) int {
 	for i := range h.nodes {
 		h.nodes[i] = h.node(t)
@@ -106,7 +108,10 @@ func (h *history[TTx]) deliver(t *testing.T, m *message) {
 
 func (h *history[TTx]) sweep(t *testing.T) {
 	s := h.nodes[h.random.IntN(2)]
-	swept, err := purger(t, s).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 1 + h.random.IntN(20)})
+	swept, err := purger(t, s).Purge(bounded(t), dedup.Sweep{
+		Owner: "suite", Lease: time.Minute,
+		Limit: 1 + h.random.IntN(20),
+	})
 	if err != nil {
 		t.Error(err)
 	}

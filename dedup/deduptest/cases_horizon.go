@@ -14,7 +14,10 @@ import (
 // horizonCases are about messages that may be from before the horizon.
 func horizonCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
-		{name: "an old message without a row is unprovable, and nothing is claimed", perIsolation: true, run: unprovable[TTx]},
+		{
+			name: "an old message without a row is unprovable, and nothing is claimed", perIsolation: true,
+			run: unprovable[TTx],
+		},
 		{name: "a message younger than the horizon, or without a time, is first", run: younger[TTx]},
 		{name: "the horizon never moves back", run: neverBack[TTx]},
 		{name: "a message's time may be finer than the database's clock", run: fineTimes[TTx]},
@@ -25,7 +28,10 @@ func horizonCases[TTx any]() []testCase[TTx] {
 		{name: "unprovable in a batch concerns its message only", run: unprovableInBatch[TTx]},
 		{name: "a snapshot older than the purge does not hide it", perIsolation: true, run: oldSnapshot[TTx]},
 		{name: "a random history never makes a known key new", run: randomHistory[TTx]},
-		{name: "a claim racing a purge is duplicate or unprovable, never new", perIsolation: true, run: horizonStress[TTx]},
+		{
+			name: "a claim racing a purge is duplicate or unprovable, never new", perIsolation: true,
+			run: horizonStress[TTx],
+		},
 	}
 }
 
@@ -33,8 +39,8 @@ func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc
 	return context.WithTimeout(t.Context(), d)
 }
 
-// forgotten claims id with window, and has it deleted an hour after the window has passed. It returns the time of the claim by
-// the clock after ageing.
+// forgotten claims id with window, and has it deleted an hour after the window has passed. It returns the time of the
+// claim by the clock after ageing.
 func (e *env[TTx]) forgotten(t *testing.T, id string, window time.Duration) (claimed time.Time) {
 	t.Helper()
 	now := time.Now()
@@ -118,8 +124,8 @@ func neverBack[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// fineTimes: if the time of a message decides when its row expires, the horizon is that time. A store that rounds times must
-// not take the message for younger than the horizon.
+// fineTimes: if the time of a message decides when its row expires, the horizon is that time. A store that rounds times
+// must not take the message for younger than the horizon.
 func fineTimes[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	const window, age = 2 * time.Hour, 3 * time.Hour
@@ -151,8 +157,8 @@ func future[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("k", time.Now().Add(dedup.MaxAhead-time.Minute), 0), dedup.First)
 }
 
-// wrongUnits: numbers that were read in another unit than their sender's are refused with a hint, whether keys were deleted before or not.
-// Otherwise such messages would pass until the first sweep and be Unprovable from then on.
+// wrongUnits: numbers that were read in another unit than their sender's are refused with a hint, whether keys were
+// deleted before or not. Otherwise such messages would pass until the first sweep and be Unprovable from then on.
 func wrongUnits[TTx any](t *testing.T, e *env[TTx]) {
 	now := time.Now()
 	check := func(when string) {
@@ -161,15 +167,18 @@ func wrongUnits[TTx any](t *testing.T, e *env[TTx]) {
 			at   time.Time
 			hint string
 		}{
-			"0":                                   {time.Unix(0, 0), "before 1980"},
-			"a negative time":                     {time.Unix(-1, 0), "before 1980"},
-			"seconds taken for milliseconds":      {time.UnixMilli(now.Unix()), "seconds in place of milliseconds"},
-			"seconds taken for microseconds":      {time.UnixMicro(now.Unix()), "seconds in place of microseconds"},
-			"seconds taken for nanoseconds":       {time.Unix(0, now.Unix()), "seconds in place of nanoseconds"},
-			"milliseconds taken for seconds":      {time.Unix(now.UnixMilli(), 0), "milliseconds in place of seconds"},
-			"microseconds taken for seconds":      {time.Unix(now.UnixMicro(), 0), "microseconds in place of seconds"},
-			"microseconds taken for milliseconds": {time.UnixMilli(now.UnixMicro()), "microseconds in place of milliseconds"},
-			"nanoseconds taken for seconds":       {time.Unix(now.UnixNano(), 0), "nanoseconds in place of seconds"},
+			"0":                              {time.Unix(0, 0), "before 1980"},
+			"a negative time":                {time.Unix(-1, 0), "before 1980"},
+			"seconds taken for milliseconds": {time.UnixMilli(now.Unix()), "seconds in place of milliseconds"},
+			"seconds taken for microseconds": {time.UnixMicro(now.Unix()), "seconds in place of microseconds"},
+			"seconds taken for nanoseconds":  {time.Unix(0, now.Unix()), "seconds in place of nanoseconds"},
+			"milliseconds taken for seconds": {time.Unix(now.UnixMilli(), 0), "milliseconds in place of seconds"},
+			"microseconds taken for seconds": {time.Unix(now.UnixMicro(), 0), "microseconds in place of seconds"},
+			"microseconds taken for milliseconds": {
+				time.UnixMilli(now.UnixMicro()),
+				"microseconds in place of milliseconds",
+			},
+			"nanoseconds taken for seconds": {time.Unix(now.UnixNano(), 0), "nanoseconds in place of seconds"},
 		} {
 			_, err := e.handle(bounded(t), s, recordAt(when+" "+what, c.at, 24*time.Hour))
 			if !errors.Is(err, dedup.ErrFuture) || s.Retryable(err) || !strings.Contains(err.Error(), c.hint) {
@@ -199,13 +208,15 @@ func slowClock[TTx any](t *testing.T, e *env[TTx]) {
 
 func clocksDisagree[TTx any](t *testing.T, e *env[TTx]) {
 	hook(t, "SetClock", e.SetClock == nil)
-	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} { // the database's clock is slow, then the machine's
+	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		// the database's clock is slow, then the machine's
 		s, ctx := e.node(t), bounded(t)
 		machine, at := time.Now().Add(off), time.Now().Add(dedup.MaxAhead+time.Minute)
 		e.SetClock(s, func() time.Time { return machine })
 		_, err := e.handle(ctx, s, recordAt("k", at, 0))
 		if !errors.Is(err, dedup.ErrClocks) || errors.Is(err, dedup.ErrFuture) || !s.Retryable(err) {
-			t.Fatalf("machine %v ahead of the database: %v (retryable %v), want ErrClocks, retryable", off, err, s.Retryable(err))
+			t.Fatalf("machine %v ahead of the database: %v (retryable %v), want ErrClocks, retryable", off, err,
+				s.Retryable(err))
 		}
 		for _, clock := range []time.Time{machine, at} {
 			if says := clock.UTC().Format(time.RFC3339); !strings.Contains(err.Error(), says) {

@@ -23,9 +23,11 @@ func keyCases[TTx any]() []testCase[TTx] {
 func scopes[TTx any](t *testing.T, e *env[TTx]) {
 	e.distinct(t,
 		dedup.Key{Consumer: "billing", ID: "order-1"}, dedup.Key{Consumer: "mail", ID: "order-1"},
-		dedup.Key{Consumer: "billing", Tenant: "a", ID: "order-1"}, dedup.Key{Consumer: "billing", Tenant: "b", ID: "order-1"},
+		dedup.Key{Consumer: "billing", Tenant: "a", ID: "order-1"},
+		dedup.Key{Consumer: "billing", Tenant: "b", ID: "order-1"},
 		dedup.Key{Consumer: "billing", ID: timed[0]}, dedup.Key{Consumer: "mail", ID: timed[0]},
-		dedup.Key{Consumer: "billing", Tenant: "a", ID: timed[0]}, dedup.Key{Consumer: "billing", Tenant: "b", ID: timed[0]},
+		dedup.Key{Consumer: "billing", Tenant: "a", ID: timed[0]},
+		dedup.Key{Consumer: "billing", Tenant: "b", ID: timed[0]},
 	)
 }
 
@@ -34,20 +36,25 @@ func concatenation[TTx any](t *testing.T, e *env[TTx]) {
 		dedup.Key{Consumer: "ab", ID: "c"}, dedup.Key{Consumer: "a", ID: "bc"},
 		dedup.Key{Consumer: "a", Tenant: "b", ID: "c"}, dedup.Key{Consumer: "a", Tenant: "bc", ID: "c"},
 		dedup.Key{Consumer: "a", Tenant: "b", ID: "cc"}, dedup.Key{Consumer: "a/b", ID: "c"},
-		dedup.Key{Consumer: "a", ID: "b/c"}, dedup.Key{Consumer: "a", ID: "order"}, dedup.Key{Consumer: "a", ID: "order-1"},
+		dedup.Key{Consumer: "a", ID: "b/c"}, dedup.Key{Consumer: "a", ID: "order"},
+		dedup.Key{Consumer: "a", ID: "order-1"},
 	)
 }
 
 // timed are IDs with one and the same time.
 var timed = []string{
-	"01902b1c-6f1d-7e0a-9a8b-0123456789ab", "01902b1c-6f1d-7e0a-9a8b-0123456789AB", "01902b1c-6f1d-7e0a-9a8b-0123456789ac",
-	"01902b1c-6f1d-7e0a-9a8b-0123456789ab/paid", "evt_01902b1c-6f1d-7e0a-9a8b-0123456789ab", "01J0NHRVRXFR59N2R14D2PF2DB", "01j0nhrvrxfr59n2r14d2pf2db",
+	"01902b1c-6f1d-7e0a-9a8b-0123456789ab", "01902b1c-6f1d-7e0a-9a8b-0123456789AB",
+	"01902b1c-6f1d-7e0a-9a8b-0123456789ac",
+	"01902b1c-6f1d-7e0a-9a8b-0123456789ab/paid", "evt_01902b1c-6f1d-7e0a-9a8b-0123456789ab",
+	"01J0NHRVRXFR59N2R14D2PF2DB", "01j0nhrvrxfr59n2r14d2pf2db",
 }
 
 func hardKeys[TTx any](t *testing.T, e *env[TTx]) {
 	ids := []string{
-		"x", "X", "x ", " x", "x\t", "x\n", "é", "e\u0301", "ß", "ss", "İ", "i", "\u200b", " ", "'", `"`, `\`, "%", "x'; --",
-		"\u65e5\u672c", "\U0001f600", "\U0001f601", "\ufffd", "null", "NULL", "0", "00", "-0", "1e0", "{}", "$1", "?", ":a",
+		"x", "X", "x ", " x", "x\t", "x\n", "é", "e\u0301", "ß", "ss", "İ", "i", "\u200b", " ", "'", `"`, `\`, "%",
+		"x'; --",
+		"\u65e5\u672c", "\U0001f600", "\U0001f601", "\ufffd", "null", "NULL", "0", "00", "-0", "1e0", "{}", "$1",
+		"?", ":a",
 	}
 	ids = append(ids, timed...)
 	for _, n := range []int{63, 64, 127, 128, 254, 255, 256, 512, 767, 768, 1023, dedup.MaxID} {
@@ -58,8 +65,12 @@ func hardKeys[TTx any](t *testing.T, e *env[TTx]) {
 		keys = append(keys, dedup.Key{Consumer: consumer, ID: id})
 	}
 	keys = append(keys,
-		dedup.Key{Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant), ID: strings.Repeat("i", dedup.MaxID)},
-		dedup.Key{Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant-1) + "T", ID: strings.Repeat("i", dedup.MaxID)},
+		dedup.Key{
+			Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant),
+			ID: strings.Repeat("i", dedup.MaxID),
+		},
+		dedup.Key{Consumer: strings.Repeat("c", dedup.MaxConsumer), Tenant: strings.Repeat("t", dedup.MaxTenant-1) +
+			"T", ID: strings.Repeat("i", dedup.MaxID)},
 	)
 	e.distinct(t, keys...)
 }
@@ -99,7 +110,11 @@ func badKeys[TTx any](t *testing.T, e *env[TTx]) {
 		{"NUL in the tenant", dedup.Key{Consumer: consumer, Tenant: "\x00", ID: "k"}, dedup.ErrBadKey},
 		{"not UTF-8", dedup.Key{Consumer: consumer, ID: "\xff\xfe"}, dedup.ErrBadKey},
 		{"too long", dedup.Key{Consumer: consumer, ID: strings.Repeat("k", dedup.MaxID+1)}, dedup.ErrBadKey},
-		{"tenant too long", dedup.Key{Consumer: consumer, Tenant: strings.Repeat("k", dedup.MaxTenant+1), ID: "k"}, dedup.ErrBadKey},
+		{
+			"tenant too long",
+			dedup.Key{Consumer: consumer, Tenant: strings.Repeat("k", dedup.MaxTenant+1), ID: "k"},
+			dedup.ErrBadKey,
+		},
 		{"consumer too long", dedup.Key{Consumer: strings.Repeat("k", dedup.MaxConsumer+1), ID: "k"}, dedup.ErrBadKey},
 	} {
 		ran := false

@@ -92,7 +92,8 @@ func purgeSpares[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, recordAt("long", now, 20*time.Hour), dedup.Duplicate)
 	e.must(t, s, recordAt("default", now, 0), dedup.Duplicate)
 	e.must(t, s, recordAt("ahead", now, 2*time.Hour), dedup.Duplicate)
-	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First) // a message without a time is never Unprovable, so First shows that the row is gone
+	// a message without a time is never Unprovable, so First shows that the row is gone
+	e.must(t, s, recordAt("short", time.Time{}, 2*time.Hour), dedup.First)
 }
 
 // A newer release may keep keys for another reason than their age.
@@ -102,7 +103,8 @@ func purgeOldProgram[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, r, dedup.First)
 	const age = 3 * time.Hour
 	e.Age(t, age)
-	swept, err := purger(t, e.OldSchema(t)).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
+	swept, err := purger(t, e.OldSchema(t)).Purge(bounded(t),
+		dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
 	if !errors.Is(err, dedup.ErrSchema) || swept.Keys != 0 {
 		t.Errorf("%+v, %v; want ErrSchema", swept, err)
 	}
@@ -135,7 +137,10 @@ func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
 	purge := func(owner string, latest time.Time) (swept dedup.SweepResult, err error) {
 		t.Helper()
 		err = retry(ctx, s, func() (err error) {
-			swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: owner, Lease: 3 * time.Hour, Limit: 10, Latest: latest})
+			swept, err = purger(t, s).Purge(ctx, dedup.Sweep{
+				Owner: owner, Lease: 3 * time.Hour, Limit: 10,
+				Latest: latest,
+			})
 			return err
 		})
 		if swept.Clock.IsZero() {
@@ -156,7 +161,8 @@ func purgeClockAhead[TTx any](t *testing.T, e *env[TTx]) {
 		return swept.Clock
 	}
 	clock := refused("a")
-	if swept, err := purge("b", clock.Add(time.Hour)); err != nil || swept.Busy || swept.Keys != 1 { // a has not taken the lease
+	if swept, err := purge("b", clock.Add(time.Hour)); err != nil || swept.Busy || swept.Keys != 1 {
+		// a has not taken the lease
 		t.Fatalf("b, whose clock is right: %+v, %v, want one key forgotten", swept, err)
 	}
 	e.must(t, s, recordAt("k", time.Now(), time.Hour), dedup.First)
@@ -186,7 +192,8 @@ func sweepersAtOnce[TTx any](t *testing.T, e *env[TTx]) {
 		for range 50 {
 			var swept dedup.SweepResult
 			err := retry(ctx, s, func() (err error) {
-				swept, err = purger(t, s).Purge(ctx, dedup.Sweep{Owner: fmt.Sprint("sweeper ", i), Lease: time.Hour, Limit: 10})
+				swept, err = purger(t, s).Purge(ctx,
+					dedup.Sweep{Owner: fmt.Sprint("sweeper ", i), Lease: time.Hour, Limit: 10})
 				return err
 			})
 			keys[i] += swept.Keys
@@ -292,9 +299,12 @@ func purgeCut[TTx any](t *testing.T, e *env[TTx]) {
 		recs = append(recs, recordAt(fmt.Sprint("k", i), time.Now(), time.Hour))
 	}
 	verdicts(t, s, recs)
-	// This purge deletes nothing but takes the lease. MySQL keeps the locks of a cancelled purge for a while, and a purge by
-	// another owner would take them for those of another sweeper.
-	if _, err := purger(t, s).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: 3 * time.Hour, Limit: 10}); err != nil {
+	// This purge deletes nothing but takes the lease. MySQL keeps the locks of a cancelled purge for a while, and a
+	// purge by another owner would take them for those of another sweeper.
+	if _, err := purger(t, s).Purge(bounded(t), dedup.Sweep{
+		Owner: "suite", Lease: 3 * time.Hour,
+		Limit: 10,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	const age = 2 * time.Hour
@@ -315,7 +325,8 @@ func purgeCut[TTx any](t *testing.T, e *env[TTx]) {
 				continue
 			}
 			if v := verdict(t, s, r).Verdict; v != dedup.Duplicate && v != dedup.Unprovable {
-				t.Fatalf("after a purge that was cut short (error %v): %v is %v, want duplicate or unprovable", err, r.Key, v)
+				t.Fatalf("after a purge that was cut short (error %v): %v is %v, want duplicate or unprovable", err,
+					r.Key, v)
 			}
 		}
 	}

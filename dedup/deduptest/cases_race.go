@@ -17,8 +17,14 @@ func raceCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{name: "many copies at once: one effect", perIsolation: true, run: storm[TTx]},
 		{name: "staggered twins in batches: one effect each", perIsolation: true, run: staggeredTwins[TTx]},
-		{name: "two batches in opposite order both finish or are retryable", perIsolation: true, run: oppositeBatches[TTx]},
-		{name: "claims of own transactions in opposite order both finish or are retryable", perIsolation: true, run: oppositeClaims[TTx]},
+		{
+			name: "two batches in opposite order both finish or are retryable", perIsolation: true,
+			run: oppositeBatches[TTx],
+		},
+		{
+			name: "claims of own transactions in opposite order both finish or are retryable", perIsolation: true,
+			run: oppositeClaims[TTx],
+		},
 	}
 }
 

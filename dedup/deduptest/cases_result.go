@@ -31,7 +31,8 @@ func savedResult[TTx any](t *testing.T, e *env[TTx]) {
 		every[i] = byte(i)
 	}
 	for name, result := range map[string][]byte{
-		"bytes": every, "empty": {}, "nil": nil, "large": bytes.Repeat(every, 1000), "text": []byte(`{"a": 1.0}` + "\r\n"),
+		"bytes": every, "empty": {}, "nil": nil, "large": bytes.Repeat(every, 1000),
+		"text": []byte(`{"a": 1.0}` + "\r\n"),
 	} {
 		save := func(result []byte) error {
 			return s.InTx(ctx, []dedup.Record{record(name)}, func(tx TTx, _ []dedup.Claim) error {
@@ -89,7 +90,8 @@ func forget[TTx any](t *testing.T, e *env[TTx]) {
 	e.must(t, s, record("l"), dedup.Duplicate)
 	e.wantEffects(t, "k", "k", "l")
 
-	// In the transaction of the claim, as parking does: that shows whether an earlier COMMIT happened, and leaves nothing.
+	// In the transaction of the claim, as parking does: that shows whether an earlier COMMIT happened, and leaves
+	// nothing.
 	err = s.InTx(ctx, []dedup.Record{record("m")}, func(tx TTx, _ []dedup.Claim) error {
 		return s.Forget(ctx, tx, record("m").Key)
 	})

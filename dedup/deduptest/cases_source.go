@@ -52,13 +52,18 @@ func sourcesCompared[TTx any](t *testing.T, e *env[TTx]) {
 	} {
 		err := step.node.RegisterSources(bounded(t), step.consumer, step.sources)
 		if errors.Is(err, dedup.ErrNameTaken) != step.refused || (err != nil) != step.refused {
-			t.Errorf("%s: RegisterSources(%q, %q) = %v, want ErrNameTaken: %v", step.what, step.consumer, step.sources, err, step.refused)
+			t.Errorf("%s: RegisterSources(%q, %q) = %v, want ErrNameTaken: %v", step.what, step.consumer, step.sources,
+				err, step.refused)
 		}
-		if err != nil && !(strings.Contains(err.Error(), one) && strings.Contains(err.Error(), two) && strings.Contains(err.Error(), "billing")) {
+		if err != nil && !(strings.Contains(err.Error(), one) && strings.Contains(err.Error(), two) &&
+			strings.Contains(err.Error(), "billing")) {
 			t.Errorf("%s: %q does not name the consumer and both sources", step.what, err)
 		}
 	}
-	for what, sources := range map[string][]string{"an empty source": {one, ""}, "a source of 1 MB": {one, strings.Repeat("x", 1<<20)}} {
+	for what, sources := range map[string][]string{
+		"an empty source":  {one, ""},
+		"a source of 1 MB": {one, strings.Repeat("x", 1<<20)},
+	} {
 		if err := a.RegisterSources(bounded(t), "billing", sources); err == nil {
 			t.Errorf("%s was registered", what)
 		}

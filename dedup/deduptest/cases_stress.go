@@ -14,8 +14,8 @@ import (
 )
 
 // The stress must find, within seconds, a store that reads the horizon in the claim's statement or from the claim's
-// snapshot, or that records the horizon in another transaction than the one that deletes keys. It finds them because many
-// claims run during the few milliseconds of a purge, and because the purge is the first one for these keys.
+// snapshot, or that records the horizon in another transaction than the one that deletes keys. It finds them because
+// many claims run during the few milliseconds of a purge, and because the purge is the first one for these keys.
 const (
 	stressDatabases = 3 // each has a first purge
 	stressRounds    = 2 // on each
@@ -126,7 +126,9 @@ func (e *env[TTx]) stressRound(t *testing.T, nodes []dedup.Store[TTx], round int
 }
 
 // stressClaim counts the verdicts of one transaction that committed.
-func (e *env[TTx]) stressClaim(ctx context.Context, s dedup.Store[TTx], recs []dedup.Record, own bool, tally *stressTally) error {
+func (e *env[TTx]) stressClaim(ctx context.Context, s dedup.Store[TTx], recs []dedup.Record, own bool,
+	tally *stressTally,
+) error {
 	var claims []dedup.Claim
 	keep := func(_ TTx, c []dedup.Claim) error {
 		claims = append(claims[:0], c...)

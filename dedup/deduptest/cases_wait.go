@@ -26,7 +26,8 @@ func waitCases[TTx any]() []testCase[TTx] {
 	}
 }
 
-// hold claims r and keeps the transaction open until release is called. release makes fn return its argument, and returns the error of InTx.
+// hold claims r and keeps the transaction open until release is called. release makes fn return its argument, and
+// returns the error of InTx.
 func (e *env[TTx]) hold(t *testing.T, s dedup.Store[TTx], r dedup.Record) (release func(error) error) {
 	t.Helper()
 	ctx := bounded(t)
@@ -98,7 +99,8 @@ func (e *env[TTx]) meet(t *testing.T, end error, want dedup.Verdict) {
 	}
 }
 
-// slow reports whether all waits, which should have lasted wait, were too long. A busy machine makes some of them long, but not all.
+// slow reports whether all waits, which should have lasted wait, were too long. A busy machine makes some of them long,
+// but not all.
 func slow(fastest, wait time.Duration, start time.Time) bool {
 	return fastest > 10*wait && time.Since(start) < limit/4
 }
@@ -131,7 +133,8 @@ func boundedWait[TTx any](t *testing.T, e *env[TTx]) {
 		}
 		if e.Connections != nil {
 			n := e.Connections(t, s)
-			for ; n != 0 && ctx.Err() == nil; n = e.Connections(t, s) { // a pool closes a broken connection in the background
+			for ; n != 0 && ctx.Err() == nil; n = e.Connections(t, s) {
+				// a pool closes a broken connection in the background
 				_ = await.Sleep(ctx, time.Millisecond)
 			}
 			if n != 0 {
@@ -198,8 +201,8 @@ func boundedBatch[TTx any](t *testing.T, e *env[TTx]) {
 	t.Errorf("batches of held keys went on each time, with waits bounded to %v", o.Wait)
 }
 
-// batchOfHeld claims keys that are released one after the other, so that each wait alone is short enough. It reports whether the
-// batch gave up. On a busy machine the claim may be so late that few keys are still held.
+// batchOfHeld claims keys that are released one after the other, so that each wait alone is short enough. It reports
+// whether the batch gave up. On a busy machine the claim may be so late that few keys are still held.
 func (e *env[TTx]) batchOfHeld(t *testing.T, holder, s dedup.Store[TTx], wait time.Duration, round int) (gaveUp bool) {
 	t.Helper()
 	ctx := bounded(t)

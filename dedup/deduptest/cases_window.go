@@ -71,7 +71,8 @@ func windowOutOfUse[TTx any](t *testing.T, e *env[TTx]) {
 	other.must(t, s, recordAt("k", time.Now(), 2*time.Hour), dedup.First)
 	other.must(t, s, recordAt("l", time.Now(), 1000*time.Hour), dedup.First)
 	other.Age(t, 200*time.Hour)
-	r := recordAt("of another consumer", time.Now(), 2*time.Hour) // its deletion makes the latest forgotten expiry the present
+	// its deletion makes the latest forgotten expiry the present
+	r := recordAt("of another consumer", time.Now(), 2*time.Hour)
 	r.Key.Consumer = "another"
 	other.must(t, other.node(t), r, dedup.First)
 	other.Age(t, 3*time.Hour)

@@ -20,16 +20,16 @@ import (
 const DefaultWait = time.Second
 
 // Store is a dedup.Store in memory, for tests. It behaves like the stores of real databases: its transactions run
-// concurrently, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled. It
-// also implements the optional interfaces of dedup. It is safe for concurrent use.
+// concurrently, wait for each other's rows, deadlock, and roll back when their handler fails, panics or is cancelled.
+// It also implements the optional interfaces of dedup. It is safe for concurrent use.
 type Store struct {
 	// Wait limits how long one call of Claim or InTx waits for held keys, in total. Set it before use.
 	//
 	// Defaults to DefaultWait.
 	Wait time.Duration
 
-	// OnCommit is called by InTx instead of tx.Commit, for tests of a COMMIT whose answer is lost. It may fail before or after
-	// it calls tx.Commit, or call it later. It owns tx. Set it before use.
+	// OnCommit is called by InTx instead of tx.Commit, for tests of a COMMIT whose answer is lost. It may fail before
+	// or after it calls tx.Commit, or call it later. It owns tx. Set it before use.
 	//
 	// Defaults to tx.Commit.
 	OnCommit func(ctx context.Context, tx *Tx) error
@@ -57,7 +57,8 @@ var (
 // NewStore returns a Store on a new Database.
 func NewStore() *Store { return NewDatabase().NewStore() }
 
-// Database returns the database that the Store keeps its rows in. Several stores may share it, as several processes would.
+// Database returns the database that the Store keeps its rows in. Several stores may share it, as several processes
+// would.
 func (s *Store) Database() *Database { return s.db }
 
 // InTx implements dedup.Store.
@@ -76,7 +77,9 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *Tx, c
 }
 
 // handle rolls tx back unless fn returned nil.
-func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record, fn func(tx *Tx, claims []dedup.Claim) error) (err error) {
+func (s *Store) handle(ctx context.Context, tx *Tx, recs []dedup.Record,
+	fn func(tx *Tx, claims []dedup.Claim) error,
+) (err error) {
 	done := false
 	defer func() {
 		tx.guarded.Store(false)
@@ -150,7 +153,8 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.KeyHash, r dedup.Re
 	return claim, err
 }
 
-// claim looks for the row of r and inserts it in one critical section, so that no commit and no purge can happen in between.
+// claim looks for the row of r and inserts it in one critical section, so that no commit and no purge can happen in
+// between.
 func (tx *Tx) claim(key dedup.KeyHash, r dedup.Record, machine func() time.Time) (dedup.Claim, error) {
 	db := tx.db
 	if old := tx.row(key); old != nil {

@@ -19,8 +19,8 @@ var (
 	ErrDown     = errors.New("deduptest: database is down")
 )
 
-// Database is a database in memory, which several stores may share. It keeps claims, and the effects of handlers: named values,
-// and counts. Make one with NewDatabase. It is safe for concurrent use.
+// Database is a database in memory, which several stores may share. It keeps claims, and the effects of handlers: named
+// values, and counts. Make one with NewDatabase. It is safe for concurrent use.
 type Database struct {
 	// Now is the database's clock. Set it before use.
 	//
@@ -57,7 +57,8 @@ type waiter struct {
 // NewDatabase returns an empty Database.
 func NewDatabase() *Database {
 	return &Database{
-		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{}, locks: map[any]*lock{},
+		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{},
+		locks:   map[any]*lock{},
 		windows: map[string]map[time.Duration]driver.WindowUse{}, sources: map[string][]string{},
 	}
 }
@@ -104,7 +105,8 @@ func (db *Database) Count(name string) int {
 	return db.count[name]
 }
 
-// Open returns how many transactions are in progress. After all calls have returned it is 0, unless a transaction leaks.
+// Open returns how many transactions are in progress. After all calls have returned it is 0, unless a transaction
+// leaks.
 func (db *Database) Open() int {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -216,7 +218,8 @@ func (db *Database) lock(ctx context.Context, tx *Tx, id any) error {
 	return tx.usable()
 }
 
-// unlock gives id to the transaction that has waited longest. Without an order, the same two transactions may deadlock forever.
+// unlock gives id to the transaction that has waited longest. Without an order, the same two transactions may deadlock
+// forever.
 func (db *Database) unlock(tx *Tx, id any) {
 	l := db.locks[id]
 	if l == nil || l.holder != tx {

@@ -27,7 +27,8 @@ func (s *Store) RegisterSources(ctx context.Context, consumer string, sources []
 		known = known || slices.Contains(recorded, source)
 	}
 	if !known {
-		return fmt.Errorf("%w: consumer %q gets its messages from %q, and this process would take them from %q", dedup.ErrNameTaken, consumer, recorded, sources)
+		return fmt.Errorf("%w: consumer %q gets its messages from %q, and this process would take them from %q",
+			dedup.ErrNameTaken, consumer, recorded, sources)
 	}
 	for _, source := range sources {
 		if !slices.Contains(recorded, source) {

@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// These tests do not repeat TestStore. They test properties that other packages' tests rely on, and functions that only this
-// store has.
+// These tests do not repeat TestStore. They test properties that other packages' tests rely on, and functions that only
+// this store has.
 
 func rec(id string) dedup.Record {
 	return dedup.Record{Key: dedup.Key{Consumer: "c", ID: id}, Fingerprint: dedup.FingerprintOf([]byte(id))}
@@ -61,8 +61,14 @@ func TestStoreLeavesNothingBehindUnlessItCommits(t *testing.T) {
 		{"goexit", func(func(), *deduptest.Tx) error { runtime.Goexit(); return nil }, nil},
 		{"ctx ended", func(cancel func(), _ *deduptest.Tx) error { cancel(); return nil }, context.Canceled},
 		{"swallowed error", func(_ func(), tx *deduptest.Tx) error { _ = tx.Add(""); return nil }, nil},
-		{"swallowed failure", func(_ func(), tx *deduptest.Tx) error { _ = tx.Fail(errHandler); return nil }, errHandler},
-		{"own commit", func(_ func(), tx *deduptest.Tx) error { _ = tx.Commit(t.Context()); return nil }, dedup.ErrTxEnded},
+		{
+			"swallowed failure", func(_ func(), tx *deduptest.Tx) error { _ = tx.Fail(errHandler); return nil },
+			errHandler,
+		},
+		{
+			"own commit", func(_ func(), tx *deduptest.Tx) error { _ = tx.Commit(t.Context()); return nil },
+			dedup.ErrTxEnded,
+		},
 		{"own rollback", func(_ func(), tx *deduptest.Tx) error { _ = tx.Rollback(); return nil }, dedup.ErrTxEnded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -91,7 +97,8 @@ func TestStoreLeavesNothingBehindUnlessItCommits(t *testing.T) {
 			db := s.Database()
 			_, found, _ := s.Lookup(t.Context(), rec("1").Key)
 			if db.Count("1") != 0 || db.Value("v") != nil || found || db.Open() != 0 {
-				t.Errorf("left behind: %d effects, value %v, claim %v, %d transactions", db.Count("1"), db.Value("v"), found, db.Open())
+				t.Errorf("left behind: %d effects, value %v, claim %v, %d transactions", db.Count("1"), db.Value("v"),
+					found, db.Open())
 			}
 		})
 	}
@@ -238,7 +245,8 @@ func TestStoreForgetsByItsClock(t *testing.T) {
 	}
 	now = now.Add(2 * time.Hour)
 	verdict(at("young", now))
-	if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "x", Lease: time.Minute, Limit: 1}); err != nil || swept.Keys != 1 || swept.Done {
+	if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "x", Lease: time.Minute, Limit: 1}); err != nil ||
+		swept.Keys != 1 || swept.Done {
 		t.Errorf("first purge: %+v, %v; want one key and more to do", swept, err)
 	}
 	if swept, _ := s.Purge(t.Context(), dedup.Sweep{Owner: "y", Lease: time.Minute}); !swept.Busy {
@@ -289,7 +297,8 @@ func TestStoreResults(t *testing.T) {
 func TestStoreRefusesANameTwice(t *testing.T) {
 	db := deduptest.NewDatabase()
 	s := db.NewStore()
-	if err := errors.Join(s.Register(t.Context(), "a", 0), s.Register(t.Context(), "b", time.Hour), db.NewStore().Register(t.Context(), "a", 0)); err != nil {
+	if err := errors.Join(s.Register(t.Context(), "a", 0), s.Register(t.Context(), "b", time.Hour),
+		db.NewStore().Register(t.Context(), "a", 0)); err != nil {
 		t.Error(err)
 	}
 	if err := s.Register(t.Context(), "a", 0); !errors.Is(err, dedup.ErrNameTaken) {

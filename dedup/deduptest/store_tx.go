@@ -28,8 +28,8 @@ type Tx struct {
 // errConstraint is the error of a value that a database refuses.
 var errConstraint = errors.New("deduptest: constraint violated")
 
-// Add counts one effect, like an INSERT into a table without a unique index: it never waits, and a handler that runs twice
-// is noticed. An empty name violates a constraint.
+// Add counts one effect, like an INSERT into a table without a unique index: it never waits, and a handler that runs
+// twice is noticed. An empty name violates a constraint.
 func (tx *Tx) Add(name string) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -47,8 +47,8 @@ func (tx *Tx) Add(name string) error {
 // Fail aborts the transaction with err, as if the database had refused a statement, and returns err.
 func (tx *Tx) Fail(err error) error { return tx.abort(err) }
 
-// Put sets the value of name, like an UPDATE: it waits, until ctx ends, for another transaction that has set the same name. An
-// empty name violates a constraint. The value must not be changed afterwards.
+// Put sets the value of name, like an UPDATE: it waits, until ctx ends, for another transaction that has set the same
+// name. An empty name violates a constraint. The value must not be changed afterwards.
 func (tx *Tx) Put(ctx context.Context, name string, value any) error {
 	return tx.Update(ctx, name, func(any) any { return value })
 }
@@ -78,8 +78,8 @@ func (tx *Tx) Value(name string) (any, error) {
 	return tx.value(name), nil
 }
 
-// Commit makes the transaction's writes visible. A handler must not call it: then it fails, and nothing of the transaction is
-// committed.
+// Commit makes the transaction's writes visible. A handler must not call it: then it fails, and nothing of the
+// transaction is committed.
 func (tx *Tx) Commit(ctx context.Context) error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
@@ -113,8 +113,8 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Rollback discards the transaction's writes. After Commit it does nothing. A handler must not call it: then InTx fails with
-// dedup.ErrTxEnded.
+// Rollback discards the transaction's writes. After Commit it does nothing. A handler must not call it: then InTx fails
+// with dedup.ErrTxEnded.
 func (tx *Tx) Rollback() error {
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()

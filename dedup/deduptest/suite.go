@@ -15,23 +15,23 @@ type Harness[TTx any] struct {
 	// New makes an empty database with the current schema, and removes it when t ends.
 	New func(t *testing.T) DB[TTx]
 
-	// Isolations are the values of Options.Isolation that the store supports, its default first. Every race is run under
-	// each of them. Empty: there is only one.
+	// Isolations are the values of Options.Isolation that the store supports, its default first. Every race is run
+	// under each of them. Empty: there is only one.
 	Isolations []string
 
-	// Select reports whether a case runs at a level of Isolations; the level is empty for a case that runs at one level only.
-	// A case that it leaves out is not in the output. Nil: every case runs at every level.
+	// Select reports whether a case runs at a level of Isolations; the level is empty for a case that runs at one level
+	// only. A case that it leaves out is not in the output. Nil: every case runs at every level.
 	Select func(name, isolation string) bool
 
-	// OneWriter says that the database runs one writing transaction at a time. A claim then never finds its key held: it
-	// waits for the database, and fails with a Retryable error instead of ErrInFlight.
+	// OneWriter says that the database runs one writing transaction at a time. A claim then never finds its key held:
+	// it waits for the database, and fails with a Retryable error instead of ErrInFlight.
 	OneWriter bool
 
 	// Codes says for each error code that DB.Raise accepts how the store classifies it; see PostgresCodes.
 	Codes map[string]Code
 
-	// DoesNotApply names the cases that cannot exist on this database, each with the reason. Any other case whose hook is
-	// nil fails.
+	// DoesNotApply names the cases that cannot exist on this database, each with the reason. Any other case whose hook
+	// is nil fails.
 	DoesNotApply map[string]string
 }
 
@@ -40,7 +40,8 @@ type Harness[TTx any] struct {
 type DB[TTx any] struct {
 	// Open returns another node on the database, and closes it when t ends. Nodes may share a pool of 16 connections.
 	Open func(t *testing.T, o Options) dedup.Store[TTx]
-	// Tx runs fn in a transaction that does not belong to the store. It commits after nil and rolls back after an error.
+	// Tx runs fn in a transaction that does not belong to the store. It commits after nil and rolls back after an
+	// error.
 	Tx func(ctx context.Context, o Options, fn func(tx TTx) error) error
 	// Effect writes a row with that name into a table of the harness, as part of tx. Names need not be unique.
 	Effect func(ctx context.Context, tx TTx, name string) error
@@ -59,17 +60,18 @@ type DB[TTx any] struct {
 	Raise func(ctx context.Context, tx TTx, code string) error
 	// RaiseAtCommit makes the database answer COMMIT of tx with that error code, as a deferred trigger can.
 	RaiseAtCommit func(ctx context.Context, tx TTx, code string) error
-	// Lock takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's settings
-	// allow.
+	// Lock takes a lock with that name until tx ends, as an UPDATE of one row does. It waits as long as the session's
+	// settings allow.
 	Lock func(ctx context.Context, tx TTx, name string) error
-	// LockWait returns, as one text that is only compared, the settings that limit how long statements of tx wait and run.
+	// LockWait returns, as one text that is only compared, the settings that limit how long statements of tx wait and
+	// run.
 	LockWait func(ctx context.Context, tx TTx) (string, error)
 	// Wrote reports whether tx must write something when it commits, for example because it has a transaction ID.
 	Wrote func(ctx context.Context, tx TTx) (bool, error)
 	// Plant inserts a row with the key hash at and the business key k.
 	Plant func(t *testing.T, at dedup.KeyHash, k dedup.Key)
-	// RegisterSource begins a transaction that records a source of consumer, as RegisterSources does, and rolls it back when t ends.
-	// commit commits it. waited reports whether another transaction waits for it.
+	// RegisterSource begins a transaction that records a source of consumer, as RegisterSources does, and rolls it back
+	// when t ends. commit commits it. waited reports whether another transaction waits for it.
 	RegisterSource func(t *testing.T, consumer, source string) (commit func(), waited func() bool)
 	// Connections counts the connections of a node that are in use.
 	Connections func(t *testing.T, s dedup.Store[TTx]) int
@@ -94,7 +96,8 @@ type Code struct {
 	Retryable bool              // as dedup.Store says
 	Ambiguous bool              // as driver.FaultClassifier says, if the store implements it
 	Class     driver.FaultClass // as driver.FaultClassifier says, if the store implements it; "": not checked
-	Unknown   bool              // as the answer to COMMIT, the code leaves it open whether the transaction was committed
+	// as the answer to COMMIT, the code leaves it open whether the transaction was committed
+	Unknown bool
 }
 
 // Misuse is something that a handler must not do with its transaction.
@@ -102,11 +105,11 @@ type Misuse[TTx any] struct {
 	Name string
 	// Do does it. The handler ignores the error.
 	Do func(ctx context.Context, tx TTx) error
-	// Ends says that it ends the transaction or tries to. InTx must then fail with ErrTxEnded. Otherwise InTx may fail with any
-	// error, or succeed if everything is committed.
+	// Ends says that it ends the transaction or tries to. InTx must then fail with ErrTxEnded. Otherwise InTx may fail
+	// with any error, or succeed if everything is committed.
 	Ends bool
-	// Reported says why this store cannot keep a later effect from being committed without the claim. InTx must then fail
-	// with ErrTxEnded. Empty: the store prevents that.
+	// Reported says why this store cannot keep a later effect from being committed without the claim. InTx must then
+	// fail with ErrTxEnded. Empty: the store prevents that.
 	Reported string
 }
 

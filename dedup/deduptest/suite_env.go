@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/await"
 )
 
-// env is the database of one case, used with one isolation level. The promoted fields and hooks of the harness are what cases
-// call.
+// env is the database of one case, used with one isolation level. The promoted fields and hooks of the harness are what
+// cases call.
 type env[TTx any] struct {
 	Harness[TTx]
 	DB[TTx]
@@ -89,7 +89,8 @@ func retry[TTx any](ctx context.Context, s dedup.Store[TTx], attempt func() erro
 	}
 }
 
-// errTwice: a Store must not repeat a transaction by itself. Only the consumer may, because a handler may call other systems.
+// errTwice: a Store must not repeat a transaction by itself. Only the consumer may, because a handler may call other
+// systems.
 var errTwice = errors.New("one InTx called fn more than once")
 
 // handle processes a message once: it claims r, and if the claim is First, it writes an effect named after the ID.

@@ -22,7 +22,8 @@ func ExampleHarness() {
 	// Output: 1 case does not apply
 }
 
-// The hooks of a DB are functions for one database. Hooks for single cases may be nil, with a reason in Harness.DoesNotApply.
+// The hooks of a DB are functions for one database. Hooks for single cases may be nil, with a reason in
+// Harness.DoesNotApply.
 func ExampleDB() {
 	memory := deduptest.NewDatabase()
 	db := deduptest.DB[*deduptest.Tx]{

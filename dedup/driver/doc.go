@@ -6,6 +6,7 @@
 // that dedup.Store never has to grow. Each says what is lost without it. Package consumer/driver has two more, for dead
 // letters.
 //
-// A Store records a WindowUse before its first claim under a window, and the horizon's input with each sweep. A claim that finds no row
-// asks Provable whether the message is new. Package dedup/deduptest has the suite that a Store must pass.
+// A Store records a WindowUse before its first claim under a window, and the horizon's input with each sweep. A claim
+// that finds no row asks Provable whether the message is new. Package dedup/deduptest has the suite that a Store must
+// pass.
 package driver

@@ -30,8 +30,8 @@ func ExampleWindowUse() {
 	// 25 true
 }
 
-// Call Register at start: it returns errors that would otherwise appear with the first claim. A consumer.Consumer does this by itself,
-// and cannot have a name that the program has registered.
+// Call Register at start: it returns errors that would otherwise appear with the first claim. A consumer.Consumer does
+// this by itself, and cannot have a name that the program has registered.
 func ExampleRegistrar() {
 	ctx := context.Background()
 	var store driver.Registrar = deduptest.NewStore()

@@ -8,23 +8,33 @@ type FaultClass string
 
 // The classes.
 const (
-	FaultUnknown     FaultClass = ""                  // not an error of the database, as far as the Store knows
-	FaultConnection  FaultClass = "connection"        // the connection was lost, or the server shuts down
-	FaultServer      FaultClass = "server state"      // the server takes no writes: a standby, after a failover
-	FaultAccess      FaultClass = "access"            // the server refuses the user or the database; the file cannot be opened
-	FaultPermission  FaultClass = "permission"        // the user may not do this
-	FaultDeployment  FaultClass = "deployment"        // a table, column or function is missing, or the statement is wrong
-	FaultContention  FaultClass = "contention"        // another transaction held or changed the rows: a deadlock, a lost race, a wait that was too long
-	FaultTimeLimit   FaultClass = "time limit"        // the server cut a statement or transaction that lasted too long, for its own sake or because it waited
-	FaultIdleLimit   FaultClass = "idle limit"        // the handler sent no statement for too long, and the server ended its transaction
-	FaultLimit       FaultClass = "configured limit"  // a limit other than of time, such as that of temporary files
-	FaultResources   FaultClass = "resources"         // out of disk, memory or connections
-	FaultStorage     FaultClass = "storage"           // I/O errors, broken files
-	FaultInternal    FaultClass = "internal"          // an internal error of the server, which may be a statement's fault
-	FaultSession     FaultClass = "session"           // a prepared statement is missing or outdated; the next session works
-	FaultTransaction FaultClass = "transaction state" // a statement that is not allowed in this state of the transaction
-	FaultData        FaultClass = "data"              // the server refuses these values or this statement: another attempt repeats it
-	FaultAborted     FaultClass = "aborted"           // an earlier statement of the transaction failed, and its class decides
+	FaultUnknown    FaultClass = ""             // not an error of the database, as far as the Store knows
+	FaultConnection FaultClass = "connection"   // the connection was lost, or the server shuts down
+	FaultServer     FaultClass = "server state" // the server takes no writes: a standby, after a failover
+	// the server refuses the user or the database; the file cannot be opened
+	FaultAccess     FaultClass = "access"
+	FaultPermission FaultClass = "permission" // the user may not do this
+	// a table, column or function is missing, or the statement is wrong
+	FaultDeployment FaultClass = "deployment"
+	// another transaction held or changed the rows: a deadlock, a lost race, a wait that was too long
+	FaultContention FaultClass = "contention"
+	// the server cut a statement or transaction that lasted too long, for its own sake or because it waited
+	FaultTimeLimit FaultClass = "time limit"
+	// the handler sent no statement for too long, and the server ended its transaction
+	FaultIdleLimit FaultClass = "idle limit"
+	FaultLimit     FaultClass = "configured limit" // a limit other than of time, such as that of temporary files
+	FaultResources FaultClass = "resources"        // out of disk, memory or connections
+	FaultStorage   FaultClass = "storage"          // I/O errors, broken files
+	// an internal error of the server, which may be a statement's fault
+	FaultInternal FaultClass = "internal"
+	// a prepared statement is missing or outdated; the next session works
+	FaultSession FaultClass = "session"
+	// a statement that is not allowed in this state of the transaction
+	FaultTransaction FaultClass = "transaction state"
+	// the server refuses these values or this statement: another attempt repeats it
+	FaultData FaultClass = "data"
+	// an earlier statement of the transaction failed, and its class decides
+	FaultAborted FaultClass = "aborted"
 )
 
 // FaultClassifier says more about an error than Store.Retryable.
@@ -35,10 +45,11 @@ type FaultClassifier interface {
 	// FaultClass tells the class of an error of InTx. A consumer handles three classes in their own way:
 	//
 	//   - FaultContention never counts as an attempt. Messages that meet it again and again run one after the other.
-	//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs again with
-	//     WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no other message comes, it counts
-	//     from the tenth time on.
-	//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent nothing.
+	//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs
+	//     again with WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no
+	//     other message comes, it counts from the tenth time on.
+	//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent
+	//     nothing.
 	FaultClass(err error) FaultClass
 
 	// Ambiguous reports of a Retryable error that either the database or the handler is at fault: a missing table or

@@ -17,9 +17,9 @@ type binaryValue struct {
 	Base64 *[]byte `json:"base64"`
 }
 
-// EncodeHeaders writes headers as a JSON object for a ParkingLot's json column. Names and values may contain any bytes. A
-// value that is not UTF-8, or that contains a NUL, which PostgreSQL refuses, becomes {"base64": "…"}. Such a name becomes
-// "base64:…". Equal headers give equal bytes. nil gives {}.
+// EncodeHeaders writes headers as a JSON object for a ParkingLot's json column. Names and values may contain any bytes.
+// A value that is not UTF-8, or that contains a NUL, which PostgreSQL refuses, becomes {"base64": "…"}. Such a name
+// becomes "base64:…". Equal headers give equal bytes. nil gives {}.
 func EncodeHeaders(headers map[string]string) ([]byte, error) {
 	object := make(map[string]any, len(headers))
 	for name, value := range headers {

@@ -47,8 +47,16 @@ func TestHeadersKeepAnyBytes(t *testing.T) {
 		{"empty", map[string]string{"": ""}, `{"":""}`},
 		{"NUL", map[string]string{"v": "a\x00b"}, `{"v":{"base64":"YQBi"}}`},
 		{"not UTF-8", map[string]string{"v": "\xff"}, `{"v":{"base64":"/w=="}}`},
-		{"names", map[string]string{"\xff": "1", "a\x00": "2", "base64:x": "3"}, `{"base64:/w==":"1","base64:YQA=":"2","base64:YmFzZTY0Ong=":"3"}`},
-		{"text that looks encoded", map[string]string{"v": `{"base64":"/w=="}`, "w": `\u0000`}, `{"v":"{\"base64\":\"/w==\"}","w":"\\u0000"}`},
+		{
+			"names",
+			map[string]string{"\xff": "1", "a\x00": "2", "base64:x": "3"},
+			`{"base64:/w==":"1","base64:YQA=":"2","base64:YmFzZTY0Ong=":"3"}`,
+		},
+		{
+			"text that looks encoded",
+			map[string]string{"v": `{"base64":"/w=="}`, "w": `\u0000`},
+			`{"v":"{\"base64\":\"/w==\"}","w":"\\u0000"}`,
+		},
 		{"replacement character", map[string]string{"v": "\ufffd"}, `{"v":"�"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -61,7 +69,10 @@ func TestHeadersKeepAnyBytes(t *testing.T) {
 }
 
 func TestHeadersThatAreNone(t *testing.T) {
-	for _, encoded := range []string{``, `[]`, `{"a":1}`, `{"a":null}`, `{"a":{}}`, `{"a":{"base64":"!"}}`, `{"base64:!":"a"}`, `{"a":"1","base64:YQ==":"2"}`} {
+	for _, encoded := range []string{
+		``, `[]`, `{"a":1}`, `{"a":null}`, `{"a":{}}`, `{"a":{"base64":"!"}}`,
+		`{"base64:!":"a"}`, `{"a":"1","base64:YQ==":"2"}`,
+	} {
 		if got, err := driver.DecodeHeaders([]byte(encoded)); err == nil {
 			t.Errorf("DecodeHeaders(%s) = %q, want an error", encoded, got)
 		}

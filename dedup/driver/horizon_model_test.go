@@ -10,9 +10,9 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// The model below has a database with a clock, rows and windows; several nodes whose windows change; sweeps; and messages with
-// skewed times that are delivered several times. It knows what really happened, and compares that with the results of Horizon
-// and Provable. All times are multiples of one tick, so that equal times are common.
+// The model below has a database with a clock, rows and windows; several nodes whose windows change; sweeps; and
+// messages with skewed times that are delivered several times. It knows what really happened, and compares that with
+// the results of Horizon and Provable. All times are multiples of one tick, so that equal times are common.
 const tick = 10 * time.Minute
 
 // rules are the rules that stores follow. A test may break each of them to show that it is needed.
@@ -83,7 +83,10 @@ func newWorld(r rules, draw func(string, int) int) *world {
 }
 
 func (w *world) someWindow() time.Duration {
-	return []time.Duration{dedup.MinWindow, 2 * time.Hour, 3 * time.Hour, 8 * time.Hour, 30 * time.Hour}[w.draw("window", 5)]
+	return []time.Duration{
+		dedup.MinWindow, 2 * time.Hour, 3 * time.Hour, 8 * time.Hour,
+		30 * time.Hour,
+	}[w.draw("window", 5)]
 }
 
 // some is a duration up to most, more often a short one.

@@ -48,7 +48,8 @@ func TestHorizonModelAtLength(t *testing.T) {
 	}
 }
 
-// Each rule is needed: without it the model finds a key that was claimed twice, or a message that was refused without need.
+// Each rule is needed: without it the model finds a key that was claimed twice, or a message that was refused without
+// need.
 func TestHorizonModelFindsBrokenRules(t *testing.T) {
 	broken := func(change func(*rules)) rules {
 		r := asBuilt
@@ -56,7 +57,9 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 		return r
 	}
 	// horizonWith is driver.Horizon with other conditions.
-	horizonWith := func(skip func(time.Time, driver.WindowUse) bool, last func(driver.WindowUse) time.Time) func(time.Time, []driver.WindowUse) time.Time {
+	horizonWith := func(skip func(time.Time, driver.WindowUse) bool,
+		last func(driver.WindowUse) time.Time,
+	) func(time.Time, []driver.WindowUse) time.Time {
 		return func(forgotten time.Time, uses []driver.WindowUse) (horizon time.Time) {
 			for _, u := range uses {
 				if skip(forgotten, u) {
@@ -101,8 +104,14 @@ func TestHorizonModelFindsBrokenRules(t *testing.T) {
 		{"expires_at counts from the claim alone", broken(func(r *rules) {
 			r.expires = func(clock, _ time.Time, window time.Duration) time.Time { return clock.Add(window) }
 		}), "double"},
-		{"a sweep records the earliest of what it forgot", broken(func(r *rules) { r.forgetsEarliest = true }), "double"},
-		{"the horizon is not asked for messages older than the floor", broken(func(r *rules) { r.floor = 2 * dedup.MinWindow }), "double"},
+		{
+			"a sweep records the earliest of what it forgot", broken(func(r *rules) { r.forgetsEarliest = true }),
+			"double",
+		},
+		{
+			"the horizon is not asked for messages older than the floor",
+			broken(func(r *rules) { r.floor = 2 * dedup.MinWindow }), "double",
+		},
 		{"a sweep records nothing", broken(func(r *rules) { r.forgetsSilently = true }), "double"},
 		{"the horizon is that of the longest window", broken(func(r *rules) {
 			r.horizon = func(forgotten time.Time, uses []driver.WindowUse) time.Time {
@@ -154,7 +163,11 @@ func TestHorizon(t *testing.T) {
 		{"one window", at(50), []driver.WindowUse{use(10, 0, 100)}, at(40)},
 		{"too young to have forgotten", at(50), []driver.WindowUse{use(51, 0, 100)}, time.Time{}},
 		{"just old enough", at(50), []driver.WindowUse{use(50, 0, 100)}, at(0)},
-		{"the shortest window decides", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 0, 100), use(20, 0, 100)}, at(40)},
+		{
+			"the shortest window decides", at(50),
+			[]driver.WindowUse{use(30, 0, 100), use(10, 0, 100), use(20, 0, 100)},
+			at(40),
+		},
 		{"unless it is out of use", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 0, 15)}, at(20)},
 		{"out of use, with clocks ahead", at(50), []driver.WindowUse{use(10, 0, 15)}, at(16)},
 		{"unless it is new", at(50), []driver.WindowUse{use(30, 0, 100), use(10, 41, 100)}, at(20)},

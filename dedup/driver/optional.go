@@ -87,7 +87,8 @@ type Interleaver[TTx any] interface {
 	// The handlers are not kept apart by row locks, because a transaction does not wait for itself. A handler that asks
 	// for a lock has tx for itself from then on until it returns. Locks, settings and sequence numbers in functions of
 	// the database are not seen: a handler that uses them asks for a lock first.
-	Interleave(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context, tx TTx) error) (failed int, err error)
+	Interleave(ctx context.Context, tx TTx, keys []string, handlers []func(ctx context.Context,
+		tx TTx) error) (failed int, err error)
 }
 
 // KeyProber finds out which keys made a claim fail with dedup.ErrInFlight.

@@ -51,7 +51,11 @@ func serve(ctx context.Context, o options, use func(ctx context.Context, url str
 		o.ready = ready
 		return run(ctx, o)
 	}
-	return webhookdemo.Serve(ctx, server, func(ctx context.Context, address string) { use(ctx, "http://"+address+"/webhooks/apple") })
+	return webhookdemo.Serve(ctx, server, func(ctx context.Context,
+		address string,
+	) {
+		use(ctx, "http://"+address+"/webhooks/apple")
+	})
 }
 
 // sender plays Apple, and a forger.
@@ -72,14 +76,20 @@ func newSender(out io.Writer) (*sender, error) {
 
 // config trusts the sender instead of Apple. A real server leaves Roots out.
 func (s *sender) config() applehook.Config {
-	return applehook.Config{BundleID: demoBundle, AppAppleID: demoApp, Environment: applehook.Production, Roots: s.apple.Roots()}
+	return applehook.Config{
+		BundleID: demoBundle, AppAppleID: demoApp, Environment: applehook.Production,
+		Roots: s.apple.Roots(),
+	}
 }
 
 // renewal is the notification that subscription n was renewed.
 func (s *sender) renewal(n int) appletest.Notification {
 	return appletest.Notification{
 		Type: "DID_RENEW", UUID: fmt.Sprintf("%s-%d", s.Run, n), BundleID: demoBundle, AppAppleID: demoApp,
-		Transaction: map[string]any{"originalTransactionId": fmt.Sprintf("%s-subscription-%d", s.Run, n), "expiresDate": 1900000000000},
+		Transaction: map[string]any{
+			"originalTransactionId": fmt.Sprintf("%s-subscription-%d", s.Run, n),
+			"expiresDate":           1900000000000,
+		},
 	}
 }
 
@@ -89,15 +99,19 @@ func (s *sender) deliver(ctx context.Context, url string) {
 	s.Send(ctx, url, "subscription 1 is renewed", first, nil, 200)
 	s.Send(ctx, url, "the same again: the answer was lost", first, nil, 200)
 	s.Send(ctx, url, "and again, signed anew", s.sign(s.apple, s.renewal(1)), nil, 200)
-	s.Storm(ctx, url, "subscription 2 is renewed, sent", s.sign(s.apple, s.renewal(2)), func() http.Header { return nil })
-	s.Send(ctx, url, "a type without a handler", s.sign(s.apple, appletest.Notification{Type: "PRICE_INCREASE", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
-	s.Send(ctx, url, "a test notification: it does not reach the handler", s.sign(s.apple, appletest.Notification{Type: "TEST", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
+	s.Storm(ctx, url, "subscription 2 is renewed, sent", s.sign(s.apple, s.renewal(2)),
+		func() http.Header { return nil })
+	s.Send(ctx, url, "a type without a handler", s.sign(s.apple,
+		appletest.Notification{Type: "PRICE_INCREASE", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
+	s.Send(ctx, url, "a test notification: it does not reach the handler",
+		s.sign(s.apple, appletest.Notification{Type: "TEST", BundleID: demoBundle, AppAppleID: demoApp}), nil, 200)
 	poison := s.renewal(3)
 	poison.Transaction = nil
 	s.Send(ctx, url, "a notification that cannot be handled: parked", s.sign(s.apple, poison), nil, 200)
 
 	fmt.Fprintln(s.Out, "\nSomebody else sends:")
-	s.Send(ctx, url, "a notification signed with certificates of another root", s.sign(s.forger, s.renewal(4)), nil, 400)
+	s.Send(ctx, url, "a notification signed with certificates of another root", s.sign(s.forger, s.renewal(4)),
+		nil, 400)
 	changed := bytes.Clone(first)
 	changed[len(changed)/2] ^= 1
 	s.Send(ctx, url, "a captured notification with a changed byte", changed, nil, 400)
@@ -139,6 +153,7 @@ func (s *sender) audit(ctx context.Context, o options) {
 			`SELECT count(*) FROM renewals WHERE subscription = $1`, fmt.Sprintf("%s-subscription-%d", s.Run, n))
 	}
 	s.Count(ctx, db, "renewals that Apple did not announce", 0,
-		`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND notification NOT IN ($2, $3)`, s.Run+"%", s.Run+"-1", s.Run+"-2")
+		`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND notification NOT IN ($2, $3)`, s.Run+"%",
+		s.Run+"-1", s.Run+"-2")
 	s.CountParked(ctx, store, "parked notification", "subscriptions", s.Run+"-3")
 }

@@ -1,6 +1,6 @@
-// Command apple-webhook receives App Store Server Notifications and records each renewal once, although Apple sends a notification
-// again when it did not get the answer. With -demo it needs no account: it sends itself notifications, signed with certificates of its
-// own, and some that are forged.
+// Command apple-webhook receives App Store Server Notifications and records each renewal once, although Apple sends a
+// notification again when it did not get the answer. With -demo it needs no account: it sends itself notifications,
+// signed with certificates of its own, and some that are forged.
 //
 //	go run ./examples/apple-webhook -demo
 //	go run ./examples/apple-webhook -bundle com.example.app -app 1234567890
@@ -80,7 +80,8 @@ func main() {
 	}
 }
 
-// renewed runs in the transaction that claims the notification. The claim and the row are committed together, or neither is.
+// renewed runs in the transaction that claims the notification. The claim and the row are committed together, or
+// neither is.
 func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 	n, err := applehook.Decode(msg)
 	if err != nil {
@@ -90,7 +91,8 @@ func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 		return consumer.Permanent(fmt.Errorf("the field %s cannot be read", n.Unread[0].Path))
 	}
 	if n.Transaction == nil {
-		return consumer.Permanent(errors.New("the notification has no transaction")) // parked now: it would fail each time
+		// parked now: it would fail each time
+		return consumer.Permanent(errors.New("the notification has no transaction"))
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO renewals (notification, subscription, paid_until) VALUES ($1, $2, $3)`,
 		n.UUID, n.Transaction.OriginalTransactionID, int64(n.Transaction.ExpiresDate))
@@ -140,8 +142,9 @@ func run(ctx context.Context, o options) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return sweeper.Run(ctx) })              // deletes keys that are older than window
-	g.Go(func() error { return subscriptions.RunReplays(ctx) }) // processes dead letters again when an operator requests it: txonce dead-letters replay
+	g.Go(func() error { return sweeper.Run(ctx) }) // deletes keys that are older than window
+	// processes dead letters again when an operator requests it: txonce dead-letters replay
+	g.Go(func() error { return subscriptions.RunReplays(ctx) })
 	if o.key.file != "" {
 		g.Go(func() error { return backfill(ctx, o, store, verifier, subscriptions) })
 	}
@@ -155,14 +158,17 @@ func run(ctx context.Context, o options) error {
 		<-ctx.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		return errors.Join(server.Shutdown(ctx), receiver.Shutdown(ctx)) // requests end, and then handlers that outlived theirs
+		// requests end, and then handlers that outlived theirs
+		return errors.Join(server.Shutdown(ctx), receiver.Shutdown(ctx))
 	})
 	o.ready(listener.Addr().String())
 	return g.Wait()
 }
 
 // backfill fetches notifications that did not arrive, as after a long outage. Those that did are duplicates.
-func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *applehook.Verifier, subscriptions *consumer.Consumer[*sql.Tx]) error {
+func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *applehook.Verifier,
+	subscriptions *consumer.Consumer[*sql.Tx],
+) error {
 	key, err := os.ReadFile(o.key.file)
 	if err != nil {
 		return err
@@ -170,7 +176,8 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *a
 	b, err := applehook.NewBackfill(applehook.BackfillConfig[*sql.Tx]{
 		Name: "subscriptions", Verifier: verifier, Processor: subscriptions, Store: store,
 		IssuerID: o.key.issuer, KeyID: o.key.id, PrivateKey: key, URL: o.apiURL, Logger: o.logger,
-		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), // when subscriptions went live: earlier notifications are not its own
+		// when subscriptions went live: earlier notifications are not its own
+		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC),
 	})
 	if err != nil {
 		return err

@@ -47,9 +47,15 @@ func testDemo(t *testing.T, o options) {
 func TestAudit(t *testing.T) {
 	for _, c := range []struct{ name, change, want string }{
 		{"nothing wrong", `SELECT 1`, ""},
-		{"a renewal twice", `INSERT INTO renewals SELECT * FROM renewals WHERE notification = 'run-1'`, "2 renewal of subscription 1, want 1"},
+		{
+			"a renewal twice", `INSERT INTO renewals SELECT * FROM renewals WHERE notification = 'run-1'`,
+			"2 renewal of subscription 1, want 1",
+		},
 		{"a lost renewal", `DELETE FROM renewals WHERE notification = 'run-2'`, "0 renewal of subscription 2, want 1"},
-		{"a forged renewal", `INSERT INTO renewals VALUES ('run-4', 'forged', 5)`, "1 renewals that Apple did not announce, want 0"},
+		{
+			"a forged renewal", `INSERT INTO renewals VALUES ('run-4', 'forged', 5)`,
+			"1 renewals that Apple did not announce, want 0",
+		},
 		{"a lost dead letter", `DELETE FROM dead_letters`, "0 parked notification, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,7 +91,8 @@ func TestBackfill(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.key = apiKey{issuer: "57246542-96fe", id: "2X9R4HXF34", file: filepath.Join(t.TempDir(), "AuthKey.p8")}
-	if err := os.WriteFile(o.key.file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(o.key.file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	api := &appletest.API{Key: &key.PublicKey, IssuerID: o.key.issuer, KeyID: o.key.id, BundleID: demoBundle}
@@ -143,6 +150,7 @@ func world(t *testing.T) (*sender, options) {
 	}
 	s.Run = "run"
 	return s, options{
-		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), app: s.config(), logger: slog.New(slog.DiscardHandler),
+		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), app: s.config(),
+		logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -40,7 +40,8 @@ func newAPI(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, secret []
 	if a.store, err = sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect}); err != nil {
 		return nil, err
 	}
-	if err := a.store.Register(ctx, name, window); err != nil { // finds a wrong database now, and not at the first request
+	if err := a.store.Register(ctx, name, window); err != nil {
+		// finds a wrong database now, and not at the first request
 		return nil, err
 	}
 	base, endWork := context.WithCancel(context.WithoutCancel(ctx)) // work goes on after SIGTERM
@@ -53,8 +54,8 @@ func newAPI(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, secret []
 	return a, err
 }
 
-// routes shows the order of the layers: authentication, a cheap limit per client, the Guard, and last the quota, which is in createOrder.
-// A repeat must be authenticated again, and it spends no quota.
+// routes shows the order of the layers: authentication, a cheap limit per client, the Guard, and last the quota, which
+// is in createOrder. A repeat must be authenticated again, and it spends no quota.
 func (a *api) routes(accounts map[string]string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", authenticate(accounts, limit(100, a.guard.Handle(a.createOrder))))
@@ -69,8 +70,8 @@ type order struct {
 	Card  string `json:"card,omitempty"`
 }
 
-// createOrder runs in the transaction that holds the Idempotency-Key. The order, the quota and the response are committed together.
-// A status of 400 or more rolls all of it back.
+// createOrder runs in the transaction that holds the Idempotency-Key. The order, the quota and the response are
+// committed together. A status of 400 or more rolls all of it back.
 func (a *api) createOrder(ctx context.Context, tx *sql.Tx, w http.ResponseWriter, r *http.Request) error {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Item == "" || o.Cents <= 0 || o.Card == "" {
@@ -88,8 +89,8 @@ func (a *api) createOrder(ctx context.Context, tx *sql.Tx, w http.ResponseWriter
 		return reply(w, http.StatusTooManyRequests, failure{"no orders are left"}) // 429 is not stored either
 	}
 
-	// The handler runs again if COMMIT fails, and when the client repeats a request after a crash. The bank is not part of the
-	// transaction, but it knows this key from the first run, and charges once.
+	// The handler runs again if COMMIT fails, and when the client repeats a request after a crash. The bank is not part
+	// of the transaction, but it knows this key from the first run, and charges once.
 	charge, err := httpidem.DownstreamKey(ctx, "charge")
 	if err != nil {
 		return err
@@ -101,7 +102,8 @@ func (a *api) createOrder(ctx context.Context, tx *sql.Tx, w http.ResponseWriter
 	}
 	switch err := a.bank.charge(ctx, charge, o.Card, o.Cents); { // last: only COMMIT can fail now
 	case errors.Is(err, errDeclined):
-		return reply(w, http.StatusPaymentRequired, failure{err.Error()}) // 402 is stored: a repeat gets it without asking the bank
+		// 402 is stored: a repeat gets it without asking the bank
+		return reply(w, http.StatusPaymentRequired, failure{err.Error()})
 	case err != nil:
 		return err // 500; a repeat runs
 	}

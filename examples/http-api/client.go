@@ -46,14 +46,18 @@ func (d *demo) try(ctx context.Context, from demoAccount, key, body string) (r a
 	if req.Header.Set("Idempotency-Key", key); key == "" {
 		req.Header.Del("Idempotency-Key")
 	}
-	req.GetBody = nil // or net/http itself repeats requests that have an Idempotency-Key, and the demo would not count them
+	// or net/http itself repeats requests that have an Idempotency-Key, and the demo would not count them
+	req.GetBody = nil
 	res, err := d.client.Do(req)
 	if err != nil {
 		return r, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	return answer{res.StatusCode, res.Header.Get("Idempotent-Replayed") == "true", string(text), res.Header.Get("X-Order-Id")}, err
+	return answer{
+		res.StatusCode, res.Header.Get("Idempotent-Replayed") == "true", string(text),
+		res.Header.Get("X-Order-Id"),
+	}, err
 }
 
 func item(i int) string { return fmt.Sprintf("book %d", i) }

@@ -31,7 +31,8 @@ func open(ctx context.Context, file, dsn string) (db *sql.DB, dialect sqlstore.D
 			file = filepath.Join(dir, "orders.db")
 		}
 		// WAL: readers do not wait for the writer. FULL: a power loss undoes no commit.
-		dsn = (&url.URL{Scheme: "file", Opaque: file}).String() + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
+		dsn = (&url.URL{Scheme: "file", Opaque: file}).String() +
+			"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 		driver, kind, dialect = "sqlite", "sqlite", sqlstore.SQLite
 	}
 	if db, err = sql.Open(driver, dsn); err != nil {
@@ -53,7 +54,8 @@ func open(ctx context.Context, file, dsn string) (db *sql.DB, dialect sqlstore.D
 }
 
 func makeTables(ctx context.Context, db *sql.DB, kind string) error {
-	if err := migrations.Apply(ctx, db, kind, ""); err != nil { // or apply the files of package migrations with your own tool
+	if err := migrations.Apply(ctx, db, kind, ""); err != nil {
+		// or apply the files of package migrations with your own tool
 		return err
 	}
 	for _, table := range []string{
@@ -68,7 +70,8 @@ func makeTables(ctx context.Context, db *sql.DB, kind string) error {
 }
 
 func (a *api) addAccount(ctx context.Context, name string, orders int) error {
-	_, err := a.db.ExecContext(ctx, `INSERT INTO accounts (name, orders_left) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, orders)
+	_, err := a.db.ExecContext(ctx, `INSERT INTO accounts (name, orders_left) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		name, orders)
 	return err
 }
 

@@ -29,7 +29,8 @@ type demo struct {
 
 type demoAccount struct{ name, token string }
 
-// runDemo serves, sends requests, and audits. The accounts are new, so earlier runs do not matter. around is what tests put around the API.
+// runDemo serves, sends requests, and audits. The accounts are new, so earlier runs do not matter. around is what tests
+// put around the API.
 func (a *api) runDemo(ctx context.Context, listener net.Listener, around func(http.Handler) http.Handler) error {
 	run := "demo-" + rand.Text()[:8]
 	d := &demo{
@@ -39,7 +40,8 @@ func (a *api) runDemo(ctx context.Context, listener net.Listener, around func(ht
 	}
 	defer d.client.CloseIdleConnections()
 	// The quotas are exact: a repeat that spent quota would make a later order fail.
-	if err := errors.Join(a.addAccount(ctx, d.alice.name, demoOrders+demoCuts), a.addAccount(ctx, d.bob.name, 1)); err != nil {
+	if err := errors.Join(a.addAccount(ctx, d.alice.name, demoOrders+demoCuts),
+		a.addAccount(ctx, d.bob.name, 1)); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -126,7 +128,8 @@ func (d *demo) cuts(ctx context.Context) error {
 			return fmt.Errorf("after a cut connection the repeat got %v; want 201 from the first request", r)
 		}
 	}
-	fmt.Printf("%d connections cut while the bank worked: the work was completed, and each repeat got its response\n", demoCuts)
+	fmt.Printf("%d connections cut while the bank worked: the work was completed, and each repeat got its response\n",
+		demoCuts)
 	return nil
 }
 
@@ -182,7 +185,8 @@ func (d *demo) quota(ctx context.Context) error {
 	return nil
 }
 
-// audit compares the orders in the database and the charges at the bank with the requests that were sent. It does not read the keys, which are under test.
+// audit compares the orders in the database and the charges at the bank with the requests that were sent. It does not
+// read the keys, which are under test.
 func (d *demo) audit(ctx context.Context) error {
 	want := map[string][]string{d.bob.name: {item(0)}}
 	for i := range demoOrders + demoCuts {

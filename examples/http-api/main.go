@@ -1,5 +1,6 @@
-// Command http-api is an API that takes orders and charges cards. A client that got no answer sends its request again with the same
-// Idempotency-Key. The order is stored once, the card is charged once, and both requests get the same response.
+// Command http-api is an API that takes orders and charges cards. A client that got no answer sends its request again
+// with the same Idempotency-Key. The order is stored once, the card is charged once, and both requests get the same
+// response.
 //
 //	go run ./examples/http-api          # prints curl commands to paste; the data is in a temporary SQLite file
 //	go run ./examples/http-api -demo    # sends repeats, other bodies and cut connections to itself, and audits the orders
@@ -65,7 +66,8 @@ func run(ctx context.Context, addr, file, dsn string, isDemo bool) error {
 	return a.serve(ctx, listener, a.routes(map[string]string{"token-of-alice": "alice"}))
 }
 
-// secretFor returns the secret that hides the clients' keys in the database. All processes and all later runs need the same one.
+// secretFor returns the secret that hides the clients' keys in the database. All processes and all later runs need the
+// same one.
 func secretFor(temporary bool) ([]byte, error) {
 	text := os.Getenv("IDEMPOTENCY_SECRET")
 	if text == "" && temporary {

@@ -55,11 +55,16 @@ func TestFailure(t *testing.T) {
 		want string
 	}{
 		{"two databases", []string{"-demo", "-sqlite", "a.db", "-postgres", "postgres://"}, "want one of them"},
-		{"keys that the next run would not know", []string{"-sqlite", filepath.Join(t.TempDir(), "a.db")}, "set IDEMPOTENCY_SECRET"},
+		{
+			"keys that the next run would not know",
+			[]string{"-sqlite", filepath.Join(t.TempDir(), "a.db")},
+			"set IDEMPOTENCY_SECRET",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, err := command(t, tt.args...).CombinedOutput()
-			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), tt.want) {
+			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+				!strings.Contains(string(out), tt.want) {
 				t.Errorf("%v\n%s\nwant exit 1 and %q", err, out, tt.want)
 			}
 		})
@@ -119,7 +124,8 @@ func TestDemoFindsAFault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := openTest(t, "", "")
-			if err := a.runDemo(t.Context(), listen(t), tt.around); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := a.runDemo(t.Context(), listen(t), tt.around); err == nil || !strings.Contains(err.Error(),
+				tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
@@ -135,8 +141,14 @@ func TestAudit(t *testing.T) {
 		{"nothing is wrong", "", "", 0},
 		{"an order is missing", `DELETE FROM orders WHERE id = 'alice-3'`, "209 orders of alice, want 210", 0},
 		{"an order is there twice", `INSERT INTO orders SELECT 'again', account, item, cents, charge FROM orders WHERE id = 'alice-3'`, "211 orders of alice", 0},
-		{"an order took the place of another", `UPDATE orders SET item = 'book 4' WHERE id = 'alice-3'`, "210 orders of alice, want 210, each once", 0},
-		{"a refused order is there", `INSERT INTO orders VALUES ('refused', 'bob', 'book 1', 1001, '')`, "2 orders of bob, want 1", 0},
+		{
+			"an order took the place of another", `UPDATE orders SET item = 'book 4' WHERE id = 'alice-3'`,
+			"210 orders of alice, want 210, each once", 0,
+		},
+		{
+			"a refused order is there", `INSERT INTO orders VALUES ('refused', 'bob', 'book 1', 1001, '')`,
+			"2 orders of bob, want 1", 0,
+		},
 		{"a charge too many", "", "212 charges for 211 orders", 1},
 		{"a charge is missing", "", "210 charges for 211 orders", -1},
 	} {
@@ -161,7 +173,8 @@ func TestAudit(t *testing.T) {
 			for i := range demoOrders + demoCuts + 1 + tt.charges {
 				a.bank.charged[fmt.Sprint(i)] = 1
 			}
-			if err := d.audit(t.Context()); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if err := d.audit(t.Context()); tt.want == "" && err != nil || tt.want != "" && (err == nil ||
+				!strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
@@ -170,12 +183,14 @@ func TestAudit(t *testing.T) {
 
 func insert(t *testing.T, tx *sql.Tx, account string, i int) {
 	t.Helper()
-	if _, err := tx.ExecContext(t.Context(), `INSERT INTO orders VALUES ($1, $2, $3, 1, '')`, fmt.Sprintf("%s-%d", account, i), account, item(i)); err != nil {
+	if _, err := tx.ExecContext(t.Context(), `INSERT INTO orders VALUES ($1, $2, $3, 1, '')`,
+		fmt.Sprintf("%s-%d", account, i), account, item(i)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// served is a running API whose only client has disconnected while the bank works. The bank goes on when resume is closed.
+// served is a running API whose only client has disconnected while the bank works. The bank goes on when resume is
+// closed.
 type served struct {
 	api    *api
 	stop   context.CancelFunc
@@ -194,14 +209,18 @@ func serveAndCut(t *testing.T, a *api) *served {
 	go func() { s.ended <- a.serve(ctx, listener, a.routes(map[string]string{"t": "alice"})) }()
 	cutCtx, cut := context.WithCancel(t.Context())
 	a.bank.during(func() { cut(); <-s.resume })
-	d := &demo{url: "http://" + listener.Addr().String() + "/orders", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	d := &demo{
+		url:    "http://" + listener.Addr().String() + "/orders",
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
 	if r, err := d.try(cutCtx, demoAccount{token: "t"}, "k", body(0, "visa")); err == nil {
 		t.Fatalf("the connection was not cut: %v", r)
 	}
 	return s
 }
 
-// After SIGTERM the server completes the order of a client that is gone. The client's repeat gets the response from the next process.
+// After SIGTERM the server completes the order of a client that is gone. The client's repeat gets the response from the
+// next process.
 func TestShutdownCompletesWork(t *testing.T) {
 	databases(t, func(t *testing.T, file, dsn string) {
 		s := serveAndCut(t, openTest(t, file, dsn))

@@ -9,8 +9,8 @@ import (
 
 type accountKey struct{}
 
-// accountOf returns who sent the request: the owner of its Idempotency-Key. It is not the token, which may be replaced between a request
-// and its repeat.
+// accountOf returns who sent the request: the owner of its Idempotency-Key. It is not the token, which may be replaced
+// between a request and its repeat.
 func accountOf(ctx context.Context) string {
 	account, _ := ctx.Value(accountKey{}).(string)
 	return account
@@ -30,8 +30,8 @@ func authenticate(accounts map[string]string, next http.Handler) http.Handler {
 	})
 }
 
-// limit refuses an account that has more than most requests in progress. It protects the process and needs no database, so it is outside
-// of the Guard and counts repeats too.
+// limit refuses an account that has more than most requests in progress. It protects the process and needs no database,
+// so it is outside of the Guard and counts repeats too.
 func limit(most int, next http.Handler) http.Handler {
 	var mu sync.Mutex
 	running := map[string]int{}

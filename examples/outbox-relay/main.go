@@ -1,5 +1,6 @@
-// Command outbox-relay publishes to Kafka what other programs have enqueued in a PostgreSQL outbox. Run as many as you like: they
-// share the work, and the others take over when one crashes. On SIGTERM it finishes the work in progress and ends.
+// Command outbox-relay publishes to Kafka what other programs have enqueued in a PostgreSQL outbox. Run as many as you
+// like: they share the work, and the others take over when one crashes. On SIGTERM it finishes the work in progress and
+// ends.
 //
 //	outbox-relay -database postgres://… -brokers kafka-1:9092,kafka-2:9092
 package main
@@ -24,7 +25,8 @@ import (
 func main() {
 	database := flag.String("database", os.Getenv("DATABASE_URL"), "PostgreSQL's `DSN` (default: $DATABASE_URL)")
 	schema := flag.String("schema", "", "the `schema` that has the tables (default: search_path decides)")
-	brokers := flag.String("brokers", os.Getenv("KAFKA_BROKERS"), "Kafka's `addresses`, host:port,… (default: $KAFKA_BROKERS)")
+	brokers := flag.String("brokers", os.Getenv("KAFKA_BROKERS"),
+		"Kafka's `addresses`, host:port,… (default: $KAFKA_BROKERS)")
 	name := flag.String("name", "", "this relay's `name` in logs and in the database (default: host and process id)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

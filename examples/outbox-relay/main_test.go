@@ -58,13 +58,17 @@ func TestRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return store.Enqueue(t.Context(), tx, outbox.Message{ID: "order-1:charged", Topic: topic, OrderingKey: "order-1", Payload: []byte("42")})
+		return store.Enqueue(t.Context(), tx, outbox.Message{
+			ID: "order-1:charged", Topic: topic,
+			OrderingKey: "order-1", Payload: []byte("42"),
+		})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := firstOf(t, brokers, topic)
-	if id := header(m, outbox.HeaderID); id != "order-1:charged" || string(m.Key) != "order-1" || string(m.Value) != "42" {
+	if id := header(m, outbox.HeaderID); id != "order-1:charged" || string(m.Key) != "order-1" ||
+		string(m.Value) != "42" {
 		t.Errorf("published: ID %q, key %q, %q", id, m.Key, m.Value)
 	}
 

@@ -70,12 +70,15 @@ func billing(t *testing.T) (orders *consumer.Consumer[pgx.Tx], charged func() st
 var bodies = []string{`{"ID":"a"}`, `{"ID":"b"}`, `{"ID":"a"}`, `no JSON`}
 
 // until runs loop until the queue is empty, and checks what was charged and parked.
-func until(t *testing.T, empty func() bool, loop func(ctx context.Context) error, charged func() string, parked func() int) {
+func until(t *testing.T, empty func() bool, loop func(ctx context.Context) error, charged func() string,
+	parked func() int,
+) {
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- loop(ctx) }()
-	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil && !(parked() == 1 && charged() == "a b" && empty()); {
+	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil && !(parked() == 1 && charged() == "a b" &&
+		empty()); {
 		select {
 		case <-tick:
 		case err := <-ended:
@@ -97,7 +100,8 @@ func TestSQS(t *testing.T) {
 	client := testsqs.Server(t)
 	queueURL := testsqs.Queue(t, client, nil)
 	for _, body := range bodies {
-		if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &queueURL, MessageBody: &body}); err != nil {
+		if _, err := client.SendMessage(t.Context(),
+			&sqs.SendMessageInput{QueueUrl: &queueURL, MessageBody: &body}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +112,8 @@ func TestSQS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got.Attributes["ApproximateNumberOfMessages"] == "0" && got.Attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
+		return got.Attributes["ApproximateNumberOfMessages"] == "0" &&
+			got.Attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
 	}
 	orders, charged, parked := billing(t)
 	until(t, empty, func(ctx context.Context) error {
@@ -130,7 +135,8 @@ func TestRabbitMQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range bodies {
-		if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{Body: []byte(body), DeliveryMode: amqp.Persistent}); err != nil {
+		if err := ch.PublishWithContext(t.Context(), "", queue, false, false,
+			amqp.Publishing{Body: []byte(body), DeliveryMode: amqp.Persistent}); err != nil {
 			t.Fatal(err)
 		}
 	}

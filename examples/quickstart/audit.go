@@ -9,9 +9,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// audit compares the ledger, the dead letters and the published events with the plan. It never reads the claims or the outbox,
-// because those are under test. Everything was delivered, so every message must have ended as either a row of the ledger, with
-// its event, or a dead letter.
+// audit compares the ledger, the dead letters and the published events with the plan. It never reads the claims or the
+// outbox, because those are under test. Everything was delivered, so every message must have ended as either a row of
+// the ledger, with its event, or a dead letter.
 type audit struct {
 	plan      *plan
 	eventID   func(order string) string
@@ -44,7 +44,10 @@ type findings struct {
 
 func newAudit(p *plan, eventID func(order string) string) *audit {
 	counts := func() []uint16 { return make([]uint16, len(p.messages)) }
-	return &audit{plan: p, eventID: eventID, charged: counts(), parked: counts(), announced: counts(), balances: map[string]int64{}}
+	return &audit{
+		plan: p, eventID: eventID, charged: counts(), parked: counts(), announced: counts(),
+		balances: map[string]int64{},
+	}
 }
 
 // entry counts one row of the ledger.
@@ -113,7 +116,8 @@ func (a *audit) event(id, customer string, payload []byte) {
 	}
 	if before := a.balances[customer]; e.Balance <= before {
 		f.EventsOutOfOrder++
-		a.problem("the event for %s, which made the balance of %s %d, came after one that made it %d", e.OrderID, customer, e.Balance, before)
+		a.problem("the event for %s, which made the balance of %s %d, came after one that made it %d", e.OrderID,
+			customer, e.Balance, before)
 	}
 	a.balances[customer] = max(a.balances[customer], e.Balance)
 }

@@ -157,7 +157,8 @@ func TestAudit(t *testing.T) {
 }
 
 func same(a, b findings) bool {
-	return a.Effects == b.Effects && a.Lost == b.Lost && a.Doubled == b.Doubled && a.MismatchesParked == b.MismatchesParked &&
+	return a.Effects == b.Effects && a.Lost == b.Lost && a.Doubled == b.Doubled &&
+		a.MismatchesParked == b.MismatchesParked &&
 		a.PoisonParked == b.PoisonParked && a.UnprovableParked == b.UnprovableParked && a.Suppressed == b.Suppressed &&
 		a.Events == b.Events && a.EventsMissing == b.EventsMissing && a.EventsRepublished == b.EventsRepublished &&
 		a.EventsOutOfOrder == b.EventsOutOfOrder && a.EventsWithForeignID == b.EventsWithForeignID

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// The auditor of txonce (txonce audit) knows nothing of the plan. It compares claims with the ledger, and claims with the topic of events,
-// as an operator would. It runs now and then beside the workers, and at the end.
+// The auditor of txonce (txonce audit) knows nothing of the plan. It compares claims with the ledger, and claims with
+// the topic of events, as an operator would. It runs now and then beside the workers, and at the end.
 
 // audited is what the auditor found.
 type audited struct {

@@ -16,8 +16,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// byHand is the handler as it is often written: it claims an order in a transaction of its own, or publishes the event after the commit. It
-// passes every test without a crash. It is a consumer.Processor, so the rest of the demo needs no change.
+// byHand is the handler as it is often written: it claims an order in a transaction of its own, or publishes the event
+// after the commit. It passes every test without a crash. It is a consumer.Processor, so the rest of the demo needs no
+// change.
 type byHand struct {
 	db      *sql.DB
 	store   *sqlstore.Store
@@ -87,8 +88,8 @@ func (b *byHand) effectFirst(ctx context.Context, o Order) error {
 	return err
 }
 
-// dualWrite charges each order once, but loses the event if the worker is killed after the commit: the next delivery is a
-// duplicate.
+// dualWrite charges each order once, but loses the event if the worker is killed after the commit: the next delivery is
+// a duplicate.
 func (b *byHand) dualWrite(ctx context.Context, o Order) error {
 	var balance int64
 	first, err := b.claim(ctx, o, func(tx *sql.Tx) (err error) {
@@ -151,7 +152,10 @@ func workBroken(ctx context.Context, w workerConfig, way string, reports *report
 	if err != nil {
 		return err
 	}
-	hand := &byHand{db: db, store: store, book: ledger{events: w.Events}, eventID: eventID(w.Events), way: way, reports: reports, stop: stop}
+	hand := &byHand{
+		db: db, store: store, book: ledger{events: w.Events}, eventID: eventID(w.Events), way: way,
+		reports: reports, stop: stop,
+	}
 	broker, err := w.connect(hand)
 	if err != nil {
 		return err

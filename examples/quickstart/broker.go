@@ -15,11 +15,13 @@ type broker interface {
 	Open(ctx context.Context) error
 	// Produce sends every delivery of p.
 	Produce(ctx context.Context, p *plan, progress func(done int)) error
-	// Finished returns the number of finished deliveries according to the broker, per partition if there are partitions.
+	// Finished returns the number of finished deliveries according to the broker, per partition if there are
+	// partitions.
 	Finished(ctx context.Context) ([]int64, error)
 	// Ends is what Finished returns once everything is finished.
 	Ends() []int64
-	// Events calls take for each published event; the events of one customer are in order. It may remove them from the broker.
+	// Events calls take for each published event; the events of one customer are in order. It may remove them from the
+	// broker.
 	Events(ctx context.Context, take func(id, customer string, payload []byte)) error
 	// Place is what workers need to connect.
 	Place() place

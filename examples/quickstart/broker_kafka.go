@@ -125,7 +125,8 @@ func await(producer sarama.AsyncProducer, n int) error {
 	return nil
 }
 
-// record is one delivery. All copies of an order have the order's own time, like a producer that sends the same record again.
+// record is one delivery. All copies of an order have the order's own time, like a producer that sends the same record
+// again.
 func (b *kafkaBroker) record(p *plan, d delivery, start time.Time) *sarama.ProducerMessage {
 	o := p.Order(int(d.message))
 	return &sarama.ProducerMessage{

@@ -48,7 +48,9 @@ func (b *kafkaBroker) Events(ctx context.Context, take func(id, customer string,
 	return nil
 }
 
-func readPartition(ctx context.Context, consumer sarama.Consumer, topic string, partition int32, end int64) (read []*sarama.ConsumerMessage, err error) {
+func readPartition(ctx context.Context, consumer sarama.Consumer, topic string, partition int32,
+	end int64,
+) (read []*sarama.ConsumerMessage, err error) {
 	if end == 0 {
 		return nil, nil
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// create makes a topic whose name only this run uses: if it exists, an earlier try made it and its answer came too late. create
-// also retries while Kafka thinks that its only broker is gone, because it paused.
+// create makes a topic whose name only this run uses: if it exists, an earlier try made it and its answer came too
+// late. create also retries while Kafka thinks that its only broker is gone, because it paused.
 func (b *kafkaBroker) create(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

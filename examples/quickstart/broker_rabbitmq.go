@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// emptyFor is how long the queue of orders must be empty before it counts as finished. AMQP does not tell how many messages consumers
-// hold, and messages that a consumer held when it ended return to the queue. See Left.
+// emptyFor is how long the queue of orders must be empty before it counts as finished. AMQP does not tell how many
+// messages consumers hold, and messages that a consumer held when it ended return to the queue. See Left.
 const emptyFor = 3 * time.Second
 
 // rabbitBroker is a durable queue of orders and a durable queue of events.
@@ -66,7 +66,8 @@ func (b *rabbitBroker) Produce(ctx context.Context, p *plan, progress func(done 
 		var last *amqp.DeferredConfirmation
 		for i, d := range p.deliveries {
 			confirmation, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", b.orders, true, false, amqp.Publishing{
-				DeliveryMode: amqp.Persistent, Timestamp: p.PlacedAt(int(d.message), start), Body: p.Order(int(d.message)).JSON(),
+				DeliveryMode: amqp.Persistent, Timestamp: p.PlacedAt(int(d.message), start),
+				Body: p.Order(int(d.message)).JSON(),
 			})
 			if err != nil {
 				return fmt.Errorf("produce: %w", err)
@@ -83,8 +84,8 @@ func (b *rabbitBroker) Produce(ctx context.Context, p *plan, progress func(done 
 	})
 }
 
-// Finished counts the deliveries that are no longer in the queue. The last one counts as finished only after the queue was empty
-// for some time.
+// Finished counts the deliveries that are no longer in the queue. The last one counts as finished only after the queue
+// was empty for some time.
 func (b *rabbitBroker) Finished(context.Context) ([]int64, error) {
 	ready, err := b.ready(b.orders)
 	switch {
@@ -118,8 +119,8 @@ func (b *rabbitBroker) inspect(queue string) (q amqp.Queue, err error) {
 	return q, nil
 }
 
-// Left returns how many orders are left after all workers have ended. It counts twice before it returns 0: a message on its way
-// back from a retry queue is in no queue.
+// Left returns how many orders are left after all workers have ended. It counts twice before it returns 0: a message on
+// its way back from a retry queue is in no queue.
 func (b *rabbitBroker) Left(ctx context.Context) (int, error) {
 	if left, err := b.left(ctx); err != nil || left > 0 {
 		return left, err
@@ -157,13 +158,15 @@ func (b *rabbitBroker) left(ctx context.Context) (left int, err error) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("queue %s still has %d consumers: %w", b.orders, q.Consumers, errors.Join(err, ctx.Err()))
+			return 0, fmt.Errorf("queue %s still has %d consumers: %w", b.orders, q.Consumers,
+				errors.Join(err, ctx.Err()))
 		}
 	}
 }
 
-// countDeferred returns how many messages a retry queue has. RabbitMQ reports a quorum queue as empty, without an error, if the queue
-// does not answer within 250 ms (seen with 3.10). So countDeferred confirms an empty queue with a Get, which waits longer.
+// countDeferred returns how many messages a retry queue has. RabbitMQ reports a quorum queue as empty, without an
+// error, if the queue does not answer within 250 ms (seen with 3.10). So countDeferred confirms an empty queue with a
+// Get, which waits longer.
 func (b *rabbitBroker) countDeferred(queue string) (n int, err error) {
 	if n, err = b.ready(queue); err != nil || n > 0 {
 		return n, err
@@ -230,7 +233,8 @@ func (b *rabbitBroker) Close(context.Context) error {
 		return nil
 	}
 	err := b.onChannel(func(ch *amqp.Channel) error {
-		for _, queue := range append(rabbitmq.RetryQueues(b.orders), b.orders, b.events) { // deleting a missing queue is no error
+		for _, queue := range append(rabbitmq.RetryQueues(b.orders), b.orders, b.events) {
+			// deleting a missing queue is no error
 			if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 				return fmt.Errorf("delete queue %s: %w", queue, err)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/test/brokers/testrabbitmq"
 )
 
-// leftInASilentQueue: Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is silent for longer
-// than the time between Left's two counts.
+// leftInASilentQueue: Left does not count a silent retry queue as empty, though RabbitMQ reports it so. The queue is
+// silent for longer than the time between Left's two counts.
 func leftInASilentQueue(t *testing.T, server *testrabbitmq.Own) {
 	b := newRabbitMQ(server.URL, "orders")
 	if err := b.Open(t.Context()); err != nil {
@@ -49,7 +49,8 @@ func putOffForLong(ch *amqp.Channel, orders, retries string) error {
 		return err
 	}
 	for { // a new quorum queue may refuse early messages
-		confirmation, err := ch.PublishWithDeferredConfirm("", retries, true, false, amqp.Publishing{Body: []byte("{}")})
+		confirmation, err := ch.PublishWithDeferredConfirm("", retries, true, false,
+			amqp.Publishing{Body: []byte("{}")})
 		if err != nil || confirmation.Wait() {
 			return err
 		}

@@ -128,8 +128,8 @@ func (b *sqsBroker) left(ctx context.Context, url string) (left int64, err error
 // Ends implements broker.
 func (b *sqsBroker) Ends() []int64 { return []int64{b.total} }
 
-// Events receives and deletes all events, and then passes them to take sorted by sequence number, because an ElasticMQ that keeps
-// its messages on disk sometimes delivers a group's messages in another order.
+// Events receives and deletes all events, and then passes them to take sorted by sequence number, because an ElasticMQ
+// that keeps its messages on disk sometimes delivers a group's messages in another order.
 func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, payload []byte)) error {
 	var all []types.Message
 	for {
@@ -146,16 +146,20 @@ func (b *sqsBroker) Events(ctx context.Context, take func(id, customer string, p
 		}
 	}
 	number := func(m types.Message, name types.MessageSystemAttributeName) int64 {
-		n, _ := strconv.ParseInt(m.Attributes[string(name)], 10, 64) // SQS's own sequence numbers overflow this, but there the timestamps differ
+		// SQS's own sequence numbers overflow this, but there the timestamps differ
+		n, _ := strconv.ParseInt(m.Attributes[string(name)], 10, 64)
 		return n
 	}
 	slices.SortStableFunc(all, func(m, n types.Message) int {
 		return cmp.Or(
-			cmp.Compare(number(m, types.MessageSystemAttributeNameSentTimestamp), number(n, types.MessageSystemAttributeNameSentTimestamp)),
-			cmp.Compare(number(m, types.MessageSystemAttributeNameSequenceNumber), number(n, types.MessageSystemAttributeNameSequenceNumber)))
+			cmp.Compare(number(m, types.MessageSystemAttributeNameSentTimestamp),
+				number(n, types.MessageSystemAttributeNameSentTimestamp)),
+			cmp.Compare(number(m, types.MessageSystemAttributeNameSequenceNumber),
+				number(n, types.MessageSystemAttributeNameSequenceNumber)))
 	})
 	for _, m := range all {
-		take(aws.ToString(m.MessageAttributes[outbox.HeaderID].StringValue), m.Attributes["MessageGroupId"], []byte(aws.ToString(m.Body)))
+		take(aws.ToString(m.MessageAttributes[outbox.HeaderID].StringValue), m.Attributes["MessageGroupId"],
+			[]byte(aws.ToString(m.Body)))
 	}
 	return nil
 }
@@ -183,7 +187,10 @@ func (b *sqsBroker) someEvents(ctx context.Context) (some []types.Message, err e
 func (b *sqsBroker) readEvents(ctx context.Context) ([]types.Message, error) {
 	out, err := b.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &b.urls[1], MaxNumberOfMessages: 10, WaitTimeSeconds: 1, MessageAttributeNames: []string{"All"},
-		MessageSystemAttributeNames: []types.MessageSystemAttributeName{"MessageGroupId", "SentTimestamp", "SequenceNumber"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
+			"MessageGroupId", "SentTimestamp",
+			"SequenceNumber",
+		},
 	})
 	if err != nil || len(out.Messages) == 0 {
 		return nil, err

@@ -33,11 +33,12 @@ func addresses(t *testing.T, broker, store string) []string {
 	return args
 }
 
-// chosen are pairs that, together with those of TestDemoOnServers and TestDemoSurvivesItsBroker, cover each broker and each store.
+// chosen are pairs that, together with those of TestDemoOnServers and TestDemoSurvivesItsBroker, cover each broker and
+// each store.
 var chosen = []string{"kafka/mysql", "sqs/sql-postgres", "rabbitmq/sqlite"}
 
-// TestDemoOnEveryPair runs the chosen pairs, and with TXONCE_TEST_ALL each broker with each store except the pairs of TestDemoOnServers.
-// `make pairs` runs them with 20,000 messages.
+// TestDemoOnEveryPair runs the chosen pairs, and with TXONCE_TEST_ALL each broker with each store except the pairs of
+// TestDemoOnServers. `make pairs` runs them with 20,000 messages.
 func TestDemoOnEveryPair(t *testing.T) {
 	for _, broker := range brokers[1:] { // skips kfake
 		for _, store := range stores {
@@ -56,7 +57,8 @@ func TestDemoOnEveryPair(t *testing.T) {
 				r := runDemo(t, append(addresses(t, broker, store), "-messages", strconv.Itoa(messages))...)
 				r.check(t, messages)
 				if broker == "sqs" && (r.Freezes != 1 || r.Redelivered == 0) {
-					t.Errorf("%d freezes, %d redelivered: has a visibility timeout expired at all?", r.Freezes, r.Redelivered)
+					t.Errorf("%d freezes, %d redelivered: has a visibility timeout expired at all?", r.Freezes,
+						r.Redelivered)
 				}
 			})
 		}
@@ -72,7 +74,8 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 		}
 		server := testrabbitmq.Start(t)
 		t.Run("left in a silent queue", func(t *testing.T) { leftInASilentQueue(t, server) })
-		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "800"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "rabbitmq", "-rabbitmq", server.URL, "-messages", "800"},
+			addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
 			if err := server.Restart(t.Context()); err != nil {
 				t.Error(err)
@@ -89,9 +92,11 @@ func TestDemoSurvivesItsBroker(t *testing.T) {
 			t.Fatal(why)
 		}
 		server := testsqs.Start(t)
-		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "600"}, addresses(t, "kfake", "pgx")[2:])
+		args := slices.Concat([]string{"-broker", "sqs", "-sqs", server.Endpoint, "-messages", "600"},
+			addresses(t, "kfake", "pgx")[2:])
 		r := runDemoDuring(t, func() {
-			if err := server.Stop(t.Context()); err != nil { // orderly: ElasticMQ confirms messages before it writes them to disk
+			if err := server.Stop(t.Context()); err != nil {
+				// orderly: ElasticMQ confirms messages before it writes them to disk
 				t.Error(err)
 			}
 			if err := server.Start(t.Context()); err != nil {

@@ -49,7 +49,8 @@ func writeChart(path, title string, samples []sample) error {
 	width := float64(plotWidth) / float64(len(bars))
 	for i, b := range bars {
 		h := b / highest * plotHeight
-		fmt.Fprintf(&svg, `<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, plotLeft+float64(i)*width, plotBottom-h, max(width-1, .5), h)
+		fmt.Fprintf(&svg, `<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, plotLeft+float64(i)*width,
+			plotBottom-h, max(width-1, .5), h)
 	}
 	length := samples[len(samples)-1].at
 	x := func(at time.Duration) float64 { return plotLeft + float64(at)/float64(length)*plotWidth }

@@ -106,7 +106,8 @@ func obey(in *bufio.Reader, stop *fault) {
 
 func (s settings) work(ctx context.Context, reports *reporter, stop *fault) error {
 	w := workerConfig{
-		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Dialect(s.Dialect), LeaseTTL: leaseTTL, Trace: reports.trace(),
+		Database: s.Database, Driver: s.Driver, Dialect: sqlstore.Dialect(s.Dialect), LeaseTTL: leaseTTL,
+		Trace: reports.trace(),
 		place: s.place, broker: s.Broker,
 		Sarama: s.sarama(), SourceTrace: reports.sourceTrace(),
 		Concurrency: 4, MaxBatch: 50,

@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/adapters/sqlstore"
 )
 
-// serveDashboard shows the run in browsers of this machine, at an address such as 127.0.0.1:7070, until ctx ends. wait waits for that.
+// serveDashboard shows the run in browsers of this machine, at an address such as 127.0.0.1:7070, until ctx ends. wait
+// waits for that.
 func serveDashboard(ctx context.Context, address string, d *database, say *terminal) (wait func() error, err error) {
 	db, err := sql.Open(d.driver, d.dsn)
 	if err != nil {
@@ -21,7 +22,10 @@ func serveDashboard(ctx context.Context, address string, d *database, say *termi
 	if err != nil {
 		return nil, err
 	}
-	board, err := dashboard.New(dashboard.Config{Store: store.Operator(), Activity: store.Activity(), Authorize: anybodyHere, Title: "quickstart"})
+	board, err := dashboard.New(dashboard.Config{
+		Store: store.Operator(), Activity: store.Activity(),
+		Authorize: anybodyHere, Title: "quickstart",
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +42,8 @@ func serveDashboard(ctx context.Context, address string, d *database, say *termi
 	return func() error { return <-served }, nil
 }
 
-// anybodyHere lets every user of this machine see and do everything, because the data is a demo's. A service asks its own session instead.
+// anybodyHere lets every user of this machine see and do everything, because the data is a demo's. A service asks its
+// own session instead.
 func anybodyHere(r *http.Request, _ dashboard.Permission) (who string, err error) {
 	if _, err := dashboard.Loopback(r, dashboard.View); err != nil {
 		return "", err

@@ -128,9 +128,10 @@ func makeMySQL(ctx context.Context, dsn, name string) (string, error) {
 	return cfg.FormatDSN(), nil
 }
 
-// sqliteDSN is for a file that several processes write to. In WAL mode they can read while one writes. BEGIN IMMEDIATE takes the
-// write lock at the start; a transaction that reads first could fail later. There is no busy_timeout because the Store waits
-// itself, which needs SQLITE_BUSY at once. Programs that use the file without a Store need a busy_timeout.
+// sqliteDSN is for a file that several processes write to. In WAL mode they can read while one writes. BEGIN IMMEDIATE
+// takes the write lock at the start; a transaction that reads first could fail later. There is no busy_timeout because
+// the Store waits itself, which needs SQLITE_BUSY at once. Programs that use the file without a Store need a
+// busy_timeout.
 func sqliteDSN(path string) string {
 	return (&url.URL{Scheme: "file", Opaque: path}).String() +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"

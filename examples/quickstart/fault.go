@@ -14,7 +14,8 @@ type fault struct {
 	stand func(order string)
 }
 
-// At is called while an order is handled. It returns at once, except for the call that stops the worker: that one never returns.
+// At is called while an order is handled. It returns at once, except for the call that stops the worker: that one never
+// returns.
 func (f *fault) At(order string) {
 	f.mu.Lock()
 	if f.after != 1 {

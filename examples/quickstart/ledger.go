@@ -60,8 +60,8 @@ const (
 	// insertCharge does not guard against duplicates, and the ledger has no unique key: a second charge would show.
 	insertCharge = `INSERT INTO ledger (order_id, amount) VALUES ($1, $2)`
 
-	// addToAccount locks the customer's row until the transaction ends. So the charges of a customer, and their events, have one
-	// order.
+	// addToAccount locks the customer's row until the transaction ends. So the charges of a customer, and their events,
+	// have one order.
 	addToAccount = `INSERT INTO accounts (customer, balance) VALUES ($1, $2)
 		ON CONFLICT (customer) DO UPDATE SET balance = accounts.balance + excluded.balance RETURNING balance`
 )
@@ -101,7 +101,8 @@ func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*s
 	if o.Amount <= 0 {
 		return consumer.Permanent(errAmount)
 	}
-	if _, err := tx.ExecContext(ctx, `INSERT INTO ledger (order_id, amount) VALUES (?, ?)`, o.ID, o.Amount); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO ledger (order_id, amount) VALUES (?, ?)`, o.ID,
+		o.Amount); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO accounts (customer, balance) VALUES (?, ?)
@@ -109,14 +110,15 @@ func (l ledger) onMySQL(ctx context.Context, tx *sql.Tx, events outbox.Writer[*s
 		return err
 	}
 	var balance int64
-	if err := tx.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE customer = ?`, o.Customer).Scan(&balance); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE customer = ?`,
+		o.Customer).Scan(&balance); err != nil {
 		return err
 	}
 	return events.Enqueue(ctx, tx, l.charged(o, balance))
 }
 
-// byCustomer charges the orders of a batch sorted by customer. Two workers that lock several accounts lock them in the same
-// order, so they cannot deadlock.
+// byCustomer charges the orders of a batch sorted by customer. Two workers that lock several accounts lock them in the
+// same order, so they cannot deadlock.
 func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error) consumer.BatchHandler[TTx] {
 	return func(ctx context.Context, tx TTx, msgs []*consumer.Message) error {
 		orders := make(map[*consumer.Message]Order, len(msgs))
@@ -140,6 +142,7 @@ func byCustomer[TTx any](charge func(ctx context.Context, tx TTx, o Order) error
 
 // charged returns the event. Enqueue derives its ID from the order that is being handled.
 func (l ledger) charged(o Order, balance int64) outbox.Message {
-	payload, _ := json.Marshal(Charged{OrderID: o.ID, Amount: o.Amount, Balance: balance}) // cannot fail: strings and numbers
+	// cannot fail: strings and numbers
+	payload, _ := json.Marshal(Charged{OrderID: o.ID, Amount: o.Amount, Balance: balance})
 	return outbox.Message{Topic: l.events, OrderingKey: o.Customer, Payload: payload}
 }

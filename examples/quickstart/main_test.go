@@ -93,8 +93,11 @@ func (r result) check(t *testing.T, messages int) {
 		r.AuditorLost+r.AuditorDoubled+r.AuditorEventsLost+r.AuditorFalse != 0 || r.AuditorClaims != r.Effects {
 		t.Errorf("exit code %d", r.code)
 	}
-	if r.Messages != messages || r.Effects != messages-p.poison-p.reused || r.Deliveries < messages || r.Deliveries > maxCopies*messages ||
-		r.Events != r.Effects+r.EventsRepublished || r.DuplicatesSuppressed < r.Deliveries-maxCopies*(p.poison+p.reused)-r.Effects || r.Seconds <= 0 || r.PerSecond <= 0 {
+	if r.Messages != messages || r.Effects != messages-p.poison-p.reused || r.Deliveries < messages ||
+		r.Deliveries > maxCopies*messages ||
+		r.Events != r.Effects+r.EventsRepublished ||
+		r.DuplicatesSuppressed < r.Deliveries-maxCopies*(p.poison+p.reused)-r.Effects || r.Seconds <= 0 ||
+		r.PerSecond <= 0 {
 		t.Error("the figures do not fit together")
 	}
 	kill := firstKill.FindStringSubmatch(r.output)
@@ -121,13 +124,16 @@ func TestDemo(t *testing.T) {
 	t.Run("kills go on", func(t *testing.T) {
 		r := runDemo(t, "-messages", "1200", "-kill-every", "500ms")
 		r.check(t, 1200)
-		if r.Kills < 3 { // each is inside a handler, so its message is delivered again; Redelivered lacks what a killed worker has not reported
+		if r.Kills < 3 {
+			// each is inside a handler, so its message is delivered again; Redelivered lacks what a killed worker has
+			// not reported
 			t.Errorf("%d kills: is it tested at all?", r.Kills)
 		}
 	})
 }
 
-// TestDemoOnServers covers each real server, store and rebalance strategy, and checks that nothing is left on the servers.
+// TestDemoOnServers covers each real server, store and rebalance strategy, and checks that nothing is left on the
+// servers.
 func TestDemoOnServers(t *testing.T) {
 	t.Parallel()
 	brokers := testkafka.Brokers(t)
@@ -141,7 +147,8 @@ func TestDemoOnServers(t *testing.T) {
 		{"postgres18", testdb.Postgres18(t), "-store pgx -rebalance cooperative"},
 	} {
 		t.Run(test.server+test.args, func(t *testing.T) {
-			all := append(strings.Fields(test.args), "-messages", strconv.Itoa(messages), "-kill-every", "700ms", "-broker", "kafka",
+			all := append(strings.Fields(test.args), "-messages", strconv.Itoa(messages), "-kill-every", "700ms",
+				"-broker", "kafka",
 				"-kafka", strings.Join(brokers, ","), "-postgres", test.dsn)
 			r := runDemo(t, all...)
 			r.check(t, messages)
@@ -204,8 +211,14 @@ func TestBrokenIsFound(t *testing.T) {
 					t.Run(strconv.Itoa(seed), func(t *testing.T) {
 						t.Parallel()
 						r := runDemo(t, "-broken", way, "-messages", "100", "-seed", strconv.Itoa(seed))
-						bad := map[string]int{"mark-first": r.Lost, "effect-first": r.Doubled, "dual-write": r.EventsMissing}
-						auditor := map[string]int{"mark-first": r.AuditorLost, "effect-first": r.AuditorDoubled, "dual-write": r.AuditorEventsLost}
+						bad := map[string]int{
+							"mark-first": r.Lost, "effect-first": r.Doubled,
+							"dual-write": r.EventsMissing,
+						}
+						auditor := map[string]int{
+							"mark-first": r.AuditorLost, "effect-first": r.AuditorDoubled,
+							"dual-write": r.AuditorEventsLost,
+						}
 						if !r.Complete || r.code != 1 || bad[way] == 0 || auditor[way] == 0 {
 							t.Errorf("exit code %d:\n%s", r.code, r.output)
 							return

@@ -59,9 +59,11 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&o.freeze, "freeze", false, fmt.Sprintf("freeze a worker for %v, as if its machine paused (default with -broker sqs)", frozenFor))
 	flags.StringVar(&o.rebalance, "rebalance", "cooperative", "the group's rebalance protocol: eager or cooperative")
 	flags.StringVar(&o.broken, "broken", "", "use a faulty worker, to see the audit fail: "+strings.Join(ways, ", "))
-	flags.StringVar(&o.telemetry, "telemetry", "", "serve the workers' metrics to Prometheus at this `address`, such as 127.0.0.1:9464, under /metrics")
+	flags.StringVar(&o.telemetry, "telemetry", "",
+		"serve the workers' metrics to Prometheus at this `address`, such as 127.0.0.1:9464, under /metrics")
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
-	flags.StringVar(&o.dashboard, "dashboard", "", "show the run in a browser at this `address`, such as 127.0.0.1:7070, until Ctrl-C")
+	flags.StringVar(&o.dashboard, "dashboard", "",
+		"show the run in a browser at this `address`, such as 127.0.0.1:7070, until Ctrl-C")
 	flags.StringVar(&o.chart, "chart", "", "draw the deliveries per second, and the kills, as SVG in this `file`")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
 	if err := flags.Parse(args); err != nil {
@@ -121,7 +123,10 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 		value   string   // of option
 		askedBy []string // values of option that select it
 	}{
-		{"postgres", &o.postgres, "TXONCE_POSTGRES", "DSN of a PostgreSQL", "store", o.store, []string{"pgx", "sql-postgres"}},
+		{
+			"postgres", &o.postgres, "TXONCE_POSTGRES", "DSN of a PostgreSQL", "store", o.store,
+			[]string{"pgx", "sql-postgres"},
+		},
 		{"mysql", &o.mysql, "TXONCE_MYSQL", "DSN of a MySQL or MariaDB", "store", o.store, []string{"mysql"}},
 		{"kafka", &kafkas, "TXONCE_KAFKA", "addresses of a Kafka", "broker", o.broker, []string{"kafka"}},
 		{"sqs", &o.sqs, "TXONCE_SQS", "URL of an SQS", "broker", o.broker, []string{"sqs"}},
@@ -129,14 +134,16 @@ func (o *options) locate(given map[string]bool, kafkas string) error {
 	} {
 		switch asked := slices.Contains(server.askedBy, server.value); {
 		case !asked && given[server.flag]:
-			errs = append(errs, fmt.Errorf("-%s is of no use with -%s %s; add -%[2]s %[4]s", server.flag, server.option, server.value,
+			errs = append(errs, fmt.Errorf("-%s is of no use with -%s %s; add -%[2]s %[4]s", server.flag, server.option,
+				server.value,
 				strings.Join(server.askedBy, " or -"+server.option+" ")))
 		case asked && *server.address == "":
 			found, err := address.Lookup(".", server.env)
 			if *server.address = found; err != nil {
 				errs = append(errs, err)
 			} else if found == "" {
-				errs = append(errs, fmt.Errorf("-%s %s needs -%s with the %s, or make services-up", server.option, server.value, server.flag, server.title))
+				errs = append(errs, fmt.Errorf("-%s %s needs -%s with the %s, or make services-up", server.option,
+					server.value, server.flag, server.title))
 			}
 		}
 	}

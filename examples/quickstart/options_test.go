@@ -64,7 +64,8 @@ func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	o, err := parseOptions(nil, io.Discard)
-	if err != nil || o.messages != 20_000 || o.store != "sqlite" || o.broker != "kfake" || o.kafka != nil || o.killEvery != 0 {
+	if err != nil || o.messages != 20_000 || o.store != "sqlite" || o.broker != "kfake" || o.kafka != nil ||
+		o.killEvery != 0 {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 
@@ -77,14 +78,16 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err = parseOptions(strings.Fields("-store sql-postgres -broker kafka -seed 0 -kill-every 2s"), io.Discard)
-	if err != nil || o.postgres != "postgres://me@h/db?x=y" || len(o.kafka) != 2 || o.seed != 0 || o.killEvery != 2*time.Second {
+	if err != nil || o.postgres != "postgres://me@h/db?x=y" || len(o.kafka) != 2 || o.seed != 0 ||
+		o.killEvery != 2*time.Second {
 		t.Errorf("with services: %+v, %v", o, err)
 	}
 	t.Setenv("TXONCE_KAFKA", "c:3")
 	if o, err = parseOptions(strings.Fields("-broker kafka"), io.Discard); err != nil || o.kafka[0] != "c:3" {
 		t.Errorf("the environment does not go first: %+v, %v", o, err)
 	}
-	if o, err = parseOptions(strings.Fields("-broker kafka -kafka d:4"), io.Discard); err != nil || o.kafka[0] != "d:4" {
+	if o, err = parseOptions(strings.Fields("-broker kafka -kafka d:4"), io.Discard); err != nil ||
+		o.kafka[0] != "d:4" {
 		t.Errorf("the flag does not go first: %+v, %v", o, err)
 	}
 }

@@ -15,8 +15,8 @@ const (
 	maxRun     = 10_000_000
 )
 
-// plan is derived from the seed: the messages, the partition and order of their deliveries, and the kills. The same seed and
-// number of messages give the same plan in every process.
+// plan is derived from the seed: the messages, the partition and order of their deliveries, and the kills. The same
+// seed and number of messages give the same plan in every process.
 type plan struct {
 	seed       uint64
 	messages   []message
@@ -126,9 +126,9 @@ func (p *plan) Order(i int) Order {
 // customers is the number of customers per partition.
 const customers = 8
 
-// Customer returns the customer of m's order. Most customers have many orders, all on one partition. A batch charges many
-// customers in one transaction, which locks their accounts; batches of two partitions must not lock the same accounts in
-// different orders. So an order that may come from several partitions is its customer's only one.
+// Customer returns the customer of m's order. Most customers have many orders, all on one partition. A batch charges
+// many customers in one transaction, which locks their accounts; batches of two partitions must not lock the same
+// accounts in different orders. So an order that may come from several partitions is its customer's only one.
 func (p *plan) Customer(m message) string {
 	if p.alone[m.order] {
 		return fmt.Sprintf("customer-of-%07d", m.order)
@@ -157,8 +157,8 @@ func (p *plan) Find(o Order) (message int, ok bool) {
 	return int(i), true
 }
 
-// PlacedAt returns the time of message i, within the hour before start. All its copies carry the same time, because a different
-// time would make it a different message.
+// PlacedAt returns the time of message i, within the hour before start. All its copies carry the same time, because a
+// different time would make it a different message.
 func (p *plan) PlacedAt(i int, start time.Time) time.Time {
 	return start.Add(-time.Hour).Add(time.Hour / time.Duration(len(p.messages)) * time.Duration(i))
 }
@@ -170,12 +170,13 @@ type killPlan struct {
 	seed  uint64
 }
 
-// statics is the number of workers that restart under their name. One more worker is dynamic: it joins late and leaves early.
+// statics is the number of workers that restart under their name. One more worker is dynamic: it joins late and leaves
+// early.
 const statics = 2
 
-// newKillPlan kills both static workers early, however the work is divided. The first is killed after at most one in twenty
-// messages, the second after at most one in eight. Fewer than 30 % of the deliveries can have passed through both by that time,
-// and the dynamic worker starts after that.
+// newKillPlan kills both static workers early, however the work is divided. The first is killed after at most one in
+// twenty messages, the second after at most one in eight. Fewer than 30 % of the deliveries can have passed through
+// both by that time, and the dynamic worker starts after that.
 func newKillPlan(messages int, seed uint64) killPlan {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	between := func(lo, hi int) int { return 1 + lo + rng.IntN(hi-lo+1) }

@@ -86,7 +86,8 @@ func TestPlanHoldsWhatItPromises(t *testing.T) {
 			for _, d := range p.deliveries {
 				of := p.Order(int(d.message)).Customer
 				if before, known := home[of]; known && before != d.partition && !p.alone[p.messages[d.message].order] {
-					t.Fatalf("%s has several orders, on partitions %d and %d: batches would deadlock", of, before, d.partition)
+					t.Fatalf("%s has several orders, on partitions %d and %d: batches would deadlock", of, before,
+						d.partition)
 				}
 				home[of] = d.partition
 			}

@@ -26,8 +26,8 @@ func newProgress(total int, start time.Time) progress {
 	return progress{total: total, start: start, moved: start}
 }
 
-// report adds a worker's report. A span that starts before the end of an earlier report was delivered again. That is a lower
-// bound, because a killed worker may have finished more than it reported.
+// report adds a worker's report. A span that starts before the end of an earlier report was delivered again. That is a
+// lower bound, because a killed worker may have finished more than it reported.
 func (p *progress) report(r report, now time.Time) {
 	for _, s := range r.Spans {
 		if again := min(s.To, p.reported[s.Partition]) - s.From; again > 0 {
@@ -100,5 +100,6 @@ func (p *progress) at() string { return fmt.Sprintf("at %.0f %% of the deliverie
 func (p *progress) line(kills int) string {
 	seconds := time.Since(p.start).Seconds()
 	return fmt.Sprintf("%s of %s deliveries (%.0f %%), %s/s, kills %d, rebalances %d", thousands(p.finished()),
-		thousands(int64(p.total)), 100*p.share(), thousands(int64(float64(p.finished())/seconds)), kills, p.rebalances())
+		thousands(int64(p.total)), 100*p.share(), thousands(int64(float64(p.finished())/seconds)), kills,
+		p.rebalances())
 }

@@ -91,7 +91,8 @@ func (f figures) table(p *plan) string {
 	planted := func(n int) string { return fmt.Sprintf("of %s planted", thousands(int64(n))) }
 	row("messages", f.Messages, fmt.Sprintf("delivered %s times", thousands(int64(f.Deliveries))))
 	row("effects", f.Effects, "rows in the ledger")
-	row("duplicates suppressed", f.DuplicatesSuppressed, fmt.Sprintf("and at least %s redelivered after kills and rebalances", thousands(f.Redelivered)))
+	row("duplicates suppressed", f.DuplicatesSuppressed,
+		fmt.Sprintf("and at least %s redelivered after kills and rebalances", thousands(f.Redelivered)))
 	row("poison parked", f.PoisonParked, planted(p.poison))
 	row("mismatches parked", f.MismatchesParked, planted(p.reused))
 	row("unprovable parked", f.UnprovableParked, planted(0))
@@ -99,7 +100,8 @@ func (f figures) table(p *plan) string {
 		f.drained, thousands(int64(f.EventsRepublished))))
 	row("auditor", f.AuditorClaims, fmt.Sprintf("claims compared: %d lost, %d doubled, %d without event; and %s beside the workers, with %d findings",
 		f.AuditorLost, f.AuditorDoubled, f.AuditorEventsLost, thousands(int64(f.AuditorMeanwhile)), f.AuditorFalse))
-	row("kills", f.Kills, fmt.Sprintf("and %d freezes; %d rebalances, longest stall %.1f s", f.Freezes, f.Rebalances, f.LongestStall))
+	row("kills", f.Kills, fmt.Sprintf("and %d freezes; %d rebalances, longest stall %.1f s", f.Freezes, f.Rebalances,
+		f.LongestStall))
 	row("deliveries/s", int(f.PerSecond), fmt.Sprintf("%.1f s", f.Seconds))
 	_ = w.Flush() // cannot fail: writes to memory
 	return b.String() + fmt.Sprintf("lost %d, doubled %d; events missing %d, out of order %d, with a foreign ID %d",
@@ -111,7 +113,8 @@ func (f figures) scraped() string {
 	if f.Scraped == nil {
 		return ""
 	}
-	return fmt.Sprintf("\nscraped: %s processed of %s effects, %s duplicates, %s parked", thousands(int64(f.Scraped.Processed)), thousands(int64(f.Effects)),
+	return fmt.Sprintf("\nscraped: %s processed of %s effects, %s duplicates, %s parked",
+		thousands(int64(f.Scraped.Processed)), thousands(int64(f.Effects)),
 		thousands(int64(f.Scraped.Duplicates)), thousands(int64(f.Scraped.Parked)))
 }
 

@@ -19,7 +19,10 @@ func TestVerdict(t *testing.T) {
 		says  string
 	}{
 		{"nothing is wrong", nil, "lost 0, doubled 0; events missing 0, out of order 0, with a foreign ID 0"},
-		{"not complete", func(o *outcome, _ *findings) { o.complete = false }, "partition 3: 0 of 10 deliveries are finished"},
+		{
+			"not complete", func(o *outcome, _ *findings) { o.complete = false },
+			"partition 3: 0 of 10 deliveries are finished",
+		},
 		{"lost", func(_ *outcome, f *findings) { f.Lost = 1 }, "lost 1, doubled 0"},
 		{"doubled", func(_ *outcome, f *findings) { f.Doubled = 2 }, "lost 0, doubled 2"},
 		{"poison not parked", func(_ *outcome, f *findings) { f.PoisonParked-- }, "of 2 planted"},
@@ -28,14 +31,27 @@ func TestVerdict(t *testing.T) {
 		{"an event is missing", func(_ *outcome, f *findings) { f.EventsMissing = 1 }, "events missing 1"},
 		{"an event is out of order", func(_ *outcome, f *findings) { f.EventsOutOfOrder = 3 }, "out of order 3"},
 		{"an event has a foreign ID", func(_ *outcome, f *findings) { f.EventsWithForeignID = 2 }, "a foreign ID 2"},
-		{"the auditor finds a lost order", func(_ *outcome, f *findings) { f.Auditor.Lost = 1 }, "claims compared: 1 lost"},
+		{
+			"the auditor finds a lost order", func(_ *outcome, f *findings) { f.Auditor.Lost = 1 },
+			"claims compared: 1 lost",
+		},
 		{"the auditor finds a doubled order", func(_ *outcome, f *findings) { f.Auditor.Doubled = 1 }, "1 doubled"},
-		{"the auditor finds a lost event", func(_ *outcome, f *findings) { f.Auditor.EventsLost = 1 }, "1 without event"},
-		{"the auditor finds something meanwhile", func(_ *outcome, f *findings) { f.Auditor.False = 1 }, "with 1 findings"},
-		{"a problem", func(_ *outcome, f *findings) { f.Problems = []string{"somebody was charged 7 times"} }, "7 times"},
+		{
+			"the auditor finds a lost event", func(_ *outcome, f *findings) { f.Auditor.EventsLost = 1 },
+			"1 without event",
+		},
+		{
+			"the auditor finds something meanwhile", func(_ *outcome, f *findings) { f.Auditor.False = 1 },
+			"with 1 findings",
+		},
+		{
+			"a problem", func(_ *outcome, f *findings) { f.Problems = []string{"somebody was charged 7 times"} },
+			"7 times",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, f := outcome{complete: true, took: time.Second, progress: newProgress(len(p.deliveries), time.Now())}, right
+			out, f := outcome{complete: true, took: time.Second, progress: newProgress(len(p.deliveries),
+				time.Now())}, right
 			if tt.wrong != nil {
 				tt.wrong(&out, &f)
 			}

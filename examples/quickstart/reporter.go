@@ -115,12 +115,15 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// flush writes a report of everything since the last one. standing is the order whose handler this worker has stopped in, or
-// empty.
+// flush writes a report of everything since the last one. standing is the order whose handler this worker has stopped
+// in, or empty.
 func (r *reporter) flush(standing string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	say := report{Joined: r.joined, Generation: r.generation, Finished: r.count, Again: r.again, Standing: standing, Passes: r.passes}
+	say := report{
+		Joined: r.joined, Generation: r.generation, Finished: r.count, Again: r.again, Standing: standing,
+		Passes: r.passes,
+	}
 	r.joined, r.generation, r.count, r.again, r.passes = false, 0, 0, 0, nil
 	for i := range r.ranges {
 		if f := &r.ranges[i]; f.to > f.from {
@@ -128,7 +131,8 @@ func (r *reporter) flush(standing string) {
 			f.from = f.to
 		}
 	}
-	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 || say.Passes != nil || standing != "" {
+	if say.Joined || say.Generation != 0 || say.Spans != nil || say.Finished != 0 || say.Again != 0 ||
+		say.Passes != nil || standing != "" {
 		_ = r.out.Encode(say) // fails only if the parent is gone, and then this process ends too
 	}
 }

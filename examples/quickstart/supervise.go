@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// supervisor runs the workers. It starts them, kills them as planned, and waits until the group has committed everything.
+// supervisor runs the workers. It starts them, kills them as planned, and waits until the group has committed
+// everything.
 type supervisor struct {
 	plan     *plan
 	broker   broker
@@ -57,7 +58,8 @@ type outcome struct {
 	samples  []sample
 }
 
-// run returns when everything is committed and published, or nothing has changed for too long. All workers have ended by then.
+// run returns when everything is committed and published, or nothing has changed for too long. All workers have ended
+// by then.
 func (s *supervisor) run(ctx context.Context) (outcome, error) {
 	s.events = make(chan event, 64)
 	s.running = map[string]*process{}
@@ -106,7 +108,10 @@ func (s *supervisor) round(ctx context.Context, start time.Time, halts [statics]
 	}
 	stop()
 	poller.Wait()
-	return outcome{complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took, drained: drained, idle: idle, samples: s.samples}, err
+	return outcome{
+		complete: complete, progress: s.watch, kills: s.kills, freezes: s.freezes, took: took,
+		drained: drained, idle: idle, samples: s.samples,
+	}, err
 }
 
 func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [statics]int) (complete bool, err error) {
@@ -142,7 +147,8 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [s
 			}
 			s.watch.committed(p.ends, time.Now())
 			s.stopDynamic()
-			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) && !s.awaited && !s.freezeDue() {
+			if slices.Equal(p.ends, s.broker.Ends()) && s.watch.relayed(p.pending, time.Now()) && !s.awaited &&
+				!s.freezeDue() {
 				return true, nil
 			}
 		case <-thaw:
@@ -213,7 +219,8 @@ func (s *supervisor) processEnded(e event) error {
 		s.idled[p.Name] = !p.worked
 		s.say.print("%s is killed (SIGKILL) %s, %s", p.Name, p.killedAt, s.watch.at())
 		return errors.Join(s.startDynamic(), s.restart(p.Name))
-	case !p.terminated && (!p.joined || s.fenced(p)) && s.watch.idle(time.Now()) < patience: // a supervisor such as Kubernetes would restart it too
+	case !p.terminated && (!p.joined || s.fenced(p)) && s.watch.idle(time.Now()) < patience:
+		// a supervisor such as Kubernetes would restart it too
 		time.AfterFunc(retryPause, func() { s.again <- p })
 	case !p.terminated:
 		return fmt.Errorf("%s ended by itself (%s)\n%s", p.Name, p.State(), &p.Log)
@@ -250,7 +257,8 @@ func (s *supervisor) stop() (err error) {
 				s.kills++
 			}
 			if e.from.terminated && e.from.joined && e.err != nil {
-				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err, &e.from.Log))
+				err = errors.Join(err, fmt.Errorf("%s was told to stop and failed: %w\n%s", e.from.Name, e.err,
+					&e.from.Log))
 			}
 		case <-late.C:
 			for _, p := range s.running {

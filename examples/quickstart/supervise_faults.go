@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// startDynamic starts the dynamic worker after the first kill, unless it is running or has left. That kill is certain to come
-// early: until then the static workers share all deliveries, and each stops inside a handler after its first few messages. The
-// run is complete only after the dynamic worker has joined, however slowly it starts.
+// startDynamic starts the dynamic worker after the first kill, unless it is running or has left. That kill is certain
+// to come early: until then the static workers share all deliveries, and each stops inside a handler after its first
+// few messages. The run is complete only after the dynamic worker has joined, however slowly it starts.
 func (s *supervisor) startDynamic() error {
 	if s.running[dynamicName] != nil || s.left {
 		return nil
@@ -16,9 +16,9 @@ func (s *supervisor) startDynamic() error {
 	return s.start(dynamicName, 0)
 }
 
-// restart restarts a killed worker. On a queue it waits until the dynamic worker has joined, that is, has got a message: otherwise
-// the restarted workers could empty the queue before that. A Kafka group can be joined after everything is consumed, and would
-// wait for a missing static member until the session timeout.
+// restart restarts a killed worker. On a queue it waits until the dynamic worker has joined, that is, has got a
+// message: otherwise the restarted workers could empty the queue before that. A Kafka group can be joined after
+// everything is consumed, and would wait for a missing static member until the session timeout.
 func (s *supervisor) restart(name string) error {
 	if s.awaited && s.template.Group == "" {
 		s.held = append(s.held, name)
@@ -46,16 +46,17 @@ func (s *supervisor) startHeld() (err error) {
 
 // stopDynamic tells the dynamic worker to leave once that is due, but not before the freeze, which may need it.
 func (s *supervisor) stopDynamic() {
-	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && !s.freezeDue() && s.watch.share() >= s.plan.kills.leave {
+	if p := s.running[dynamicName]; p != nil && p.joined && !s.left && !s.freezeDue() &&
+		s.watch.share() >= s.plan.kills.leave {
 		s.left = true
 		s.say.print("%s is told to stop (SIGTERM), %s", p.Name, s.watch.at())
 		p.terminate()
 	}
 }
 
-// killStatic kills a static worker: at once, or inside the handler of its next new message. The planned kills come first. It spares a
-// worker that has finished nothing if the previous one of that name had finished nothing either: otherwise, if starting takes
-// longer than the interval between kills, the run would never progress.
+// killStatic kills a static worker: at once, or inside the handler of its next new message. The planned kills come
+// first. It spares a worker that has finished nothing if the previous one of that name had finished nothing either:
+// otherwise, if starting takes longer than the interval between kills, the run would never progress.
 func (s *supervisor) killStatic(k kill) {
 	p := s.running[staticName(k.worker)]
 	if s.kills == 0 || p == nil || p.killedAt != "" || !p.worked && s.idled[p.Name] {
@@ -70,8 +71,9 @@ func (s *supervisor) killStatic(k kill) {
 	time.AfterFunc(haltPatience, p.kill) // in case no new message comes
 }
 
-// mayFreeze freezes a working worker once per run, and reports whether it did. It prefers a static worker. On a queue the static
-// workers may still be starting when the dynamic one finishes everything, so it may also freeze the dynamic one.
+// mayFreeze freezes a working worker once per run, and reports whether it did. It prefers a static worker. On a queue
+// the static workers may still be starting when the dynamic one finishes everything, so it may also freeze the dynamic
+// one.
 func (s *supervisor) mayFreeze() bool {
 	if !s.freezeDue() || s.watch.share() < freezeAt {
 		return false

@@ -21,8 +21,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A service gives telemetry's hooks to its consumer. The workers of the demo are killed, and Prometheus would lose what a killed process
-// has counted since its last scrape. So each worker reports the calls of its hooks to the demo, which counts for all of them.
+// A service gives telemetry's hooks to its consumer. The workers of the demo are killed, and Prometheus would lose what
+// a killed process has counted since its last scrape. So each worker reports the calls of its hooks to the demo, which
+// counts for all of them.
 
 // pass is a call of the hook Done.
 type pass struct {
@@ -137,7 +138,10 @@ func (m *metrics) scrape(ctx context.Context) (s scraped, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
-	into := map[observe.Outcome]*int{observe.Processed: &s.Processed, observe.Duplicate: &s.Duplicates, observe.Parked: &s.Parked}
+	into := map[observe.Outcome]*int{
+		observe.Processed: &s.Processed, observe.Duplicate: &s.Duplicates,
+		observe.Parked: &s.Parked,
+	}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		series, value, _ := strings.Cut(lines.Text(), "} ")

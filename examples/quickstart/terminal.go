@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// terminal prints lines. On a real terminal it keeps a live line below them; elsewhere it prints the live line only rarely.
+// terminal prints lines. On a real terminal it keeps a live line below them; elsewhere it prints the live line only
+// rarely.
 type terminal struct {
 	out      io.Writer
 	rewrites bool

@@ -16,9 +16,9 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// This is the file to copy: a worker that charges each order once and announces each charge, however often an order is delivered
-// and whenever the worker crashes. It uses pgx; worker_sql.go is the same on database/sql. worker_kafka.go, worker_sqs.go and
-// worker_rabbitmq.go connect it to a broker.
+// This is the file to copy: a worker that charges each order once and announces each charge, however often an order is
+// delivered and whenever the worker crashes. It uses pgx; worker_sql.go is the same on database/sql. worker_kafka.go,
+// worker_sqs.go and worker_rabbitmq.go connect it to a broker.
 
 // workOnPgx charges orders in PostgreSQL until it gets SIGTERM.
 func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) error {
@@ -34,8 +34,8 @@ func workOnPgx(ctx context.Context, w workerConfig, charge handler[pgx.Tx]) erro
 	return work(ctx, w, store, charge)
 }
 
-// work consumes orders and relays events. One transaction of type TTx claims the order, charges it and enqueues the event: all
-// three are committed, or none.
+// work consumes orders and relays events. One transaction of type TTx claims the order, charges it and enqueues the
+// event: all three are committed, or none.
 func work[TTx any](ctx context.Context, w workerConfig, store store[TTx], charge handler[TTx]) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

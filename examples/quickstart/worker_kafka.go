@@ -16,7 +16,8 @@ func (w workerConfig) connectKafka(billing consumer.Processor) (*ends, error) {
 		return nil, err
 	}
 	orders, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, MaxBatch: 100, Trace: w.SourceTrace,
+		Client: client, Group: w.Group, Topics: []string{w.Orders}, Processor: billing, MaxBatch: 100,
+		Trace: w.SourceTrace,
 	})
 	if err != nil {
 		return nil, err

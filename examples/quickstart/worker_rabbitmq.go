@@ -11,7 +11,8 @@ import (
 func (w workerConfig) connectRabbitMQ(billing consumer.Processor) (*ends, error) {
 	dial := rabbitmq.Dial(w.Addresses[0], amqp.Config{})
 	orders, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-		Dial: dial, Queue: w.Orders, Processor: billing, Concurrency: w.Concurrency, MaxBatch: w.MaxBatch, Trace: w.SourceTrace,
+		Dial: dial, Queue: w.Orders, Processor: billing, Concurrency: w.Concurrency, MaxBatch: w.MaxBatch,
+		Trace: w.SourceTrace,
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 func (w workerConfig) connectSQS(billing consumer.Processor) (*ends, error) {
 	client := sqsClient(w.Addresses[0])
 	orders, err := awssqs.NewSubscriber(awssqs.SubscriberConfig{
-		Client: client, Queue: w.Orders, Processor: billing, Concurrency: w.Concurrency, MaxBatch: w.MaxBatch, Trace: w.SourceTrace,
+		Client: client, Queue: w.Orders, Processor: billing, Concurrency: w.Concurrency, MaxBatch: w.MaxBatch,
+		Trace: w.SourceTrace,
 	})
 	if err != nil {
 		return nil, err

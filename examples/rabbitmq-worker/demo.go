@@ -50,7 +50,8 @@ func open(ctx context.Context, url, database, name string) (_ *demo, err error) 
 		return nil, err
 	}
 	for _, queue := range []string{name + "-orders", name + "-charged"} {
-		if _, err := d.ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		if _, err := d.ch.QueueDeclare(queue, true, false, false, false,
+			amqp.Table{"x-queue-type": "quorum"}); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +108,8 @@ func (d *demo) watch(ctx context.Context, orders int, done func()) error {
 			return err
 		}
 		var charges, distinct int
-		if err := d.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &distinct); err != nil {
+		if err := d.pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges,
+			&distinct); err != nil {
 			if ctx.Err() != nil {
 				return nil // ctx ended during the query
 			}

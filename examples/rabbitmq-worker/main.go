@@ -1,5 +1,5 @@
-// Command rabbitmq-worker charges orders from a RabbitMQ queue and announces each charge in another queue. It sends each order
-// twice; each is charged once, also if you kill it with -9 and run it again.
+// Command rabbitmq-worker charges orders from a RabbitMQ queue and announces each charge in another queue. It sends
+// each order twice; each is charged once, also if you kill it with -9 and run it again.
 //
 //	make services-up
 //	go run ./examples/rabbitmq-worker
@@ -33,9 +33,12 @@ type Order struct {
 }
 
 func main() {
-	url := flag.String("rabbitmq", "amqp://guest:guest@127.0.0.1:21472/", "RabbitMQ's `URL`; make services-up uses the default")
-	database := flag.String("postgres", "postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable", "PostgreSQL's `DSN`; make services-up uses the default")
-	name := flag.String("name", "txonce_rabbitmq_worker", "`name` of the schema; the queues are name-orders and name-charged")
+	url := flag.String("rabbitmq", "amqp://guest:guest@127.0.0.1:21472/",
+		"RabbitMQ's `URL`; make services-up uses the default")
+	database := flag.String("postgres", "postgres://postgres@127.0.0.1:21415/postgres?sslmode=disable",
+		"PostgreSQL's `DSN`; make services-up uses the default")
+	name := flag.String("name", "txonce_rabbitmq_worker",
+		"`name` of the schema; the queues are name-orders and name-charged")
 	orders := flag.Int("orders", 2000, "how many `orders` to send, each twice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -66,15 +69,19 @@ func run(ctx context.Context, url, database, name string, orders int) error {
 	defer done()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return work(ctx, d.pool, dial, publisher, name+"-orders", name+"-charged") })
-	g.Go(func() error { return d.watch(ctx, orders, func() { charged = true; done() }) }) // a real worker runs until SIGTERM
+	// a real worker runs until SIGTERM
+	g.Go(func() error { return d.watch(ctx, orders, func() { charged = true; done() }) })
 	if err := g.Wait(); err != nil || !charged {
 		return err
 	}
 	return d.tidy()
 }
 
-// work is the part to copy. It charges each order in the queue orders once, and announces each charge in the queue charged.
-func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publisher *rabbitmq.Publisher, orders, charged string) error {
+// work is the part to copy. It charges each order in the queue orders once, and announces each charge in the queue
+// charged.
+func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publisher *rabbitmq.Publisher, orders,
+	charged string,
+) error {
 	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
 		return err
@@ -83,7 +90,8 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 		Name: "billing", Store: store, Key: consumer.JSONKey("order"),
 		// The claim, the charge and the announcement are one transaction: all of it is committed, or nothing.
 		Handle: consumer.JSON(func(ctx context.Context, tx pgx.Tx, o Order) error {
-			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID, o.Cents); err != nil {
+			if _, err := tx.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID,
+				o.Cents); err != nil {
 				return err
 			}
 			return store.Enqueue(ctx, tx, outbox.Message{Topic: charged, OrderingKey: o.ID, Payload: fmt.Appendf(nil, `{"charged":%q}`, o.ID)})
@@ -93,7 +101,8 @@ func work(ctx context.Context, pool *pgxpool.Pool, dial rabbitmq.Dialer, publish
 		return err
 	}
 	worker, err := rabbitmq.NewSubscriber(rabbitmq.SubscriberConfig{
-		Dial: dial, Queue: orders, Processor: billing, Spec: rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: rabbitmq.NoDeliveryLimit},
+		Dial: dial, Queue: orders, Processor: billing,
+		Spec: rabbitmq.QueueSpec{Quorum: true, DeliveryLimit: rabbitmq.NoDeliveryLimit},
 	})
 	if err != nil {
 		return err

@@ -55,13 +55,15 @@ func place(t *testing.T) (args []string, charges func() (all, distinct int), ann
 		}
 	})
 	charges = func() (all, distinct int) {
-		if err := db.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT order_id) FROM "+name+".charges").Scan(&all, &distinct); err != nil {
+		if err := db.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT order_id) FROM "+name+".charges").Scan(&all,
+			&distinct); err != nil {
 			t.Fatal(err)
 		}
 		return all, distinct
 	}
 	announced = func(least int) (n int) { // RabbitMQ may report a busy quorum queue as empty
-		for end := time.Now().Add(2 * time.Minute); n < least && time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); n < least &&
+			time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 			n = testrabbitmq.Ready(t, url, name+"-charged")
 		}
 		return n
@@ -108,8 +110,8 @@ func TestKilled(t *testing.T) {
 			t.Errorf("after %v: %v\n%s", with, err, out)
 		}
 	}
-	// Send the same number of orders again. With fewer, the command could end while it still holds deliveries that the queue no
-	// longer counts as waiting.
+	// Send the same number of orders again. With fewer, the command could end while it still holds deliveries that the
+	// queue no longer counts as waiting.
 	cmd, out := self.Recorded(t, append(args, "-orders", "1500")...)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

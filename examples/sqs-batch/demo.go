@@ -37,7 +37,8 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 	if err := migrations.Apply(ctx, db, "sqlite", ""); err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, `CREATE TABLE charges (order_id TEXT, cents INTEGER)`); err != nil { // no unique key, so that a second charge would show
+	if _, err := db.ExecContext(ctx, `CREATE TABLE charges (order_id TEXT, cents INTEGER)`); err != nil {
+		// no unique key, so that a second charge would show
 		return err
 	}
 
@@ -47,7 +48,8 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 		return fmt.Errorf("is SQS there? make services-up starts a server: %w", err)
 	}
 	defer func() {
-		if _, err := client.DeleteQueue(context.WithoutCancel(ctx), &sqs.DeleteQueueInput{QueueUrl: queue.QueueUrl}); err != nil {
+		if _, err := client.DeleteQueue(context.WithoutCancel(ctx),
+			&sqs.DeleteQueueInput{QueueUrl: queue.QueueUrl}); err != nil {
 			log.Printf("queue %s is left behind: %v", name, err)
 		}
 	}()
@@ -74,14 +76,16 @@ func demo(ctx context.Context, client *sqs.Client, orders int) error {
 		return err
 	}
 	var charges, charged int
-	if err := db.QueryRowContext(context.WithoutCancel(ctx), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &charged); err != nil {
+	if err := db.QueryRowContext(context.WithoutCancel(ctx),
+		`SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &charged); err != nil {
 		return err
 	}
 	fmt.Printf("%d messages handled: %d charges of %d orders\n", handled.Load(), charges, charged)
 	return nil
 }
 
-// send sends each order twice, like a producer that did not get an answer. A producer with a database should use an outbox.
+// send sends each order twice, like a producer that did not get an answer. A producer with a database should use an
+// outbox.
 func send(ctx context.Context, client *sqs.Client, queue string, orders int) error {
 	publisher, err := awssqs.NewPublisher(awssqs.PublisherConfig{Client: client})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command sqs-batch charges the orders in an SQS queue, one INSERT per batch. demo.go sends each order twice; each is charged
-// once.
+// Command sqs-batch charges the orders in an SQS queue, one INSERT per batch. demo.go sends each order twice; each is
+// charged once.
 //
 //	make services-up
 //	go run ./examples/sqs-batch
@@ -41,7 +41,10 @@ func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, tra
 	if err != nil {
 		return err
 	}
-	billing, err := consumer.New(consumer.Config[*sql.Tx]{Name: "billing", Store: store, Key: consumer.JSONKey("order"), HandleBatch: charge, Trace: trace})
+	billing, err := consumer.New(consumer.Config[*sql.Tx]{
+		Name: "billing", Store: store, Key: consumer.JSONKey("order"),
+		HandleBatch: charge, Trace: trace,
+	})
 	if err != nil {
 		return err
 	}
@@ -52,8 +55,8 @@ func work(ctx context.Context, client *sqs.Client, queue string, db *sql.DB, tra
 	return worker.Run(ctx)
 }
 
-// charge charges all orders of a batch in the transaction that claims their keys. It gets only orders that were not charged
-// before.
+// charge charges all orders of a batch in the transaction that claims their keys. It gets only orders that were not
+// charged before.
 func charge(ctx context.Context, tx *sql.Tx, msgs []*consumer.Message) error {
 	orders := make([]json.RawMessage, len(msgs))
 	for i, m := range msgs {
@@ -63,6 +66,7 @@ func charge(ctx context.Context, tx *sql.Tx, msgs []*consumer.Message) error {
 	if err != nil {
 		return consumer.Permanent(err) // an order is not valid JSON; the consumer finds and parks that one
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO charges SELECT value ->> 'order', value ->> 'cents' FROM json_each(?)`, string(batch))
+	_, err = tx.ExecContext(ctx, `INSERT INTO charges SELECT value ->> 'order', value ->> 'cents' FROM json_each(?)`,
+		string(batch))
 	return err
 }

@@ -33,7 +33,8 @@ func TestChargesOnce(t *testing.T) {
 	}
 }
 
-// Ctrl-C while it works ends it without an error. If all orders were done before the signal, the test tries again with more.
+// Ctrl-C while it works ends it without an error. If all orders were done before the signal, the test tries again with
+// more.
 func TestInterrupt(t *testing.T) {
 	for orders := 5000; !interrupted(t, orders); orders *= 2 {
 		t.Logf("%d orders were done before the signal", orders)
@@ -59,7 +60,8 @@ func interrupted(t *testing.T, orders int) (inTime bool) {
 	if err := <-ended; err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if said := regexp.MustCompile(`(\d+) charges of (\d+) orders`).FindStringSubmatch(out.String()); said == nil || said[1] != said[2] {
+	if said := regexp.MustCompile(`(\d+) charges of (\d+) orders`).FindStringSubmatch(out.String()); said == nil ||
+		said[1] != said[2] {
 		t.Errorf("it says\n%s\nwant as many charges as orders", out)
 	}
 	if signalled != nil && !errors.Is(signalled, os.ErrProcessDone) {

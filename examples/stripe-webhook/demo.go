@@ -26,7 +26,8 @@ func demo(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	o.listen, o.sqlite, o.secret, o.mode, o.apiKey = "127.0.0.1:0", filepath.Join(dir, "demo.db"), demoSecret, stripehook.Test, ""
+	o.listen, o.sqlite, o.secret, o.mode, o.apiKey = "127.0.0.1:0", filepath.Join(dir, "demo.db"), demoSecret,
+		stripehook.Test, ""
 	o.logger = slog.New(slog.DiscardHandler) // a real server logs why it refused a delivery
 	s := &sender{webhookdemo.New(o.out)}
 
@@ -47,7 +48,11 @@ func serve(ctx context.Context, o options, use func(ctx context.Context, url str
 		o.ready = ready
 		return run(ctx, o)
 	}
-	return webhookdemo.Serve(ctx, server, func(ctx context.Context, address string) { use(ctx, "http://"+address+"/webhooks/stripe") })
+	return webhookdemo.Serve(ctx, server, func(ctx context.Context,
+		address string,
+	) {
+		use(ctx, "http://"+address+"/webhooks/stripe")
+	})
 }
 
 // sender plays Stripe, and a forger.
@@ -74,7 +79,8 @@ func (s *sender) deliver(ctx context.Context, url string) {
 	fmt.Fprintln(s.Out, "Stripe delivers events:")
 	s.Send(ctx, url, "invoice 1 is paid", first, signed(first), 200)
 	s.Send(ctx, url, "the same again: the answer was lost", first, signed(first), 200)
-	s.Send(ctx, url, "and again, with signatures of an old and a new secret", first, signature(first, now, "whsec_demo_secret_that_was_rolled", demoSecret), 200)
+	s.Send(ctx, url, "and again, with signatures of an old and a new secret", first,
+		signature(first, now, "whsec_demo_secret_that_was_rolled", demoSecret), 200)
 	second := s.invoice(2, nil)
 	s.Storm(ctx, url, "invoice 2 is paid, delivered", second, func() http.Header { return signed(second) })
 	other := stripehook.Event{ID: "evt_" + s.Run + "_other", Type: "customer.created"}.Body(nil)
@@ -86,9 +92,13 @@ func (s *sender) deliver(ctx context.Context, url string) {
 	forged := s.invoice(4, nil)
 	s.Send(ctx, url, "an event signed with a guessed secret", forged, signature(forged, now, forgedSecret), 400)
 	s.Send(ctx, url, "an event without a signature", forged, nil, 400)
-	s.Send(ctx, url, "a captured event with another amount", bytes.Replace(first, []byte(`"amount_paid":100`), []byte(`"amount_paid":999`), 1), signed(first), 400)
+	s.Send(ctx, url, "a captured event with another amount", bytes.Replace(first, []byte(`"amount_paid":100`),
+		[]byte(`"amount_paid":999`), 1), signed(first), 400)
 	s.Send(ctx, url, "a captured event, an hour later", forged, signature(forged, now.Add(-time.Hour), demoSecret), 400)
-	live := stripehook.Event{ID: "evt_" + s.Run + "_live", Type: "invoice.paid", Livemode: true}.Body(map[string]any{"id": "in_5"})
+	live := stripehook.Event{
+		ID: "evt_" + s.Run + "_live", Type: "invoice.paid",
+		Livemode: true,
+	}.Body(map[string]any{"id": "in_5"})
 	s.Send(ctx, url, "an event of the other mode", live, signed(live), 400)
 }
 
@@ -110,7 +120,8 @@ func (s *sender) audit(ctx context.Context, o options) {
 	}
 	defer db.Close()
 	for n := 1; n <= 2; n++ {
-		s.Count(ctx, db, fmt.Sprintf("payment of invoice %d", n), 1, `SELECT count(*) FROM payments WHERE event_id = $1`, fmt.Sprintf("evt_%s_%d", s.Run, n))
+		s.Count(ctx, db, fmt.Sprintf("payment of invoice %d", n), 1,
+			`SELECT count(*) FROM payments WHERE event_id = $1`, fmt.Sprintf("evt_%s_%d", s.Run, n))
 	}
 	s.Count(ctx, db, "payments that Stripe did not announce", 0,
 		`SELECT count(*) FROM payments WHERE event_id LIKE $1 AND invoice_id NOT IN ('in_1', 'in_2')`, "evt_"+s.Run+"%")

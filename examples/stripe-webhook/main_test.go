@@ -50,9 +50,15 @@ func testDemo(t *testing.T, o options) {
 func TestAudit(t *testing.T) {
 	for _, c := range []struct{ name, change, want string }{
 		{"nothing wrong", `SELECT 1`, ""},
-		{"a payment twice", `INSERT INTO payments SELECT * FROM payments WHERE invoice_id = 'in_1'`, "2 payment of invoice 1, want 1"},
+		{
+			"a payment twice", `INSERT INTO payments SELECT * FROM payments WHERE invoice_id = 'in_1'`,
+			"2 payment of invoice 1, want 1",
+		},
 		{"a lost payment", `DELETE FROM payments WHERE invoice_id = 'in_2'`, "0 payment of invoice 2, want 1"},
-		{"a forged payment", `INSERT INTO payments VALUES ('evt_run_4', 'in_4', 5)`, "1 payments that Stripe did not announce, want 0"},
+		{
+			"a forged payment", `INSERT INTO payments VALUES ('evt_run_4', 'in_4', 5)`,
+			"1 payments that Stripe did not announce, want 0",
+		},
 		{"a lost dead letter", `DELETE FROM dead_letters`, "0 parked event, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +135,8 @@ func waitForPayments(t *testing.T, o options, want int) {
 
 func testOptions(t *testing.T) options {
 	return options{
-		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), secret: demoSecret, mode: stripehook.Test, logger: slog.New(slog.DiscardHandler),
+		listen: "127.0.0.1:0", sqlite: filepath.Join(t.TempDir(), "test.db"), secret: demoSecret, mode: stripehook.Test,
+		logger: slog.New(slog.DiscardHandler),
 	}
 }
 

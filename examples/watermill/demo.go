@@ -53,7 +53,8 @@ func (d *demo) charge(msg *message.Message) ([]*message.Message, error) {
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {
 		return nil, consumer.Permanent(err)
 	}
-	_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(), `INSERT INTO charges (order_id, amount) VALUES ($1, $2)`, order.OrderID, order.Amount)
+	_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(),
+		`INSERT INTO charges (order_id, amount) VALUES ($1, $2)`, order.OrderID, order.Amount)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
-// Command watermill is a watermill Router on PostgreSQL. Its handler charges and announces each order once, however often the
-// order is delivered. before and after show how to convert a handler; this command also runs the relay for the announcements.
-// demo.go places every order three times, and some attempts fail.
+// Command watermill is a watermill Router on PostgreSQL. Its handler charges and announces each order once, however
+// often the order is delivered. before and after show how to convert a handler; this command also runs the relay for
+// the announcements. demo.go places every order three times, and some attempts fail.
 //
 //	make services-up
 //	( . .services/env; DATABASE_URL=$TXONCE_POSTGRES go run ./examples/watermill )
@@ -52,7 +52,8 @@ func main() {
 	}))
 	router.AddHandler("billing", demo.orders, orders, demo.charges, events, demo.charge).AddMiddleware(once.Middleware)
 	router.AddConsumerHandler("print", demo.charges, orders, demo.announced)
-	relayed := must(watermillsql.NewPublisher(db, settings, logger)) // a second publisher: the Router closes the first one
+	// a second publisher: the Router closes the first one
+	relayed := must(watermillsql.NewPublisher(db, settings, logger))
 	publisher := must(watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: relayed, Confirms: true}))
 	outgoing := must(relay.New(relay.Config{Queue: store, Publisher: publisher}))
 

@@ -40,7 +40,8 @@ func (b billing) charge(ctx context.Context, tx pgx.Tx, o OrderPlaced) error {
 func run(ctx context.Context, database string, brokers []string) error {
 	pool := must(pgxpool.New(ctx, database))
 	defer pool.Close()
-	if err := pgxstore.Migrate(ctx, pool, ""); err != nil { // "": the first schema of search_path. Or use your own tool: package migrations
+	if err := pgxstore.Migrate(ctx, pool, ""); err != nil {
+		// "": the first schema of search_path. Or use your own tool: package migrations
 		return err
 	}
 	client := must(sarama.NewClient(brokers, kafka.NewConfig())) // NewConfig: settings that lose no message
@@ -57,11 +58,13 @@ func run(ctx context.Context, database string, brokers []string) error {
 	sweeper := must(dedup.NewSweeper(dedup.SweeperConfig{Store: store}))
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return subscriber.Run(ctx) })    // handles messages
-	g.Go(func() error { return outgoing.Run(ctx) })      // publishes what handlers have enqueued
-	g.Go(func() error { return sweeper.Run(ctx) })       // deletes keys that are older than Config.Window (default: 15 days)
-	g.Go(func() error { return orders.RunReplays(ctx) }) // processes dead letters again when an operator requests it: txonce dead-letters replay
-	return g.Wait()                                      // after SIGTERM each finishes the work in progress
+	g.Go(func() error { return subscriber.Run(ctx) }) // handles messages
+	g.Go(func() error { return outgoing.Run(ctx) })   // publishes what handlers have enqueued
+	// deletes keys that are older than Config.Window (default: 15 days)
+	g.Go(func() error { return sweeper.Run(ctx) })
+	// processes dead letters again when an operator requests it: txonce dead-letters replay
+	g.Go(func() error { return orders.RunReplays(ctx) })
+	return g.Wait() // after SIGTERM each finishes the work in progress
 }
 
 func main() {

@@ -72,7 +72,8 @@ func TestWorker(t *testing.T) {
 		}
 		workUntil(t, dsn, client, broker, step.announced)
 		var charges, orders int64
-		if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges, &orders); err != nil {
+		if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM charges`).Scan(&charges,
+			&orders); err != nil {
 			t.Fatal(err)
 		}
 		if n := announced(t, client); charges != step.announced || orders != step.announced || n != step.announced {

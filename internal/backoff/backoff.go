@@ -12,8 +12,8 @@ const (
 	Cap  = 10 * time.Second
 )
 
-// FullJitter returns a function that returns a random duration up to base*2^(attempt-1), and at most limit. The jitter is
-// full because messages that failed together would otherwise come back together. Attempts start at 1.
+// FullJitter returns a function that returns a random duration up to base*2^(attempt-1), and at most limit. The jitter
+// is full because messages that failed together would otherwise come back together. Attempts start at 1.
 func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
 	return func(attempt int) time.Duration {
 		ceiling := doubled(base, limit, attempt)
@@ -24,8 +24,8 @@ func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
 	}
 }
 
-// HalfJitter returns a random duration between half of base*2^(failures-1) and all of it; base*2^(failures-1) is at most
-// limit. It is never close to zero: use it where only one caller retries.
+// HalfJitter returns a random duration between half of base*2^(failures-1) and all of it; base*2^(failures-1) is at
+// most limit. It is never close to zero: use it where only one caller retries.
 func HalfJitter(base, limit time.Duration, failures int) time.Duration {
 	return Jitter(doubled(base, limit, failures))
 }

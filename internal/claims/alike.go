@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Alike splits rows into parts with the same consumer and window. The parts are sorted, so that all transactions lock rows in
-// the same order. Within a part the rows keep their order.
+// Alike splits rows into parts with the same consumer and window. The parts are sorted, so that all transactions lock
+// rows in the same order. Within a part the rows keep their order.
 func Alike(rows []Row) [][]Row {
 	alike := func(a, b *Row) bool {
 		return a.Record.Key.Consumer == b.Record.Key.Consumer && a.Record.Keep() == b.Record.Keep()
@@ -24,7 +24,8 @@ func Alike(rows []Row) [][]Row {
 	}
 	rows = slices.Clone(rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.Record.Key.Consumer, b.Record.Key.Consumer), cmp.Compare(a.Record.Keep(), b.Record.Keep()))
+		return cmp.Or(strings.Compare(a.Record.Key.Consumer, b.Record.Key.Consumer),
+			cmp.Compare(a.Record.Keep(), b.Record.Keep()))
 	})
 	var parts [][]Row
 	for from, to := 0, 1; to <= len(rows); to++ {

@@ -15,7 +15,8 @@ func TestAlike(t *testing.T) {
 		return claims.Row{Record: dedup.Record{Key: dedup.Key{Consumer: consumer, ID: id}, Window: window}}
 	}
 	day := 24 * time.Hour
-	a1, a2, a3, b1, b2 := row("a", "1", day), row("a", "2", day), row("a", "3", 2*day), row("b", "1", day), row("b", "2", day)
+	a1, a2, a3, b1, b2 := row("a", "1", day), row("a", "2", day), row("a", "3", 2*day), row("b", "1", day),
+		row("b", "2", day)
 	for _, tt := range []struct {
 		name string
 		rows []claims.Row

@@ -11,18 +11,21 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round trip.
-// Make returns a driver's errors unchanged, so the driver classifies them.
+// Driver sends the statements of one claim, all in one transaction. A method may send several statements in one round
+// trip. Make returns a driver's errors unchanged, so the driver classifies them.
 type Driver interface {
-	// Insert inserts the rows whose keys have no row yet. It waits for transactions that hold the keys. It puts the new keys
-	// into Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the transaction.
+	// Insert inserts the rows whose keys have no row yet. It waits for transactions that hold the keys. It puts the new
+	// keys into Claim.Inserted, and the database's clock after the claim into Claim.Clock. The first call may begin the
+	// transaction.
 	Insert(ctx context.Context, rows []Row) error
-	// Existing reads the rows that are in the table into Claim.Found. If nothing was inserted, it may end the transaction, and it runs
-	// without one if it is called before Insert; the next method that needs a transaction begins one.
+	// Existing reads the rows that are in the table into Claim.Found. If nothing was inserted, it may end the
+	// transaction, and it runs without one if it is called before Insert; the next method that needs a transaction
+	// begins one.
 	Existing(ctx context.Context, rows []Row) error
-	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were used.
-	// It must see everything that was committed before Insert returned.
-	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse, err error)
+	// Forgotten reads until when keys were forgotten (zero: none was), and, if any was, how the consumers' windows were
+	// used. It must see everything that was committed before Insert returned.
+	Forgotten(ctx context.Context, consumers []string) (forgotten time.Time, uses map[string][]driver.WindowUse,
+		err error)
 	// Forget deletes rows that Insert has inserted.
 	Forget(ctx context.Context, keys []dedup.KeyHash) error
 	// Flush makes the transaction's COMMIT as durable as the commits that its duplicates report.
@@ -47,8 +50,8 @@ type Claim struct {
 	Windows *Leases
 	Now     func() time.Time // this machine's clock
 
-	// Look says that the rows are probably in the table already, so that Make reads them before it inserts. A row that is found was
-	// committed. A row that is not found proves nothing, and is inserted.
+	// Look says that the rows are probably in the table already, so that Make reads them before it inserts. A row that
+	// is found was committed. A row that is not found proves nothing, and is inserted.
 	Look bool
 
 	// Registered holds the windows that this transaction has registered itself, each with the end of its registration.
@@ -60,8 +63,8 @@ type Claim struct {
 	Clock    time.Time
 }
 
-// AssumeRegistered makes Make take all windows for registered. It is for a claim that is rolled back: nothing of it is left that a window
-// has to cover.
+// AssumeRegistered makes Make take all windows for registered. It is for a claim that is rolled back: nothing of it is
+// left that a window has to cover.
 func (c *Claim) AssumeRegistered() {
 	c.Registered = map[Window]time.Time{}
 	for _, w := range c.Plan.Windows() {
@@ -69,8 +72,8 @@ func (c *Claim) AssumeRegistered() {
 	}
 }
 
-// Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must be
-// rolled back.
+// Make claims the rows and returns the answers in the order of the plan's records. After an error the transaction must
+// be rolled back.
 func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
 	if err := c.insert(ctx, d); err != nil || len(c.Plan.Rows) == 0 {
 		return nil, err
@@ -99,8 +102,8 @@ func (c *Claim) Make(ctx context.Context, d Driver) ([]dedup.Claim, error) {
 	return c.Plan.Answers(found), nil
 }
 
-// insert inserts the rows, and reads those that were there before. If such a row is missing, a sweep deleted it after Insert found
-// it. A missing row does not prove that the key was claimed before, so the row is claimed again.
+// insert inserts the rows, and reads those that were there before. If such a row is missing, a sweep deleted it after
+// Insert found it. A missing row does not prove that the key was claimed before, so the row is claimed again.
 func (c *Claim) insert(ctx context.Context, d Driver) error {
 	rows := c.Plan.Rows
 	c.Inserted = make(map[dedup.KeyHash]bool, len(rows))
@@ -153,8 +156,8 @@ func (c *Claim) covered() bool {
 	return c.Windows.Cover(remembered, c.Clock)
 }
 
-// horizons returns until when keys may have been forgotten, for each consumer with an inserted row that is old enough to have
-// been forgotten before. Most claims have no such row, and then horizons does not ask the database.
+// horizons returns until when keys may have been forgotten, for each consumer with an inserted row that is old enough
+// to have been forgotten before. Most claims have no such row, and then horizons does not ask the database.
 func (c *Claim) horizons(ctx context.Context, d Driver) (map[string]time.Time, error) {
 	var consumers []string
 	for _, row := range c.Plan.Rows {

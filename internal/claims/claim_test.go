@@ -85,7 +85,10 @@ func TestMake(t *testing.T) {
 		rows := map[dedup.KeyHash]claims.Stored{}
 		for _, id := range ids {
 			k := rec(id, id).Key
-			rows[k.Hash()] = claims.Stored{Key: k.Hash(), ExpiresAt: now.Add(time.Hour), Consumer: &k.Consumer, ID: &k.ID}
+			rows[k.Hash()] = claims.Stored{
+				Key: k.Hash(), ExpiresAt: now.Add(time.Hour), Consumer: &k.Consumer,
+				ID: &k.ID,
+			}
 		}
 		return rows
 	}
@@ -113,32 +116,41 @@ func TestMake(t *testing.T) {
 			want: []dedup.Verdict{dedup.First, dedup.Duplicate}, calls: []string{"insert", "read", "flush"},
 		},
 		{
-			name: "a row vanishes before it is read", table: table{rows: known("a"), vanish: 1}, recs: []dedup.Record{at("a", 0)},
+			name: "a row vanishes before it is read", table: table{rows: known("a"), vanish: 1},
+			recs: []dedup.Record{at("a", 0)},
 			want: []dedup.Verdict{dedup.First}, calls: []string{"insert", "read", "insert"},
 		},
 		{
-			name: "a row of another business key", recs: []dedup.Record{at("a", 0)}, err: dedup.ErrKeyCollision, anyCall: true,
-			table: table{rows: map[dedup.KeyHash]claims.Stored{rec("a", "a").Key.Hash(): {Consumer: &other.Consumer, ID: &other.ID}}},
+			name: "a row of another business key", recs: []dedup.Record{at("a", 0)}, err: dedup.ErrKeyCollision,
+			anyCall: true,
+			table:   table{rows: map[dedup.KeyHash]claims.Stored{rec("a", "a").Key.Hash(): {Consumer: &other.Consumer, ID: &other.ID}}},
 		},
 		{
 			name: "old, and nothing was ever forgotten", recs: []dedup.Record{at("a", 200*24*time.Hour)},
 			want: []dedup.Verdict{dedup.First}, calls: []string{"insert", "horizon of billing"},
 		},
 		{
-			name: "older than the horizon", table: table{forgotten: horizon, uses: map[string][]driver.WindowUse{"billing": used}},
-			recs: []dedup.Record{at("a", 200*24*time.Hour), at("b", 0)},
-			want: []dedup.Verdict{dedup.Unprovable, dedup.First}, calls: []string{"insert", "horizon of billing", "forget"},
+			name: "older than the horizon", table: table{
+				forgotten: horizon,
+				uses:      map[string][]driver.WindowUse{"billing": used},
+			},
+			recs:  []dedup.Record{at("a", 200*24*time.Hour), at("b", 0)},
+			want:  []dedup.Verdict{dedup.Unprovable, dedup.First},
+			calls: []string{"insert", "horizon of billing", "forget"},
 		},
 		{
 			name: "registered for too short a time", until: now.Add(-time.Second), recs: []dedup.Record{at("a", 0)},
 			err: claims.ErrAgain, calls: []string{"insert"},
 		},
 		{
-			name: "the registration ran out, but nothing was inserted", until: now.Add(-time.Second), table: table{rows: known("a")},
-			recs: []dedup.Record{at("a", 0)}, want: []dedup.Verdict{dedup.Duplicate}, calls: []string{"insert", "read", "flush"},
+			name: "the registration ran out, but nothing was inserted", until: now.Add(-time.Second),
+			table: table{rows: known("a")},
+			recs:  []dedup.Record{at("a", 0)}, want: []dedup.Verdict{dedup.Duplicate},
+			calls: []string{"insert", "read", "flush"},
 		},
 		{
-			name: "a time ahead of both clocks", recs: []dedup.Record{at("a", -365*24*time.Hour)}, err: dedup.ErrFuture, calls: []string{"insert"},
+			name: "a time ahead of both clocks", recs: []dedup.Record{at("a", -365*24*time.Hour)}, err: dedup.ErrFuture,
+			calls: []string{"insert"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

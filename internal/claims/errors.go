@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Owner is the package whose stores made an error. A handler may use a store of another package on another database: an error of
-// that store is the handler's, and says nothing about the database of the claim.
+// Owner is the package whose stores made an error. A handler may use a store of another package on another database: an
+// error of that store is the handler's, and says nothing about the database of the claim.
 type Owner string
 
 // Error makes an Owner a target for errors.Is.
@@ -36,8 +36,8 @@ func (e databaseError) Error() string { return e.err.Error() }
 
 func (e databaseError) Unwrap() error { return e.err }
 
-// Is matches the owner. It also makes dedup.ErrSchema match driver.ErrSchema, and ErrSettings likewise, because the relay does not import package
-// dedup.
+// Is matches the owner. It also makes dedup.ErrSchema match driver.ErrSchema, and ErrSettings likewise, because the
+// relay does not import package dedup.
 func (e databaseError) Is(target error) bool {
 	return target == e.owner || target == driver.ErrSchema && errors.Is(e.err, dedup.ErrSchema) ||
 		target == driver.ErrSettings && errors.Is(e.err, dedup.ErrSettings)

@@ -12,12 +12,14 @@ import (
 
 // Lock locks a business key without claiming it.
 type Lock struct {
-	Key    dedup.Key
-	Number int64    // for databases whose locks are numbers; two keys with the same number exclude each other needlessly
+	Key dedup.Key
+	// for databases whose locks are numbers; two keys with the same number exclude each other needlessly
+	Number int64
 	Row    [16]byte // for databases whose locks are rows; never equal to the KeyHash of a claim
 }
 
-// Locks returns one lock for each distinct key. The locks are sorted, so that all transactions take them in the same order.
+// Locks returns one lock for each distinct key. The locks are sorted, so that all transactions take them in the same
+// order.
 func Locks(keys []dedup.Key) ([]Lock, error) {
 	locks := make([]Lock, 0, len(keys))
 	for _, k := range keys {

@@ -12,8 +12,8 @@ import (
 // numbersWithin limits the check when a relay starts: a table may be locked.
 const numbersWithin = 2 * time.Second
 
-// NumbersAtStart is a check of numbers for a relay that starts. It fails only if the numbers are wrong. A check that gets no answer, or lacks a
-// right, keeps no relay from starting; txonce check repeats it.
+// NumbersAtStart is a check of numbers for a relay that starts. It fails only if the numbers are wrong. A check that
+// gets no answer, or lacks a right, keeps no relay from starting; txonce check repeats it.
 func NumbersAtStart(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, numbersWithin)
 	defer cancel()
@@ -23,14 +23,15 @@ func NumbersAtStart(ctx context.Context, check func(context.Context) error) erro
 	return nil
 }
 
-// CheckNumbers fails with ErrSettings if a sequence, which has assigned numbers up to last, is behind used, the largest number in a table. mend is
-// the statement that moves it on.
+// CheckNumbers fails with ErrSettings if a sequence, which has assigned numbers up to last, is behind used, the largest
+// number in a table. mend is the statement that moves it on.
 func CheckNumbers(owner Owner, sequence, table string, last, used int64, mend string) error {
 	if last >= used {
 		return nil
 	}
 	return owner.Errorf("%s: %w: %s has assigned numbers up to %d, and %s has number %d, as after a restore without the sequence: new rows would get numbers "+
-		"that are in use. Move it on, and then start again: %s", owner, dedup.ErrSettings, sequence, last, table, used, mend)
+		"that are in use. Move it on, and then start again: %s", owner, dedup.ErrSettings, sequence, last, table,
+		used, mend)
 }
 
 // PostgresMend returns the statement that moves sequence on to used.
@@ -38,7 +39,8 @@ func PostgresMend(sequence string, used int64) string {
 	return fmt.Sprintf("SELECT setval('%[1]s', greatest(%[2]d, (SELECT last_value FROM %[1]s)));", sequence, used)
 }
 
-// CheckPostgresNumbers checks the sequence behind the numbers of the outbox. numbers is dialect.PostgresOutbox.Numbers. scan runs a query of one row.
+// CheckPostgresNumbers checks the sequence behind the numbers of the outbox. numbers is dialect.PostgresOutbox.Numbers.
+// scan runs a query of one row.
 func CheckPostgresNumbers(owner Owner, scan func(query string, dest ...any) error, numbers string) error {
 	var sequence string
 	var last, used int64

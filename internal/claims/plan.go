@@ -59,8 +59,8 @@ func NewPlan(recs []dedup.Record) (*Plan, error) {
 	return p, nil
 }
 
-// Windows returns the windows that must be registered before the rows are claimed. Each occurs once. They are sorted, so that
-// all transactions lock them in one order.
+// Windows returns the windows that must be registered before the rows are claimed. Each occurs once. They are sorted,
+// so that all transactions lock them in one order.
 func (p *Plan) Windows() []Window {
 	ws := make([]Window, 0, 1)
 	for _, row := range p.Rows {
@@ -78,10 +78,10 @@ func (p *Plan) Redelivered() bool {
 	return !slices.ContainsFunc(p.Rows, func(row Row) bool { return !row.Record.Redelivered })
 }
 
-// Answers returns the answer for each record. found[i] is the answer for Rows[i]: its Verdict, and the row as it is in the
-// table now, even if this claim inserted it. When a key occurs several times in the call, only its first record can be First.
-// Later ones get the answer that a later call would get. If the first record is Unprovable, so are the others, because nothing
-// was claimed.
+// Answers returns the answer for each record. found[i] is the answer for Rows[i]: its Verdict, and the row as it is in
+// the table now, even if this claim inserted it. When a key occurs several times in the call, only its first record can
+// be First. Later ones get the answer that a later call would get. If the first record is Unprovable, so are the
+// others, because nothing was claimed.
 func (p *Plan) Answers(found []dedup.Claim) []dedup.Claim {
 	answers := make([]dedup.Claim, len(p.recs))
 	taken := make([]bool, len(found))
@@ -110,8 +110,8 @@ func Known(rec dedup.Record, row dedup.Claim) dedup.Verdict {
 	return dedup.Mismatch
 }
 
-// Young reports that no node can have forgotten the key of a message with time t, so the horizon need not be read. clock is the
-// database's clock after the claim.
+// Young reports that no node can have forgotten the key of a message with time t, so the horizon need not be read.
+// clock is the database's clock after the claim.
 func Young(t, clock time.Time) bool {
 	return t.IsZero() || clock.Before(t.Add(dedup.MinWindow))
 }
@@ -121,8 +121,8 @@ func Collision(key, other dedup.Key) error {
 	return fmt.Errorf("%w: %v and %v", dedup.ErrKeyCollision, key, other)
 }
 
-// Ceil rounds t up to whole microseconds. A row that expired even a fraction of a microsecond before its message's time plus
-// its window would let the horizon count the message as new.
+// Ceil rounds t up to whole microseconds. A row that expired even a fraction of a microsecond before its message's time
+// plus its window would let the horizon count the message as new.
 func Ceil(t time.Time) time.Time {
 	if d := t.Truncate(time.Microsecond); d.Before(t) {
 		return d.Add(time.Microsecond)

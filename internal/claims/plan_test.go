@@ -62,7 +62,10 @@ func TestAnswersRepeats(t *testing.T) {
 			"the row decides, not the record before",
 			[]dedup.Record{rec("a", "x"), rec("a", "y")},
 			dedup.Claim{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")},
-			[]dedup.Claim{{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")}, {Verdict: dedup.Duplicate, Fingerprint: y, Result: []byte("r")}},
+			[]dedup.Claim{
+				{Verdict: dedup.Mismatch, Fingerprint: y, Result: []byte("r")},
+				{Verdict: dedup.Duplicate, Fingerprint: y, Result: []byte("r")},
+			},
 		},
 		{
 			"any content",
@@ -100,7 +103,10 @@ func TestAnswersAreInTheOrderOfTheRecords(t *testing.T) {
 	}
 	found := make([]dedup.Claim, len(plan.Rows))
 	for i, row := range plan.Rows {
-		found[i] = dedup.Claim{Verdict: dedup.Duplicate, Fingerprint: row.Record.Fingerprint, Result: []byte(row.Record.Key.ID)}
+		found[i] = dedup.Claim{
+			Verdict: dedup.Duplicate, Fingerprint: row.Record.Fingerprint,
+			Result: []byte(row.Record.Key.ID),
+		}
 	}
 	for i, c := range plan.Answers(found) {
 		if string(c.Result) != recs[i].Key.ID {
@@ -132,8 +138,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// If a row expired a fraction of a microsecond too early, a sweep would delete it while the horizon still counts its message as
-// new.
+// If a row expired a fraction of a microsecond too early, a sweep would delete it while the horizon still counts its
+// message as new.
 func TestTimesAreRoundedUp(t *testing.T) {
 	at := time.Date(2025, 1, 2, 3, 4, 5, 123_456_001, time.UTC)
 	r := rec("a", "")

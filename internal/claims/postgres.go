@@ -17,7 +17,8 @@ func (s *PostgresSettings) Dest() []any {
 	return []any{&s.synchronousCommit, &s.fsync, &s.recovering, &s.readOnly, &s.standbys, &s.encoding}
 }
 
-// Check rejects a server that accepts no writes, that cannot store every text, or, unless allowAsync is true, that may lose commits.
+// Check rejects a server that accepts no writes, that cannot store every text, or, unless allowAsync is true, that may
+// lose commits.
 func (s *PostgresSettings) Check(owner Owner, allowAsync bool) error {
 	switch {
 	case s.encoding != "UTF8":
@@ -34,8 +35,8 @@ func (s *PostgresSettings) Check(owner Owner, allowAsync bool) error {
 	return PostgresDurable(s.synchronousCommit, s.standbys != "")
 }
 
-// PostgresDurable rejects a value of synchronous_commit if a crash could lose commits that were confirmed. standbys is true when the server has
-// synchronous standbys.
+// PostgresDurable rejects a value of synchronous_commit if a crash could lose commits that were confirmed. standbys is
+// true when the server has synchronous standbys.
 func PostgresDurable(synchronousCommit string, standbys bool) error {
 	if synchronousCommit == "off" || synchronousCommit == "local" && standbys {
 		return fmt.Errorf("%w: synchronous_commit is %s; set it to on for this role or database, or set Config.AllowAsyncCommit", dedup.ErrNotDurable, synchronousCommit)

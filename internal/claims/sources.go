@@ -11,8 +11,8 @@ import (
 // maxSource is the longest source, in bytes, that every database can store.
 const maxSource = 1024
 
-// NewSources returns the sources that are not recorded yet. It fails with ErrNameTaken when sources are recorded and none of
-// the given ones is among them. where qualifies the table in the error's text: `"billing".` or nothing.
+// NewSources returns the sources that are not recorded yet. It fails with ErrNameTaken when sources are recorded and
+// none of the given ones is among them. where qualifies the table in the error's text: `"billing".` or nothing.
 func NewSources(consumer, where string, recorded, sources []string) (added []string, err error) {
 	for _, s := range sources {
 		switch {

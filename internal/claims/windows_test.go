@@ -15,7 +15,10 @@ func TestWindowsAreDistinctSortedAndRoundedDown(t *testing.T) {
 	in := func(consumer string, window time.Duration) dedup.Record {
 		return dedup.Record{Key: dedup.Key{Consumer: consumer, ID: window.String()}, Window: window}
 	}
-	plan, err := claims.NewPlan([]dedup.Record{in("b", 2*time.Hour), in("a", 3*time.Hour+time.Second-1), in("b", 2*time.Hour), in("a", 0)})
+	plan, err := claims.NewPlan([]dedup.Record{
+		in("b", 2*time.Hour), in("a", 3*time.Hour+time.Second-1),
+		in("b", 2*time.Hour), in("a", 0),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,8 @@ func TestLeases(t *testing.T) {
 		t.Error("a claim under a window that was never registered is covered")
 	}
 	leases.Registered(w, until, here)
-	if due := leases.Due([]claims.Window{w, other}, here.Add(driver.UseFor/2-1)); !cmp.Equal(due, []claims.Window{other}) {
+	if due := leases.Due([]claims.Window{w, other}, here.Add(driver.UseFor/2-1)); !cmp.Equal(due,
+		[]claims.Window{other}) {
 		t.Errorf("due before half of the lease: %v", due)
 	}
 	if due := leases.Due([]claims.Window{w}, here.Add(driver.UseFor/2)); len(due) != 1 {

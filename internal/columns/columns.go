@@ -1,5 +1,5 @@
-// Package columns converts values to the text and numbers that all stores write into their tables: texts, dead letters, and a
-// relay's report on a message that it could not publish.
+// Package columns converts values to the text and numbers that all stores write into their tables: texts, dead letters,
+// and a relay's report on a message that it could not publish.
 package columns
 
 import (
@@ -31,8 +31,8 @@ func Error(o *driver.Outcome) string {
 	return Text(usercode.Error(cmp.Or(o.Err, errNoError)).Error())
 }
 
-// Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so that
-// settling twice counts once.
+// Attempts returns how often the message has failed, including this outcome. It adds to the number that was leased, so
+// that settling twice counts once.
 func Attempts(o *driver.Outcome) int {
 	if o.BrokerFault {
 		return o.Attempts

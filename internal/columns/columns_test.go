@@ -16,7 +16,10 @@ import (
 )
 
 func TestText(t *testing.T) {
-	for in, want := range map[string]string{"": "", "plain żółć": "plain żółć", "a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb"} {
+	for in, want := range map[string]string{
+		"": "", "plain żółć": "plain żółć", "a\x00b": "a\uFFFDb",
+		"a\xffb": "a\uFFFDb",
+	} {
 		if got := columns.Text(in); got != want {
 			t.Errorf("Text(%q) = %q, want %q", in, got, want)
 		}
@@ -47,14 +50,21 @@ func TestOutcomes(t *testing.T) {
 func TestLetters(t *testing.T) {
 	created := time.Date(2026, 3, 1, 12, 0, 0, 123_000, time.UTC)
 	full := consumer.DeadLetter{
-		ID:     consumer.DeadLetterID{1, 2},
-		Record: dedup.Record{Key: dedup.Key{Consumer: "billing", Tenant: "a", ID: "m-1"}, Time: created, Window: time.Hour, Fingerprint: dedup.FingerprintOf([]byte("x"))},
+		ID: consumer.DeadLetterID{1, 2},
+		Record: dedup.Record{
+			Key: dedup.Key{Consumer: "billing", Tenant: "a", ID: "m-1"}, Time: created,
+			Window: time.Hour, Fingerprint: dedup.FingerprintOf([]byte("x")),
+		},
 		Message: consumer.Message{
-			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", OrderingKey: "k", Position: "0/7", Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
+			Tenant: "a", ID: "m-1", Time: created, Topic: "orders", OrderingKey: "k", Position: "0/7",
+			Payload: []byte("x"), Attempt: 3, Headers: map[string]string{"h": "v"},
 		},
 		Cause: "poison", Error: "boom",
 	}
-	bare := consumer.DeadLetter{Record: dedup.Record{Key: dedup.Key{Consumer: "billing"}, Window: time.Hour}, Message: consumer.Message{Payload: []byte{}}}
+	bare := consumer.DeadLetter{
+		Record:  dedup.Record{Key: dedup.Key{Consumer: "billing"}, Window: time.Hour},
+		Message: consumer.Message{Payload: []byte{}},
+	}
 	for _, want := range []consumer.DeadLetter{full, bare} {
 		row, err := columns.NewLetter(want)
 		if err != nil {

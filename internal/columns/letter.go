@@ -44,10 +44,13 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 		return nil, fmt.Errorf("park: headers: %w", err)
 	}
 	l := &Letter{
-		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer), Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
-		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time), // rounded up, so that a replay does not expire earlier than the message
-		Cause: Text(string(letter.Cause)), Error: Text(letter.Error), Topic: Text(msg.Topic), OrderingKey: []byte(msg.OrderingKey),
-		Position: Text(msg.Position), Payload: msg.Payload, Headers: string(headers),
+		ID: letter.ID, HasKey: rec.Key.ID != "", Consumer: Text(rec.Key.Consumer),
+		Tenant: pointer(Text(rec.Key.Tenant)), MessageID: pointer(Text(rec.Key.ID)),
+		// rounded up, so that a replay does not expire earlier than the message
+		Window: int64(rec.Keep() / time.Second), Time: claims.Ceil(rec.Time),
+		Cause: Text(string(letter.Cause)), Error: Text(letter.Error), Topic: Text(msg.Topic),
+		OrderingKey: []byte(msg.OrderingKey),
+		Position:    Text(msg.Position), Payload: msg.Payload, Headers: string(headers),
 		Attempts: min(msg.Attempt, math.MaxInt32), // a source may count with 64 bits
 	}
 	if l.HasKey {
@@ -65,9 +68,16 @@ func NewLetter(letter consumer.DeadLetter) (*Letter, error) {
 // DeadLetter converts the row to a consumer.DeadLetter.
 func (l *Letter) DeadLetter() (d consumer.DeadLetter, err error) {
 	d = consumer.DeadLetter{
-		ID: l.ID, Cause: observe.Cause(l.Cause), Error: l.Error, Times: l.Times, First: l.First, Latest: l.Latest, Settled: l.Settled,
-		Record:  dedup.Record{Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time, Window: time.Duration(l.Window) * time.Second},
-		Message: consumer.Message{Topic: l.Topic, OrderingKey: string(l.OrderingKey), Position: l.Position, Payload: l.Payload, Attempt: l.Attempts, Time: l.Time},
+		ID: l.ID, Cause: observe.Cause(l.Cause), Error: l.Error, Times: l.Times, First: l.First, Latest: l.Latest,
+		Settled: l.Settled,
+		Record: dedup.Record{
+			Key: dedup.Key{Consumer: l.Consumer}, Time: l.Time,
+			Window: time.Duration(l.Window) * time.Second,
+		},
+		Message: consumer.Message{
+			Topic: l.Topic, OrderingKey: string(l.OrderingKey), Position: l.Position,
+			Payload: l.Payload, Attempt: l.Attempts, Time: l.Time,
+		},
 	}
 	if l.Tenant != nil {
 		d.Record.Key.Tenant, d.Message.Tenant = *l.Tenant, *l.Tenant

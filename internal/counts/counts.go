@@ -9,8 +9,8 @@ import (
 // Limit is how many IDs a Counter remembers.
 const Limit = 10_000
 
-// Counter counts by ID. When it has more than Limit IDs it forgets the one that was counted first. The zero value is ready, and safe
-// for concurrent use.
+// Counter counts by ID. When it has more than Limit IDs it forgets the one that was counted first. The zero value is
+// ready, and safe for concurrent use.
 type Counter struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element

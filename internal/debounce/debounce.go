@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Caller runs a function soon after a Call. Further Calls during the pause that follows cause one more run. The zero value is
-// ready for use.
+// Caller runs a function soon after a Call. Further Calls during the pause that follows cause one more run. The zero
+// value is ready for use.
 type Caller struct {
 	mu      sync.Mutex
 	running bool // its goroutine runs
 	again   bool // Call was called since the latest run began
 }
 
-// Call returns at once. The function runs on a goroutine that ends one pause after the last run. ctx passes values but no
-// cancellation, so the function must limit itself.
+// Call returns at once. The function runs on a goroutine that ends one pause after the last run. ctx passes values but
+// no cancellation, so the function must limit itself.
 func (c *Caller) Call(ctx context.Context, pause time.Duration, fn func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

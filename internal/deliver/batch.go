@@ -39,8 +39,8 @@ func (dr *Deliverer) dispatch() {
 	}
 }
 
-// pick takes into work the deliveries of the next batch, in order. A delivery that is in work or not due holds back the later ones
-// with its key. wake is when the first delivery that is not due yet becomes due; zero: there is none.
+// pick takes into work the deliveries of the next batch, in order. A delivery that is in work or not due holds back the
+// later ones with its key. wake is when the first delivery that is not due yet becomes due; zero: there is none.
 func (dr *Deliverer) pick(now time.Time) (picked []*Delivery, wake time.Time) {
 	most := dr.batchSize()
 	var held map[string]bool
@@ -82,8 +82,8 @@ func (dr *Deliverer) batchSize() int {
 	return min(max(share, 1), dr.cfg.MaxBatch)
 }
 
-// removePicked removes the picked deliveries, which are among the first end waiting ones. The later ones, which may be many, are
-// not moved.
+// removePicked removes the picked deliveries, which are among the first end waiting ones. The later ones, which may be
+// many, are not moved.
 func (dr *Deliverer) removePicked(end int) {
 	keep := end
 	for i := end - 1; i >= 0; i-- {

@@ -10,9 +10,10 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Call hands msgs to p: together if p is a driver.BatchProcessor; otherwise msgs must hold exactly one message. It returns one error
-// per message, which is safe to use, and never panics: a panic, or a wrong number of answers, is the error of every message. So is the end of the
-// goroutine (runtime.Goexit, or FailNow of a test); p therefore runs on a goroutine of its own.
+// Call hands msgs to p: together if p is a driver.BatchProcessor; otherwise msgs must hold exactly one message. It
+// returns one error per message, which is safe to use, and never panics: a panic, or a wrong number of answers, is the
+// error of every message. So is the end of the goroutine (runtime.Goexit, or FailNow of a test); p therefore runs on a
+// goroutine of its own.
 func Call(ctx context.Context, p consumer.Processor, msgs []*consumer.Message) (errs []error) {
 	var answers []error
 	ended := usercode.Run(func() { answers = call(ctx, p, msgs) })

@@ -16,8 +16,8 @@ var (
 	// ErrStopped is wrapped in a *consumer.RetryError with Held: the delivery was not handled, give it back.
 	ErrStopped = errors.New("not handled any more: the subscriber stops")
 
-	// ErrAbandoned is wrapped in a *consumer.RetryError with Held: the handler still runs although its context is cancelled. That
-	// handler and the next receiver of the message cannot both commit.
+	// ErrAbandoned is wrapped in a *consumer.RetryError with Held: the handler still runs although its context is
+	// cancelled. That handler and the next receiver of the message cannot both commit.
 	ErrAbandoned = errors.New("a handler is still running although its context is cancelled")
 )
 
@@ -41,8 +41,8 @@ type Config struct {
 	// Defaults to no limit.
 	MaxBatchBytes int
 
-	// SplitEvenly also limits a batch to its share of the unsettled deliveries: their number divided by Concurrency. Without it one
-	// batch may take all that waits, and the others have nothing to do until more arrives.
+	// SplitEvenly also limits a batch to its share of the unsettled deliveries: their number divided by Concurrency.
+	// Without it one batch may take all that waits, and the others have nothing to do until more arrives.
 	//
 	// Defaults to false.
 	SplitEvenly bool
@@ -52,20 +52,22 @@ type Config struct {
 	// Defaults to no limit.
 	Capacity int
 
-	// Settle gets each added delivery exactly once, with its result: nil means acknowledge it; a *consumer.RetryError means that
-	// it was not handled and must be delivered again; ErrLost means that the broker took it away; any other error means that the
-	// Processor rejected it: it must stay with the broker, and Drain returns that error. Deliveries of one key are settled
-	// in order. Settle runs on the goroutine of a batch, or on that of the caller of Add, Lose or Drain; several calls may run at a
-	// time. While it blocks, the keys of its batch are blocked. Required.
+	// Settle gets each added delivery exactly once, with its result: nil means acknowledge it; a *consumer.RetryError
+	// means that it was not handled and must be delivered again; ErrLost means that the broker took it away; any other
+	// error means that the Processor rejected it: it must stay with the broker, and Drain returns that error.
+	// Deliveries of one key are settled in order. Settle runs on the goroutine of a batch, or on that of the caller of
+	// Add, Lose or Drain; several calls may run at a time. While it blocks, the keys of its batch are blocked.
+	// Required.
 	Settle func(d *Delivery, err error)
 
-	// Flush is called after Settle when no other call of Settle follows immediately, so that answers can be sent together.
+	// Flush is called after Settle when no other call of Settle follows immediately, so that answers can be sent
+	// together.
 	//
 	// Defaults to nothing.
 	Flush func()
 
-	// Keep reports whether a delivery that must be handled again waits for that in memory, unsettled. Its Message.Attempt is
-	// incremented unless retry is uncounted. Keep must not call the Deliverer.
+	// Keep reports whether a delivery that must be handled again waits for that in memory, unsettled. Its
+	// Message.Attempt is incremented unless retry is uncounted. Keep must not call the Deliverer.
 	//
 	// Defaults to keeping none.
 	Keep func(d *Delivery, retry *consumer.RetryError) bool

@@ -35,8 +35,8 @@ type Deliverer struct {
 	err       error         // the first failure
 }
 
-// New returns a Deliverer that begins no batch after ctx ended, or after a message was rejected. Handlers get the values of ctx, but
-// are not cancelled when it ends. Call Drain at the end.
+// New returns a Deliverer that begins no batch after ctx ended, or after a message was rejected. Handlers get the
+// values of ctx, but are not cancelled when it ends. Call Drain at the end.
 func New(ctx context.Context, cfg Config) *Deliverer {
 	cfg.Concurrency, cfg.MaxBatch = max(cfg.Concurrency, 1), max(cfg.MaxBatch, 1)
 	cfg.Logger = usercode.Logger(cfg.Logger)
@@ -66,7 +66,8 @@ func (dr *Deliverer) fail(err error) {
 	dr.stop()
 }
 
-// Reserve waits until there is room for at least one delivery, and reserves room for up to n. It returns 0 when Context ends.
+// Reserve waits until there is room for at least one delivery, and reserves room for up to n. It returns 0 when Context
+// ends.
 func (dr *Deliverer) Reserve(n int) int {
 	for {
 		dr.mu.Lock()
@@ -97,8 +98,8 @@ func (dr *Deliverer) Release(n int) {
 	dr.signalChange()
 }
 
-// Unsettled returns how many deliveries were added and not settled, the sum of their sizes, and a channel that is closed when either
-// has gone down.
+// Unsettled returns how many deliveries were added and not settled, the sum of their sizes, and a channel that is
+// closed when either has gone down.
 func (dr *Deliverer) Unsettled() (deliveries, bytes int, changed <-chan struct{}) {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
@@ -130,14 +131,17 @@ func (dr *Deliverer) Add(ds ...*Delivery) {
 	dr.settle(given)
 }
 
-// Lose says that the broker took d away. Its handler's context is cancelled with ErrLost as the cause; other deliveries of the same
-// batch are then handled once more. Deliveries that wait behind d are given back. After Settle it does nothing.
+// Lose says that the broker took d away. Its handler's context is cancelled with ErrLost as the cause; other deliveries
+// of the same batch are then handled once more. Deliveries that wait behind d are given back. After Settle it does
+// nothing.
 func (dr *Deliverer) Lose(d *Delivery) {
 	dr.mu.Lock()
 	switch d.state {
 	case unknown:
 		dr.mu.Unlock()
-	case inWork: // Its handler may run for long, and the broker may deliver nothing of the key until those behind d are given back.
+	case inWork:
+		// Its handler may run for long, and the broker may deliver nothing of the key until those behind d are given
+		// back.
 		if !d.lost() {
 			d.lostAfter = dr.added
 		}
@@ -153,8 +157,8 @@ func (dr *Deliverer) Lose(d *Delivery) {
 	}
 }
 
-// Withdraw takes d away if it waits, and calls Settle with ErrLost. If d is in work, that goes on: the caller has given d back, so that
-// its end settles nothing.
+// Withdraw takes d away if it waits, and calls Settle with ErrLost. If d is in work, that goes on: the caller has given
+// d back, so that its end settles nothing.
 func (dr *Deliverer) Withdraw(d *Delivery) {
 	dr.mu.Lock()
 	removed := dr.remove(func(w *Delivery) bool { return w == d })
@@ -173,7 +177,10 @@ func (dr *Deliverer) removeBehind(d *Delivery) []*Delivery {
 
 var (
 	stopped    = &consumer.RetryError{Err: ErrStopped, Held: true}
-	behindLost = &consumer.RetryError{Err: fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost), Held: true}
+	behindLost = &consumer.RetryError{
+		Err:  fmt.Errorf("held back behind an earlier message of its key: %w", ErrLost),
+		Held: true,
+	}
 )
 
 // unreachable reports whether d will never be handled after the end of Context: no batch in work has its key.

@@ -79,12 +79,16 @@ func TestWhatStandsBehindAFailureIsGivenBack(t *testing.T) {
 				return nil
 			},
 		})
-		b.Add(delivery("a0", "a"), delivery("a1", "a"), delivery("a2", "a"), delivery("b0", "b"), delivery("b1", "b"), delivery("free", ""))
+		b.Add(delivery("a0", "a"), delivery("a1", "a"), delivery("a2", "a"), delivery("b0", "b"), delivery("b1", "b"),
+			delivery("free", ""))
 		<-time.After(1500 * time.Millisecond) // a0 is done
 		b.Add(delivery("a3", "a"))
 		<-time.After(time.Minute)
 		b.drain()
-		b.wants(map[string]error{"a0": nil, "a1": errLater, "a2": errLater, "a3": errLater, "b0": nil, "b1": nil, "free": nil})
+		b.wants(map[string]error{
+			"a0": nil, "a1": errLater, "a2": errLater, "a3": errLater, "b0": nil, "b1": nil,
+			"free": nil,
+		})
 		for _, id := range []string{"a2", "a3"} {
 			var retry *consumer.RetryError
 			if !errors.As(b.settled[id], &retry) || !retry.Held || retry.After != 5*time.Second {
@@ -189,8 +193,14 @@ func TestBrokenProcessorsReject(t *testing.T) {
 		p    consumer.Processor
 		want string
 	}{
-		{"a panic", processorFunc(func(context.Context, []*consumer.Message) []error { panic("broken") }), "panic: broken"},
-		{"too few answers", processorFunc(func(context.Context, []*consumer.Message) []error { return nil }), "gave 0 answers for 2 messages"},
+		{
+			"a panic", processorFunc(func(context.Context, []*consumer.Message) []error { panic("broken") }),
+			"panic: broken",
+		},
+		{
+			"too few answers", processorFunc(func(context.Context, []*consumer.Message) []error { return nil }),
+			"gave 0 answers for 2 messages",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

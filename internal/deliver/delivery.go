@@ -14,10 +14,11 @@ type Delivery struct {
 	Raw     any    // the adapter's own data: a receipt handle, a delivery tag
 
 	// Under Deliverer.mu.
-	number           uint64 // counts the deliveries in the order of Add
-	state            state
-	batch            *batch    // while in work
-	lostAfter        uint64    // the number of the last delivery that was added before the broker took this one away; 0: it has not
+	number uint64 // counts the deliveries in the order of Add
+	state  state
+	batch  *batch // while in work
+	// the number of the last delivery that was added before the broker took this one away; 0: it has not
+	lostAfter        uint64
 	notBefore        time.Time // zero: at once
 	immediateRetries int       // how often in a row the answer was to handle it again at once
 }
@@ -33,9 +34,9 @@ const (
 	inWork
 )
 
-// postpone sets when d is handled again. behind means that d waits for an earlier delivery of its key. When the Processor asks for a retry
-// at once, it gets the first one at once; then the delay grows, because a Processor that always asks for that would keep a core and a
-// database busy for nothing.
+// postpone sets when d is handled again. behind means that d waits for an earlier delivery of its key. When the
+// Processor asks for a retry at once, it gets the first one at once; then the delay grows, because a Processor that
+// always asks for that would keep a core and a database busy for nothing.
 func (d *Delivery) postpone(now time.Time, after time.Duration, behind bool) {
 	if after > 0 || behind {
 		d.immediateRetries = 0

@@ -1,7 +1,7 @@
 // Package deliver hands the messages that a broker delivered to a consumer.Processor. All receiving adapters use it.
 //
-// An adapter makes one Deliverer per Run (Kafka: one per partition), adds deliveries as they arrive, and gets each of them back,
-// exactly once, in Config.Settle:
+// An adapter makes one Deliverer per Run (Kafka: one per partition), adds deliveries as they arrive, and gets each of
+// them back, exactly once, in Config.Settle:
 //
 //	dr := deliver.New(ctx, deliver.Config{Processor: p, Concurrency: 4, Settle: s.settle, …})
 //	for dr.Context().Err() == nil {
@@ -20,10 +20,10 @@
 //	         ↑         |
 //	         +- Keep --+
 //
-// Up to Config.Concurrency batches are in work at a time. A batch is formed of waiting deliveries; it never waits to be filled.
-// Deliveries without a Key are free. Deliveries with one Key are handled in the order of Add: two of them are never in work at the
-// same time, except in one batch. When one of them fails, those behind it are not handled before it: they wait while the failed one
-// waits here (Config.Keep), and they are given back when it is given back.
+// Up to Config.Concurrency batches are in work at a time. A batch is formed of waiting deliveries; it never waits to be
+// filled. Deliveries without a Key are free. Deliveries with one Key are handled in the order of Add: two of them are
+// never in work at the same time, except in one batch. When one of them fails, those behind it are not handled before
+// it: they wait while the failed one waits here (Config.Keep), and they are given back when it is given back.
 //
 // Each batch in work has a goroutine, and there are no others. Drain waits for them.
 //

@@ -11,9 +11,10 @@ import (
 // HandlerExit is the usual time that Drain leaves to handlers whose context is cancelled.
 const HandlerExit = 5 * time.Second
 
-// Drain ends Context, gives back waiting deliveries, and waits for the batches in work: first for the grace period, then, with the handlers'
-// contexts cancelled, for exit. It returns nil, or why the Deliverer stopped: a message was rejected, Fail was called, or a handler
-// still runs although its context is cancelled (ErrAbandoned). Deliveries that are added later are given back.
+// Drain ends Context, gives back waiting deliveries, and waits for the batches in work: first for the grace period,
+// then, with the handlers' contexts cancelled, for exit. It returns nil, or why the Deliverer stopped: a message was
+// rejected, Fail was called, or a handler still runs although its context is cancelled (ErrAbandoned). Deliveries that
+// are added later are given back.
 func (dr *Deliverer) Drain(grace, exit time.Duration) error {
 	dr.stop()
 	dr.mu.Lock()
@@ -35,7 +36,8 @@ func (dr *Deliverer) Drain(grace, exit time.Duration) error {
 	case <-timer.C:
 	}
 	if first, batches := dr.inWork(); batches > 0 {
-		dr.cfg.Logger.Warn("a handler was still running after the grace period; its context is cancelled", "first", first, "batches", batches)
+		dr.cfg.Logger.Warn("a handler was still running after the grace period; its context is cancelled", "first",
+			first, "batches", batches)
 	}
 	dr.cancelHandler()
 	timer.Reset(exit)

@@ -129,7 +129,8 @@ func TestLoseOfWhatWaits(t *testing.T) {
 	})
 }
 
-// A queue that was lost with its connection is delivered again on the next connection, while a handler of the lost one still runs.
+// A queue that was lost with its connection is delivered again on the next connection, while a handler of the lost one
+// still runs.
 func TestLoseHoldsBackNothingThatComesLater(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, benchConfig{

@@ -46,7 +46,8 @@ type benchConfig struct {
 
 func newBench(t *testing.T, cfg benchConfig) *bench {
 	b := &bench{
-		t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{}, added: map[string]int{}, lost: map[string]int{},
+		t: t, process: cfg.process, running: map[string]int{}, done: map[string]bool{}, settled: map[string]error{},
+		added: map[string]int{}, lost: map[string]int{},
 		sizes: map[string]int{}, due: map[string]time.Time{},
 	}
 	if b.process == nil {
@@ -145,7 +146,8 @@ func (b *bench) checkBatch(msgs []*consumer.Message) {
 	}
 }
 
-// add calls Add and records the deliveries. Those that are settled during Add may be settled before add has recorded them.
+// add calls Add and records the deliveries. Those that are settled during Add may be settled before add has recorded
+// them.
 func (b *bench) add(d *deliver.Delivery) {
 	b.mu.Lock()
 	b.sizes[d.Message.ID] = d.Size

@@ -9,7 +9,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Observer calls the hooks of a Subscriber's SourceTrace, and reports when its broker fails. It is safe for concurrent use.
+// Observer calls the hooks of a Subscriber's SourceTrace, and reports when its broker fails. It is safe for concurrent
+// use.
 type Observer struct {
 	Broker *hooks.Pause
 
@@ -18,17 +19,20 @@ type Observer struct {
 	panics         hooks.Panics
 }
 
-// NewObserver returns an Observer. adapter begins its log lines, such as "kafka". system and source are those of driver.SourceEvent.
-// broker is the broker's name in the log. trace may be nil.
+// NewObserver returns an Observer. adapter begins its log lines, such as "kafka". system and source are those of
+// driver.SourceEvent. broker is the broker's name in the log. trace may be nil.
 func NewObserver(adapter, system, source, broker string, trace *driver.SourceTrace, logger *slog.Logger) *Observer {
-	o := &Observer{system: system, source: source, trace: *trace.Then(nil), panics: hooks.Panics{Logger: logger, Owner: adapter}}
+	o := &Observer{
+		system: system, source: source, trace: *trace.Then(nil),
+		panics: hooks.Panics{Logger: logger, Owner: adapter},
+	}
 	o.Broker = o.NewPause(broker)
 	o.Broker.Paused, o.Broker.Resumed = o.trace.Paused, o.trace.Resumed
 	return o
 }
 
-// NewPause returns a Pause that only logs, for an operation that may fail while messages are received. broker is the broker's name in the
-// log.
+// NewPause returns a Pause that only logs, for an operation that may fail while messages are received. broker is the
+// broker's name in the log.
 func (o *Observer) NewPause(broker string) *hooks.Pause {
 	return &hooks.Pause{
 		Logger: o.panics.Logger, Owner: o.panics.Owner + ":", Panics: &o.panics,
@@ -43,7 +47,8 @@ func (o *Observer) Subscribed(ctx context.Context) {
 	o.call(ctx, "Subscribed", o.trace.Subscribed, driver.SourceEvent{})
 }
 
-// Unsubscribed calls the hook of that name. It also ends a pause: the next Run has an Observer of its own, which would report a second Paused.
+// Unsubscribed calls the hook of that name. It also ends a pause: the next Run has an Observer of its own, which would
+// report a second Paused.
 func (o *Observer) Unsubscribed(ctx context.Context, err error) {
 	o.Broker.End(ctx)
 	o.call(ctx, "Unsubscribed", o.trace.Unsubscribed, driver.SourceEvent{Err: err})
@@ -87,7 +92,9 @@ func (o *Observer) Lost(ctx context.Context, e driver.SourceEvent) {
 	o.call(ctx, "Lost", o.trace.Lost, e)
 }
 
-func (o *Observer) call(ctx context.Context, name string, hook func(context.Context, driver.SourceEvent), e driver.SourceEvent) {
+func (o *Observer) call(ctx context.Context, name string, hook func(context.Context, driver.SourceEvent),
+	e driver.SourceEvent,
+) {
 	if hook == nil {
 		return
 	}

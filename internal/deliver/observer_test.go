@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A Subscriber whose Run ends during a pause and is run again is paused once and not for ever: a gauge counts the calls.
+// A Subscriber whose Run ends during a pause and is run again is paused once and not for ever: a gauge counts the
+// calls.
 func TestPauseEndsWithRun(t *testing.T) {
 	paused, order := 0, ""
 	trace := &driver.SourceTrace{

@@ -28,8 +28,8 @@ func (o *outcome) settle(d *Delivery, err error) {
 	o.settled = append(o.settled, settlement{d, err})
 }
 
-// fail settles d unhandled, and holds back those behind it. The broker delivers a lost one again, before the next of its key. So what was
-// added since it was lost is not behind it.
+// fail settles d unhandled, and holds back those behind it. The broker delivers a lost one again, before the next of
+// its key. So what was added since it was lost is not behind it.
 func (o *outcome) fail(d *Delivery, err error) {
 	o.settle(d, err)
 	if d.Key == "" {
@@ -73,7 +73,8 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 	for i, d := range b.deliveries {
 		err := errs[i]
 		retry, again := errors.AsType[*consumer.RetryError](err)
-		if !again && cancelled != nil && errors.Is(err, cancelled) { // the error of the cancelled context, not of the message
+		if !again && cancelled != nil && errors.Is(err, cancelled) {
+			// the error of the cancelled context, not of the message
 			retry, again = &consumer.RetryError{Err: err, Held: true}, true
 		}
 		behind := o.behind(d)
@@ -109,8 +110,9 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 	return o
 }
 
-// decideMore is called when o.settled is settled. It adds deliveries to the outcome: those of b that were lost meanwhile, and waiting ones
-// behind a failed one. After a stop it adds all deliveries that will not be handled. dr.mu is held.
+// decideMore is called when o.settled is settled. It adds deliveries to the outcome: those of b that were lost
+// meanwhile, and waiting ones behind a failed one. After a stop it adds all deliveries that will not be handled. dr.mu
+// is held.
 func (dr *Deliverer) decideMore(b *batch, o *outcome) {
 	kept := o.kept
 	o.settled, o.kept = nil, nil

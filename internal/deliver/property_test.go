@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// TestProperty: whatever happens, no two of a key are in work at once, each delivery is settled exactly once, nothing of a
-// key is handled with success behind one that was given back, and no goroutine is left.
+// TestProperty: whatever happens, no two of a key are in work at once, each delivery is settled exactly once, nothing
+// of a key is handled with success behind one that was given back, and no goroutine is left.
 func TestProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := deliver.Config{
@@ -44,7 +44,9 @@ func TestProperty(t *testing.T) {
 	})
 }
 
-func tryOnce(t *testing.T, cfg deliver.Config, grace time.Duration, keeps, keys, n, loses int, rejects bool, life time.Duration, seed uint64) (trouble []string) {
+func tryOnce(t *testing.T, cfg deliver.Config, grace time.Duration, keeps, keys, n, loses int, rejects bool,
+	life time.Duration, seed uint64,
+) (trouble []string) {
 	random := &lockedRand{r: rand.New(rand.NewPCG(seed, 1))}
 	if keeps > 0 {
 		cfg.Keep = func(*deliver.Delivery, *consumer.RetryError) bool { return random.n(4) < keeps }
@@ -176,9 +178,11 @@ func (b *bench) broken(added []*deliver.Delivery) (trouble []string) {
 		}
 		for _, before := range left[d.Key] {
 			gone := slices.Index(b.sequel, before) < b.added[id] // when d came
-			lost := b.lost[before] > 0 && i >= b.lost[before]    // before d came, so the broker delivers it again before d
+			// before d came, so the broker delivers it again before d
+			lost := b.lost[before] > 0 && i >= b.lost[before]
 			if err == nil && !gone && !lost {
-				trouble = append(trouble, fmt.Sprintf("%s of %s is acknowledged although %s left before it, unhandled", id, d.Key, before))
+				trouble = append(trouble, fmt.Sprintf("%s of %s is acknowledged although %s left before it, unhandled",
+					id, d.Key, before))
 			}
 		}
 		if err != nil && !b.done[id] {

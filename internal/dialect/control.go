@@ -2,23 +2,26 @@ package dialect
 
 import "strings"
 
-// Control is what a string of PostgreSQL statements does to its transaction and session, as far as its text shows. The text does
-// not show what a function does, and of a DO block it does not show the statements that the block builds from strings. Neither can end
-// a transaction block.
+// Control is what a string of PostgreSQL statements does to its transaction and session, as far as its text shows. The
+// text does not show what a function does, and of a DO block it does not show the statements that the block builds from
+// strings. Neither can end a transaction block.
 type Control struct {
 	Ends      bool // a statement ends the transaction
 	Savepoint bool // a statement may set a savepoint, or roll back to one
 	Several   bool // there is more than one statement
 	Sets      bool // it changes a setting, for the transaction or for the session
-	Session   bool // something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
-	Temporary bool // it may create a temporary table, which hides others of its name at least until the transaction ends
+	// something may outlive the transaction: a setting, a temporary table, a lock, LISTEN, a prepared statement
+	Session bool
+	// it may create a temporary table, which hides others of its name at least until the transaction ends
+	Temporary bool
 	Unclear   bool // the text may do more than Inspect understood
-	Alone     bool // later statements of its handler may depend on it, so no other handler's statement may come in between
-	Recalls   bool // it reads the latest number that its session took from a sequence
+	// later statements of its handler may depend on it, so no other handler's statement may come in between
+	Alone   bool
+	Recalls bool // it reads the latest number that its session took from a sequence
 }
 
-// Inspect parses sql as PostgreSQL does with standard_conforming_strings on. It sets Unclear if there is something it does not
-// understand.
+// Inspect parses sql as PostgreSQL does with standard_conforming_strings on. It sets Unclear if there is something it
+// does not understand.
 func Inspect(sql string) (c Control) {
 	s := scanner{sql: sql}
 	statements := 0
@@ -69,7 +72,8 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 		default:
 		}
 		word := t.word
-		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordLock && word != wordRecalls && word != wordTempSchema && word != wordSettings {
+		if t.kind == quoted && word != wordSetConfig && word != wordSessionLock && word != wordLock &&
+			word != wordRecalls && word != wordTempSchema && word != wordSettings {
 			word = wordOther // not a keyword, but it may name a function or schema
 		}
 		setByLocal = word == wordTrue
@@ -115,7 +119,8 @@ func (s *scanner) statement(t token, c *Control) tokenKind {
 	return t.kind
 }
 
-// block records what the statements in body do to settings and to the session. body is the body of a DO block, with its quotes.
+// block records what the statements in body do to settings and to the session. body is the body of a DO block, with its
+// quotes.
 func (c *Control) block(body string) {
 	in := Control{Session: strings.Contains(body, `\`)} // an escape may hide anything
 	begin := strings.IndexAny(body, "'$")
@@ -126,7 +131,8 @@ func (c *Control) block(body string) {
 	for t := s.next(); t.kind != endOfText; t = s.next() {
 		s.statement(t, &in)
 	}
-	c.Sets, c.Temporary, c.Session = true, true, c.Session || in.Session // any block may set or create something by EXECUTE
+	// any block may set or create something by EXECUTE
+	c.Sets, c.Temporary, c.Session = true, true, c.Session || in.Session
 }
 
 // control records what a statement that begins with words does.
@@ -168,8 +174,8 @@ func (c *Control) control(words [4]keyword) {
 	}
 }
 
-// unknown records what a prepared statement may do whose text is unknown: use savepoints and change settings. Its command tag tells whether it ends
-// the transaction.
+// unknown records what a prepared statement may do whose text is unknown: use savepoints and change settings. Its
+// command tag tells whether it ends the transaction.
 func (c *Control) unknown() {
 	c.Savepoint, c.Sets = true, true
 }
@@ -217,7 +223,8 @@ const (
 
 var keywords = map[string]keyword{
 	"abort": wordAbort, "atomic": wordAtomic, "begin": wordBegin, "commit": wordCommit, "constraints": wordConstraints,
-	"create": wordCreate, "declare": wordDeclare, "do": wordDo, "drop": wordDrop, "end": wordEnd, "execute": wordExecute, "hold": wordHold, "into": wordInto,
+	"create": wordCreate, "declare": wordDeclare, "do": wordDo, "drop": wordDrop, "end": wordEnd,
+	"execute": wordExecute, "hold": wordHold, "into": wordInto,
 	"local": wordLocal, "prepare": wordPrepare, "rollback": wordRollback, "savepoint": wordSavepoint, "set": wordSet,
 	"set_config": wordSetConfig, "temp": wordTemp, "temporary": wordTemp, "pg_temp": wordTempSchema, "to": wordTo,
 	"transaction": wordTransaction, "true": wordTrue, "work": wordWork,
@@ -225,9 +232,11 @@ var keywords = map[string]keyword{
 	"deallocate": wordSession, "discard": wordSession, "listen": wordSession, "load": wordSession, "reset": wordSession,
 	"unlisten": wordSession,
 
-	"select": wordQuery, "insert": wordQuery, "update": wordUpdate, "delete": wordQuery, "merge": wordQuery, "values": wordQuery, "with": wordQuery,
+	"select": wordQuery, "insert": wordQuery, "update": wordUpdate, "delete": wordQuery, "merge": wordQuery,
+	"values": wordQuery, "with": wordQuery,
 
-	"for": wordFor, "no": wordLocks, "share": wordLocks, "key": wordLocks, // FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE
+	// FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE
+	"for": wordFor, "no": wordLocks, "share": wordLocks, "key": wordLocks,
 	"pg_advisory_xact_lock": wordLock, "pg_advisory_xact_lock_shared": wordLock,
 	"pg_try_advisory_xact_lock": wordLock, "pg_try_advisory_xact_lock_shared": wordLock,
 

@@ -21,7 +21,8 @@ type token struct {
 	at   int // where a string begins
 }
 
-// scanner splits SQL into tokens by PostgreSQL's rules, as far as needed to find the ends of strings, comments and statements.
+// scanner splits SQL into tokens by PostgreSQL's rules, as far as needed to find the ends of strings, comments and
+// statements.
 type scanner struct {
 	sql     string
 	at      int

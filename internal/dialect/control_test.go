@@ -22,7 +22,8 @@ var inspected = []struct {
 	{"SELECT ';' AS no, \";\", $$;$$, $a$;$$;$a$, E'\\';' /* ; */ -- ;", dialect.Control{}},
 
 	// Ending the transaction.
-	{"COMMIT", dialect.Control{Ends: true, Savepoint: true, Sets: true}}, // one word may be the name of a prepared statement
+	// one word may be the name of a prepared statement
+	{"COMMIT", dialect.Control{Ends: true, Savepoint: true, Sets: true}},
 	{"ROLLBACK", dialect.Control{Ends: true, Savepoint: true, Sets: true}},
 	{"ROLLBACK AND CHAIN", dialect.Control{Ends: true}},
 	{"ROLLBACK WORK AND CHAIN", dialect.Control{Ends: true}},
@@ -101,17 +102,35 @@ var inspected = []struct {
 	{"INSERT INTO t SELECT setting FROM pg_settings", dialect.Control{Sets: true}},
 
 	// DO blocks. What they do to their transaction, such as COMMIT, the server refuses.
-	{"DO $$ BEGIN UPDATE t SET temp = 1; INSERT INTO t SELECT 1 RETURNING set; END $$", dialect.Control{Sets: true, Temporary: true}},
-	{"DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('a.b', 'c', true); END $$", dialect.Control{Sets: true, Temporary: true}},
+	{
+		"DO $$ BEGIN UPDATE t SET temp = 1; INSERT INTO t SELECT 1 RETURNING set; END $$",
+		dialect.Control{Sets: true, Temporary: true},
+	},
+	{
+		"DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('a.b', 'c', true); END $$",
+		dialect.Control{Sets: true, Temporary: true},
+	},
 	{"DO $$ BEGIN CREATE TEMP TABLE t (a int) ON COMMIT DROP; END $$", dialect.Control{Sets: true, Temporary: true}},
 	{"DO $$ BEGIN CREATE TEMP TABLE t (a int); END $$", dialect.Control{Sets: true, Session: true, Temporary: true}},
-	{"DO LANGUAGE plpgsql $a$ DECLARE x int; BEGIN IF x > 1 THEN SET a.b = 1; END IF; END $a$", dialect.Control{Sets: true, Session: true, Temporary: true}},
-	{"DO $$ BEGIN IF true THEN NULL; ELSE RESET ROLE; END IF; END $$", dialect.Control{Sets: true, Session: true, Temporary: true}},
+	{
+		"DO LANGUAGE plpgsql $a$ DECLARE x int; BEGIN IF x > 1 THEN SET a.b = 1; END IF; END $a$",
+		dialect.Control{Sets: true, Session: true, Temporary: true},
+	},
+	{
+		"DO $$ BEGIN IF true THEN NULL; ELSE RESET ROLE; END IF; END $$",
+		dialect.Control{Sets: true, Session: true, Temporary: true},
+	},
 	{"DO $$ BEGIN LOOP LISTEN x; END LOOP; END $$", dialect.Control{Sets: true, Session: true, Temporary: true}},
 	{"DO $$ BEGIN PERFORM pg_advisory_lock(1); END $$", dialect.Control{Sets: true, Session: true, Temporary: true}},
 	{"DO $$ BEGIN PERFORM pg_advisory_xact_lock(1); END $$", dialect.Control{Sets: true, Temporary: true}},
-	{"DO $$ BEGIN PERFORM set_config('a.b', 'c', false); END $$", dialect.Control{Sets: true, Session: true, Temporary: true}},
-	{"DO 'BEGIN PERFORM set_config(''a.b'', ''c'', false); END'", dialect.Control{Sets: true, Session: true, Temporary: true}},
+	{
+		"DO $$ BEGIN PERFORM set_config('a.b', 'c', false); END $$",
+		dialect.Control{Sets: true, Session: true, Temporary: true},
+	},
+	{
+		"DO 'BEGIN PERFORM set_config(''a.b'', ''c'', false); END'",
+		dialect.Control{Sets: true, Session: true, Temporary: true},
+	},
 	{"DO $do$BEGIN SET a.b = 1; END$do$", dialect.Control{Sets: true, Session: true, Temporary: true}},
 	{"DO $do$BEGIN PERFORM 1; END$do$", dialect.Control{Sets: true, Temporary: true}},
 	{`DO E'BEGIN\nSET a.b = 1; END'`, dialect.Control{Sets: true, Session: true, Temporary: true}},

@@ -2,12 +2,13 @@ package dialect
 
 import "strings"
 
-// LetterFilter chooses dead letters. IDs are 32 hexadecimal digits, times are microseconds since 1970 UTC. A field with the zero value is
-// no condition.
+// LetterFilter chooses dead letters. IDs are 32 hexadecimal digits, times are microseconds since 1970 UTC. A field with
+// the zero value is no condition.
 type LetterFilter struct {
-	ID                              string
-	Consumer                        string
-	Owner                           string // the consumer as NextOwner returns it; MySQL's index ignores spaces at the end of names
+	ID       string
+	Consumer string
+	// the consumer as NextOwner returns it; MySQL's index ignores spaces at the end of names
+	Owner                           string
 	Cause, Topic, MessageID, Tenant string
 	Position                        string
 	Error                           string // a part of the text
@@ -27,16 +28,19 @@ type letters struct {
 
 func newLetters(f *functions) letters {
 	return letters{
-		id: `d.id = ` + f.key, owner: `d.consumer = ` + f.name, consumer: f.indexed(`d.consumer`), consumerOfKey: f.equal(`d.consumer`),
-		cause: f.equal(`d.cause`), topic: f.equal(`d.topic`), messageID: f.indexed(`d.message_id`), tenant: f.equal(`d.tenant`), position: f.equal(`d.position`), error: f.contains(`d.error`),
+		id: `d.id = ` + f.key, owner: `d.consumer = ` + f.name, consumer: f.indexed(`d.consumer`),
+		consumerOfKey: f.equal(`d.consumer`),
+		cause:         f.equal(`d.cause`), topic: f.equal(`d.topic`), messageID: f.indexed(`d.message_id`),
+		tenant: f.equal(`d.tenant`), position: f.equal(`d.position`), error: f.contains(`d.error`),
 		since: `d.first_parked >= ` + f.since, until: `d.first_parked < ` + f.since,
 		after: `d.first_parked <= ` + f.since + ` AND (d.first_parked < ` + f.since + ` OR d.id < ` + f.key + `)`,
 		index: f.byOwner, number: f.numbered,
 	}
 }
 
-// Choose replaces {where} in a statement by the conditions that f has, and returns their values in the order of the text. A condition that
-// f does not have is not in the text: a plan that must also be right without the condition would read the whole table.
+// Choose replaces {where} in a statement by the conditions that f has, and returns their values in the order of the
+// text. A condition that f does not have is not in the text: a plan that must also be right without the condition would
+// read the whole table.
 func (o *Operator) Choose(statement string, f LetterFilter) (query string, values []any) {
 	c := &o.letters
 	var conditions []string
@@ -81,5 +85,6 @@ func (o *Operator) Choose(statement string, f LetterFilter) (query string, value
 	if len(conditions) == 0 {
 		conditions = []string{"1 = 1"}
 	}
-	return c.number(strings.NewReplacer("{where}", strings.Join(conditions, " AND "), "{index}", index).Replace(statement)), values
+	return c.number(strings.NewReplacer("{where}", strings.Join(conditions, " AND "), "{index}",
+		index).Replace(statement)), values
 }

@@ -2,12 +2,12 @@ package dialect
 
 import "strings"
 
-// MySQL holds the statements for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. Keys and tokens are
-// passed as hexadecimal digits, lists of keys as one JSON text. Times are microseconds since 1970 UTC, so they depend neither on
-// the session's time zone nor on the driver's settings.
+// MySQL holds the statements for MySQL 8.0 and MariaDB 10.6 and later, in the order of a message's life. Keys and
+// tokens are passed as hexadecimal digits, lists of keys as one JSON text. Times are microseconds since 1970 UTC, so
+// they depend neither on the session's time zone nor on the driver's settings.
 //
-// Lists are joined key by key with STRAIGHT_JOIN and FORCE INDEX. For IN (…) the optimizer may choose a scan of the whole table,
-// and a locking scan waits for unrelated rows.
+// Lists are joined key by key with STRAIGHT_JOIN and FORCE INDEX. For IN (…) the optimizer may choose a scan of the
+// whole table, and a locking scan waits for unrelated rows.
 type MySQL struct {
 	// Sessions.
 	Describe, Locate, Mark, Proof, ProofAndMark, LimitWait, RestoreWait, Autocommit string
@@ -28,16 +28,19 @@ type MySQL struct {
 // MySQLClock is the database's clock at the beginning of the statement.
 const MySQLClock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
-// mysqlKeys is a list of keys in one parameter. MySQL takes no locks on a JSON_TABLE itself (error 3569), only on what is selected from one.
+// mysqlKeys is a list of keys in one parameter. MySQL takes no locks on a JSON_TABLE itself (error 3569), only on what
+// is selected from one.
 const mysqlKeys = `(SELECT * FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(32) CHARACTER SET latin1 PATH '$')) AS j) AS r`
 
 const (
-	mysqlByKey   = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key`" + ` = UNHEX(r.k)`
+	mysqlByKey = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` +
+		"`key`" + ` = UNHEX(r.k)`
 	mysqlByID    = `FROM ` + mysqlKeys + ` STRAIGHT_JOIN @dead_letters AS d FORCE INDEX (PRIMARY) ON d.id = UNHEX(r.k)`
-	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`"
+	mysqlLetters = `FROM @dead_letters AS d STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` +
+		"`key` = d.`key`"
 
-	// The transaction that a session waits for. MySQL's tables of information_schema cannot be read while any session runs a statement with bytes
-	// that are not UTF-8 (error 3854), so its performance_schema answers.
+	// The transaction that a session waits for. MySQL's tables of information_schema cannot be read while any session
+	// runs a statement with bytes that are not UTF-8 (error 3854), so its performance_schema answers.
 	mysqlHolder = `t.processlist_id, COALESCE(CAST(e.timer_wait DIV 1000000 AS SIGNED), 0), @clock,
 	CASE WHEN t.processlist_command IS NULL THEN '' WHEN t.processlist_command = 'Sleep' THEN 'idle in transaction' ELSE 'active' END,
 	COALESCE(CONCAT(t.processlist_host, ' ', t.processlist_user), '')
@@ -59,8 +62,8 @@ WHERE r.trx_mysql_thread_id = ? ORDER BY b.trx_started LIMIT 1`
 	mysqlSweep = `SELECT owner, lease_until, next_key, forgotten_until, @clock FROM @txonce_sweep`
 )
 
-// MySQLNames returns a function that inserts the schema before every table name in a statement. Statements mark table names
-// with a leading @. An empty schema means the session's own database.
+// MySQLNames returns a function that inserts the schema before every table name in a statement. Statements mark table
+// names with a leading @. An empty schema means the session's own database.
 func MySQLNames(schema string) func(sql string) string {
 	prefix := ""
 	if schema != "" {
@@ -78,8 +81,8 @@ func NewMySQL(schema string) MySQL {
 		// The database in the DSN, read on a connection whose session has not been changed.
 		Locate: `SELECT COALESCE(DATABASE(), '')`,
 
-		// A savepoint ends with its transaction, so releasing it proves that the transaction still runs. It is gone after COMMIT
-		// and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
+		// A savepoint ends with its transaction, so releasing it proves that the transaction still runs. It is gone
+		// after COMMIT and ROLLBACK, after a deadlock, which rolls everything back, and after DDL, which commits.
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE SAVEPOINT txonce_claimed`,
 
@@ -91,10 +94,11 @@ func NewMySQL(schema string) MySQL {
 		Autocommit:  `SELECT @@autocommit`,
 		RestoreWait: `SET innodb_lock_wait_timeout = @txonce_was_lock_wait`,
 
-		// A claim is Claim, then ClaimRow once per row, with commas between, then ClaimAgain. It waits for a transaction that
-		// holds the key. It also locks an existing row, so that the row cannot vanish before it is read. The number of affected
-		// rows depends on the driver's settings, and an update without change can look like an insert, so only the token tells
-		// whether the row is new. The parameters of ClaimRow are key, token, time, window, fingerprint, consumer, tenant, id.
+		// A claim is Claim, then ClaimRow once per row, with commas between, then ClaimAgain. It waits for a
+		// transaction that holds the key. It also locks an existing row, so that the row cannot vanish before it is
+		// read. The number of affected rows depends on the driver's settings, and an update without change can look
+		// like an insert, so only the token tells whether the row is new. The parameters of ClaimRow are key, token,
+		// time, window, fingerprint, consumer, tenant, id.
 		Claim:      q("INSERT INTO @processed_messages (`key`, token, expires_at, fingerprint, consumer, tenant, id) VALUES "),
 		ClaimRow:   q(`(UNHEX(?), UNHEX(?), GREATEST(@clock, ?) + ?, ?, ?, ?, ?)`),
 		ClaimAgain: " ON DUPLICATE KEY UPDATE `key` = `key`",
@@ -103,22 +107,24 @@ func NewMySQL(schema string) MySQL {
 		Claimed:    q("SELECT p.`key`, p.token, @clock " + mysqlByKey + ` FOR UPDATE`),
 		ClaimedOne: q("SELECT `key`, token, @clock FROM @processed_messages WHERE `key` = UNHEX(?) FOR UPDATE"),
 
-		// The horizon is read after the claim. If the transaction's snapshot may be older than the claim, it is read on another
-		// connection.
+		// The horizon is read after the claim. If the transaction's snapshot may be older than the claim, it is read on
+		// another connection.
 		Forgotten: q(`SELECT forgotten_until FROM @txonce_sweep`),
 
 		Windows: q(`SELECT window_seconds, first_run, used_until FROM @txonce_windows WHERE consumer = ?`),
 
-		Existing: q("SELECT p.`key`, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id " + mysqlByKey + ` FOR UPDATE`),
+		Existing: q("SELECT p.`key`, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id " + mysqlByKey +
+			` FOR UPDATE`),
 
-		// A duplicate writes nothing, so its COMMIT does not wait for a replica, although the commit of the first copy may not
-		// have reached one. Writing a new token into the row makes it wait. No other transaction still needs the old token.
+		// A duplicate writes nothing, so its COMMIT does not wait for a replica, although the commit of the first copy
+		// may not have reached one. Writing a new token into the row makes it wait. No other transaction still needs
+		// the old token.
 		Touch: q(`UPDATE ` + strings.TrimPrefix(mysqlByKey, "FROM ") + ` SET p.token = UNHEX(?)`),
 
 		Forget: q(`DELETE p ` + mysqlByKey),
 
-		// SeenKeys, at READ UNCOMMITTED, also returns rows that are not committed yet. FreeKeys leaves out rows that others have
-		// locked.
+		// SeenKeys, at READ UNCOMMITTED, also returns rows that are not committed yet. FreeKeys leaves out rows that
+		// others have locked.
 		SeenKeys: q("SELECT p.`key` " + mysqlByKey),
 		FreeKeys: q("SELECT p.`key` " + mysqlByKey + ` FOR UPDATE SKIP LOCKED`),
 
@@ -129,8 +135,8 @@ func NewMySQL(schema string) MySQL {
 
 		Lookup: q("SELECT `key`, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages WHERE `key` = UNHEX(?)"),
 
-		// The row with an empty source is locked first, so that processes that start together compare their sources one after
-		// another.
+		// The row with an empty source is locked first, so that processes that start together compare their sources one
+		// after another.
 		LockSources: q(`INSERT INTO @txonce_sources (consumer, source, first_run) VALUES (?, '', @clock)
 ON DUPLICATE KEY UPDATE first_run = first_run`),
 		Sources:   q(`SELECT source FROM @txonce_sources WHERE consumer = ? AND source <> '' ORDER BY first_run, source`),
@@ -183,26 +189,27 @@ FROM (SELECT d.id FROM @dead_letters AS d{index} WHERE {where} ORDER BY d.first_
 	LEFT JOIN @processed_messages AS p ON p.` + "`key` = d.`key`" + `
 ORDER BY d.first_parked DESC, d.id DESC`),
 
-		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for the
-		// claims that it joins.
+		// Settled dead letters are found, locked, checked again and deleted. A single statement for this would wait for
+		// the claims that it joins.
 		SettledLetters: q(`SELECT d.id ` + mysqlLetters + ` WHERE ` + settled + ` LIMIT ?`),
 		LockLetters:    q(`SELECT d.id ` + mysqlByID + ` FOR UPDATE SKIP LOCKED`),
 		StillSettled: q(`SELECT d.id ` + mysqlByID + ` STRAIGHT_JOIN @processed_messages AS p FORCE INDEX (PRIMARY) ON p.` + "`key` = d.`key`" + `
 WHERE ` + settled),
 		DropLetters: q(`DELETE d ` + mysqlByID),
 
-		// The row stays locked until COMMIT, so there is never a second sweep. SweepWait is for the owner of the lease: it waits
-		// for other sweepers, which lock the row only to read the lease.
+		// The row stays locked until COMMIT, so there is never a second sweep. SweepWait is for the owner of the lease:
+		// it waits for other sweepers, which lock the row only to read the lease.
 		SweepLease: q(mysqlSweep + ` FOR UPDATE SKIP LOCKED`),
 		SweepLook:  q(mysqlSweep),
 		SweepWait:  q(mysqlSweep + ` FOR UPDATE`),
 
-		// There is no index on expires_at. The next part of the table is read in the order of its key, without locks. Then the
-		// expired rows are locked and deleted. Rows that a handler holds are left for the next pass.
+		// There is no index on expires_at. The next part of the table is read in the order of its key, without locks.
+		// Then the expired rows are locked and deleted. Rows that a handler holds are left for the next pass.
 		SweepExpired: q("SELECT `key`, expires_at FROM (SELECT `key`, expires_at FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part\n" +
 			"WHERE expires_at <= ? ORDER BY `key` LIMIT ?"),
-		SweepEnd:    q("SELECT count(*), max(`key`) FROM (SELECT `key` FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part"),
-		SweepLock:   q("SELECT p.`key`, p.expires_at " + mysqlByKey + ` WHERE p.expires_at <= ? FOR UPDATE SKIP LOCKED`),
+		SweepEnd: q("SELECT count(*), max(`key`) FROM (SELECT `key` FROM @processed_messages WHERE `key` > UNHEX(?) ORDER BY `key` LIMIT ?) AS part"),
+		SweepLock: q("SELECT p.`key`, p.expires_at " + mysqlByKey +
+			` WHERE p.expires_at <= ? FOR UPDATE SKIP LOCKED`),
 		SweepDelete: q(`DELETE p ` + mysqlByKey),
 
 		SweepDone: q(`UPDATE @txonce_sweep SET owner = ?, lease_until = ?, next_key = UNHEX(?), forgotten_until = ?`),

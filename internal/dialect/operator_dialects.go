@@ -51,7 +51,8 @@ func NewPostgresOperator(schema string) Operator {
 		equal:    func(col string) string { return col + ` = CAST(? AS text)` }, // the planner chooses well
 		indexed:  func(col string) string { return col + ` = CAST(? AS text)` },
 		contains: func(col string) string { return `strpos(` + col + `, CAST(? AS text)) > 0` },
-		// IS TRUE keeps the planner from a join, so that the texts are hashed whatever the settings. A list of parameters would be compared one by one.
+		// IS TRUE keeps the planner from a join, so that the texts are hashed whatever the settings. A list of
+		// parameters would be compared one by one.
 		among: func(col string) string {
 			return `(` + col + ` IN (SELECT json_array_elements_text(CAST(CAST(? AS text) AS json)))) IS TRUE`
 		},
@@ -106,13 +107,15 @@ func NewMySQLOperator(schema string) Operator {
 	// Bytes are compared, because the collation of the tables ignores spaces at the end.
 	f.equal = func(col string) string { return `CAST(` + col + ` AS BINARY) = CAST(? AS BINARY)` }
 	f.contains = func(col string) string { return `LOCATE(CAST(? AS BINARY), CAST(` + col + ` AS BINARY)) > 0` }
-	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`, ` FORCE INDEX (dead_letters_consumer)`
+	f.name, f.byOwner = `CONVERT(CAST(? AS BINARY) USING utf8mb4) COLLATE utf8mb4_bin`,
+		` FORCE INDEX (dead_letters_consumer)`
 	f.indexed = func(col string) string { return col + ` = ` + f.name + ` AND ` + f.equal(col) }
 	f.among = func(col string) string {
 		return col + ` IN (SELECT CAST(r.k AS BINARY) FROM JSON_TABLE(?, '$[*]' COLUMNS (k CHAR(36) CHARACTER SET latin1 PATH '$')) AS r)`
 	}
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
-	f.lock, f.free, f.greatest, f.least, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `LEAST`, `ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
+	f.lock, f.free, f.greatest, f.least, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `LEAST`,
+		`ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	f.names = MySQLNames(schema)
 	return newOperator(f)
@@ -131,7 +134,8 @@ func NewSQLiteOperator() Operator {
 	f.name = `?`
 	f.among = func(col string) string { return col + ` IN (SELECT value FROM json_each(?))` }
 	f.rows = `-1`
-	f.greatest, f.least, f.replaced = `max`, `min`, `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
+	f.greatest, f.least, f.replaced = `max`, `min`,
+		`ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
 	f.names = func(sql string) string { return strings.ReplaceAll(sql, "@", "") }
 	return newOperator(f)

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// heldKeys finds which keys another transaction holds by trying to insert each one. It waits up to 20 ms for the first key that
-// blocks, because the claim that blocks may be the caller's own, which the server is about to cancel. It waits 1 ms for each
-// further key. A key that it cannot insert in time is held. After 30 such keys the remaining ones count as held without a try.
-// The caller sends only Held after this and then rolls back. A DO statement takes no parameters, so the keys are part of its
-// text: see HeldKeysOf.
+// heldKeys finds which keys another transaction holds by trying to insert each one. It waits up to 20 ms for the first
+// key that blocks, because the claim that blocks may be the caller's own, which the server is about to cancel. It waits
+// 1 ms for each further key. A key that it cannot insert in time is held. After 30 such keys the remaining ones count
+// as held without a try. The caller sends only Held after this and then rolls back. A DO statement takes no parameters,
+// so the keys are part of its text: see HeldKeysOf.
 const heldKeys = `DO $txonce$
 DECLARE
 	k uuid;

@@ -1,7 +1,8 @@
 package dialect
 
-// PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life. adapters/pgxstore and
-// adapters/sqlstore both use them, at READ COMMITTED, on connections with OwnSettings or in transactions that begin with Settings.
+// PostgresOutbox holds the statements of the relay's side of the outbox, in the order of a session's life.
+// adapters/pgxstore and adapters/sqlstore both use them, at READ COMMITTED, on connections with OwnSettings or in
+// transactions that begin with Settings.
 type PostgresOutbox struct {
 	// Settings are for one transaction, OwnSettings for a connection that only relays use.
 	Settings, OwnSettings string
@@ -30,11 +31,13 @@ const columns = `shard, seq, id, topic, key, payload, headers, enqueued_at, not_
 // dueSince is the time when a message became due.
 const dueSince = `coalesce(not_before, enqueued_at)`
 
-// at finds message m by r. The id matters after a failover to a standby that lacked commits: another message may have the seq then. at
-// avoids = for the primary key, because with outdated statistics of an empty table the planner might merge or hash all messages.
+// at finds message m by r. The id matters after a failover to a standby that lacked commits: another message may have
+// the seq then. at avoids = for the primary key, because with outdated statistics of an empty table the planner might
+// merge or hash all messages.
 const at = `m.shard = ANY (ARRAY[r.shard]) AND m.seq BETWEEN r.seq AND r.seq AND m.id = r.id`
 
-// ended is true for a hold of a key that is over for some time: its end has come, or the clock was set back behind its beginning.
+// ended is true for a hold of a key that is over for some time: its end has come, or the clock was set back behind its
+// beginning.
 const ended = `(until < statement_timestamp() - interval '10 seconds' OR set_at > statement_timestamp() + interval '10 seconds')`
 
 // guarded is true in a transaction after Check has found that the session still holds every shard.
@@ -58,8 +61,9 @@ ON CONFLICT (owner) DO UPDATE SET until = excluded.until, set_at = excluded.set_
 		Renew: q(`UPDATE @txonce_relays SET until = clock_timestamp() + $2::float8 * interval '1 second', set_at = clock_timestamp()
 WHERE owner = $1::uuid AND until > clock_timestamp()`),
 
-		// A hold that begins in the future was set before the clock was set back. It begins again now, with its length: its session may live, and
-		// relies on that length by its own clock. A session that renews itself at this moment is skipped.
+		// A hold that begins in the future was set before the clock was set back. It begins again now, with its length:
+		// its session may live, and relies on that length by its own clock. A session that renews itself at this moment
+		// is skipped.
 		Restart: q(`UPDATE @txonce_relays r SET until = clock_timestamp() + (r.until - r.set_at), set_at = clock_timestamp()
 FROM (SELECT owner FROM @txonce_relays WHERE set_at > clock_timestamp() FOR UPDATE SKIP LOCKED) AS ahead
 WHERE r.owner = ahead.owner AND r.set_at > clock_timestamp()`),
@@ -72,17 +76,19 @@ FROM @txonce_relays WHERE until > clock_timestamp()`),
 	NOT EXISTS (SELECT FROM @txonce_relays r WHERE r.owner = s.owner AND r.until > clock_timestamp()) AS free, s.returned
 FROM @txonce_shards s ORDER BY s.shard`),
 
-		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following ones see
-		// what the previous session took. The condition in Take alone would not suffice: when a row has changed, PostgreSQL
-		// checks it again without reading txonce_relays again. The lock is not one of the table, because VACUUM and REINDEX CONCURRENTLY
-		// take such a lock too, and the latter keeps it while old transactions are open.
-		LockShards: q(`SELECT pg_advisory_xact_lock(` + outboxTakes + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
+		// One session at a time takes shards. Each statement of READ COMMITTED has its own snapshot, so the following
+		// ones see what the previous session took. The condition in Take alone would not suffice: when a row has
+		// changed, PostgreSQL checks it again without reading txonce_relays again. The lock is not one of the table,
+		// because VACUUM and REINDEX CONCURRENTLY take such a lock too, and the latter keeps it while old transactions
+		// are open.
+		LockShards: q(`SELECT pg_advisory_xact_lock(` + outboxTakes +
+			`) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
 
 		// Waits for a late Renew of that session and then keeps its row. A Renew that comes after this finds no row.
 		DropExpired: q(`DELETE FROM @txonce_relays WHERE until <= clock_timestamp()`),
 
-		// A shard is free if its owner has no row. The clock alone would not suffice, because a late Renew could come between. A
-		// shard that is being settled is left for the next time.
+		// A shard is free if its owner has no row. The clock alone would not suffice, because a late Renew could come
+		// between. A shard that is being settled is left for the next time.
 		Take: q(`UPDATE @txonce_shards s SET owner = $1::uuid, token = s.token + 1
 FROM (
 	SELECT f.shard FROM @txonce_shards f
@@ -98,8 +104,8 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 		End:         q(`DELETE FROM @txonce_relays WHERE owner = $1::uuid`),
 		GiveBackAll: q(`UPDATE @txonce_shards SET owner = NULL WHERE owner = $1::uuid`),
 
-		// Due delayed messages get a new seq, in the order of their not-before times. One session at a time moves them: otherwise the
-		// later messages could be committed first.
+		// Due delayed messages get a new seq, in the order of their not-before times. One session at a time moves them:
+		// otherwise the later messages could be committed first.
 		Due: q(`WITH due AS (
 	DELETE FROM @outbox_delayed d USING (
 		SELECT not_before, seq FROM @outbox_delayed WHERE not_before <= statement_timestamp()
@@ -110,10 +116,11 @@ WHERE s.shard = r.shard AND s.owner = $1::uuid`),
 INSERT INTO @outbox_messages (shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT shard, id, topic, key, payload, headers, enqueued_at, not_before FROM due ORDER BY not_before, seq`),
 
-		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The first and the last of
-		// these rows are returned even if they wait; a row at position "look" shows that more may follow. "until" is when
-		// the first of the rows before this one stops waiting, at most a minute ahead; 0 if one of them does not wait. Rows are taken from the
-		// shards in turn, so a cut by number ($5) or bytes ($6) leaves each shard its first messages.
+		// From each shard the first messages that do not wait: at most "most" messages among its first "look" rows. The
+		// first and the last of these rows are returned even if they wait; a row at position "look" shows that more may
+		// follow. "until" is when the first of the rows before this one stops waiting, at most a minute ahead; 0 if one
+		// of them does not wait. Rows are taken from the shards in turn, so a cut by number ($5) or bytes ($6) leaves
+		// each shard its first messages.
 		LeaseFrom: q(`SELECT shard, token, n, held, seq, id, topic, key, payload, headers::text, enqueued_at, attempts, returned, skipped,
 	CASE WHEN before > statement_timestamp() THEN extract(epoch FROM least(before, statement_timestamp() + interval '1 minute')) * 1000000 ELSE 0 END::bigint AS until
 FROM (
@@ -138,9 +145,10 @@ FROM (
 WHERE held OR place <= $5::bigint AND (place = 1 OR bytes <= $6::bigint)
 ORDER BY seq`),
 
-		// Like LeaseFrom, but the first $6 rows of each shard, whether they wait or not. It sorts nothing and cuts nothing, so it takes half as
-		// long where there is little to find. The payload is NULL from the row on where the sizes of the shard's rows add up to more
-		// than $7: then, or if a shard has $6 rows, LeaseFrom must read them.
+		// Like LeaseFrom, but the first $6 rows of each shard, whether they wait or not. It sorts nothing and cuts
+		// nothing, so it takes half as long where there is little to find. The payload is NULL from the row on where
+		// the sizes of the shard's rows add up to more than $7: then, or if a shard has $6 rows, LeaseFrom must read
+		// them.
 		LeaseFew: q(`SELECT s.shard, s.token, m.n, m.held, m.seq, m.id, m.topic, m.key, CASE WHEN m.bytes <= $7::bigint THEN m.payload END, m.headers, m.enqueued_at, m.attempts, s.returned,
 	` + skips + `, 0::bigint
 FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $8::bigint[], $9::bigint[]) AS r(shard, token, low, returned, skip, until)
@@ -152,12 +160,14 @@ CROSS JOIN LATERAL (
 	ORDER BY seq LIMIT $6::bigint
 ) AS m`),
 
-		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a seq greater
-		// than Last or is committed. A transaction that has written keeps its lock on the table until it ends.
+		// If Last is read before Writers, then every message of a transaction that is not among Writers either has a
+		// seq greater than Last or is committed. A transaction that has written keeps its lock on the table until it
+		// ends.
 		Last: q(`SELECT ` + lastSeq),
 
-		// The sequence, the last number that it has assigned, and the largest one that is in use. The statement reads the ends of indexes. It reads the
-		// sequence after its snapshot, so the sequence is never behind rows that the snapshot has.
+		// The sequence, the last number that it has assigned, and the largest one that is in use. The statement reads
+		// the ends of indexes. It reads the sequence after its snapshot, so the sequence is never behind rows that the
+		// snapshot has.
 		Numbers: q(`SELECT '@outbox_seq'::regclass::text, CASE WHEN is_called THEN last_value ELSE last_value - 1 END, greatest(0,
 	(SELECT max(seq) FROM @outbox_parked),
 	(SELECT max(last) FROM @txonce_shards s, LATERAL (SELECT max(seq) AS last FROM @outbox_messages m WHERE m.shard = s.shard) AS of_shard))
@@ -165,8 +175,8 @@ FROM @outbox_seq`),
 		Writers: q(`SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND pid IS DISTINCT FROM pg_backend_pid()
 	AND relation = '@outbox_messages'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`),
 
-		// Checks the tokens on locked rows, so that a takeover waits. The following statements check the setting, so all of them
-		// can be sent at once.
+		// Checks the tokens on locked rows, so that a takeover waits. The following statements check the setting, so
+		// all of them can be sent at once.
 		Check: q(`WITH mine AS (
 	SELECT s.shard FROM unnest($2::smallint[], $3::bigint[]) AS r(shard, token)
 	JOIN @txonce_shards s ON s.shard = r.shard AND s.token = r.token AND s.owner = $1::uuid
@@ -206,8 +216,8 @@ ON CONFLICT (shard, key, endless) DO UPDATE SET
 		THEN greatest(h.until, excluded.until) ELSE excluded.until END,
 	set_at = excluded.set_at`),
 
-		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by their key. It comes after
-		// HoldDeferred, and leaves alone what waits already.
+		// Holds back the due messages of a topic among the first $6 rows of a shard, from "low" on: those with a key by
+		// their key. It comes after HoldDeferred, and leaves alone what waits already.
 		DeferTopic: q(`WITH due AS (
 	SELECT m.shard, m.seq, m.key, r.error, r.delay
 	FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::text[], $5::float8[]) AS r(shard, topic, low, error, delay)
@@ -262,8 +272,9 @@ WHERE EXISTS (SELECT FROM @outbox_held h WHERE h.shard = r.shard AND h.until = '
 INSERT INTO @outbox_parked (` + columns + `, attempts, error, behind, waiting, keep_order)
 SELECT ` + columns + `, attempts, 'stands behind message ' || from_seq || ' of its key', from_seq, NOT park, park::integer FROM gone`),
 
-		// The values of Last; whether delayed messages are due; whether DropHolds or DropDead would delete something; those of the shards
-		// in $2 that are in Behind's answer; and the shards in $3 that have messages below the seq where LeaseFrom begins ($4).
+		// The values of Last; whether delayed messages are due; whether DropHolds or DropDead would delete something;
+		// those of the shards in $2 that are in Behind's answer; and the shards in $3 that have messages below the seq
+		// where LeaseFrom begins ($4).
 		Chores: q(`SELECT ` + lastSeq + `,
 	EXISTS (SELECT FROM @outbox_delayed WHERE not_before <= statement_timestamp()),
 	EXISTS (SELECT FROM @outbox_held WHERE ` + ended + `)

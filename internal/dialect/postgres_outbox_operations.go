@@ -90,8 +90,8 @@ ORDER BY p.seq LIMIT $4::bigint`),
 		First: q(`SELECT m.topic, min(m.due) FROM @txonce_shards s
 CROSS JOIN LATERAL (SELECT topic, ` + dueSince + ` AS due FROM @outbox_messages WHERE shard = s.shard ORDER BY seq LIMIT 1) AS m GROUP BY m.topic`),
 
-		// The first $1 rows of each table, by topic. The flag is true for delayed messages that are due and for parked messages
-		// that wait.
+		// The first $1 rows of each table, by topic. The flag is true for delayed messages that are due and for parked
+		// messages that wait.
 		Few: q(`SELECT 0, topic, false, count(*), min(due), count(error), coalesce(min(error), '') FROM (
 	SELECT topic, ` + dueSince + ` AS due, error FROM @outbox_messages ORDER BY shard, seq LIMIT $1::bigint) AS m GROUP BY topic
 UNION ALL
@@ -110,9 +110,11 @@ SELECT 2, topic, waiting, count(*), min(due), 0, '' FROM (
 
 		// For a table with very many rows, counts $1 percent of its blocks.
 		Sample: [...]string{
-			q(`SELECT topic, false, count(*), min(` + dueSince + `), count(error), coalesce(min(error), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
+			q(`SELECT topic, false, count(*), min(` + dueSince +
+				`), count(error), coalesce(min(error), '') FROM @outbox_messages TABLESAMPLE SYSTEM ($1::real) GROUP BY topic`),
 			q(`SELECT topic, not_before <= statement_timestamp(), count(*), min(not_before), 0, '' FROM @outbox_delayed TABLESAMPLE SYSTEM ($1::real) GROUP BY 1, 2`),
-			q(`SELECT topic, waiting, count(*), min(` + dueSince + `), 0, '' FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
+			q(`SELECT topic, waiting, count(*), min(` + dueSince +
+				`), 0, '' FROM @outbox_parked TABLESAMPLE SYSTEM ($1::real) GROUP BY topic, waiting`),
 		},
 
 		// The sessions whose holds are valid, and how many shards each one has.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// PostgresOutboxWrite holds the statements that enqueue messages, and those that notify relays. Parameters have casts, so a
-// driver may send them as text.
+// PostgresOutboxWrite holds the statements that enqueue messages, and those that notify relays. Parameters have casts,
+// so a driver may send them as text.
 type PostgresOutboxWrite struct {
 	Shards                                string // their number
 	EnqueueOne, Enqueue, EnqueueNotBefore string
@@ -47,18 +47,20 @@ FROM m WHERE NOT m.waits ORDER BY m.n`),
 
 		LockOrderingKey: `SELECT pg_advisory_xact_lock($1::bigint)`,
 
-		// The channel is named after the schema's OID. So it does not depend on whether a program names the schema or finds it by
-		// search_path, and two outboxes in one database do not wake each other.
+		// The channel is named after the schema's OID. So it does not depend on whether a program names the schema or
+		// finds it by search_path, and two outboxes in one database do not wake each other.
 		Channel: q(`SELECT ` + outboxChannel + ` FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
 
-		// A listening session holds this lock until the session ends. It takes the lock before LISTEN, and polls for messages
-		// only after both.
-		Hear: q(`SELECT pg_advisory_lock_shared(` + outboxHears + `) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
+		// A listening session holds this lock until the session ends. It takes the lock before LISTEN, and polls for
+		// messages only after both.
+		Hear: q(`SELECT pg_advisory_lock_shared(` + outboxHears +
+			`) FROM pg_class WHERE oid = '@txonce_shards'::regclass`),
 
-		// Notify is sent after a commit, never within it: a transaction that notifies takes a server-wide lock when it commits.
-		// It is only a hint, so its own commit need not wait for the disk. If no session listens, the lock of Hear is free and
-		// nothing is sent; a session that begins to listen polls first. If two transactions test the lock at the same time, one
-		// may notify without need. The payload $1 lists the shards with new messages, see NotifiedShards.
+		// Notify is sent after a commit, never within it: a transaction that notifies takes a server-wide lock when it
+		// commits. It is only a hint, so its own commit need not wait for the disk. If no session listens, the lock of
+		// Hear is free and nothing is sent; a session that begins to listen polls first. If two transactions test the
+		// lock at the same time, one may notify without need. The payload $1 lists the shards with new messages, see
+		// NotifiedShards.
 		Notify: q(`SELECT set_config('synchronous_commit', 'off', true), pg_notify(` + outboxChannel + `, $1::text)
 FROM pg_class WHERE oid = '@txonce_shards'::regclass AND NOT pg_try_advisory_xact_lock(` + outboxHears + `)`),
 	}
@@ -66,8 +68,8 @@ FROM pg_class WHERE oid = '@txonce_shards'::regclass AND NOT pg_try_advisory_xac
 
 const outboxChannel = `'txonce_outbox_' || relnamespace`
 
-// outboxHears, outboxTakes and outboxMoves are the two numbers of advisory locks: one of our own, and the schema's OID, which may exceed the
-// range of integer.
+// outboxHears, outboxTakes and outboxMoves are the two numbers of advisory locks: one of our own, and the schema's OID,
+// which may exceed the range of integer.
 const (
 	outboxHears = `1954115438, (relnamespace::bigint - 2147483648)::integer`
 	outboxTakes = `1954115439, (relnamespace::bigint - 2147483648)::integer`

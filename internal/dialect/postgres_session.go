@@ -2,8 +2,8 @@ package dialect
 
 import "strings"
 
-// postgresSettings are the settings of a session that a handler may change and that would affect a later handler. They form one
-// text that begins with synchronous_commit. search_path is last, because it may contain any character.
+// postgresSettings are the settings of a session that a handler may change and that would affect a later handler. They
+// form one text that begins with synchronous_commit. search_path is last, because it may contain any character.
 const postgresSettings = `concat_ws(' ', current_setting('synchronous_commit'), session_user, current_user,
 	current_setting('session_replication_role'), current_setting('default_transaction_isolation'),
 	current_setting('default_transaction_read_only'), current_setting('default_transaction_deferrable'),
@@ -26,7 +26,8 @@ type PostgresSession struct {
 	Committed, InProgress                         string
 }
 
-// PostgresShortLockWaits limits each wait for a lock of this transaction to a tenth of the shortest limit of time, and to 50 ms at most.
+// PostgresShortLockWaits limits each wait for a lock of this transaction to a tenth of the shortest limit of time, and
+// to 50 ms at most.
 const PostgresShortLockWaits = `SELECT set_config('lock_timeout', least(50, greatest(1, coalesce(min(setting::bigint) / 10, 50)))::text, true)
 	FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout') AND setting::bigint > 0`
 
@@ -41,17 +42,19 @@ func NewPostgresSession() PostgresSession {
 		ProofByMark: q(`SELECT coalesce(current_setting('txonce.transaction', true), ''), @settings`),
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
 
-		// In a batch, another handler may run after this one. Releasing the savepoint fails in any other transaction; and it also
-		// releases the savepoints that a handler left set, so that no later handler can roll back to them. RenewAndProbe fails with a
-		// division by zero if the session has ever had temporary tables; UndoDivision makes the transaction usable again. Then
-		// SameTemporary tells whether they are those that Savepoint found. It costs five times as much.
+		// In a batch, another handler may run after this one. Releasing the savepoint fails in any other transaction;
+		// and it also releases the savepoints that a handler left set, so that no later handler can roll back to them.
+		// RenewAndProbe fails with a division by zero if the session has ever had temporary tables; UndoDivision makes
+		// the transaction usable again. Then SameTemporary tells whether they are those that Savepoint found. It costs
+		// five times as much.
 		Savepoint:      q(`SELECT set_config('txonce.temporary', @temporary, true); SAVEPOINT txonce_handler`),
 		RenewSavepoint: renewSavepoint,
 		RenewAndProbe:  renewSavepoint + `; SELECT 1 / (pg_my_temp_schema() = 0)::int`,
 		UndoDivision:   `ROLLBACK TO SAVEPOINT txonce_handler`,
 		SameTemporary:  q(`SELECT current_setting('txonce.temporary') = @temporary`),
 
-		Committed:  `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`, // true if it ended too long ago to tell
+		// true if it ended too long ago to tell
+		Committed:  `SELECT coalesce(pg_xact_status($1::text::xid8) = 'committed', true)`,
 		InProgress: `SELECT pg_xact_status($1::text::xid8) = 'in progress'`,
 	}
 }

@@ -2,11 +2,12 @@ package dialect
 
 import "strings"
 
-// SQLite holds the statements for SQLite 3.42 and later, in the order of a message's life. A list is one JSON text. Keys are
-// 16-byte blobs, in lists their hexadecimal digits. Times are microseconds since 1970.
+// SQLite holds the statements for SQLite 3.42 and later, in the order of a message's life. A list is one JSON text.
+// Keys are 16-byte blobs, in lists their hexadecimal digits. Times are microseconds since 1970.
 //
-// A write transaction excludes every other. So some cases that PostgreSQL must guard against cannot happen: no claim waits for
-// another's key, no row vanishes between conflict and read, and the horizon can be read within the transaction.
+// A write transaction excludes every other. So some cases that PostgreSQL must guard against cannot happen: no claim
+// waits for another's key, no row vanishes between conflict and read, and the horizon can be read within the
+// transaction.
 type SQLite struct {
 	// Claiming.
 	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
@@ -28,8 +29,9 @@ const clock = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 func NewSQLite() SQLite {
 	q := func(sql string) string { return strings.ReplaceAll(sql, "@clock", clock) }
 	return inMain(SQLite{
-		// As the first statement it turns any BEGIN into BEGIN IMMEDIATE: it takes the write lock before the snapshot. If a
-		// transaction reads before it writes and another has written since, it fails at once, whatever busy_timeout is.
+		// As the first statement it turns any BEGIN into BEGIN IMMEDIATE: it takes the write lock before the snapshot.
+		// If a transaction reads before it writes and another has written since, it fails at once, whatever
+		// busy_timeout is.
 		Lock: `DELETE FROM processed_messages WHERE false`,
 
 		// A row of the list is [key, fingerprint, consumer, tenant, id, time, window].
@@ -49,8 +51,8 @@ RETURNING key, @clock`),
 		Mark:  `SAVEPOINT txonce_claimed`,
 		Proof: `RELEASE txonce_claimed`,
 
-		// Everything on the connection that hides tables or adds to statements: temporary tables, views and triggers. The version
-		// is 0 as long as the connection never had any.
+		// Everything on the connection that hides tables or adds to statements: temporary tables, views and triggers.
+		// The version is 0 as long as the connection never had any.
 		TemporaryVersion: `PRAGMA temp.schema_version`,
 		Temporary:        `SELECT coalesce(group_concat(sql, ';'), '0') FROM temp.sqlite_schema`,
 
@@ -82,8 +84,9 @@ RETURNING used_until`),
 		JournalMode: `PRAGMA journal_mode`,
 		File:        `SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'`, // empty: in memory
 
-		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later time than those of its consumer
-		// in the same millisecond. A letter from a time when the clock was wrong moves no others.
+		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later
+		// time than those of its consumer in the same millisecond. A letter from a time when the clock was wrong moves
+		// no others.
 		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	cause, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at, at FROM (
@@ -91,7 +94,8 @@ SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at
 ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, cause = excluded.cause,
 	error = excluded.error, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
-	payload = CASE WHEN length(excluded.payload) > length(payload) THEN excluded.payload ELSE payload END`), // one of them may be shortened
+	// one of them may be shortened
+	payload = CASE WHEN length(excluded.payload) > length(payload) THEN excluded.payload ELSE payload END`),
 
 		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND cause = ?2`,
 
@@ -110,8 +114,8 @@ WHERE {where} ORDER BY d.first_parked DESC, d.id DESC LIMIT ?`,
 WHERE owner IS NULL OR owner = ?1 OR lease_until < @clock OR lease_until > @clock + CAST(?2 * 1000000 AS INTEGER)
 RETURNING next_key, @clock`),
 
-		// There is no index on expires_at: the next part of the table is read in the order of its key. ?2 limits the rows that
-		// are read, ?3 those that are deleted, and ?4 is the clock of the lease.
+		// There is no index on expires_at: the next part of the table is read in the order of its key. ?2 limits the
+		// rows that are read, ?3 those that are deleted, and ?4 is the clock of the lease.
 		SweepExpired: `SELECT key, expires_at FROM (
 	SELECT key, expires_at FROM processed_messages WHERE key > ?1 ORDER BY key LIMIT ?2)
 WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
@@ -126,9 +130,13 @@ WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
 	})
 }
 
-// SQLiteSettings read the settings of a connection that a handler can change in its transaction, and that would then refuse or
-// alter what later transactions write. Reading each with a statement of its own is faster than reading all with one.
-var SQLiteSettings = [...]string{`PRAGMA query_only`, `PRAGMA locking_mode`, `PRAGMA ignore_check_constraints`, `PRAGMA recursive_triggers`}
+// SQLiteSettings read the settings of a connection that a handler can change in its transaction, and that would then
+// refuse or alter what later transactions write. Reading each with a statement of its own is faster than reading all
+// with one.
+var SQLiteSettings = [...]string{
+	`PRAGMA query_only`, `PRAGMA locking_mode`, `PRAGMA ignore_check_constraints`,
+	`PRAGMA recursive_triggers`,
+}
 
 // existing is a row. Drivers return nil both for NULL and for an empty blob, so an empty result becomes an empty text.
 const existing = `key, fingerprint, expires_at, CASE WHEN length(result) = 0 THEN '' ELSE result END, consumer, tenant, id`

@@ -2,9 +2,9 @@ package dialect
 
 import "strings"
 
-// SQLiteOutbox holds the statements of the outbox for SQLite, in the order of a message's life. As in SQLite, a list is one JSON
-// text, times are microseconds since 1970, and a write transaction excludes every other, so sequence numbers, shards and
-// completions need no locks.
+// SQLiteOutbox holds the statements of the outbox for SQLite, in the order of a message's life. As in SQLite, a list is
+// one JSON text, times are microseconds since 1970, and a write transaction excludes every other, so sequence numbers,
+// shards and completions need no locks.
 type SQLiteOutbox struct {
 	// Enqueueing.
 	Number, Enqueue, Delay, Numbers string
@@ -22,18 +22,20 @@ type SQLiteOutbox struct {
 	Clock, Count, Relays                             string
 }
 
-// A parked message p holds back later messages of its key, unless p itself waits for another one, or its keep_order lets later
-// messages pass.
+// A parked message p holds back later messages of its key, unless p itself waits for another one, or its keep_order
+// lets later messages pass.
 const (
 	sqliteStops  = `p.waiting = 0 AND p.keep_order < 2`
 	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
 	sqliteIdle   = `(until IS NULL OR until <= @clock OR set_at > @clock) AND NOT EXISTS (
-	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`  // nothing holds this key back
+	// nothing holds this key back
+	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`
 )
 
 // NewSQLiteOutbox returns the statements.
 func NewSQLiteOutbox() SQLiteOutbox {
-	q := strings.NewReplacer("@clock", clock, "@before", sqliteBefore, "@idle", strings.ReplaceAll(sqliteIdle, "@clock", clock)).Replace
+	q := strings.NewReplacer("@clock", clock, "@before", sqliteBefore, "@idle", strings.ReplaceAll(sqliteIdle, "@clock",
+		clock)).Replace
 	return inMain(SQLiteOutbox{
 		// Takes the write lock before anything is read, so that sequence numbers have the order of transactions.
 		Number: q(`UPDATE outbox_seq SET last = last + ?1 RETURNING last, @clock, (SELECT count(*) FROM txonce_shards)`),
@@ -42,8 +44,9 @@ func NewSQLiteOutbox() SQLiteOutbox {
 		Numbers: `SELECT last, max(coalesce((SELECT max(seq) FROM outbox_parked), 0),
 	coalesce((SELECT max((SELECT max(seq) FROM outbox_messages m WHERE m.shard = s.shard)) FROM txonce_shards s), 0)) FROM outbox_seq`,
 
-		// A row of the list is [seq, shard, id, topic, position of the key, length of the key, the same for payload and headers].
-		// Positions are in the blob ?2, which avoids encoding the bytes. ?3 is the clock that Number returned.
+		// A row of the list is [seq, shard, id, topic, position of the key, length of the key, the same for payload and
+		// headers]. Positions are in the blob ?2, which avoids encoding the bytes. ?3 is the clock that Number
+		// returned.
 		Enqueue: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, ` + sqliteParts + `, ?3 FROM json_each(?1)`,
 		Delay: `INSERT INTO outbox_delayed (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
@@ -69,7 +72,8 @@ RETURNING shard, token`),
 		Leave: `UPDATE txonce_shards SET owner = NULL WHERE owner = ?1`,
 		End:   `DELETE FROM txonce_relays WHERE owner = ?1`,
 
-		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have messages.
+		// Returns whether the hold is valid, whether delayed messages are due, and which of the session's shards have
+		// messages.
 		Look: q(`SELECT r.until > @clock, EXISTS (SELECT 1 FROM outbox_delayed WHERE not_before <= @clock), s.shard, s.token
 FROM txonce_relays r LEFT JOIN txonce_shards s
 	ON s.owner = r.owner AND EXISTS (SELECT 1 FROM outbox_messages m WHERE m.shard = s.shard)
@@ -102,8 +106,8 @@ FROM json_each(?1) due JOIN outbox_delayed d ON d.not_before = due.value ->> 0 A
 SELECT @clock, m.seq, m.id, m.topic, m.key, m.payload, m.headers, m.enqueued_at
 FROM json_each(?1) sent JOIN outbox_messages m ON m.shard = sent.value ->> 0 AND m.seq = sent.value ->> 1`),
 
-		// A row of the list is [shard, seq, attempts, error, delay]. Repeating it changes nothing, because attempts are set, not
-		// incremented.
+		// A row of the list is [shard, seq, attempts, error, delay]. Repeating it changes nothing, because attempts are
+		// set, not incremented.
 		Defer: q(`UPDATE outbox_messages AS m SET attempts = r.value ->> 2, error = r.value ->> 3,
 	retry_at = CASE WHEN m.key IS NULL THEN @clock + (r.value ->> 4) END, failed_at = CASE WHEN m.key IS NULL THEN @clock END
 FROM json_each(?1) r WHERE m.shard = r.value ->> 0 AND m.seq = r.value ->> 1`),
@@ -116,8 +120,9 @@ ON CONFLICT (shard, key) DO UPDATE SET
 	until = CASE WHEN until > @clock AND (set_at > @clock) IS NOT TRUE AND from_seq <= excluded.from_seq THEN max(until, excluded.until) ELSE excluded.until END,
 	set_at = excluded.set_at`),
 
-		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the due messages of topic ?3 in
-		// shard ?1, from seq ?2 on, among the first ?6 rows: HoldTopic those with a key, by their key. ?4 is the delay.
+		// DeferTopic and HoldTopic come after Defer and Hold, and leave alone what waits already. They hold back the
+		// due messages of topic ?3 in shard ?1, from seq ?2 on, among the first ?6 rows: HoldTopic those with a key, by
+		// their key. ?4 is the delay.
 		DeferTopic: q(`UPDATE outbox_messages SET error = ?5, retry_at = @clock + ?4, failed_at = @clock
 WHERE shard = ?1 AND seq >= ?2 AND seq <= (SELECT max(seq) FROM (SELECT seq FROM outbox_messages WHERE shard = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?6))
 	AND topic = ?3 AND key IS NULL AND (retry_at IS NULL OR retry_at <= @clock OR failed_at > @clock)`),
@@ -166,7 +171,8 @@ FROM outbox_parked WHERE seq > ?1 AND (?2 = '' OR topic = ?2) AND (?3 IS NULL OR
 
 		// Listed returns those of the list that are parked, with their keys.
 		Listed: `SELECT p.shard, p.key FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value`,
-		// Release also moves the messages that waited for an unparked one. Behead then records which message the others wait for.
+		// Release also moves the messages that waited for an unparked one. Behead then records which message the others
+		// wait for.
 		Unpark: `INSERT INTO outbox_messages (seq, shard, id, topic, key, payload, headers, enqueued_at, not_before)
 SELECT p.seq, p.shard, p.id, p.topic, p.key, p.payload, p.headers, p.enqueued_at, p.not_before
 FROM json_each(?1) r JOIN outbox_parked p ON p.seq = r.value WHERE p.waiting = 0
@@ -180,9 +186,10 @@ WHERE m.shard = ?1 AND m.key = ?2 AND m.waiting = 1`),
 		Discard: `DELETE FROM outbox_parked WHERE seq IN (SELECT value FROM json_each(?1))`,
 
 		Clock: q(`SELECT @clock, (SELECT count(*) FROM outbox_held WHERE NOT (@idle))`),
-		// Counts the first ?1 rows of each shard. The number of the rest is estimated from the sequence numbers: next is the
-		// first one not counted, last is the highest. Counting all rows would read every payload. The flag is true for delayed
-		// messages that are due and for parked messages that wait. A single statement sees each message once.
+		// Counts the first ?1 rows of each shard. The number of the rest is estimated from the sequence numbers: next
+		// is the first one not counted, last is the highest. Counting all rows would read every payload. The flag is
+		// true for delayed messages that are due and for parked messages that wait. A single statement sees each
+		// message once.
 		Count: q(`WITH part AS (SELECT s.shard,
 	(SELECT m.seq FROM outbox_messages m WHERE m.shard = s.shard ORDER BY m.seq LIMIT 1 OFFSET ?1) AS next,
 	(SELECT max(m.seq) FROM outbox_messages m WHERE m.shard = s.shard) AS last FROM txonce_shards s)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// sqliteTables puts the schema main before the names of txonce's tables in statements. A regular expression takes ten times as long,
-// which was most of the time of a Store's construction.
+// sqliteTables puts the schema main before the names of txonce's tables in statements. A regular expression takes ten
+// times as long, which was most of the time of a Store's construction.
 var sqliteTables = func() *strings.Replacer {
 	var pairs []string
 	for _, word := range []string{"FROM ", "JOIN ", "INTO ", "UPDATE "} {
@@ -17,8 +17,8 @@ var sqliteTables = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
-// inMain qualifies the tables in every statement with the schema main. statements is a struct of strings. SQLite would otherwise
-// look among the connection's temporary tables first, where a handler may have left one of the same name.
+// inMain qualifies the tables in every statement with the schema main. statements is a struct of strings. SQLite would
+// otherwise look among the connection's temporary tables first, where a handler may have left one of the same name.
 func inMain[T any](statements T) T {
 	v := reflect.ValueOf(&statements).Elem()
 	for i := range v.NumField() {

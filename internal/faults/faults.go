@@ -1,5 +1,6 @@
-// Package faults decides what follows from an error of a database. Each database has one table from its error codes to classes, and one
-// table tells what follows from a class in each operation. docs/operations.md shows the latter; Table prints it.
+// Package faults decides what follows from an error of a database. Each database has one table from its error codes to
+// classes, and one table tells what follows from a class in each operation. docs/operations.md shows the latter; Table
+// prints it.
 package faults
 
 import (
@@ -50,14 +51,14 @@ func (d Database) Ambiguous(c Class) bool {
 	return v.Do != Count && v.Beside == secondTime
 }
 
-// Refused reports whether an error of this class, while the program starts, can only be mended by a person: a wrong user, database,
-// permission or file.
+// Refused reports whether an error of this class, while the program starts, can only be mended by a person: a wrong
+// user, database, permission or file.
 func (d Database) Refused(c Class) bool {
 	return c == access || c == permission || d == SQLite && c == server // a file that must not be written
 }
 
-// Undecided reports whether an error of this class, as the answer to COMMIT, leaves open whether the transaction is committed. It may come
-// from a pooler that has passed COMMIT on.
+// Undecided reports whether an error of this class, as the answer to COMMIT, leaves open whether the transaction is
+// committed. It may come from a pooler that has passed COMMIT on.
 func Undecided(c Class) bool {
 	return c == connection || c == storage || c == internal || c == timeLimit
 }

@@ -12,8 +12,9 @@ var postgresCodes = map[string]Class{
 	"25P04": timeLimit, // transaction_timeout
 	"26000": session,   // a prepared statement is missing: a pooler switched the session
 	"3D000": access,
-	"3F000": deployment,                                           // a schema is missing
-	"40000": contention, "40001": contention, "40P01": contention, // transaction rollback, serialization failure, deadlock
+	"3F000": deployment, // a schema is missing
+	// transaction rollback, serialization failure, deadlock
+	"40000": contention, "40001": contention, "40P01": contention,
 	"40003": connection, // statement completion unknown
 	"42501": permission,
 	"42P05": session, // a prepared statement is there already: a pooler switched the session
@@ -56,13 +57,13 @@ func UndefinedPostgres(code string) bool {
 	return code == "42P01" || code == "42703" || code == "3F000"
 }
 
-// CollidedPostgres reports whether an error with this SQLSTATE is a deadlock, or a conflict above READ COMMITTED. The server rolled the
-// transaction back.
+// CollidedPostgres reports whether an error with this SQLSTATE is a deadlock, or a conflict above READ COMMITTED. The
+// server rolled the transaction back.
 func CollidedPostgres(code string) bool { return code == "40P01" || code == "40001" }
 
-// CommitRefusedPostgres reports whether an error that answers COMMIT says that nothing was committed, for example because a deferred
-// constraint or trigger failed. An error that ends the session may come from a pooler that has passed COMMIT on: the outcome is then
-// unknown. severity may be in the server's language.
+// CommitRefusedPostgres reports whether an error that answers COMMIT says that nothing was committed, for example
+// because a deferred constraint or trigger failed. An error that ends the session may come from a pooler that has
+// passed COMMIT on: the outcome is then unknown. severity may be in the server's language.
 func CommitRefusedPostgres(severity, code string) bool {
 	switch c := OfPostgres(code); {
 	case c == driver.FaultIdleLimit: // the server has ended the idle transaction before COMMIT arrived

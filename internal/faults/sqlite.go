@@ -19,8 +19,8 @@ var sqliteCodes = map[int]Class{
 	23: permission, // AUTH
 }
 
-// OfSQLite returns the class of SQLite's result code, extended or not. text is the error's message: SQLite has one code for several
-// kinds of errors.
+// OfSQLite returns the class of SQLite's result code, extended or not. text is the error's message: SQLite has one code
+// for several kinds of errors.
 func OfSQLite(code int, text string) Class {
 	if strings.Contains(text, "SQL statements in progress") { // BUSY because rows of a write were left open
 		return data
@@ -29,7 +29,10 @@ func OfSQLite(code int, text string) Class {
 		return c
 	}
 	if code&0xff == 1 { // ERROR: a deployment, or the values
-		for _, s := range [...]string{"no such table", "no such column", "has no column named", "no such function", `": syntax error`} {
+		for _, s := range [...]string{
+			"no such table", "no such column", "has no column named", "no such function",
+			`": syntax error`,
+		} {
 			if strings.Contains(text, s) {
 				return deployment
 			}

@@ -12,7 +12,8 @@ import (
 // Classes returns all classes, in the order of the table.
 func Classes() []Class {
 	return []Class{
-		connection, server, access, permission, deployment, contention, timeLimit, idleLimit, limit, resources, storage, internal, session,
+		connection, server, access, permission, deployment, contention, timeLimit, idleLimit, limit, resources, storage,
+		internal, session,
 		transaction, data, aborted, unknown,
 	}
 }
@@ -30,7 +31,8 @@ func Table() string {
 	var b strings.Builder
 	b.WriteString("| class | start | the handler's statements, `Enqueue`, COMMIT | claim, sweep, replay; lease of a relay | park | settle and defer of a relay |\n|---|---|---|---|---|---|\n")
 	for _, c := range Classes() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name(c), cell(c, Register), cell(c, Handler), cell(c, Claim), cell(c, Park), cell(c, Settle))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name(c), cell(c, Register), cell(c, Handler),
+			cell(c, Claim), cell(c, Park), cell(c, Settle))
 	}
 	b.WriteString("\n| class | PostgreSQL | MySQL and MariaDB | SQLite |\n|---|---|---|---|\n")
 	for _, c := range Classes() {

@@ -13,7 +13,8 @@ var write = flag.Bool("write", false, "write the table into docs/operations.md")
 
 // docs/operations.md has the table of this package. After a change: go test ./internal/faults -run TestTable -write
 func TestTable(t *testing.T) {
-	const file, begin, end = "../../docs/operations.md", "<!-- the table of internal/faults -->\n", "<!-- end of the table -->\n"
+	const file, begin, end = "../../docs/operations.md", "<!-- the table of internal/faults -->\n",
+		"<!-- end of the table -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"github.com/txonce/txonce/internal/faults"
 )
 
-// What passes by itself, or is the same for all messages, is blamed on none: each of these was or could be taken for a message's own data.
+// What passes by itself, or is the same for all messages, is blamed on none: each of these was or could be taken for a
+// message's own data.
 func TestTransientServerStatesBlameNoMessage(t *testing.T) {
 	for number, want := range map[uint16]driver.FaultClass{
 		3032: driver.FaultServer,     // offline_mode
@@ -34,23 +35,29 @@ func TestTransientServerStatesBlameNoMessage(t *testing.T) {
 		1836: driver.FaultServer,     // read only mode
 		1874: driver.FaultServer,     // innodb_read_only
 		3989: driver.FaultServer,     // a schema in read only mode
-		1021: driver.FaultResources, 1114: driver.FaultResources, 1037: driver.FaultResources, 1038: driver.FaultResources, 1041: driver.FaultResources,
+		1021: driver.FaultResources, 1114: driver.FaultResources, 1037: driver.FaultResources,
+		1038: driver.FaultResources, 1041: driver.FaultResources,
 		3024: driver.FaultTimeLimit,
-		1062: driver.FaultData, 1153: driver.FaultData, 1406: driver.FaultData, 1197: driver.FaultData, // these are a message's
+		// these are a message's
+		1062: driver.FaultData, 1153: driver.FaultData, 1406: driver.FaultData, 1197: driver.FaultData,
 	} {
 		if got := faults.OfMySQL(number); got != want {
 			t.Errorf("MySQL's %d is of class %q, want %q", number, got, want)
 		}
 	}
 	for code, want := range map[string]driver.FaultClass{
-		"53100": driver.FaultResources, "53200": driver.FaultResources, "53300": driver.FaultResources, "53400": driver.FaultLimit,
-		"57000": driver.FaultConnection, "57014": driver.FaultTimeLimit, "57P01": driver.FaultConnection, "57P02": driver.FaultConnection,
+		"53100": driver.FaultResources, "53200": driver.FaultResources, "53300": driver.FaultResources,
+		"53400": driver.FaultLimit,
+		"57000": driver.FaultConnection, "57014": driver.FaultTimeLimit, "57P01": driver.FaultConnection,
+		"57P02": driver.FaultConnection,
 		"57P03": driver.FaultConnection, "57P04": driver.FaultConnection, "57P05": driver.FaultConnection,
 		"58000": driver.FaultStorage, "58030": driver.FaultStorage,
-		"40000": driver.FaultContention, "40001": driver.FaultContention, "40003": driver.FaultConnection, "40P01": driver.FaultContention,
+		"40000": driver.FaultContention, "40001": driver.FaultContention, "40003": driver.FaultConnection,
+		"40P01": driver.FaultContention,
 		"55006": driver.FaultContention, "55P03": driver.FaultContention, "72000": driver.FaultContention,
 		"25006": driver.FaultServer, "26000": driver.FaultSession, "42P05": driver.FaultSession,
-		"40002": driver.FaultData, "23505": driver.FaultData, "22001": driver.FaultData, "54000": driver.FaultData, // these are a message's
+		// these are a message's
+		"40002": driver.FaultData, "23505": driver.FaultData, "22001": driver.FaultData, "54000": driver.FaultData,
 	} {
 		if got := faults.OfPostgres(code); got != want {
 			t.Errorf("PostgreSQL's %s is of class %q, want %q", code, got, want)

@@ -25,15 +25,17 @@ type Do string
 
 // What follows.
 const (
-	Pause    Do = "pause"     // nothing is counted; the caller waits, the longer the more errors follow each other, and tries again
+	// nothing is counted; the caller waits, the longer the more errors follow each other, and tries again
+	Pause    Do = "pause"
 	Retry    Do = "retry"     // nothing is counted; this message alone waits, and is tried again
 	Count    Do = "count"     // one attempt of this message has failed; after MaxAttempts it is parked
 	Refuse   Do = "refuse"    // the program does not start, and the error says what to change
 	SetAside Do = "set aside" // this row alone is parked with what can be stored, or waits; all others go on
 )
 
-// Verdict says what follows from an error. Errors of the class count as attempts of the message that meets them in transactions of its
-// own from the Beside'th time on if other messages are committed between them, and from the Alone'th on if no other message comes; 0: never.
+// Verdict says what follows from an error. Errors of the class count as attempts of the message that meets them in
+// transactions of its own from the Beside'th time on if other messages are committed between them, and from the
+// Alone'th on if no other message comes; 0: never.
 type Verdict struct {
 	Do            Do
 	Beside, Alone int
@@ -45,7 +47,8 @@ const (
 	// manyTimes is where errors begin to count that a message rarely causes: its handler always breaks its connection.
 	manyTimes = 21
 
-	// aloneTimes is where an exceeded time limit begins to count when nothing else comes that could show that the database works.
+	// aloneTimes is where an exceeded time limit begins to count when nothing else comes that could show that the
+	// database works.
 	aloneTimes = 10
 )
 
@@ -103,7 +106,8 @@ func (v Verdict) String() string {
 	case v.Alone > 0 && v.Alone == v.Beside:
 		return fmt.Sprintf("%s; count from the %s time", v.Do, ordinal(v.Beside))
 	case v.Alone > 0:
-		return fmt.Sprintf("%s; count from the %s time beside commits, from the %s alone", v.Do, ordinal(v.Beside), ordinal(v.Alone))
+		return fmt.Sprintf("%s; count from the %s time beside commits, from the %s alone", v.Do, ordinal(v.Beside),
+			ordinal(v.Alone))
 	case v.Beside > 0:
 		return fmt.Sprintf("%s; count from the %s time beside commits", v.Do, ordinal(v.Beside))
 	}

@@ -1,4 +1,5 @@
-// Package hooks calls the hooks of a Trace. Hooks only observe: it is logged when one panics or ends its goroutine, and has no other effect.
+// Package hooks calls the hooks of a Trace. Hooks only observe: it is logged when one panics or ends its goroutine, and
+// has no other effect.
 package hooks
 
 import (
@@ -13,7 +14,8 @@ import (
 // logEvery is how often panics of hooks are logged: a hook that panics may do so for each message.
 const logEvery = time.Minute
 
-// Panics logs the panics of one owner's hooks. Its fields must not change after the first call. It is safe for concurrent use.
+// Panics logs the panics of one owner's hooks. Its fields must not change after the first call. It is safe for
+// concurrent use.
 type Panics struct {
 	Logger *slog.Logger
 	Owner  string // begins the log line, such as "consumer"
@@ -25,11 +27,13 @@ type Panics struct {
 // Call calls f, which calls the hook of that name.
 func (p *Panics) Call(ctx context.Context, hook string, f func()) {
 	if ended := usercode.Run(f); ended != nil {
-		p.report(func(line string, args ...any) { p.Logger.ErrorContext(ctx, line, args...) }, "a hook of Trace", hook, ended)
+		p.report(func(line string, args ...any) { p.Logger.ErrorContext(ctx, line, args...) }, "a hook of Trace",
+			hook, ended)
 	}
 }
 
-// Or returns what the user's function f, the field of that name in a Config, returns, or what otherwise returns if f does not return.
+// Or returns what the user's function f, the field of that name in a Config, returns, or what otherwise returns if f
+// does not return.
 func Or[R any](p *Panics, name string, f, otherwise func() R) R {
 	return usercode.Or(f, func(ended *usercode.Ended) R {
 		p.report(p.Logger.Error, "a function of the Config", name, ended)
@@ -86,7 +90,8 @@ func ThenWith[D, E any](first, second func(context.Context, D, E)) func(context.
 	}
 }
 
-// ThenStart is Then for hooks that return a ctx, or nil for the ctx that they got. The second gets the ctx of the first.
+// ThenStart is Then for hooks that return a ctx, or nil for the ctx that they got. The second gets the ctx of the
+// first.
 func ThenStart[D any](first, second func(context.Context, D) context.Context) func(context.Context, D) context.Context {
 	switch {
 	case first == nil:
@@ -105,8 +110,8 @@ func ThenStart[D any](first, second func(context.Context, D) context.Context) fu
 	}
 }
 
-// Complete sets those of hooks that are nil to a function that does nothing, and makes the others safe to call. Each has its name as
-// the key.
+// Complete sets those of hooks that are nil to a function that does nothing, and makes the others safe to call. Each
+// has its name as the key.
 func Complete[E any](p *Panics, hooks map[string]*func(context.Context, E)) {
 	for name, hook := range hooks {
 		if *hook == nil {

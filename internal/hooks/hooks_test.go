@@ -15,7 +15,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// A hook that panics has no effect but a log line, at most one a minute, and does not keep the other hook from being called.
+// A hook that panics has no effect but a log line, at most one a minute, and does not keep the other hook from being
+// called.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -28,7 +29,8 @@ func TestPanics(t *testing.T) {
 		<-time.After(time.Minute)
 		hooks.Call(t.Context(), p, "Done", both, 1)
 		hooks.Call[int](t.Context(), p, "Done", nil, 1)
-		if lines := strings.Count(log.String(), "a bug"); called != 4 || strings.Count(log.String(), "function=Done") != 2 || lines < 2 {
+		if lines := strings.Count(log.String(), "a bug"); called != 4 ||
+			strings.Count(log.String(), "function=Done") != 2 || lines < 2 {
 			t.Errorf("%d calls of the other hook, log:\n%s", called, &log)
 		}
 	})
@@ -38,7 +40,10 @@ func TestPanics(t *testing.T) {
 func TestPauseAlternates(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	p := &hooks.Pause{Logger: slog.New(slog.DiscardHandler), Owner: "consumer", Panics: &hooks.Panics{Logger: slog.New(slog.DiscardHandler)}, Why: func(error) string { return "" }}
+	p := &hooks.Pause{
+		Logger: slog.New(slog.DiscardHandler), Owner: "consumer",
+		Panics: &hooks.Panics{Logger: slog.New(slog.DiscardHandler)}, Why: func(error) string { return "" },
+	}
 	tell := func(what string) func(context.Context, observe.Pause) {
 		return func(ctx context.Context, _ observe.Pause) {
 			mu.Lock()
@@ -103,7 +108,9 @@ func TestPauseIsLoggedOnceAMinute(t *testing.T) {
 		}
 		p.Worked(t.Context())
 		p.Worked(t.Context())
-		if begins, goesOn, ends := strings.Count(log.String(), "consumer paused"), strings.Count(log.String(), "still paused"), strings.Count(log.String(), "goes on"); begins != 1 || goesOn != 9 || ends != 1 {
+		if begins, goesOn, ends := strings.Count(log.String(), "consumer paused"),
+			strings.Count(log.String(), "still paused"), strings.Count(log.String(), "goes on"); begins != 1 ||
+			goesOn != 9 || ends != 1 {
 			t.Errorf("%d, %d and %d lines, want 1, 9 and 1:\n%s", begins, goesOn, ends, &log)
 		}
 	})
@@ -115,7 +122,8 @@ func TestPauseOfWhatEnds(t *testing.T) {
 	resumed := 0
 	p := &hooks.Pause{
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), Owner: "kafka:", Panics: &hooks.Panics{},
-		Resumed: func(context.Context, observe.Pause) { resumed++ }, Why: func(error) string { return "" }, Recovered: "it works",
+		Resumed: func(context.Context, observe.Pause) { resumed++ }, Why: func(error) string { return "" },
+		Recovered: "it works",
 	}
 	p.End(t.Context())
 	p.Failed(t.Context(), true, context.Canceled)

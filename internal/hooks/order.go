@@ -2,10 +2,11 @@ package hooks
 
 import "sync"
 
-// Order runs functions one after the other, in the order of their Add, without holding a lock while one runs. The zero value is ready for
-// use. It is safe for concurrent use.
+// Order runs functions one after the other, in the order of their Add, without holding a lock while one runs. The zero
+// value is ready for use. It is safe for concurrent use.
 //
-// Two goroutines that change a state and then report it could report in the wrong order: a gauge would then show a pause that is over.
+// Two goroutines that change a state and then report it could report in the wrong order: a gauge would then show a
+// pause that is over.
 type Order struct {
 	mu      sync.Mutex
 	waiting []func()
@@ -19,7 +20,8 @@ func (o *Order) Add(f func()) {
 	o.waiting = append(o.waiting, f)
 }
 
-// Run runs what was added. Call it without a lock. When another goroutine is running functions, Run leaves the rest to it and returns.
+// Run runs what was added. Call it without a lock. When another goroutine is running functions, Run leaves the rest to
+// it and returns.
 func (o *Order) Run() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Pause reports one kind of pause: it logs when the pause begins, once a minute while it lasts, and when it ends. When it begins and when
-// it ends, it also calls the hooks Paused and Resumed, in turns. The exported fields must not change after the first call. It is safe for
-// concurrent use.
+// Pause reports one kind of pause: it logs when the pause begins, once a minute while it lasts, and when it ends. When
+// it begins and when it ends, it also calls the hooks Paused and Resumed, in turns. The exported fields must not change
+// after the first call. It is safe for concurrent use.
 type Pause struct {
 	Logger *slog.Logger
 	Owner  string // begins the log lines, such as "consumer"
@@ -35,13 +35,15 @@ type Pause struct {
 // every is how often a pause that goes on is logged.
 const every = time.Minute
 
-// Failed records that the pause begins or goes on. Nothing is reported until loud is first true. about has attributes for the log.
+// Failed records that the pause begins or goes on. Nothing is reported until loud is first true. about has attributes
+// for the log.
 func (p *Pause) Failed(ctx context.Context, loud bool, err error, about ...any) {
 	p.Failing(ctx, loud, err, about...)()
 }
 
-// Failing is Failed for a caller that decides under a lock whether there is a pause. It calls tell, which logs and calls hooks, without the
-// lock. If it called Failed after its lock, the end of the pause could be recorded before its beginning.
+// Failing is Failed for a caller that decides under a lock whether there is a pause. It calls tell, which logs and
+// calls hooks, without the lock. If it called Failed after its lock, the end of the pause could be recorded before its
+// beginning.
 func (p *Pause) Failing(ctx context.Context, loud bool, err error, about ...any) (tell func()) {
 	now := time.Now()
 	p.mu.Lock()
@@ -65,7 +67,8 @@ func (p *Pause) Failing(ctx context.Context, loud bool, err error, about ...any)
 			p.Logger.ErrorContext(ctx, p.Owner+" paused: "+p.Why(err), append(about, "error", err)...)
 		case goesOn:
 			p.Logger.WarnContext(ctx, p.Owner+" is still paused: "+p.Why(err), append(about,
-				"waits_for", p.WaitsFor, "since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)...)
+				"waits_for", p.WaitsFor, "since", since.UTC().Format(time.RFC3339), "paused",
+				now.Sub(since).Round(time.Second), "error", err)...)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package idtime finds the time that an ID contains. Keys begin with it (dedup.Key.Hash), and so do the IDs that a handler's outgoing
-// messages get (driver.WithScope). What Of returns for an ID must never change, because the ID would get another key.
+// Package idtime finds the time that an ID contains. Keys begin with it (dedup.Key.Hash), and so do the IDs that a
+// handler's outgoing messages get (driver.WithScope). What Of returns for an ID must never change, because the ID would
+// get another key.
 package idtime
 
 import (
@@ -7,14 +8,14 @@ import (
 	"time"
 )
 
-// end is the first time, in the year 2248, that is not taken for one. It tells times from random text: an ID of crypto/rand.Text may look
-// like a ULID, but its first character is never a 0.
+// end is the first time, in the year 2248, that is not taken for one. It tells times from random text: an ID of
+// crypto/rand.Text may look like a ULID, but its first character is never a 0.
 const end = 1 << 43
 
-// Of returns the latest time that id contains, in milliseconds since 1970, and 0 if it contains none. A time is a UUID of version 7, a
-// ULID, or the beginning of an RFC 3339 time, such as 2026-11-24T09:51:27. What follows the seconds does not count, so the offset
-// does not either. Other characters may surround a time, but a letter or a digit next to a UUID or a ULID makes it another word. The case of
-// letters does not count.
+// Of returns the latest time that id contains, in milliseconds since 1970, and 0 if it contains none. A time is a UUID
+// of version 7, a ULID, or the beginning of an RFC 3339 time, such as 2026-11-24T09:51:27. What follows the seconds
+// does not count, so the offset does not either. Other characters may surround a time, but a letter or a digit next to
+// a UUID or a ULID makes it another word. The case of letters does not count.
 func Of(id string) (latest uint64) {
 	for i := 0; i < len(id); i++ {
 		word := 0
@@ -42,7 +43,8 @@ func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// UUID returns the time of the UUID of version 7 that s begins with, in milliseconds since 1970, and 0 if it begins with none.
+// UUID returns the time of the UUID of version 7 that s begins with, in milliseconds since 1970, and 0 if it begins
+// with none.
 func UUID(s string) (ms uint64) {
 	const form = "xxxxxxxx-xxxx-7xxx-yxxx-xxxxxxxxxxxx"
 	if len(s) < len(form) || len(s) > len(form) && alphanumeric(s[len(form)]) {

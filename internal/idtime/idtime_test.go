@@ -99,9 +99,13 @@ func TestOfRandomTimes(t *testing.T) {
 		var b [16]byte
 		_, _ = rand.Read(b[:])
 		ms := binary.BigEndian.Uint64(b[:8])>>16%(1<<43-2000) + 1000
-		b[0], b[1], b[2], b[3], b[4], b[5] = byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms)
+		b[0], b[1], b[2], b[3], b[4], b[5] = byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8),
+			byte(ms)
 		for _, id := range []string{uuidv7(b), crockford(b)} {
-			for _, text := range []string{id, strings.ToUpper(id), "evt_" + id, id + "/" + rand.Text(), rand.Text() + "." + id} {
+			for _, text := range []string{
+				id, strings.ToUpper(id), "evt_" + id, id + "/" + rand.Text(),
+				rand.Text() + "." + id,
+			} {
 				if got := idtime.Of(text); got != ms {
 					t.Fatalf("Of(%q) = %d, want %d", text, got, ms)
 				}

@@ -31,7 +31,8 @@ func TestUnitHint(t *testing.T) {
 		{nanos(at.Unix()), "seconds in place of nanoseconds"},
 	} {
 		got := idtime.UnitHint(c.t)
-		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || c.want != "" && !strings.Contains(got, "2026-11-28T17:00:00Z") {
+		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || c.want != "" && !strings.Contains(got,
+			"2026-11-28T17:00:00Z") {
 			t.Errorf("%v: %q, want %q", c.t, got, c.want)
 		}
 	}

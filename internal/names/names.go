@@ -16,13 +16,15 @@ func ByConsumer(ctx context.Context) context.Context {
 	return context.WithValue(ctx, consumerKey{}, true)
 }
 
-// Names holds the names that are registered on one store. The zero value is ready to use. It is safe for concurrent use.
+// Names holds the names that are registered on one store. The zero value is ready to use. It is safe for concurrent
+// use.
 type Names struct {
 	mu    sync.Mutex
 	taken map[string]bool // true: by a Consumer, which gives the name back when it is closed
 }
 
-// Take reserves name for the caller that ctx belongs to. If the name is taken, the error is dedup.ErrNameTaken and says by whom.
+// Take reserves name for the caller that ctx belongs to. If the name is taken, the error is dedup.ErrNameTaken and says
+// by whom.
 func (n *Names) Take(ctx context.Context, name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -34,7 +36,8 @@ func (n *Names) Take(ctx context.Context, name string) error {
 	case taken && byConsumer:
 		return byCall(name)
 	case taken:
-		return fmt.Errorf("%w: an earlier call of Register has registered %q: use another name, or call Release first", dedup.ErrNameTaken, name)
+		return fmt.Errorf("%w: an earlier call of Register has registered %q: use another name, or call Release first",
+			dedup.ErrNameTaken, name)
 	}
 	if n.taken == nil {
 		n.taken = map[string]bool{}

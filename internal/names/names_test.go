@@ -27,7 +27,8 @@ func TestNames(t *testing.T) {
 		{"a Consumer that is made beside a call", n.NameFree("api"), "remove it"},
 		{"a name that is free", n.NameFree("other"), ""},
 	} {
-		if got := step.err; (got == nil) != (step.want == "") || got != nil && (!errors.Is(got, dedup.ErrNameTaken) || !strings.Contains(got.Error(), step.want)) {
+		if got := step.err; (got == nil) != (step.want == "") || got != nil && (!errors.Is(got, dedup.ErrNameTaken) ||
+			!strings.Contains(got.Error(), step.want)) {
 			t.Errorf("%s: %v, want %q", step.what, got, step.want)
 		}
 	}

@@ -44,8 +44,10 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 	var refused error
 	err = s.DB.Write(ctx, "request", func(ctx context.Context, q Queryer) error {
 		refused = nil
-		_, err := q.ExecContext(ctx, st.AddAction, id(action), string(r.Kind), r.Filter.Consumer, columns.Text(r.Who), columns.Text(r.Reason), columns.Text(string(filter)),
-			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures, flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), note)
+		_, err := q.ExecContext(ctx, st.AddAction, id(action), string(r.Kind), r.Filter.Consumer, columns.Text(r.Who),
+			columns.Text(r.Reason), columns.Text(string(filter)),
+			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures,
+			flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), note)
 		if err != nil || r.Kind != ops.Replay && r.Kind != ops.Repair {
 			return err
 		}
@@ -82,7 +84,8 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 func describe(f consumer.DeadLetterFilter) map[string]any {
 	d := map[string]any{}
 	for name, text := range map[string]string{
-		"consumer": f.Consumer, "cause": string(f.Cause), "topic": f.Topic, "message_id": f.MessageID, "tenant": f.Tenant, "position": f.Position, "error": f.Error,
+		"consumer": f.Consumer, "cause": string(f.Cause), "topic": f.Topic, "message_id": f.MessageID,
+		"tenant": f.Tenant, "position": f.Position, "error": f.Error,
 	} {
 		if text != "" {
 			d[name] = text
@@ -115,14 +118,19 @@ func (s *Service) End(ctx context.Context, action ops.ActionID, note string) (op
 	if err != nil {
 		return ops.Action{}, err
 	}
-	if err := s.DB.Write(ctx, "end", func(ctx context.Context, q Queryer) error { return end(ctx, q, st, action, note) }); err != nil {
+	if err := s.DB.Write(ctx, "end", func(ctx context.Context,
+		q Queryer,
+	) error {
+		return end(ctx, q, st, action, note)
+	}); err != nil {
 		return ops.Action{}, err
 	}
 	return s.action(ctx, action)
 }
 
-// end ends an action, and removes its marks. The rows stay, so that Action.Matched still counts them. After a replay they do not change any more,
-// because only a marked letter gets an outcome: they are counted once, so that a list of actions does not count them again.
+// end ends an action, and removes its marks. The rows stay, so that Action.Matched still counts them. After a replay
+// they do not change any more, because only a marked letter gets an outcome: they are counted once, so that a list of
+// actions does not count them again.
 func end(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID, note string) error {
 	n, err := affected(q.ExecContext(ctx, st.EndAction, columns.Text(note), id(action)))
 	if err != nil || n == 0 {
@@ -163,7 +171,8 @@ func (s *Service) Actions(ctx context.Context, f ops.ActionFilter) (actions []op
 		f.Limit = 100
 	}
 	args := []any{
-		id(f.ID), id(f.ID), f.Consumer, f.Consumer, string(f.Kind), string(f.Kind), flag(f.Open), micros(f.Before), micros(f.Before), f.Limit,
+		id(f.ID), id(f.ID), f.Consumer, f.Consumer, string(f.Kind), string(f.Kind), flag(f.Open), micros(f.Before),
+		micros(f.Before), f.Limit,
 	}
 	err = s.DB.Read(ctx, "actions", func(ctx context.Context, q Queryer) error {
 		actions = nil
@@ -193,7 +202,8 @@ func scanAction(rows *sql.Rows) (a ops.Action, err error) {
 	var asNew int
 	var requested, ended int64
 	var counts string
-	if err := rows.Scan(&digits, &a.Kind, &consumer, &a.Who, &a.Reason, &a.Filter, &a.Key, &asNew, &a.Rate, &a.MaxFailures, &requested, &ended, &a.Note, &counts); err != nil {
+	if err := rows.Scan(&digits, &a.Kind, &consumer, &a.Who, &a.Reason, &a.Filter, &a.Key, &asNew, &a.Rate,
+		&a.MaxFailures, &requested, &ended, &a.Note, &counts); err != nil {
 		return a, err
 	}
 	if counts != "" && (a.Kind == ops.Replay || a.Kind == ops.Repair) { // a discard goes on if another person ends it

@@ -26,7 +26,8 @@ func (b *broken) Write(context.Context, string, func(context.Context, operator.Q
 	return nil
 }
 
-// An operator who gets an error must know whether the action was requested: a second request would choose other letters.
+// An operator who gets an error must know whether the action was requested: a second request would choose other
+// letters.
 func TestRequestThatCannotBeReadBack(t *testing.T) {
 	s := operator.Service{DB: &broken{dialect.NewSQLiteOperator()}}
 	a, err := s.Request(t.Context(), ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "test", Expect: -1})

@@ -20,8 +20,8 @@ type counts struct {
 	Paused   observe.Cause             `json:"paused,omitempty"`
 }
 
-// RecordActivity implements ops.ActivityKeeper. All rows are written in one transaction, in the order of their key, so that two processes
-// never wait for each other in a circle.
+// RecordActivity implements ops.ActivityKeeper. All rows are written in one transaction, in the order of their key, so
+// that two processes never wait for each other in a circle.
 func (s *Service) RecordActivity(ctx context.Context, rows []ops.Activity) error {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
@@ -37,7 +37,8 @@ func (s *Service) RecordActivity(ctx context.Context, rows []ops.Activity) error
 			if err != nil {
 				return fmt.Errorf("ops: activity: %w", err)
 			}
-			if _, err := q.ExecContext(ctx, st.AddActivity, minuteOf(r.Minute), r.Consumer, columns.Text(r.Node), string(text)); err != nil {
+			if _, err := q.ExecContext(ctx, st.AddActivity, minuteOf(r.Minute), r.Consumer, columns.Text(r.Node),
+				string(text)); err != nil {
 				return err
 			}
 		}
@@ -70,7 +71,10 @@ func (s *Service) Activity(ctx context.Context, since time.Time) ([]ops.Activity
 		if err := json.Unmarshal(text, &c); err != nil {
 			return a, fmt.Errorf("ops: counts of consumer_activity: %w", err)
 		}
-		return ops.Activity{Minute: time.Unix(60*minute, 0).UTC(), Consumer: string(name), Node: string(node), Messages: c.Messages, Paused: c.Paused}, nil
+		return ops.Activity{
+			Minute: time.Unix(60*minute, 0).UTC(), Consumer: string(name), Node: string(node),
+			Messages: c.Messages, Paused: c.Paused,
+		}, nil
 	})
 }
 

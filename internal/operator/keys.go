@@ -70,9 +70,11 @@ func (s *Service) EachKey(ctx context.Context, f func(key dedup.Key) (more bool)
 	}
 }
 
-// keysAfter reads the claims that follow after, at most keysAtOnce, and sets after to the last one. n also counts claims that were stored without
-// their key (Config.Compact).
-func (s *Service) keysAfter(ctx context.Context, st *dialect.Operator, after *dedup.KeyHash) (keys []dedup.Key, n int, err error) {
+// keysAfter reads the claims that follow after, at most keysAtOnce, and sets after to the last one. n also counts
+// claims that were stored without their key (Config.Compact).
+func (s *Service) keysAfter(ctx context.Context, st *dialect.Operator,
+	after *dedup.KeyHash,
+) (keys []dedup.Key, n int, err error) {
 	last := *after
 	err = s.DB.Read(ctx, "read keys", func(ctx context.Context, q Queryer) error {
 		keys, n = nil, 0
@@ -128,5 +130,6 @@ func (s *Service) Claimed(ctx context.Context, keys []dedup.Key) (map[dedup.Key]
 func scanKey(rows *sql.Rows, before ...any) (key dedup.Key, named bool, err error) {
 	var consumer, tenant, name sql.NullString
 	err = rows.Scan(append(before, &consumer, &tenant, &name)...)
-	return dedup.Key{Consumer: consumer.String, Tenant: tenant.String, ID: name.String}, err == nil && consumer.Valid && name.String != "", err
+	return dedup.Key{Consumer: consumer.String, Tenant: tenant.String, ID: name.String}, err == nil && consumer.Valid &&
+		name.String != "", err
 }

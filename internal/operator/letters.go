@@ -16,10 +16,12 @@ import (
 // defaultLimit is how many letters are listed if a filter has no limit.
 const defaultLimit = 100
 
-// ListLetters implements driver.ParkingLot.DeadLetters. statement is the DeadLetters statement of the store's dialect, and read runs it.
+// ListLetters implements driver.ParkingLot.DeadLetters. statement is the DeadLetters statement of the store's dialect,
+// and read runs it.
 //
-// There are indexes of the consumer with the time, and of the key. If the filter names neither, the newest letters of each consumer are
-// read in the order of the index, and the newest of all are chosen among them. Otherwise each page would sort all letters.
+// There are indexes of the consumer with the time, and of the key. If the filter names neither, the newest letters of
+// each consumer are read in the order of the index, and the newest of all are chosen among them. Otherwise each page
+// would sort all letters.
 func ListLetters(ctx context.Context, db Database, statement string, f consumer.DeadLetterFilter,
 	read func(query string, args []any) ([]consumer.DeadLetter, error),
 ) ([]consumer.DeadLetter, error) {
@@ -71,7 +73,10 @@ func ListLetters(ctx context.Context, db Database, statement string, f consumer.
 
 // Reach implements ops.Searcher.
 func (s *Service) Reach(ctx context.Context, f consumer.DeadLetterFilter, n int) (since time.Time, err error) {
-	if bare := (consumer.DeadLetterFilter{Consumer: f.Consumer, Cause: f.Cause, Since: f.Since, Until: f.Until, After: f.After, Limit: f.Limit}); f == bare ||
+	if bare := (consumer.DeadLetterFilter{
+		Consumer: f.Consumer, Cause: f.Cause, Since: f.Since, Until: f.Until,
+		After: f.After, Limit: f.Limit,
+	}); f == bare ||
 		f.MessageID != "" || f.ID != (consumer.DeadLetterID{}) { // an index finds the letters
 		return since, nil
 	}
@@ -158,8 +163,10 @@ func letterFilter(f consumer.DeadLetterFilter) dialect.LetterFilter {
 		return id.String()
 	}
 	return dialect.LetterFilter{
-		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Cause: columns.Text(string(f.Cause)), Topic: columns.Text(f.Topic),
-		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Position: columns.Text(f.Position), Error: columns.Text(f.Error),
+		ID: digits(f.ID), Consumer: columns.Text(f.Consumer), Cause: columns.Text(string(f.Cause)),
+		Topic:     columns.Text(f.Topic),
+		MessageID: columns.Text(f.MessageID), Tenant: columns.Text(f.Tenant), Position: columns.Text(f.Position),
+		Error: columns.Text(f.Error),
 		Since: micros(f.Since), Until: micros(f.Until), AfterFirst: micros(f.After.First), AfterID: f.After.ID.String(),
 	}
 }

@@ -1,5 +1,5 @@
-// Package operator implements most of ops.Store and driver.ReplayQueue for all stores: status, actions and requested replays. A store adds
-// its connections (Database), its dead letters (Letters) and its outbox.
+// Package operator implements most of ops.Store and driver.ReplayQueue for all stores: status, actions and requested
+// replays. A store adds its connections (Database), its dead letters (Letters) and its outbox.
 package operator
 
 import (
@@ -56,7 +56,9 @@ func (s *Service) DeadLetters(ctx context.Context, filter consumer.DeadLetterFil
 }
 
 // readRows reads the rows of a query, which may run again.
-func readRows[T any](ctx context.Context, db Database, what, query string, args []any, scan func(rows *sql.Rows) (T, error)) (found []T, err error) {
+func readRows[T any](ctx context.Context, db Database, what, query string, args []any,
+	scan func(rows *sql.Rows) (T, error),
+) (found []T, err error) {
 	err = db.Read(ctx, what, func(ctx context.Context, q Queryer) error {
 		found = nil
 		return sqlrows.Each(ctx, q, query, args, func(rows *sql.Rows) error {

@@ -16,7 +16,8 @@ import (
 // idsAtOnce is how many IDs of a topic are looked for with one statement.
 const idsAtOnce = 1000
 
-// Outgoing implements ops.Keys. It derives the IDs of the first messages of each topic again, and of the next ones while it finds some.
+// Outgoing implements ops.Keys. It derives the IDs of the first messages of each topic again, and of the next ones
+// while it finds some.
 func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
@@ -62,7 +63,9 @@ func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing
 }
 
 // outgoing returns the states of the messages of one topic, by their ordinal.
-func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topic string, from int) (found map[int]string, err error) {
+func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topic string,
+	from int,
+) (found map[int]string, err error) {
 	ordinals, ids := make(map[string]int, idsAtOnce), make([]string, idsAtOnce)
 	for i := range ids {
 		ids[i] = outgoing.ID(seed, topic, from+i)

@@ -27,7 +27,9 @@ type openReplay struct {
 }
 
 // TakeReplay implements driver.ReplayQueue.
-func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Duration) (r *driver.RequestedReplay, letter consumer.DeadLetter, wait time.Duration, err error) {
+func (s *Service) TakeReplay(ctx context.Context, name string,
+	lease time.Duration,
+) (r *driver.RequestedReplay, letter consumer.DeadLetter, wait time.Duration, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
 		return nil, letter, 0, err
@@ -56,7 +58,10 @@ func (s *Service) TakeReplay(ctx context.Context, name string, lease time.Durati
 			}
 			continue
 		}
-		r = &driver.RequestedReplay{Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries, Lost: turn.lost}
+		r = &driver.RequestedReplay{
+			Action: a.id, Key: a.key, AsNew: a.asNew, Payload: turn.payload, Tries: turn.tries,
+			Lost: turn.lost,
+		}
 		letters, err := s.Letters.DeadLetters(ctx, consumer.DeadLetterFilter{ID: turn.letter, Consumer: name, Limit: 1})
 		if err != nil {
 			return nil, letter, 0, err
@@ -80,12 +85,16 @@ type turn struct {
 	wait    time.Duration // if not found; 0: the action has ended
 }
 
-// takeLetter takes the next letter of an action. The row of the action is locked, so that workers take turns at its rate.
-func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openReplay, lease time.Duration) (t turn, err error) {
+// takeLetter takes the next letter of an action. The row of the action is locked, so that workers take turns at its
+// rate.
+func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openReplay,
+	lease time.Duration,
+) (t turn, err error) {
 	err = s.DB.Write(ctx, "take a requested replay", func(ctx context.Context, q Queryer) error {
 		t = turn{}
 		open, wait := false, int64(0)
-		if err := sqlrows.Each(ctx, q, st.LockAction, []any{id(a.id)}, func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
+		if err := sqlrows.Each(ctx, q, st.LockAction, []any{id(a.id)},
+			func(rows *sql.Rows) error { open = true; return rows.Scan(&wait) }); err != nil || !open {
 			return err
 		}
 		var turn int64 // a turn lasts that long; one that is further away was given before the clock was set back
@@ -95,7 +104,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		if 0 < wait && wait <= turn {
 			t.wait = time.Duration(wait) * time.Microsecond
 			left := 0
-			err := sqlrows.Each(ctx, q, st.Waiting, []any{id(a.id), 1}, func(rows *sql.Rows) error { return rows.Scan(&left) })
+			err := sqlrows.Each(ctx, q, st.Waiting, []any{id(a.id), 1},
+				func(rows *sql.Rows) error { return rows.Scan(&left) })
 			if err == nil && left == 0 { // the turn of the next letter never comes
 				return end(ctx, q, st, a.id, "done")
 			}
@@ -103,7 +113,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		failures := 0
 		if a.maxFailures > 0 {
-			if err := sqlrows.Each(ctx, q, st.Failures, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
+			if err := sqlrows.Each(ctx, q, st.Failures, []any{id(a.id)},
+				func(rows *sql.Rows) error { return rows.Scan(&failures) }); err != nil {
 				return err
 			}
 			if failures >= a.maxFailures {
@@ -111,7 +122,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 			}
 		}
 		var digits string
-		if err := sqlrows.Each(ctx, q, st.NextLetter, []any{id(a.id)}, func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
+		if err := sqlrows.Each(ctx, q, st.NextLetter, []any{id(a.id)},
+			func(rows *sql.Rows) error { t.found = true; return rows.Scan(&digits, &t.tries, &t.lost) }); err != nil {
 			return err
 		}
 		if !t.found {
@@ -123,7 +135,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 		}
 		if a.repair { // read once it is this worker's: many open repairs may have large payloads
 			var encoded []byte
-			err := sqlrows.Each(ctx, q, st.RepairPayload, []any{id(a.id)}, func(rows *sql.Rows) error { return rows.Scan(&encoded) })
+			err := sqlrows.Each(ctx, q, st.RepairPayload, []any{id(a.id)},
+				func(rows *sql.Rows) error { return rows.Scan(&encoded) })
 			if err == nil {
 				t.payload, err = base64.StdEncoding.DecodeString(string(encoded))
 			}
@@ -132,7 +145,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 			}
 		}
 		t.letter, t.tries = letter, t.tries+1
-		if _, err := q.ExecContext(ctx, st.TakeLetter, lease.Microseconds(), id(a.id), id(letter)); err != nil || a.rate <= 0 {
+		if _, err := q.ExecContext(ctx, st.TakeLetter, lease.Microseconds(), id(a.id), id(letter)); err != nil ||
+			a.rate <= 0 {
 			return err
 		}
 		_, err = q.ExecContext(ctx, st.NextTurn, turn, id(a.id))
@@ -144,7 +158,8 @@ func (s *Service) takeLetter(ctx context.Context, st *dialect.Operator, a openRe
 // none ends an action without letters, or finds out when the next one may be taken.
 func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action ops.ActionID) error {
 	left, free := 0, int64(0)
-	if err := sqlrows.Each(ctx, q, st.FreeAt, []any{id(action)}, func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
+	if err := sqlrows.Each(ctx, q, st.FreeAt, []any{id(action)},
+		func(rows *sql.Rows) error { return rows.Scan(&left, &free) }); err != nil {
 		return err
 	}
 	if left == 0 {
@@ -157,7 +172,9 @@ func (t *turn) none(ctx context.Context, q Queryer, st *dialect.Operator, action
 }
 
 // gone records that a letter does not exist any more.
-func (s *Service) gone(ctx context.Context, st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID) error {
+func (s *Service) gone(ctx context.Context, st *dialect.Operator, action ops.ActionID,
+	letter consumer.DeadLetterID,
+) error {
 	return s.DB.Write(ctx, "requested replay", func(ctx context.Context, q Queryer) error {
 		_, err := q.ExecContext(ctx, st.Settle, string(observe.Duplicate), id(action), id(letter))
 		return err
@@ -165,7 +182,9 @@ func (s *Service) gone(ctx context.Context, st *dialect.Operator, action ops.Act
 }
 
 // ReturnReplay implements driver.ReplayQueue.
-func (s *Service) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause, text string, wait time.Duration) error {
+func (s *Service) ReturnReplay(ctx context.Context, action [16]byte, letter consumer.DeadLetterID, failed observe.Cause,
+	text string, wait time.Duration,
+) error {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
 		return err
@@ -174,21 +193,26 @@ func (s *Service) ReturnReplay(ctx context.Context, action [16]byte, letter cons
 		if failed == "" {
 			_, err = q.ExecContext(ctx, st.Release, wait.Microseconds(), id(action), id(letter))
 		} else {
-			_, err = q.ExecContext(ctx, st.Fail, string(observe.Parked), string(failed), columns.Text(text), id(action), id(letter))
+			_, err = q.ExecContext(ctx, st.Fail, string(observe.Parked), string(failed), columns.Text(text), id(action),
+				id(letter))
 		}
 		return err
 	})
 }
 
-// Settlement returns the statement and the parameters that settle a letter in a transaction. It must change one row, or the
-// letter does not wait for the action any more.
-func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID, outcome observe.Outcome) (query string, args []any) {
+// Settlement returns the statement and the parameters that settle a letter in a transaction. It must change one row, or
+// the letter does not wait for the action any more.
+func Settlement(st *dialect.Operator, action ops.ActionID, letter consumer.DeadLetterID,
+	outcome observe.Outcome,
+) (query string, args []any) {
 	return st.Settle, []any{string(outcome), id(action), id(letter)}
 }
 
-// Discarded returns the statement, and its parameters, that records that a letter was discarded. claims are the answers for
-// DiscardRecords.
-func Discarded(st *dialect.Operator, action ops.ActionID, letter *consumer.DeadLetter, claims []dedup.Claim) (query string, args []any) {
+// Discarded returns the statement, and its parameters, that records that a letter was discarded. claims are the answers
+// for DiscardRecords.
+func Discarded(st *dialect.Operator, action ops.ActionID, letter *consumer.DeadLetter,
+	claims []dedup.Claim,
+) (query string, args []any) {
 	var key any // a letter without a usable key has none
 	if letter.Record.Key.ID != "" {
 		key = id(letter.Record.Key.Hash())
@@ -222,8 +246,9 @@ func (s *Service) Discards(ctx context.Context, key dedup.Key) ([]ops.Discarded,
 	})
 }
 
-// DiscardRecords returns what DiscardLetter claims: that of consumer.DeadLetter.DiscardRecords, with the window that the consumer has used
-// last. The letter's own may be one that the consumer has given up: another use of it would move the horizon closer.
+// DiscardRecords returns what DiscardLetter claims: that of consumer.DeadLetter.DiscardRecords, with the window that
+// the consumer has used last. The letter's own may be one that the consumer has given up: another use of it would move
+// the horizon closer.
 func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter) ([]dedup.Record, error) {
 	if letter.Record.Key.ID == "" {
 		return nil, nil
@@ -238,7 +263,8 @@ func (s *Service) DiscardRecords(ctx context.Context, letter consumer.DeadLetter
 			var name []byte
 			var seconds, first, last int64
 			err := rows.Scan(&name, &seconds, &first, &last)
-			if string(name) == letter.Record.Key.Consumer && last >= latest { // the longest of those used last comes last
+			if string(name) == letter.Record.Key.Consumer && last >= latest {
+				// the longest of those used last comes last
 				window, latest = time.Duration(seconds)*time.Second, last
 			}
 			return err

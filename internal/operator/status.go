@@ -75,7 +75,8 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 	}); err != nil {
 		return err
 	}
-	status.Now, sweep.Forgotten, sweep.LeaseUntil, sweep.LastPass = instant(now), instant(forgotten), instant(until), instant(passed)
+	status.Now, sweep.Forgotten, sweep.LeaseUntil, sweep.LastPass = instant(now), instant(forgotten), instant(until),
+		instant(passed)
 	if passed != 0 {
 		sweep.Lag = max(status.Now.Sub(sweep.LastPass), 0)
 	}
@@ -91,7 +92,10 @@ func readConsumers(ctx context.Context, q Queryer, st *dialect.Operator, status 
 		var seconds, first, last int64
 		err := rows.Scan(&name, &seconds, &first, &last)
 		c := of(string(name))
-		c.Windows = append(c.Windows, ops.Window{Window: time.Duration(seconds) * time.Second, FirstRun: instant(first), UsedUntil: instant(last)})
+		c.Windows = append(c.Windows, ops.Window{
+			Window: time.Duration(seconds) * time.Second, FirstRun: instant(first),
+			UsedUntil: instant(last),
+		})
 		return err
 	}); err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package outgoing derives the IDs of the messages that a handler enqueues without an ID of their own: from the key of the message that it
-// handles, the topic, and an ordinal. So a second execution gives the same IDs, and an operator can find the messages of a key.
+// Package outgoing derives the IDs of the messages that a handler enqueues without an ID of their own: from the key of
+// the message that it handles, the topic, and an ordinal. So a second execution gives the same IDs, and an operator can
+// find the messages of a key.
 package outgoing
 
 import (
@@ -10,12 +11,12 @@ import (
 	"github.com/txonce/txonce/internal/idtime"
 )
 
-// Seed returns the seed of the message with a key: the hash of the key, and its natural ID, which may contain a time. It must never change,
-// because a handler that runs again after an upgrade would enqueue other IDs.
+// Seed returns the seed of the message with a key: the hash of the key, and its natural ID, which may contain a time.
+// It must never change, because a handler that runs again after an upgrade would enqueue other IDs.
 func Seed(hash [16]byte, id string) string { return string(hash[:]) + "/" + id }
 
-// ID returns a UUID that depends on its arguments alone: of version 7, with the time that seed contains, or of version 8. ordinal is how many
-// messages without an ID were enqueued to the topic before.
+// ID returns a UUID that depends on its arguments alone: of version 7, with the time that seed contains, or of version
+// 8. ordinal is how many messages without an ID were enqueued to the topic before.
 func ID(seed, topic string, ordinal int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d", seed, topic, ordinal))
 	sum[6] = sum[6]&0x0f | 0x80

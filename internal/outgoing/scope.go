@@ -39,7 +39,8 @@ func ScopeOf(ctx context.Context) *Scope {
 	return s
 }
 
-// Begin begins a call of Enqueue, which ends with End. It returns an error when another execution of the handler may derive other IDs.
+// Begin begins a call of Enqueue, which ends with End. It returns an error when another execution of the handler may
+// derive other IDs.
 func (s *Scope) Begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

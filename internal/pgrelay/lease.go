@@ -26,7 +26,8 @@ func (s *Session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased,
 	}
 	f, err := s.search(ctx, shards, want)
 	if err == nil && len(f.messages) < (want.Limit+1)/2 && s.chores.dueLeft.Load() {
-		if err = s.chores.moveMoreDue(ctx); err == nil && len(f.messages) == 0 { // otherwise the notification of moveDue leads to the next poll
+		if err = s.chores.moveMoreDue(ctx); err == nil && len(f.messages) == 0 {
+			// otherwise the notification of moveDue leads to the next poll
 			f, err = s.search(ctx, shards, want)
 		}
 	}

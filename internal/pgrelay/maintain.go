@@ -20,7 +20,8 @@ func (s *Session) Maintain(ctx context.Context) error {
 		return err
 	}
 	if found.expired {
-		if err := s.cfg.Conns.Transact(ctx, "maintain", Step{SQL: s.cfg.SQL.DropHolds}, Step{SQL: s.cfg.SQL.DropDead}); err != nil {
+		if err := s.cfg.Conns.Transact(ctx, "maintain", Step{SQL: s.cfg.SQL.DropHolds},
+			Step{SQL: s.cfg.SQL.DropDead}); err != nil {
 			return err
 		}
 	}
@@ -41,7 +42,8 @@ func (s *Session) forget(ctx context.Context) error {
 	for range maintainSteps {
 		var n int64
 		err := s.cfg.Conns.Transact(ctx, "forget sent messages", Step{
-			SQL: s.cfg.SQL.Forget, Args: []any{s.cfg.KeepSent.Seconds(), maintainRows}, Changed: func(rows int64) { n = rows },
+			SQL: s.cfg.SQL.Forget, Args: []any{s.cfg.KeepSent.Seconds(), maintainRows},
+			Changed: func(rows int64) { n = rows },
 		})
 		if err != nil || n < maintainRows {
 			return err

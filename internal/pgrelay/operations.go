@@ -30,7 +30,8 @@ func (o Operations) Parked(ctx context.Context, filter outbox.ParkedFilter) (par
 	err = o.Database.Read(ctx, "list parked messages", Step{
 		SQL: o.SQL.Parked,
 		Args: []any{
-			filter.After, filter.Topic, []byte(filter.OrderingKey), filter.Limit, filter.Error, nullTime(filter.Since), nullTime(filter.Until),
+			filter.After, filter.Topic, []byte(filter.OrderingKey), filter.Limit, filter.Error, nullTime(filter.Since),
+			nullTime(filter.Until),
 		},
 		Row: func(row shares.Row) error {
 			m, err := parkedMessage(row)
@@ -75,7 +76,9 @@ func (o Operations) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return o.repair(ctx, seqs, func(q *dialect.PostgresOutbox) string { return q.Discard })
 }
 
-func (o Operations) repair(ctx context.Context, seqs []int64, statement func(*dialect.PostgresOutbox) string) (int, error) {
+func (o Operations) repair(ctx context.Context, seqs []int64,
+	statement func(*dialect.PostgresOutbox) string,
+) (int, error) {
 	if err := o.Ready(ctx); err != nil {
 		return 0, err
 	}

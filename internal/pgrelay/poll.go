@@ -40,7 +40,8 @@ func (s *Session) poll(ctx context.Context, run Run, shards []int, want driver.W
 	err = run(ctx, "lease", Step{
 		SQL: s.cfg.SQL.LeaseFrom,
 		Args: []any{
-			s.owner, numbers, tokens, rows, want.Limit, bytes, mosts, marks.Lows, marks.Returned, marks.Skips, marks.Untils,
+			s.owner, numbers, tokens, rows, want.Limit, bytes, mosts, marks.Lows, marks.Returned, marks.Skips,
+			marks.Untils,
 		},
 		Row: func(r shares.Row) error {
 			m, row, err := leased(r)
@@ -75,7 +76,9 @@ const fewRows = 4
 // pollFew is a poll for a few messages, by a statement that takes half as long. It is used for a poll after a
 // notification, unless the last poll found many messages. done is false if it was not used, or if there is more than it
 // can read.
-func (s *Session) pollFew(ctx context.Context, run Run, shards []int, want driver.Want) (f found, done bool, err error) {
+func (s *Session) pollFew(ctx context.Context, run Run, shards []int,
+	want driver.Want,
+) (f found, done bool, err error) {
 	limit := max(fewMessages/len(shards), fewRows)
 	if !want.Notified || s.found.Load() >= fewMessages || want.Limit < limit*len(shards) {
 		return found{}, false, nil
@@ -160,7 +163,8 @@ func leased(row shares.Row) (m driver.Leased, r leasedRow, err error) {
 	var key []byte
 	var headers *string
 	if err := row.Scan(
-		&m.Shard, &m.Token, &r.mark.N, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued, &m.Attempts,
+		&m.Shard, &m.Token, &r.mark.N, &r.held, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &m.Enqueued,
+		&m.Attempts,
 		&r.mark.Returned, &r.mark.Skipped, &r.mark.Until,
 	); err != nil {
 		return m, r, err

@@ -38,7 +38,8 @@ func (s *Session) Renew(ctx context.Context) (driver.Hold, error) {
 		s.cfg.HoldsAll(time.Time{})
 	}
 	return driver.Hold{
-		Until: until, Shards: n, TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName, Announced: s.cfg.Announced(),
+		Until: until, Shards: n, TotalShards: state.Shards, Relays: 1 + len(state.Others), SameName: state.SameName,
+		Announced: s.cfg.Announced(),
 	}, nil
 }
 
@@ -58,7 +59,10 @@ func (s *Session) extend(ctx context.Context) (state shares.State, asked time.Ti
 	hold.Changed = func(rows int64) { alive = rows == 1 }
 	err = s.cfg.Conns.Hold(
 		ctx, "renew", hold, Step{SQL: s.cfg.SQL.Restart},
-		Step{SQL: s.cfg.SQL.Relays, Args: []any{s.owner, s.cfg.Name}, Row: func(row shares.Row) error { return state.ScanRelay(row) }},
+		Step{
+			SQL: s.cfg.SQL.Relays, Args: []any{s.owner, s.cfg.Name},
+			Row: func(row shares.Row) error { return state.ScanRelay(row) },
+		},
 		Step{SQL: s.cfg.SQL.Shards, Args: []any{s.owner}, Row: func(row shares.Row) error { return state.ScanReturned(row) }},
 	)
 	switch {

@@ -23,14 +23,17 @@ type parkedGroup struct {
 
 // repair sends statement, which is Unpark or Discard, for the parked messages among seqs, shard by shard, and then
 // returns the messages that waited behind them. n is how many were repaired, also after an error.
-func repair(ctx context.Context, db Database, sql *dialect.PostgresOutbox, statement string, seqs []int64) (n int, err error) {
+func repair(ctx context.Context, db Database, sql *dialect.PostgresOutbox, statement string,
+	seqs []int64,
+) (n int, err error) {
 	for some := range slices.Chunk(seqs, repairAtOnce) {
 		groups, err := findParked(ctx, db, sql, some)
 		if err != nil {
 			return n, err
 		}
 		for _, g := range groups {
-			if err := release(ctx, db, sql, g.shard, g.keys, &Step{SQL: statement, Args: []any{g.shard, g.seqs}}); err != nil {
+			if err := release(ctx, db, sql, g.shard, g.keys,
+				&Step{SQL: statement, Args: []any{g.shard, g.seqs}}); err != nil {
 				return n, err
 			}
 			n += len(g.seqs)
@@ -39,7 +42,9 @@ func repair(ctx context.Context, db Database, sql *dialect.PostgresOutbox, state
 	return n, nil
 }
 
-func findParked(ctx context.Context, db Database, sql *dialect.PostgresOutbox, seqs []int64) (groups []*parkedGroup, err error) {
+func findParked(ctx context.Context, db Database, sql *dialect.PostgresOutbox,
+	seqs []int64,
+) (groups []*parkedGroup, err error) {
 	err = db.Read(ctx, "find parked messages", Step{SQL: sql.Find, Args: []any{seqs}, Row: func(row shares.Row) error {
 		var seq int64
 		var shard int16
@@ -67,7 +72,9 @@ func findParked(ctx context.Context, db Database, sql *dialect.PostgresOutbox, s
 // release sends first, and then returns the messages that no longer wait behind a parked one. It uses as many
 // transactions as it needs. Each transaction leaves a hold that begins at the first message that has not returned yet,
 // so that the order survives a crash.
-func release(ctx context.Context, db Database, sql *dialect.PostgresOutbox, shard int16, keys [][]byte, first *Step) error {
+func release(ctx context.Context, db Database, sql *dialect.PostgresOutbox, shard int16, keys [][]byte,
+	first *Step,
+) error {
 	for {
 		var moved int64
 		steps := []Step{{SQL: sql.LockShard, Args: []any{shard}}}
@@ -76,7 +83,10 @@ func release(ctx context.Context, db Database, sql *dialect.PostgresOutbox, shar
 		}
 		if len(keys) > 0 {
 			steps = append(
-				steps, Step{SQL: sql.Release, Args: []any{shard, keys, releaseAtOnce}, Changed: func(rows int64) { moved = rows }},
+				steps, Step{
+					SQL: sql.Release, Args: []any{shard, keys, releaseAtOnce},
+					Changed: func(rows int64) { moved = rows },
+				},
 				Step{SQL: sql.Rehold, Args: []any{shard, keys}},
 			)
 		}

@@ -65,5 +65,6 @@ func (s *Session) Close(ctx context.Context) error {
 	if !begun {
 		return nil
 	}
-	return s.cfg.Conns.Hold(ctx, "close", Step{SQL: s.cfg.SQL.End, Args: []any{s.owner}}, Step{SQL: s.cfg.SQL.GiveBackAll, Args: []any{s.owner}})
+	return s.cfg.Conns.Hold(ctx, "close", Step{SQL: s.cfg.SQL.End, Args: []any{s.owner}},
+		Step{SQL: s.cfg.SQL.GiveBackAll, Args: []any{s.owner}})
 }

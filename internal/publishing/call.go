@@ -27,12 +27,12 @@ type Call struct {
 	ended    bool  // answers that come now are too late
 }
 
-// Send publishes those messages of c, given by their index. It calls c.Answer for each, and returns when c.Done is closed or ctx has
-// ended. If isolated is set, each message must have a request or channel of its own.
+// Send publishes those messages of c, given by their index. It calls c.Answer for each, and returns when c.Done is
+// closed or ctx has ended. If isolated is set, each message must have a request or channel of its own.
 type Send func(ctx context.Context, c *Call, messages []int, isolated bool)
 
-// Publish is the Publish of an adapter: errs[i] is nil only if send answered message i with nil. Its errors begin with the name of the
-// adapter.
+// Publish is the Publish of an adapter: errs[i] is nil only if send answered message i with nil. Its errors begin with
+// the name of the adapter.
 func Publish(ctx context.Context, adapter string, msgs []outbox.Message, send Send) (errs []error) {
 	if len(msgs) == 0 {
 		return nil
@@ -59,8 +59,8 @@ func newCall(msgs []outbox.Message) *Call {
 	return &Call{Messages: msgs, done: make(chan struct{}), errs: make([]error, n), answered: make([]bool, n), left: n}
 }
 
-// Answer sets the answer to message i: nil if the broker has confirmed it. Only the first answer counts, and none after the call has
-// ended. It never blocks.
+// Answer sets the answer to message i: nil if the broker has confirmed it. Only the first answer counts, and none after
+// the call has ended. It never blocks.
 func (c *Call) Answer(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,8 @@ func (c *Call) Confirmed() bool {
 	return false
 }
 
-// isolate takes back the answers to messages that were refused with their batch, and returns these messages. If ctx has ended there is
-// no time to send them again, and they keep their answers.
+// isolate takes back the answers to messages that were refused with their batch, and returns these messages. If ctx has
+// ended there is no time to send them again, and they keep their answers.
 func (c *Call) isolate(ctx context.Context) (refused []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,12 +132,14 @@ func (c *Call) end(ctx context.Context, adapter string) []error {
 		batch := (*BatchError)(nil)
 		switch {
 		case !c.answered[i]:
-			c.errs[i] = Ended(ctx, fmt.Sprintf("%s: topic %q: not confirmed; the message may have arrived", adapter, c.Messages[i].Topic))
+			c.errs[i] = Ended(ctx, fmt.Sprintf("%s: topic %q: not confirmed; the message may have arrived", adapter,
+				c.Messages[i].Topic))
 		case !errors.As(err, &batch):
 		case c.isolated:
 			c.errs[i] = batch.Err
 		default: // another message of the batch may be at fault
-			c.errs[i] = Ended(ctx, fmt.Sprintf("%s: not tried by itself after its batch was refused (%v)", adapter, batch.Err))
+			c.errs[i] = Ended(ctx, fmt.Sprintf("%s: not tried by itself after its batch was refused (%v)", adapter,
+				batch.Err))
 		}
 	}
 	return c.errs

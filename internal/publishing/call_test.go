@@ -50,7 +50,8 @@ func TestPublishAnswersEachMessage(t *testing.T) {
 			t.Errorf("answers %v", errs)
 		}
 		for _, err := range errs[2:] {
-			if !unavailable(err) || !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(errors.Unwrap(err).Error(), "test: ") {
+			if !unavailable(err) || !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.HasPrefix(errors.Unwrap(err).Error(), "test: ") {
 				t.Errorf("without an answer: %v", err)
 			}
 		}
@@ -64,7 +65,8 @@ func TestPublishBlamesNobody(t *testing.T) {
 		func(context.Context, *publishing.Call, []int, bool) {},
 		func(context.Context, *publishing.Call, []int, bool) { cancel() },
 	} {
-		if err := publishing.Publish(ctx, "test", messages(1), send)[0]; err == nil || unavailable(err) || outbox.IsPermanent(err) {
+		if err := publishing.Publish(ctx, "test", messages(1), send)[0]; err == nil || unavailable(err) ||
+			outbox.IsPermanent(err) {
 			t.Errorf("answer %v", err)
 		}
 	}
@@ -76,15 +78,19 @@ func TestPublishBlamesNobody(t *testing.T) {
 func TestPublishHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		errs := publishing.Publish(t.Context(), "test", messages(1), func(ctx context.Context, _ *publishing.Call, _ []int, _ bool) { <-ctx.Done() })
+		errs := publishing.Publish(t.Context(), "test", messages(1), func(ctx context.Context, _ *publishing.Call,
+			_ []int, _ bool,
+		) {
+			<-ctx.Done()
+		})
 		if took := time.Since(began); took != 10*time.Second || !unavailable(errs[0]) {
 			t.Errorf("answer %v after %v", errs[0], took)
 		}
 	})
 }
 
-// The refusal of a batch does not show which message is at fault: each message is sent by itself, and those that are refused then
-// are at fault.
+// The refusal of a batch does not show which message is at fault: each message is sent by itself, and those that are
+// refused then are at fault.
 func TestPublishIsolates(t *testing.T) {
 	batch := &publishing.BatchError{Err: outbox.Permanent(errRefused)}
 	var sent [][]int
@@ -104,12 +110,14 @@ func TestPublishIsolates(t *testing.T) {
 	if len(sent) != 2 || !slices.Equal(sent[1], []int{1, 3, 4}) {
 		t.Errorf("sent %v", sent)
 	}
-	if errs[0] != nil || errs[3] != nil || errs[4] != nil || !errors.Is(errs[2], errRefused) || outbox.IsPermanent(errs[2]) || !outbox.IsPermanent(errs[1]) {
+	if errs[0] != nil || errs[3] != nil || errs[4] != nil || !errors.Is(errs[2], errRefused) ||
+		outbox.IsPermanent(errs[2]) || !outbox.IsPermanent(errs[1]) {
 		t.Errorf("answers %v", errs)
 	}
 }
 
-// No message is refused for good because of another message of its batch, also if there is no time to send it by itself.
+// No message is refused for good because of another message of its batch, also if there is no time to send it by
+// itself.
 func TestPublishHasNoTimeToIsolate(t *testing.T) {
 	for _, tries := range []int{1, 2} {
 		ctx, cancel := context.WithCancelCause(t.Context())

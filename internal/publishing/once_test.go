@@ -26,7 +26,8 @@ func TestOnce(t *testing.T) {
 		return publishing.Once(&outbox.Message{ID: "order-1", Payload: []byte(payload), Headers: headers})
 	}
 	once, again := bare("x", nil), bare("x", nil)
-	if once != again || once == bare("y", nil) || bare("x", map[string]string{"a": "b"}) == bare("x", map[string]string{"ab": ""}) {
+	if once != again || once == bare("y", nil) || bare("x", map[string]string{"a": "b"}) == bare("x",
+		map[string]string{"ab": ""}) {
 		t.Error("without the headers of a row, the content tells rows apart")
 	}
 }

@@ -8,14 +8,16 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A Pool holds the client that the calls of a Publisher share. Its functions are set before the first call. It is safe for concurrent use.
+// A Pool holds the client that the calls of a Publisher share. Its functions are set before the first call. It is safe
+// for concurrent use.
 type Pool[C comparable] struct {
-	// Open connects a client, which may take as long as the client's own timeouts: calls do not wait for it longer than their contexts.
-	// old is the client that is not usable any more, or the zero value; Open may repair and return it. The client's calls must end when
-	// life ends.
+	// Open connects a client, which may take as long as the client's own timeouts: calls do not wait for it longer than
+	// their contexts. old is the client that is not usable any more, or the zero value; Open may repair and return it.
+	// The client's calls must end when life ends.
 	Open func(life context.Context, old C) (C, error)
 
-	// Usable reports whether a client may take more calls. nil: it always may, until a call releases it as broken. It must not block.
+	// Usable reports whether a client may take more calls. nil: it always may, until a call releases it as broken. It
+	// must not block.
 	Usable func(C) bool
 
 	// Cut ends a client that takes no more calls, with everything that it has not sent.
@@ -154,7 +156,8 @@ func (p *Pool[C]) Discard(c C) { p.Go(func() { p.Cut(c) }) }
 // Go runs f in a goroutine that Close waits for. Only calls that hold a Client may use it, Open, and f itself.
 func (p *Pool[C]) Go(f func()) { p.owned.Go(f) }
 
-// Failed returns the error for a message that was not sent because there is no client: Closed after Close, and otherwise err, wrapped.
+// Failed returns the error for a message that was not sent because there is no client: Closed after Close, and
+// otherwise err, wrapped.
 func (p *Pool[C]) Failed(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,9 +188,11 @@ func (p *Pool[C]) Close() {
 // Life ends with Close. It may be used by calls that hold a Client.
 func (p *Pool[C]) Life() context.Context { return p.life }
 
-// Background runs open in a goroutine, for a call that waits for it only until ctx or the Pool's life ends. What open returns after that
-// is given to discard, which may be nil.
-func Background[C comparable, T any](ctx context.Context, p *Pool[C], open func() (T, error), discard func(T)) (T, error) {
+// Background runs open in a goroutine, for a call that waits for it only until ctx or the Pool's life ends. What open
+// returns after that is given to discard, which may be nil.
+func Background[C comparable, T any](ctx context.Context, p *Pool[C], open func() (T, error),
+	discard func(T),
+) (T, error) {
 	type result struct {
 		t   T
 		err error

@@ -1,6 +1,7 @@
 // Package risks is the type of the names in a config's field AcceptedRisks.
 //
-// An adapter refuses settings that can lose messages or effects. A user who wants such a setting nevertheless accepts its risk by name.
+// An adapter refuses settings that can lose messages or effects. A user who wants such a setting nevertheless accepts
+// its risk by name.
 package risks
 
 import (
@@ -8,8 +9,8 @@ import (
 	"slices"
 )
 
-// Risk names a setting that an adapter refuses because it can lose messages or effects. A config's field AcceptedRisks lists those that
-// its user accepts.
+// Risk names a setting that an adapter refuses because it can lose messages or effects. A config's field AcceptedRisks
+// lists those that its user accepts.
 type Risk string
 
 // Check returns an error if accepted contains a risk that is none of known, which is a mistake of spelling or of place.

@@ -13,7 +13,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%v: %v", accepted, err)
 		}
 	}
-	if err := risks.Check([]risks.Risk{"RiskA", "RiskC"}, "RiskA", "RiskB"); err == nil || !strings.Contains(err.Error(), `AcceptedRisks contains "RiskC"`) {
+	if err := risks.Check([]risks.Risk{"RiskA", "RiskC"}, "RiskA", "RiskB"); err == nil ||
+		!strings.Contains(err.Error(), `AcceptedRisks contains "RiskC"`) {
 		t.Errorf("an unknown risk: %v", err)
 	}
 }

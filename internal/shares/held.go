@@ -19,8 +19,8 @@ type Shard struct {
 // Idle reports whether the shard has no leased messages and is not busy.
 func (s *Shard) Idle() bool { return !s.Busy && len(s.Leased) == 0 }
 
-// Held has the shards that a session holds, by number. The database decides which session holds a shard; Held is its last answer, and may be
-// out of date. Held is not safe for concurrent use.
+// Held has the shards that a session holds, by number. The database decides which session holds a shard; Held is its
+// last answer, and may be out of date. Held is not safe for concurrent use.
 type Held map[int]*Shard
 
 // Numbers returns the numbers of the shards in order.
@@ -46,7 +46,8 @@ func (h Held) Set(tokens map[int]int64) {
 	h.Add(tokens)
 }
 
-// Add adds shards. A shard with another token than before was held by another session meanwhile, so nothing of it is leased.
+// Add adds shards. A shard with another token than before was held by another session meanwhile, so nothing of it is
+// leased.
 func (h Held) Add(tokens map[int]int64) {
 	for n, token := range tokens {
 		if s := h[n]; s == nil || s.Token != token {
@@ -74,8 +75,8 @@ func (h Held) Free() {
 	}
 }
 
-// GiveBack removes n shards, and returns the numbers of those that the caller must give back now: shards that are idle. If these are too
-// few, other shards leave: RemoveLeaving removes them when their leased messages are settled.
+// GiveBack removes n shards, and returns the numbers of those that the caller must give back now: shards that are idle.
+// If these are too few, other shards leave: RemoveLeaving removes them when their leased messages are settled.
 func (h Held) GiveBack(n int) (idle []int) {
 	idle = h.remove(n, (*Shard).Idle)
 	left := n - len(idle)
@@ -119,8 +120,9 @@ func (h Held) Settle(outcomes []driver.Outcome) {
 	}
 }
 
-// Followed returns the shards where messages behind parked ones must be parked with outcomes: those where outcomes park a message whose
-// key must keep its order, and where no message stays leased. A message must not be moved while it is being published.
+// Followed returns the shards where messages behind parked ones must be parked with outcomes: those where outcomes park
+// a message whose key must keep its order, and where no message stays leased. A message must not be moved while it is
+// being published.
 func (h Held) Followed(outcomes []driver.Outcome) (shards []int) {
 	left, parks := map[int]int{}, map[int]bool{}
 	for i := range outcomes {

@@ -30,11 +30,23 @@ func TestChange(t *testing.T) {
 		self  string
 	}{
 		{name: "alone it takes all", steps: []step{{0, numbers(0, 64), nil, 64}, {64, nil, nil, 0}}},
-		{name: "beside others it takes its share of what is free", steps: []step{{0, numbers(0, 64), others{"a": 1}, 32}, {32, nil, others{"a": 2}, 0}}},
-		{name: "an odd share of the first session is rounded up", self: "a", steps: []step{{0, numbers(0, 64), others{"b": 1, "c": 1}, 22}}},
-		{name: "an odd share of the second is rounded down", self: "b", steps: []step{{0, numbers(0, 64), others{"a": 1, "c": 1}, 21}}},
+		{
+			name:  "beside others it takes its share of what is free",
+			steps: []step{{0, numbers(0, 64), others{"a": 1}, 32}, {32, nil, others{"a": 2}, 0}},
+		},
+		{
+			name: "an odd share of the first session is rounded up", self: "a",
+			steps: []step{{0, numbers(0, 64), others{"b": 1, "c": 1}, 22}},
+		},
+		{
+			name: "an odd share of the second is rounded down", self: "b",
+			steps: []step{{0, numbers(0, 64), others{"a": 1, "c": 1}, 21}},
+		},
 		{name: "the second gives up one shard more than the first", self: "b", steps: []step{
-			{32, nil, others{"a": 1}, 0}, {32, nil, others{"a": 2, "c": 1}, 0}, {32, nil, others{"a": 3, "c": 2}, -11}, {21, nil, others{"a": 4, "c": 3}, 0},
+			{32, nil, others{"a": 1}, 0},
+			{32, nil, others{"a": 2, "c": 1}, 0},
+			{32, nil, others{"a": 3, "c": 2}, -11},
+			{21, nil, others{"a": 4, "c": 3}, 0},
 		}},
 		{name: "a session that asked once gets nothing", steps: []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 1}, 0}}},
 		{name: "a session that asks again gets its share", steps: []step{{64, nil, others{"a": 1}, 0}, {64, nil, others{"a": 2}, -32}, {32, nil, others{"a": 3}, 0}}},
@@ -64,7 +76,10 @@ func TestChange(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var l shares.Ledger
 			for i, s := range test.steps {
-				if got := l.Change(shares.View{Of: 64, Self: test.self, Mine: s.mine, Free: s.free, Others: s.others}); got != s.want {
+				if got := l.Change(shares.View{
+					Of: 64, Self: test.self, Mine: s.mine, Free: s.free,
+					Others: s.others,
+				}); got != s.want {
 					t.Errorf("Renew %d changes %d, want %d", i+1, got, s.want)
 				}
 			}

@@ -19,7 +19,8 @@ func NewState() State {
 	return State{Tokens: map[int]int64{}, Others: map[string]int64{}, Returned: map[int]int64{}}
 }
 
-// ScanRelay adds a row of txonce_relays: its owner, whether it has this session's name, when its hold expires, and whether it is this session's.
+// ScanRelay adds a row of txonce_relays: its owner, whether it has this session's name, when its hold expires, and
+// whether it is this session's.
 func (s *State) ScanRelay(row Row) error {
 	var owner string
 	var sameName, mine bool
@@ -63,7 +64,8 @@ func (s *State) scanShard(row Row, more ...any) (shard int, err error) {
 	return shard, err
 }
 
-// Change returns how many shards a session with this Ledger must take now. A negative number is how many it must give back.
+// Change returns how many shards a session with this Ledger must take now. A negative number is how many it must give
+// back.
 func (s *State) Change(l *Ledger) int {
 	return l.Change(View{Of: s.Shards, Self: s.Self, Mine: len(s.Tokens), Free: s.Free, Others: s.Others})
 }

@@ -74,5 +74,6 @@ func (b *Bucket) HalfFull() bool { return b.Has(max(1, float64(b.limit.Burst)/2)
 // Interval is the time until one token comes back.
 func (b *Bucket) Interval() time.Duration { return time.Minute / time.Duration(b.limit.PerMinute) }
 
-// Next returns how long after the last Refill the next whole token is there. It is negative if the token was there already.
+// Next returns how long after the last Refill the next whole token is there. It is negative if the token was there
+// already.
 func (b *Bucket) Next() time.Duration { return time.Duration((1 - b.tokens) * float64(b.Interval())) }

@@ -1,6 +1,7 @@
-// Package usercode is the one place where txonce calls code that its user wrote. Run calls a function on a goroutine of its own, and says how the
-// call ended if it did not return: by a panic, or by runtime.Goexit, as FailNow of a test does. Error makes an error safe where it enters. Logger does
-// the same for a slog.Handler. No other package of the library recovers a panic of the user's code.
+// Package usercode is the one place where txonce calls code that its user wrote. Run calls a function on a goroutine of
+// its own, and says how the call ended if it did not return: by a panic, or by runtime.Goexit, as FailNow of a test
+// does. Error makes an error safe where it enters. Logger does the same for a slog.Handler. No other package of the
+// library recovers a panic of the user's code.
 //
 //	what of the user's is called                          when it panics or ends its goroutine
 //
@@ -33,6 +34,6 @@
 //	Open
 //	httpidem: the Handler                                 ROLLBACK; the panic reaches the layers outside, as in net/http
 //
-// What Go cannot contain: a stack overflow, a map that two goroutines write, os.Exit, a method that never returns, and a panic on a goroutine that
-// the user's code has started.
+// What Go cannot contain: a stack overflow, a map that two goroutines write, os.Exit, a method that never returns, and
+// a panic on a goroutine that the user's code has started.
 package usercode

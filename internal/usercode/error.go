@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Error returns err as an error that is safe to keep, to print and to ask: its methods never panic, end the goroutine or go on for ever. The
-// methods of err are the user's code: a typed nil pointer has no fields, Unwrap may return its receiver, and Is may panic. Call Error once,
-// where an error enters; what comes after needs no care.
+// Error returns err as an error that is safe to keep, to print and to ask: its methods never panic, end the goroutine
+// or go on for ever. The methods of err are the user's code: a typed nil pointer has no fields, Unwrap may return its
+// receiver, and Is may panic. Call Error once, where an error enters; what comes after needs no care.
 //
-// The text is that of err at this moment. errors.Is and errors.As find what they find in err, except nil pointers. An error of this module
-// that has a field Err, such as a *consumer.RetryError, is found as a copy whose Err is safe. There is no Unwrap, because its result would be
-// the user's code again.
+// The text is that of err at this moment. errors.Is and errors.As find what they find in err, except nil pointers. An
+// error of this module that has a field Err, such as a *consumer.RetryError, is found as a copy whose Err is safe.
+// There is no Unwrap, because its result would be the user's code again.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -181,10 +181,12 @@ func (s *snapshot) As(target any) bool {
 // module is the path of this module and those below it.
 const module = "github.com/txonce/txonce/"
 
-// withSafeErr returns a copy of err with a safe field Err, if err is a pointer to a struct of this module that has that field.
+// withSafeErr returns a copy of err with a safe field Err, if err is a pointer to a struct of this module that has that
+// field.
 func withSafeErr(err error) error {
 	v := reflect.ValueOf(err)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || !strings.HasPrefix(v.Elem().Type().PkgPath()+"/", module) {
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct ||
+		!strings.HasPrefix(v.Elem().Type().PkgPath()+"/", module) {
 		return err
 	}
 	field := v.Elem().FieldByName("Err")
@@ -201,8 +203,8 @@ func withSafeErr(err error) error {
 	return own.Interface().(error) // it has the type of err
 }
 
-// Wrapped returns err and the errors that it wraps, in the order of errors.Is, if err is what Error has returned. It is for code that looks at
-// errors itself.
+// Wrapped returns err and the errors that it wraps, in the order of errors.Is, if err is what Error has returned. It is
+// for code that looks at errors itself.
 func Wrapped(err error) (all []error, ok bool) {
 	s, ok := err.(*snapshot) //nolint:errorlint // the caller follows Unwrap
 	if !ok {

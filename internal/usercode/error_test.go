@@ -21,7 +21,10 @@ func TestErrorIsSafe(t *testing.T) {
 	for _, test := range nasty.Errors() {
 		t.Run(test.Name, func(t *testing.T) {
 			safe := usercode.Error(test.Err)
-			for _, err := range []error{safe, usercode.Error(safe), fmt.Errorf("around: %w", safe), errors.Join(io.EOF, safe)} {
+			for _, err := range []error{
+				safe, usercode.Error(safe), fmt.Errorf("around: %w", safe),
+				errors.Join(io.EOF, safe),
+			} {
 				if !strings.Contains(err.Error(), test.Text) {
 					t.Errorf("%q does not say %q", err, test.Text)
 				}
@@ -69,7 +72,8 @@ func TestErrorKeepsWhatItIs(t *testing.T) {
 	if c, ok := errors.AsType[coded](safe); !ok || c.code != 7 {
 		t.Error("errors.As of a value")
 	}
-	if r, ok := errors.AsType[*consumer.RetryError](safe); !ok || r.After != 7 || !errors.Is(r, inner) || !consumer.IsPermanent(r) {
+	if r, ok := errors.AsType[*consumer.RetryError](safe); !ok || r.After != 7 || !errors.Is(r, inner) ||
+		!consumer.IsPermanent(r) {
 		t.Error("errors.As of a RetryError")
 	}
 	if !consumer.IsPermanent(safe) || safe.Error() != "outer: inner, code 7" {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Logger returns a logger whose handler, which may be the user's code, can neither panic nor end the goroutine that logs. A line that the
-// handler does not take that way goes to stderr, at most one in a second.
+// Logger returns a logger whose handler, which may be the user's code, can neither panic nor end the goroutine that
+// logs. A line that the handler does not take that way goes to stderr, at most one in a second.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.Default()

@@ -20,7 +20,8 @@ func (e *Ended) Of(what string) error { return fmt.Errorf("%s %w", what, e) }
 
 const goexit = "ended its goroutine instead of returning: it called runtime.Goexit, or FailNow of a test"
 
-// Run calls f on another goroutine, and waits until f returns, panics, or ends that goroutine. It returns nil if f returned.
+// Run calls f on another goroutine, and waits until f returns, panics, or ends that goroutine. It returns nil if f
+// returned.
 func Run(f func()) (ended *Ended) {
 	done := make(chan struct{})
 	returned := false
@@ -43,8 +44,8 @@ func Run(f func()) (ended *Ended) {
 	return ended
 }
 
-// Here calls f, which may only panic, on the goroutine of the caller. If f calls runtime.Goexit, the caller ends too. It is for code that Run
-// surrounds, and costs less.
+// Here calls f, which may only panic, on the goroutine of the caller. If f calls runtime.Goexit, the caller ends too.
+// It is for code that Run surrounds, and costs less.
 func Here(f func()) (ended *Ended) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -96,8 +97,9 @@ func printed(v any) string {
 	return text
 }
 
-// growStack makes the runtime give the goroutine a stack that a call of a database driver fits into. A new stack has 2 kB, and the
-// runtime would otherwise double it several times and copy it each time, which costs more than the goroutine itself.
+// growStack makes the runtime give the goroutine a stack that a call of a database driver fits into. A new stack has 2
+// kB, and the runtime would otherwise double it several times and copy it each time, which costs more than the
+// goroutine itself.
 //
 //go:noinline
 func growStack() {

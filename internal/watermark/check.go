@@ -6,12 +6,13 @@ import (
 )
 
 const (
-	checkCalls    = 30 // each shard is checked once in this many calls of NextCheck
-	checkCooldown = 20 // after a check there is none for this many times its duration, because dead rows may make it slow
+	checkCalls = 30 // each shard is checked once in this many calls of NextCheck
+	// after a check there is none for this many times its duration, because dead rows may make it slow
+	checkCooldown = 20
 )
 
-// Check is a search for messages below the lows of some shards. It finds some only if a person has changed the table or the sequence, or if the
-// database was set back to an older state in a way that Notice does not see.
+// Check is a search for messages below the lows of some shards. It finds some only if a person has changed the table or
+// the sequence, or if the database was set back to an older state in a way that Notice does not see.
 type Check struct {
 	Shards         []int16
 	Lows, Returned []int64 // a low holds if Returned is how often messages have returned to the shard
@@ -24,7 +25,8 @@ type Check struct {
 func (m *Marks) NextCheck(shards []int16, tokens []int64) Check {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := Check{began: time.Now(), epoch: m.sequence.epoch, Shards: []int16{}, Lows: []int64{}, Returned: []int64{}} // not nil, which would be NULL
+	// not nil, which would be NULL
+	c := Check{began: time.Now(), epoch: m.sequence.epoch, Shards: []int16{}, Lows: []int64{}, Returned: []int64{}}
 	if c.began.Before(m.checkAt) {
 		return c
 	}
@@ -32,7 +34,8 @@ func (m *Marks) NextCheck(shards []int16, tokens []int64) Check {
 		m.checked++
 		i := m.checked % len(shards)
 		if l := m.lows[shards[i]]; l.token == tokens[i] && l.seq > 1 {
-			c.Shards, c.Lows, c.Returned = append(c.Shards, shards[i]), append(c.Lows, l.seq), append(c.Returned, l.returned)
+			c.Shards, c.Lows, c.Returned = append(c.Shards, shards[i]), append(c.Lows, l.seq),
+				append(c.Returned, l.returned)
 		}
 	}
 	return c

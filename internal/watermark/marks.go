@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Marks are the watermark and the lows of one session. They are safe for concurrent use. But the caller must read the sequence and call Notice or
-// Move before it reads the sequence again: a late answer would look like a sequence that was set back.
+// Marks are the watermark and the lows of one session. They are safe for concurrent use. But the caller must read the
+// sequence and call Notice or Move before it reads the sequence again: a late answer would look like a sequence that
+// was set back.
 type Marks struct {
-	// Warn is called when the database was set back to an older state. args say how that was noticed, as those of slog. It must not call
-	// Marks. nil: nobody is warned.
+	// Warn is called when the database was set back to an older state. args say how that was noticed, as those of slog.
+	// It must not call Marks. nil: nobody is warned.
 	Warn func(ctx context.Context, args ...any)
 
 	mu       sync.Mutex
@@ -37,8 +38,9 @@ type skip struct {
 	since time.Time // by this process's clock
 }
 
-// Hold says which shards the session holds, with their tokens, and how often messages have returned to them. Lows that do not hold are
-// dropped. Hold is optional: without it, the first poll of a shard finds out how often messages have returned, and the second one raises the low.
+// Hold says which shards the session holds, with their tokens, and how often messages have returned to them. Lows that
+// do not hold are dropped. Hold is optional: without it, the first poll of a shard finds out how often messages have
+// returned, and the second one raises the low.
 func (m *Marks) Hold(tokens, returned map[int]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +56,8 @@ func (m *Marks) Hold(tokens, returned map[int]int64) {
 }
 
 const (
-	manyLeased    = 1000                  // after so many messages the watermark moves, because polls read their dead rows until then
+	// after so many messages the watermark moves, because polls read their dead rows until then
+	manyLeased    = 1000
 	manyLeasedPer = 50 * time.Millisecond // but the watermark is not moved more often
 )
 
@@ -86,8 +89,9 @@ func (m *Marks) Moving() {
 	m.movedAt, m.leased = time.Now(), 0
 }
 
-// Move moves the watermark. last is the last seq that the sequence has assigned. server is another number after the server has started or recovered
-// from a crash. writers are the transactions that held a lock on the table of messages when they were read, after last.
+// Move moves the watermark. last is the last seq that the sequence has assigned. server is another number after the
+// server has started or recovered from a crash. writers are the transactions that held a lock on the table of messages
+// when they were read, after last.
 func (m *Marks) Move(ctx context.Context, server, last int64, writers []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

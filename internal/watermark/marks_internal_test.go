@@ -86,19 +86,31 @@ func TestMarksOfAPoll(t *testing.T) {
 			p.Row(Row{Shard: shard, Seq: 80, N: 2})
 		}, false, 70},
 		{"its first row is above the watermark", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 170, N: 1, Returned: 0}) }, false, 101},
-		{"messages have returned", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 70, N: 1, Returned: 1}) }, true, 0},
+		{
+			"messages have returned", func(_ *Marks, p *Poll) { p.Row(Row{Shard: shard, Seq: 70, N: 1, Returned: 1}) },
+			true, 0,
+		},
 		{"messages have returned and are gone", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(1, false) }, true, 0},
 		{"another poll has noticed that messages have returned", func(m *Marks, _ *Poll) {
 			other := begin(m)
 			other.Row(Row{Shard: shard, Seq: 20, N: 1, Returned: 1})
 			m.End(other, true)
 		}, true, 0},
-		{"the session has a new token since", func(m *Marks, _ *Poll) { m.Begin([]int16{shard}, []int64{token + 1}) }, true, 0},
+		{
+			"the session has a new token since", func(m *Marks, _ *Poll) { m.Begin([]int16{shard}, []int64{token + 1}) },
+			true, 0,
+		},
 		{"the session has learned of a new token since", func(m *Marks, _ *Poll) { m.Hold(map[int]int64{shard: token + 1}, nil) }, true, 0},
 		{"Renew has found that messages have returned", func(m *Marks, _ *Poll) { m.Hold(map[int]int64{shard: token}, map[int]int64{shard: 1}) }, true, 0},
-		{"Renew has found nothing new", func(m *Marks, _ *Poll) { m.Hold(map[int]int64{shard: token}, nil) }, true, 101},
+		{
+			"Renew has found nothing new", func(m *Marks, _ *Poll) { m.Hold(map[int]int64{shard: token}, nil) },
+			true, 101,
+		},
 		{"the session has lost the shard", func(m *Marks, _ *Poll) { m.Hold(nil, nil) }, true, 0},
-		{"the watermark has moved since the poll began", func(m *Marks, _ *Poll) { m.Move(ctx, 1, 200, nil) }, true, 101},
+		{
+			"the watermark has moved since the poll began", func(m *Marks, _ *Poll) { m.Move(ctx, 1, 200, nil) },
+			true, 101,
+		},
 		{"the server was restarted", func(m *Marks, _ *Poll) { m.Notice(ctx, 2, 300) }, true, 0},
 		{"the sequence was set back", func(m *Marks, _ *Poll) { m.Notice(ctx, 1, 99) }, true, 0},
 	} {
@@ -115,7 +127,8 @@ func TestMarksOfAPoll(t *testing.T) {
 	}
 }
 
-// A check finds a message below the low of each shard within 30 calls. What it finds drops all lows, unless they were dropped since.
+// A check finds a message below the low of each shard within 30 calls. What it finds drops all lows, unless they were
+// dropped since.
 func TestMarksAreChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		warned := 0

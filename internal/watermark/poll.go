@@ -8,8 +8,9 @@ import (
 // skipLimit is how long a skip is used at most.
 const skipLimit = time.Minute
 
-// Poll is one poll of some shards. If messages have returned to a shard another number of times than Returned, the poll begins at the shard's
-// first row. Otherwise it begins at Skips while the server's clock is before Untils, and then at Lows.
+// Poll is one poll of some shards. If messages have returned to a shard another number of times than Returned, the poll
+// begins at the shard's first row. Otherwise it begins at Skips while the server's clock is before Untils, and then at
+// Lows.
 type Poll struct {
 	Lows, Returned, Skips, Untils []int64
 
@@ -44,8 +45,10 @@ func (m *Marks) Begin(shards []int16, tokens []int64) *Poll {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := &Poll{
-		Lows: make([]int64, len(shards)), Returned: make([]int64, len(shards)), Skips: make([]int64, len(shards)), Untils: make([]int64, len(shards)),
-		shards: shards, tokens: tokens, passed: m.sequence.passed, epoch: m.sequence.epoch, seen: make(map[int16]seen, len(shards)),
+		Lows: make([]int64, len(shards)), Returned: make([]int64, len(shards)), Skips: make([]int64, len(shards)),
+		Untils: make([]int64, len(shards)),
+		shards: shards, tokens: tokens, passed: m.sequence.passed, epoch: m.sequence.epoch,
+		seen: make(map[int16]seen, len(shards)),
 	}
 	if m.lows == nil {
 		m.lows = make(map[int16]low)
@@ -79,11 +82,14 @@ func (p *Poll) Row(r Row) {
 
 // nothing is what a poll has seen of a shard in which it found no row. See Row for returned and skipped.
 func nothing(returned int64, skipped bool) seen {
-	return seen{returned: returned, skipped: skipped, first: math.MaxInt64, waiting: math.MaxInt64, until: math.MaxInt64}
+	return seen{
+		returned: returned, skipped: skipped, first: math.MaxInt64, waiting: math.MaxInt64,
+		until: math.MaxInt64,
+	}
 }
 
-// End raises the lows and the skips of the shards of p after its statement has returned. all says that p has at least the first row of each
-// shard that has rows, so that a shard without any is empty.
+// End raises the lows and the skips of the shards of p after its statement has returned. all says that p has at least
+// the first row of each shard that has rows, so that a shard without any is empty.
 func (m *Marks) End(p *Poll, all bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

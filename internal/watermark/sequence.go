@@ -11,8 +11,8 @@ type sequence struct {
 	epoch   int      // how often the watermark was dropped
 }
 
-// outdated reports whether the sequence was set back, or may have been: since the server has started again, the sequence may have passed next
-// again.
+// outdated reports whether the sequence was set back, or may have been: since the server has started again, the
+// sequence may have passed next again.
 func (s *sequence) outdated(server, last int64) bool {
 	return s.server != 0 && s.server != server || last < s.next
 }
@@ -20,7 +20,8 @@ func (s *sequence) outdated(server, last int64) bool {
 // behind reports whether there may be messages above the watermark that are committed.
 func (s *sequence) behind() bool { return s.passed < s.next || s.server == 0 }
 
-// move updates the watermark. last is the last seq, and writers are the transactions that were writing after last was read.
+// move updates the watermark. last is the last seq, and writers are the transactions that were writing after last was
+// read.
 func (s *sequence) move(server, last int64, writers []string) {
 	s.server = server
 	if s.next > 0 {

@@ -27,7 +27,10 @@ func TestSkipOfAPoll(t *testing.T) {
 	}{
 		{"it finds nothing behind the skip", func(*Marks, *Poll) {}, true, 50, 101, 1000},
 		{"a limit may have cut off what is behind the skip", func(*Marks, *Poll) {}, false, 50, 80, 1000},
-		{"it has read nothing behind the skip", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, true) }, false, 50, 101, 1000},
+		{
+			"it has read nothing behind the skip", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, true) }, false, 50,
+			101, 1000,
+		},
 		{"it has read the first row behind the skip", func(_ *Marks, p *Poll) {
 			p.Row(Row{Shard: shard, Seq: 90, N: 1, Skipped: true})
 		}, false, 50, 90, 1000},
@@ -57,7 +60,10 @@ func TestSkipOfAPoll(t *testing.T) {
 		{"the time is over, and the first messages are gone", func(_ *Marks, p *Poll) {
 			p.Row(Row{Shard: shard, Seq: 90, N: 1})
 		}, false, 90, 0, 0},
-		{"the time is over, and all messages are gone", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, false) }, false, 101, 0, 0},
+		{
+			"the time is over, and all messages are gone", func(_ *Marks, p *Poll) { p.seen[shard] = nothing(0, false) },
+			false, 101, 0, 0,
+		},
 		{"messages above the watermark wait", func(_ *Marks, p *Poll) {
 			p.Row(first)
 			p.Row(Row{Shard: shard, Seq: 170, N: 5, Until: 3000})
@@ -94,8 +100,10 @@ func TestSkipOfAPoll(t *testing.T) {
 		tt.poll(m, p)
 		m.End(p, tt.all)
 		tokens := []int64{m.lows[shard].token}
-		if p = m.Begin([]int16{shard}, tokens); p.Lows[0] != tt.wantLow || p.Skips[0] != tt.wantSkip || p.Untils[0] != tt.wantTo {
-			t.Errorf("%s: the next poll begins at %d, or at %d until %d; want %d, %d, %d", tt.name, p.Lows[0], p.Skips[0], p.Untils[0], tt.wantLow, tt.wantSkip, tt.wantTo)
+		if p = m.Begin([]int16{shard}, tokens); p.Lows[0] != tt.wantLow || p.Skips[0] != tt.wantSkip ||
+			p.Untils[0] != tt.wantTo {
+			t.Errorf("%s: the next poll begins at %d, or at %d until %d; want %d, %d, %d", tt.name, p.Lows[0],
+				p.Skips[0], p.Untils[0], tt.wantLow, tt.wantSkip, tt.wantTo)
 		}
 	}
 }

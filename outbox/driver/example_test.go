@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// The scope of a handler gives its messages IDs that are the same when the handler runs again. A consumer opens it; code that calls a
-// handler without a consumer opens it itself.
+// The scope of a handler gives its messages IDs that are the same when the handler runs again. A consumer opens it;
+// code that calls a handler without a consumer opens it itself.
 func ExampleWithScope() {
 	for range 2 {
 		ctx, end := driver.WithScope(context.Background(), "orders/17")

@@ -22,8 +22,8 @@ type AtomicPublisher interface {
 // get several messages of one key. After the first error of a key, the errors of its later messages wrap ErrNotTried,
 // unless they may have arrived.
 //
-// A publisher that sends the messages of a key at the same time, or several requests without waiting, cannot promise this:
-// the broker may refuse one message, and take the next.
+// A publisher that sends the messages of a key at the same time, or several requests without waiting, cannot promise
+// this: the broker may refuse one message, and take the next.
 type OrderedPublisher interface {
 	outbox.Publisher
 	Ordered() bool

@@ -57,7 +57,10 @@ func TestOutboxScopeRepeatsItsIDs(t *testing.T) {
 func TestOutboxScopeKeepsTheTimeOfItsSeed(t *testing.T) {
 	const seed = "orders/018f4e9c-7a3b-7cc1-b1a2-3c4d5e6f7081"
 	got := ids(t, scoped(t, seed), "a", "a", "b")
-	if want := []string{"018f4e9c-7a3b-7958-8050-21cbe061a826", "018f4e9c-7a3b-79c8-9cfc-4f51ea088ec7", "018f4e9c-7a3b-7a69-a82a-c1d5bbfefe0e"}; !cmp.Equal(want, got) {
+	if want := []string{
+		"018f4e9c-7a3b-7958-8050-21cbe061a826", "018f4e9c-7a3b-79c8-9cfc-4f51ea088ec7",
+		"018f4e9c-7a3b-7a69-a82a-c1d5bbfefe0e",
+	}; !cmp.Equal(want, got) {
 		t.Errorf("ids of %s are %q, want %q", seed, got, want)
 	}
 	if diff := cmp.Diff(got, ids(t, scoped(t, seed), "a", "a", "b")); diff != "" {
@@ -68,8 +71,8 @@ func TestOutboxScopeKeepsTheTimeOfItsSeed(t *testing.T) {
 	}
 }
 
-// Each topic has its own ordinals. So when another version of a handler also sends a message to another topic, the IDs of the
-// other messages stay the same.
+// Each topic has its own ordinals. So when another version of a handler also sends a message to another topic, the IDs
+// of the other messages stay the same.
 func TestOutboxScopeCountsPerTopic(t *testing.T) {
 	plain := ids(t, scoped(t, "s"), "a", "a")
 	mixed := ids(t, scoped(t, "s"), "a", "b", "a")
@@ -112,7 +115,8 @@ func TestOutboxScopeRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			msgs := []outbox.Message{{Topic: "stated", ID: "own"}, {Topic: "a"}}
 			err := driver.AssignIDs(test.ctx, msgs)
-			if !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), `topic "a"`) {
+			if !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), test.says) ||
+				!strings.Contains(err.Error(), `topic "a"`) {
 				t.Errorf("AssignIDs = %v, want ErrNoID that says %q and names the topic", err, test.says)
 			}
 			if msgs[1].ID != "" {
@@ -143,11 +147,13 @@ func TestOutboxScopeRefusesOverlappingCalls(t *testing.T) {
 	if err := onAnotherGoroutine(outbox.Message{Topic: "a", ID: "own"}); err != nil {
 		t.Errorf("a call with its own ID, beside another call = %v", err)
 	}
-	if err := onAnotherGoroutine(outbox.Message{Topic: "a"}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+	if err := onAnotherGoroutine(outbox.Message{Topic: "a"}); !errors.Is(err, outbox.ErrNoID) ||
+		!strings.Contains(err.Error(), "two goroutines") {
 		t.Errorf("a call beside another call = %v, want ErrNoID", err)
 	}
 	done()
-	if err := driver.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) || !strings.Contains(err.Error(), "two goroutines") {
+	if err := driver.AssignIDs(ctx, []outbox.Message{{Topic: "a"}}); !errors.Is(err, outbox.ErrNoID) ||
+		!strings.Contains(err.Error(), "two goroutines") {
 		t.Errorf("a call after two that overlapped = %v, want ErrNoID: its ordinal depends on which of them came first", err)
 	}
 	if err := driver.AssignIDs(ctx, []outbox.Message{{Topic: "a", ID: "own"}}); err != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// Count adds to s n messages of topic that are in one state and have been due since due. failing of them failed, with an error whose text is text. It
-// is for implementations of outbox.Operations, which set Now before. It is not safe for concurrent use.
+// Count adds to s n messages of topic that are in one state and have been due since due. failing of them failed, with
+// an error whose text is text. It is for implementations of outbox.Operations, which set Now before. It is not safe for
+// concurrent use.
 func Count(s *outbox.Stats, topic string, state State, n int64, due time.Time, failing int64, text string) {
 	if n <= 0 {
 		return

@@ -40,7 +40,8 @@ func brokenFences() []brokenStore {
 	return []brokenStore{
 		{
 			name: "ignores owner and token", found: append(all,
-				"only the session that holds a shard settles its messages", "a closed session settles nothing", "one stale token among many: nothing is changed"),
+				"only the session that holds a shard settles its messages", "a closed session settles nothing",
+				"one stale token among many: nothing is changed"),
 			breaks: settling(unfenced),
 		},
 		{
@@ -48,7 +49,10 @@ func brokenFences() []brokenStore {
 			breaks: settles(func(s *session, o *driver.Outcome) { o.Token = s.memory.shards[o.Shard].token }),
 		},
 		{
-			name: "ignores the owner", found: []string{"only the session that holds a shard settles its messages", "a closed session settles nothing"},
+			name: "ignores the owner", found: []string{
+				"only the session that holds a shard settles its messages",
+				"a closed session settles nothing",
+			},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				for _, o := range all {
 					if s.memory.shards[o.Shard].token != o.Token {
@@ -77,7 +81,8 @@ func brokenFences() []brokenStore {
 			}),
 		},
 		{
-			name: "refuses a late Settle after half of it", found: []string{"a completion that races a takeover happens wholly or not at all"},
+			name:  "refuses a late Settle after half of it",
+			found: []string{"a completion that races a takeover happens wholly or not at all"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				s.memory.mu.Lock()
 				late := !s.memory.relays[s].After(time.Now())
@@ -90,7 +95,8 @@ func brokenFences() []brokenStore {
 			}),
 		},
 		{
-			name: "a Deferred holds back nothing", found: []string{"a deferred message holds back its key from itself on, and nothing else"},
+			name:  "a Deferred holds back nothing",
+			found: []string{"a deferred message holds back its key from itself on, and nothing else"},
 			breaks: settles(func(_ *session, o *driver.Outcome) {
 				if o.Verdict == driver.Deferred {
 					o.Delay = 0
@@ -110,15 +116,18 @@ func brokenFences() []brokenStore {
 			breaks: settles(func(_ *session, o *driver.Outcome) { o.Delay /= 2 }),
 		},
 		{
-			name: "a Deferred holds back what is before it", found: []string{"a deferred message holds back its key from itself on, and nothing else"},
+			name:   "a Deferred holds back what is before it",
+			found:  []string{"a deferred message holds back its key from itself on, and nothing else"},
 			breaks: holding(func(h *hold) { h.from = 0 }),
 		},
 		{
-			name: "a Deferred lets its followers pass", found: []string{"a deferred message is due after its delay, and its key goes on in order"},
+			name:   "a Deferred lets its followers pass",
+			found:  []string{"a deferred message is due after its delay, and its key goes on in order"},
 			breaks: deferRow,
 		},
 		{
-			name: "a Deferred without key holds back all of those", found: []string{"a deferred message without key holds back nothing"},
+			name:  "a Deferred without key holds back all of those",
+			found: []string{"a deferred message without key holds back nothing"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for _, o := range all {
@@ -134,7 +143,8 @@ func brokenFences() []brokenStore {
 			}),
 		},
 		{
-			name: "the last Deferred of a key counts", found: []string{"two deferred messages of one key keep their order"},
+			name:  "the last Deferred of a key counts",
+			found: []string{"two deferred messages of one key keep their order"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for i := range s.memory.shards {
@@ -150,7 +160,10 @@ func brokenFences() []brokenStore {
 			breaks: settles(func(_ *session, o *driver.Outcome) { o.BrokerFault = false }),
 		},
 		{
-			name: "counts nothing", found: []string{"an uncounted failure is not counted", "attempts survive a takeover"},
+			name: "counts nothing", found: []string{
+				"an uncounted failure is not counted",
+				"attempts survive a takeover",
+			},
 			breaks: settles(func(_ *session, o *driver.Outcome) { o.BrokerFault = true }),
 		},
 		{name: "counts in memory", found: []string{"attempts survive a takeover"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
@@ -164,7 +177,8 @@ func brokenFences() []brokenStore {
 			}}
 		}},
 		{
-			name: "loses a message with each answer that is lost", found: []string{"nothing is lost and nothing passes, whatever fails"},
+			name:  "loses a message with each answer that is lost",
+			found: []string{"nothing is lost and nothing passes, whatever fails"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				for i := range all {
 					if all[i].Verdict == driver.Deferred {

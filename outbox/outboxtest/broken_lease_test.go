@@ -49,10 +49,17 @@ func brokenLeases() []brokenStore {
 				return leased, err
 			}}
 		}},
-		{name: "ignores Limit", found: []string{"Limit bounds a lease"}, breaks: wants(func(_ *session, w *driver.Want) { w.Limit = many })},
-		{name: "ignores Bytes", found: []string{"Bytes bounds a lease, and a larger message is leased alone"}, breaks: wants(func(_ *session, w *driver.Want) { w.Bytes = 0 })},
 		{
-			name: "never leases what is larger than Bytes", found: []string{"Bytes bounds a lease, and a larger message is leased alone"},
+			name: "ignores Limit", found: []string{"Limit bounds a lease"},
+			breaks: wants(func(_ *session, w *driver.Want) { w.Limit = many }),
+		},
+		{
+			name: "ignores Bytes", found: []string{"Bytes bounds a lease, and a larger message is leased alone"},
+			breaks: wants(func(_ *session, w *driver.Want) { w.Bytes = 0 }),
+		},
+		{
+			name:  "never leases what is larger than Bytes",
+			found: []string{"Bytes bounds a lease, and a larger message is leased alone"},
 			breaks: leases(func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 				leased, err := s.Lease(ctx, want)
 				if len(leased) == 1 && want.Bytes > 0 && size(&row{Leased: leased[0]}) > want.Bytes {
@@ -66,12 +73,17 @@ func brokenLeases() []brokenStore {
 			breaks: wants(func(s *session, _ *driver.Want) { clear(s.leased) }),
 		},
 		{
-			name: "frees a shard when one of its messages is settled", found: []string{"a shard with leased messages is left alone until they are settled"},
+			name:   "frees a shard when one of its messages is settled",
+			found:  []string{"a shard with leased messages is left alone until they are settled"},
 			breaks: settles(func(s *session, o *driver.Outcome) { delete(s.leased, o.Shard) }),
 		},
-		{name: "ignores Groups", found: []string{"Groups scans one group of shards per call"}, breaks: wants(func(_ *session, w *driver.Want) { w.Groups = 1 })},
 		{
-			name: "always looks at the first part", found: []string{"every pending message is leased in the end, with any Part"},
+			name: "ignores Groups", found: []string{"Groups scans one group of shards per call"},
+			breaks: wants(func(_ *session, w *driver.Want) { w.Groups = 1 }),
+		},
+		{
+			name:   "always looks at the first part",
+			found:  []string{"every pending message is leased in the end, with any Part"},
 			breaks: wants(func(s *session, _ *driver.Want) { s.turn = 0 }),
 		},
 		{

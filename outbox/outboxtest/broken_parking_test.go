@@ -75,7 +75,10 @@ func brokenParkings() []brokenStore {
 	)
 	return []brokenStore{
 		{
-			name: "drops what is parked", found: []string{waitUnpark, waitDiscard, park, pass, "parking and unparking keep every field", "an error that has no text parks its message"},
+			name: "drops what is parked", found: []string{
+				waitUnpark, waitDiscard, park, pass,
+				"parking and unparking keep every field", "an error that has no text parks its message",
+			},
 			breaks: settles(func(_ *session, o *driver.Outcome) {
 				if o.Verdict == driver.Parked {
 					o.Verdict = driver.Sent
@@ -83,12 +86,20 @@ func brokenParkings() []brokenStore {
 			}),
 		},
 		{
-			name: "lets followers pass that were to wait", found: []string{waitUnpark, waitDiscard, "a parked key waits for a person, whichever sessions come and go"},
+			name:   "lets followers pass that were to wait",
+			found:  []string{waitUnpark, waitDiscard, "a parked key waits for a person, whichever sessions come and go"},
 			breaks: keeps(outbox.BlockKey, outbox.SkipMessage),
 		},
-		{name: "lets followers wait that were to be parked", found: []string{park}, breaks: keeps(outbox.ParkKey, outbox.BlockKey)},
-		{name: "lets followers pass that were to be parked", found: []string{park}, breaks: keeps(outbox.ParkKey, outbox.SkipMessage)},
-		{name: "lets followers wait that were to pass", found: []string{pass}, breaks: keeps(outbox.SkipMessage, outbox.BlockKey)},
+		{
+			name: "lets followers wait that were to be parked", found: []string{park},
+			breaks: keeps(outbox.ParkKey, outbox.BlockKey),
+		},
+		{
+			name: "lets followers pass that were to be parked", found: []string{park},
+			breaks: keeps(outbox.ParkKey, outbox.SkipMessage),
+		},
+		{name: "lets followers wait that were to pass", found: []string{pass}, breaks: keeps(outbox.SkipMessage,
+			outbox.BlockKey)},
 		{
 			name: "holds back what has no key", found: []string{"a parked message without key holds back nothing"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
@@ -131,7 +142,8 @@ func brokenParkings() []brokenStore {
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				for i := range all {
 					for j := range all {
-						if all[j].Verdict == driver.Parked && all[i].Verdict == driver.Parked && all[j].OrderingKey == all[i].OrderingKey && all[j].Seq < all[i].Seq {
+						if all[j].Verdict == driver.Parked && all[i].Verdict == driver.Parked &&
+							all[j].OrderingKey == all[i].OrderingKey && all[j].Seq < all[i].Seq {
 							all[i].Verdict = driver.Returned
 						}
 					}
@@ -153,13 +165,15 @@ func brokenParkings() []brokenStore {
 			}),
 		},
 		{
-			name: "one hold for each key, the longest", found: []string{"a deferred message is not held for ever by a parked one behind it"},
+			name:  "one hold for each key, the longest",
+			found: []string{"a deferred message is not held for ever by a parked one behind it"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for i := range s.memory.shards {
 					for _, holds := range s.memory.shards[i].holds {
 						for j := range holds {
-							if slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() }) && !holds[j].until.IsZero() {
+							if slices.ContainsFunc(holds, func(h hold) bool { return h.until.IsZero() }) &&
+								!holds[j].until.IsZero() {
 								holds[j].until = time.Now().Add(1000 * time.Hour)
 							}
 						}
@@ -169,7 +183,8 @@ func brokenParkings() []brokenStore {
 			}),
 		},
 		{
-			name: "one hold for each key, that of the parked message", found: []string{"a message between a deferred one and a parked one of its key waits"},
+			name:  "one hold for each key, that of the parked message",
+			found: []string{"a message between a deferred one and a parked one of its key waits"},
 			breaks: settling(func(s *session, ctx context.Context, all []driver.Outcome) error {
 				err := s.Settle(ctx, all)
 				for i := range s.memory.shards {
@@ -206,7 +221,8 @@ func brokenParkings() []brokenStore {
 				for i := range m.shards {
 					for _, r := range slices.Clone(m.shards[i].rows) {
 						if slices.Contains(seqs, r.Seq) {
-							m.shards[i].rows = slices.DeleteFunc(m.shards[i].rows, func(other *row) bool { return other == r })
+							m.shards[i].rows = slices.DeleteFunc(m.shards[i].rows,
+								func(other *row) bool { return other == r })
 							r.Seq = m.next()
 							m.insert(r)
 						}
@@ -234,7 +250,8 @@ func brokenParkings() []brokenStore {
 		{name: "Discard deletes what is pending", found: []string{"Unpark and Discard count only what was parked"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Operations = &operations{Memory: m, discard: func(seqs []int64) (int, error) {
 				for i := range m.shards {
-					m.shards[i].rows = slices.DeleteFunc(m.shards[i].rows, func(r *row) bool { return slices.Contains(seqs, r.Seq) })
+					m.shards[i].rows = slices.DeleteFunc(m.shards[i].rows,
+						func(r *row) bool { return slices.Contains(seqs, r.Seq) })
 				}
 				return m.Discard(context.Background(), seqs...)
 			}}

@@ -37,7 +37,8 @@ func brokenPublishers() []brokenPublisher {
 	)
 	return []brokenPublisher{
 		{
-			name: "confirms everything", found: append(positions, "all messages of a call are refused", large, unroutable, silent, away, past, ended),
+			name: "confirms everything", found: append(positions, "all messages of a call are refused", large,
+				unroutable, silent, away, past, ended),
 			breaks: each(func(outbox.Message, error) error { return nil }),
 		},
 		{
@@ -77,7 +78,8 @@ func brokenPublishers() []brokenPublisher {
 			}),
 		},
 		{
-			name: "a refused message sticks in the producer", found: []string{positions[0], "all messages of a call are refused", large},
+			name:  "a refused message sticks in the producer",
+			found: []string{positions[0], "all messages of a call are refused", large},
 			breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 				var stuck error
 				return func(ctx context.Context, msgs []outbox.Message) []error {
@@ -90,7 +92,10 @@ func brokenPublishers() []brokenPublisher {
 				}
 			},
 		},
-		{name: "loses one in seven", found: []string{arrives, "concurrent calls", "1,000 messages in one call"}, breaks: losing(7)},
+		{
+			name: "loses one in seven", found: []string{arrives, "concurrent calls", "1,000 messages in one call"},
+			breaks: losing(7),
+		},
 		{name: "publishes everything twice", found: []string{arrives}, breaks: func(fake *FakePublisher) func(context.Context, []outbox.Message) []error {
 			return func(ctx context.Context, msgs []outbox.Message) []error {
 				_ = fake.Publish(ctx, msgs)
@@ -141,7 +146,10 @@ func brokenPublishers() []brokenPublisher {
 			}
 		}},
 		{name: "forgets the ID", found: []string{fields}, breaks: sends(func(m *outbox.Message) { delete(m.Headers, outbox.HeaderID) })},
-		{name: "forgets the key", found: []string{fields, "order within a key over successive calls"}, breaks: sends(func(m *outbox.Message) { m.OrderingKey = "" })},
+		{
+			name: "forgets the key", found: []string{fields, "order within a key over successive calls"},
+			breaks: sends(func(m *outbox.Message) { m.OrderingKey = "" }),
+		},
 		{name: "cuts payloads", found: []string{fields}, breaks: sends(func(m *outbox.Message) { m.Payload = m.Payload[:min(len(m.Payload), 1000)] })},
 		{name: "gives a key to what has none", found: []string{"messages without key arrive"}, breaks: sends(func(m *outbox.Message) {
 			if m.OrderingKey == "" {
@@ -153,7 +161,10 @@ func brokenPublishers() []brokenPublisher {
 				m.Payload = []byte("null")
 			}
 		})},
-		{name: "takes keys for text", found: []string{"a binary key arrives"}, breaks: sends(func(m *outbox.Message) { m.OrderingKey = text(m.OrderingKey) })},
+		{
+			name: "takes keys for text", found: []string{"a binary key arrives"},
+			breaks: sends(func(m *outbox.Message) { m.OrderingKey = text(m.OrderingKey) }),
+		},
 		{name: "takes header values for text", found: []string{"binary header values arrive"}, breaks: sends(func(m *outbox.Message) {
 			for name, value := range m.Headers {
 				m.Headers[name] = text(value)

@@ -26,11 +26,13 @@ func brokenSessions() []brokenStore {
 	return []brokenStore{
 		{name: "gives one shard to two sessions", found: []string{
 			"sessions share the shards, and never hold one together", "the shards of a living session are left alone",
-			"sessions that work at once lease each message once", "two relays publish no message twice while both are healthy",
+			"sessions that work at once lease each message once",
+			"two relays publish no message twice while both are healthy",
 			"a relay that stops leaves its work to the other, and nothing is published twice",
 		}, breaks: stealing},
 		{name: "never gives back", found: []string{
-			"sessions share the shards, and never hold one together", "a session above its share gives back what has nothing leased, and only that",
+			"sessions share the shards, and never hold one together",
+			"a session above its share gives back what has nothing leased, and only that",
 		}, breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 			hold, err := s.Renew(ctx)
 			if err == nil {
@@ -57,7 +59,8 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{
-			name: "gives up shards for whoever asks once", found: []string{"nobody gives up a shard for a session that has asked once"},
+			name:  "gives up shards for whoever asks once",
+			found: []string{"nobody gives up a shard for a session that has asked once"},
 			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
@@ -67,7 +70,8 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{
-			name: "goes on leasing what others wait for", found: []string{"a session that joins a busy one has its share after three Renews"},
+			name:  "goes on leasing what others wait for",
+			found: []string{"a session that joins a busy one has its share after three Renews"},
 			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
@@ -85,7 +89,8 @@ func brokenSessions() []brokenStore {
 				hold, err := s.Renew(ctx)
 				s.memory.mu.Lock()
 				defer s.memory.mu.Unlock()
-				if fair := (hold.TotalShards + hold.Relays - 1) / max(hold.Relays, 1); kept && hold.Relays > 1 && hold.Shards > fair && s.renewals > 2 {
+				if fair := (hold.TotalShards + hold.Relays - 1) / max(hold.Relays, 1); kept && hold.Relays > 1 &&
+					hold.Shards > fair && s.renewals > 2 {
 					hold.Shards -= s.giveBack(hold.Shards - fair)
 				}
 				return hold, err
@@ -95,7 +100,8 @@ func brokenSessions() []brokenStore {
 			o.Queue = &hooks{Memory: m, close: func(*session, context.Context) error { return nil }}
 		}},
 		{
-			name: "the first Renew is the only one that counts", found: []string{"a session that renews keeps what it holds"},
+			name:  "the first Renew is the only one that counts",
+			found: []string{"a session that renews keeps what it holds"},
 			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				until := s.memory.relays[s]
 				hold, err := s.Renew(ctx)
@@ -106,7 +112,10 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{
-			name: "holds do not end", found: []string{"when a hold has run out its messages are handed over", "Renew after the end of the hold is ErrLeaseLost"},
+			name: "holds do not end", found: []string{
+				"when a hold has run out its messages are handed over",
+				"Renew after the end of the hold is ErrLeaseLost",
+			},
 			breaks: func(m *Memory, o *Outbox[*Tx]) { o.Queue = lasting{&hooks{Memory: m}} },
 		},
 		{
@@ -123,7 +132,8 @@ func brokenSessions() []brokenStore {
 			name: "takes over nothing", found: []string{"when a hold has run out its messages are handed over"},
 			breaks: renews(func(s *session, ctx context.Context) (driver.Hold, error) {
 				for i := range s.memory.shards {
-					if sh := &s.memory.shards[i]; sh.owner != nil && sh.owner != s && s.memory.relays[sh.owner].Before(time.Now()) {
+					if sh := &s.memory.shards[i]; sh.owner != nil && sh.owner != s &&
+						s.memory.relays[sh.owner].Before(time.Now()) {
 						sh.owner.opts.TTL = time.Hour
 						s.memory.relays[sh.owner] = time.Now().Add(time.Hour)
 					}
@@ -132,7 +142,8 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{
-			name: "keeps a hold that was set before the clock was set back", found: []string{"the hold of a dead session ends although the clock was set back"},
+			name:  "keeps a hold that was set before the clock was set back",
+			found: []string{"the hold of a dead session ends although the clock was set back"},
 			breaks: setsBack(func(m *Memory) {
 				for s := range m.relays {
 					s.opts.TTL += time.Hour
@@ -140,7 +151,8 @@ func brokenSessions() []brokenStore {
 			}),
 		},
 		{
-			name: "ends a hold that was set before the clock was set back", found: []string{"a living session keeps its hold when the clock is set back"},
+			name:  "ends a hold that was set before the clock was set back",
+			found: []string{"a living session keeps its hold when the clock is set back"},
 			breaks: setsBack(func(m *Memory) {
 				for s := range m.relays {
 					m.relays[s] = time.Now()
@@ -179,8 +191,14 @@ func brokenSessions() []brokenStore {
 		{name: "Until is too late", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) {
 			h.Until = h.Until.Add(time.Second)
 		})},
-		{name: "does not count relays", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) { h.Relays = 1 })},
-		{name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"}, breaks: told(func(h *driver.Hold) { h.SameName++ })},
+		{
+			name: "does not count relays", found: []string{"Hold says until when, how much, and who else"},
+			breaks: told(func(h *driver.Hold) { h.Relays = 1 }),
+		},
+		{
+			name: "counts itself as a namesake", found: []string{"Hold says until when, how much, and who else"},
+			breaks: told(func(h *driver.Hold) { h.SameName++ }),
+		},
 	}
 }
 

@@ -1,8 +1,8 @@
 package outboxtest
 
-// This file and the other broken_* files show that the suites can fail: each store and each publisher in them breaks one
-// rule, and the case that is named after the rule must say so. They are in the package itself because most rules are
-// broken most plainly inside Memory.
+// This file and the other broken_* files show that the suites can fail: each store and each publisher in them breaks
+// one rule, and the case that is named after the rule must say so. They are in the package itself because most rules
+// are broken most plainly inside Memory.
 
 import (
 	"context"
@@ -135,8 +135,9 @@ func memoryHarness(b brokenStore) Harness[*Tx] {
 			m := &Memory{KeepSent: opts.KeepSent, EarlySequence: b.early}
 			m.open()
 			o := Outbox[*Tx]{
-				Writer: m, Queue: m, Operations: m, InTx: m.InTx, SetBack: m.SetBack, LockOrderingKey: m.LockOrderingKey,
-				Sent: func(*testing.T) []string { return m.Sent() },
+				Writer: m, Queue: m, Operations: m, InTx: m.InTx, SetBack: m.SetBack,
+				LockOrderingKey: m.LockOrderingKey,
+				Sent:            func(*testing.T) []string { return m.Sent() },
 			}
 			if b.breaks != nil {
 				b.breaks(m, &o)
@@ -152,7 +153,8 @@ func TestOutboxSuiteFindsBrokenStores(t *testing.T) {
 		cases[c.name] = c
 	}
 	found := map[string]bool{}
-	for _, b := range slices.Concat(brokenWriters(), brokenLeases(), brokenSessions(), brokenFences(), brokenParkings(), brokenUpkeep(), brokenStrangers()) {
+	for _, b := range slices.Concat(brokenWriters(), brokenLeases(), brokenSessions(), brokenFences(), brokenParkings(),
+		brokenUpkeep(), brokenStrangers()) {
 		t.Run(b.name, func(t *testing.T) {
 			for _, name := range b.found {
 				c, ok := cases[name]

@@ -42,7 +42,8 @@ func brokenUpkeep() []brokenStore {
 		{name: "what comes later holds back its key", found: []string{later}, breaks: leases(func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
 			leased, err := s.Lease(ctx, want)
 			return slices.DeleteFunc(leased, func(l driver.Leased) bool {
-				held := slices.ContainsFunc(s.memory.delayed, func(r *row) bool { return r.OrderingKey == l.OrderingKey })
+				held := slices.ContainsFunc(s.memory.delayed,
+					func(r *row) bool { return r.OrderingKey == l.OrderingKey })
 				if held {
 					_ = s.Settle(ctx, []driver.Outcome{{Leased: l}})
 				}
@@ -83,26 +84,50 @@ func brokenUpkeep() []brokenStore {
 			name: "keeps what nobody wants", found: []string{"confirmed messages are deleted at once by default"},
 			breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = max(m.KeepSent, time.Minute) },
 		},
-		{name: "keeps nothing", found: []string{"confirmed messages are kept for their time"}, breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 0 }},
-		{name: "keeps for ever", found: []string{"kept messages are forgotten after their time"}, breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 1000 * time.Hour }},
+		{
+			name: "keeps nothing", found: []string{"confirmed messages are kept for their time"},
+			breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 0 },
+		},
+		{
+			name: "keeps for ever", found: []string{"kept messages are forgotten after their time"},
+			breaks: func(m *Memory, _ *Outbox[*Tx]) { m.KeepSent = 1000 * time.Hour },
+		},
 		{name: "Stats of an empty outbox have an oldest message", found: []string{"Stats of an empty outbox"}, breaks: says(func(st *outbox.Stats) {
 			st.PendingAge = max(st.PendingAge, 1)
 		})},
 		{name: "Stats count parked ones as pending", found: []string{"Stats count what there is, by topic", waitUnparked}, breaks: says(func(st *outbox.Stats) { st.Pending += st.Parked })},
-		{name: "Stats count waiting ones as parked", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.Parked += st.Waiting })},
-		{name: "Stats do not see topics", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { clear(st.Topics) })},
-		{name: "Stats do not see held keys", found: []string{"Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.HeldKeys = 0 })},
-		{name: "Stats do not see what comes later", found: []string{later, "Stats count what there is, by topic"}, breaks: says(func(st *outbox.Stats) { st.Delayed = 0 })},
+		{
+			name: "Stats count waiting ones as parked", found: []string{"Stats count what there is, by topic"},
+			breaks: says(func(st *outbox.Stats) { st.Parked += st.Waiting }),
+		},
+		{
+			name: "Stats do not see topics", found: []string{"Stats count what there is, by topic"},
+			breaks: says(func(st *outbox.Stats) { clear(st.Topics) }),
+		},
+		{
+			name: "Stats do not see held keys", found: []string{"Stats count what there is, by topic"},
+			breaks: says(func(st *outbox.Stats) { st.HeldKeys = 0 }),
+		},
+		{
+			name: "Stats do not see what comes later", found: []string{later, "Stats count what there is, by topic"},
+			breaks: says(func(st *outbox.Stats) { st.Delayed = 0 }),
+		},
 		{name: "the first due is the last", found: []string{"Stats tell how long messages have been due, by topic"}, breaks: says(func(st *outbox.Stats) {
 			st.PendingAge = min(st.PendingAge, 1)
 		})},
-		{name: "what is parked is not late", found: []string{"Stats tell how long messages have been due, by topic"}, breaks: says(func(st *outbox.Stats) { st.ParkedAge = 0 })},
+		{
+			name: "what is parked is not late", found: []string{"Stats tell how long messages have been due, by topic"},
+			breaks: says(func(st *outbox.Stats) { st.ParkedAge = 0 }),
+		},
 		{name: "what comes later is due since it was enqueued", found: []string{"Stats count what comes later as due since its not-before time"}, breaks: says(func(st *outbox.Stats) {
 			if st.Pending > 0 {
 				st.PendingAge += time.Hour
 			}
 		})},
-		{name: "Stats leave out what moves", found: []string{"Stats leave nothing out while messages move"}, breaks: says(func(st *outbox.Stats) { st.Pending = 0 })},
+		{
+			name: "Stats leave out what moves", found: []string{"Stats leave nothing out while messages move"},
+			breaks: says(func(st *outbox.Stats) { st.Pending = 0 }),
+		},
 		{name: "filters know no cause", found: []string{"UnparkAll and DiscardAll by filter"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Operations = &operations{Memory: m, parked: func(f *outbox.ParkedFilter) { f.Error = "" }}
 		}},
@@ -135,10 +160,22 @@ func brokenUpkeep() []brokenStore {
 				st.Relays[i].Shards = 0
 			}
 		})},
-		{name: "Parked ignores topics", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.Topic = "" })},
-		{name: "Parked ignores keys", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.OrderingKey = "" })},
-		{name: "Parked has no bound", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.Limit = many })},
-		{name: "Parked begins behind the next", found: []string{"Parked pages by sequence number, and filters"}, breaks: lists(func(f *outbox.ParkedFilter) { f.After++ })},
+		{
+			name: "Parked ignores topics", found: []string{"Parked pages by sequence number, and filters"},
+			breaks: lists(func(f *outbox.ParkedFilter) { f.Topic = "" }),
+		},
+		{
+			name: "Parked ignores keys", found: []string{"Parked pages by sequence number, and filters"},
+			breaks: lists(func(f *outbox.ParkedFilter) { f.OrderingKey = "" }),
+		},
+		{
+			name: "Parked has no bound", found: []string{"Parked pages by sequence number, and filters"},
+			breaks: lists(func(f *outbox.ParkedFilter) { f.Limit = many }),
+		},
+		{
+			name: "Parked begins behind the next", found: []string{"Parked pages by sequence number, and filters"},
+			breaks: lists(func(f *outbox.ParkedFilter) { f.After++ }),
+		},
 		{name: "wakes nobody", found: []string{"a commit wakes the sessions"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Queue = &hooks{Memory: m, wake: make(chan struct{})}
 		}},

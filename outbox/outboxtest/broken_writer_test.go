@@ -40,14 +40,16 @@ func text(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?
 func brokenWriters() []brokenStore {
 	return []brokenStore{
 		{name: "enqueues in a transaction of its own", found: []string{
-			"rollback publishes nothing", "what is not committed is not leased", "a rollback forgets what was to come later",
+			"rollback publishes nothing", "what is not committed is not leased",
+			"a rollback forgets what was to come later",
 		}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Writer = writerFunc(func(ctx context.Context, _ *Tx, msgs ...outbox.Message) error {
 				return m.InTx(ctx, func(tx *Tx) error { return m.Enqueue(ctx, tx, msgs...) })
 			})
 		}},
 		{name: "takes header values for text", found: []string{
-			"commit makes a message leasable with every field intact", "parking and unparking keep every field", "what comes later arrives with every field intact",
+			"commit makes a message leasable with every field intact", "parking and unparking keep every field",
+			"what comes later arrives with every field intact",
 		}, breaks: altered(func(m *outbox.Message) {
 			for name, value := range m.Headers {
 				m.Headers[name] = text(value)
@@ -66,7 +68,8 @@ func brokenWriters() []brokenStore {
 			m.Payload = m.Payload[:min(len(m.Payload), 64<<10)]
 		})},
 		{name: "enqueues the good messages of a call that it refuses", found: []string{
-			"a bad message is refused, and nothing of its call is enqueued", "a message without ID is refused outside a handler's scope",
+			"a bad message is refused, and nothing of its call is enqueued",
+			"a message without ID is refused outside a handler's scope",
 		}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			o.Writer = writerFunc(func(ctx context.Context, tx *Tx, msgs ...outbox.Message) error {
 				for _, msg := range msgs {
@@ -78,7 +81,8 @@ func brokenWriters() []brokenStore {
 			})
 		}},
 		{name: "guesses IDs", found: []string{
-			"a message without ID is refused outside a handler's scope", "a re-execution enqueues the same IDs, whatever the bounds of its calls",
+			"a message without ID is refused outside a handler's scope",
+			"a re-execution enqueues the same IDs, whatever the bounds of its calls",
 		}, breaks: altered(func(m *outbox.Message) {
 			if m.ID == "" && m.Topic != "" {
 				m.ID = fmt.Sprint(rand.Uint64())
@@ -131,7 +135,11 @@ func brokenWriters() []brokenStore {
 			o.LockOrderingKey = func(context.Context, *Tx, string) error { return nil }
 		}},
 		{name: "LockOrderingKey has one lock for all", found: []string{"LockOrderingKey of two keys does not wait"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
-			o.LockOrderingKey = func(ctx context.Context, tx *Tx, _ string) error { return m.LockOrderingKey(ctx, tx, "one") }
+			o.LockOrderingKey = func(ctx context.Context, tx *Tx,
+				_ string,
+			) error {
+				return m.LockOrderingKey(ctx, tx, "one")
+			}
 		}},
 		{name: "waits for older transactions", found: []string{"a transaction that stays open delays no other"}, breaks: func(m *Memory, o *Outbox[*Tx]) {
 			var open atomic.Int64

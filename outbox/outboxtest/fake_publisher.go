@@ -18,14 +18,15 @@ import (
 // FakePublisher is a broker and its publisher in memory, for tests. Its zero value confirms everything. It is safe for
 // concurrent use.
 type FakePublisher struct {
-	// Decide says what happens to a message, once for each of its publications. Several calls may run at once. Set it before
-	// use.
+	// Decide says what happens to a message, once for each of its publications. Several calls may run at once. Set it
+	// before use.
 	//
 	// Defaults to the zero Fate.
 	Decide func(outbox.Message) Fate
 	// AllOrNothing makes it an driver.AtomicPublisher whose Atomic is true. Set it before use.
 	AllOrNothing bool
-	// InOrder makes it an driver.OrderedPublisher whose Ordered is true: it publishes one message after another. Set it before use.
+	// InOrder makes it an driver.OrderedPublisher whose Ordered is true: it publishes one message after another. Set it
+	// before use.
 	InOrder bool
 
 	mu        sync.Mutex
@@ -123,7 +124,9 @@ func (f *FakePublisher) publish(ctx context.Context, m outbox.Message, fate Fate
 	return fate.answer()
 }
 
-func (f *FakePublisher) publishAll(ctx context.Context, msgs []outbox.Message, fates []Fate, delay time.Duration, errs []error) {
+func (f *FakePublisher) publishAll(ctx context.Context, msgs []outbox.Message, fates []Fate, delay time.Duration,
+	errs []error,
+) {
 	err := await.Sleep(ctx, delay)
 	f.mu.Lock()
 	defer f.mu.Unlock()

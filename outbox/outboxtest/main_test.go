@@ -8,6 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	limit = time.Minute // of the fake clock, which a slow machine does not affect; a case waits that long for a broken outbox
+	// of the fake clock, which a slow machine does not affect; a case waits that long for a broken outbox
+	limit = time.Minute
 	leaktest.Main(m)
 }

@@ -22,8 +22,8 @@ const DefaultShards = 64
 var ErrTxDone = errors.New("outboxtest: the transaction has ended")
 
 // Memory is an outbox in memory, for tests. It is an outbox.Writer, Queue and Operations, and behaves as the stores of
-// real databases do: an enqueued message exists when its transaction is committed, sessions hold shards for a limited time, and
-// late completions are refused. Its zero value is an empty outbox. It is safe for concurrent use.
+// real databases do: an enqueued message exists when its transaction is committed, sessions hold shards for a limited
+// time, and late completions are refused. Its zero value is an empty outbox. It is safe for concurrent use.
 type Memory struct {
 	// Shards is how many shards there are. Set it before use.
 	//
@@ -166,8 +166,8 @@ func (m *Memory) next() int64 {
 	return m.seq
 }
 
-// LockOrderingKey waits until no other transaction holds key, and holds it until tx ends: transactions that call it with one key
-// before they read what they are going to write follow each other.
+// LockOrderingKey waits until no other transaction holds key, and holds it until tx ends: transactions that call it
+// with one key before they read what they are going to write follow each other.
 func (m *Memory) LockOrderingKey(ctx context.Context, tx *Tx, key string) error {
 	for {
 		if tx.done {

@@ -61,8 +61,8 @@ func (s *session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased,
 	return leased, nil
 }
 
-// turn is the nth due row of its shard. Lease takes the first due row of each shard, then the second, so that a backlog in one shard
-// leaves room for the others.
+// turn is the nth due row of its shard. Lease takes the first due row of each shard, then the second, so that a backlog
+// in one shard leaves room for the others.
 type turn struct {
 	*row
 	n int
@@ -101,7 +101,8 @@ func (sh *shard) next(now time.Time, limit int) (found []*row) {
 		if len(found) == limit {
 			break
 		}
-		if r.OrderingKey == "" && r.retryAt.After(now) && !r.failedAt.After(now) || r.OrderingKey != "" && sh.holds[r.OrderingKey] != nil && sh.held(r, now) {
+		if r.OrderingKey == "" && r.retryAt.After(now) && !r.failedAt.After(now) ||
+			r.OrderingKey != "" && sh.holds[r.OrderingKey] != nil && sh.held(r, now) {
 			continue
 		}
 		found = append(found, r)

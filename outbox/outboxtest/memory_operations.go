@@ -88,14 +88,19 @@ func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outb
 	var page []outbox.ParkedMessage
 	for _, seq := range slices.Sorted(maps.Keys(m.parked)) {
 		r := m.parked[seq]
-		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic || filter.OrderingKey != "" && r.OrderingKey != filter.OrderingKey ||
-			!strings.Contains(r.error, filter.Error) || r.parkedAt.Before(filter.Since) || !filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
+		if seq <= filter.After || filter.Topic != "" && r.Topic != filter.Topic ||
+			filter.OrderingKey != "" && r.OrderingKey != filter.OrderingKey ||
+			!strings.Contains(r.error, filter.Error) || r.parkedAt.Before(filter.Since) ||
+			!filter.Until.IsZero() && !r.parkedAt.Before(filter.Until) {
 			continue
 		}
 		if len(page) == cmp.Or(filter.Limit, 100) {
 			break
 		}
-		p := outbox.ParkedMessage{Stored: r.Stored, Error: r.error, Behind: r.behind, Waiting: r.waiting, ParkedAt: r.parkedAt}
+		p := outbox.ParkedMessage{
+			Stored: r.Stored, Error: r.error, Behind: r.behind, Waiting: r.waiting,
+			ParkedAt: r.parkedAt,
+		}
 		p.Payload, p.Headers = bytes.Clone(r.Payload), maps.Clone(r.Headers)
 		page = append(page, p)
 	}

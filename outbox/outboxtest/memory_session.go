@@ -76,7 +76,8 @@ func (s *session) Renew(ctx context.Context) (driver.Hold, error) {
 	m.bury(now)
 	held := s.share()
 	return driver.Hold{
-		Until: now.Add(s.opts.TTL), Shards: held, TotalShards: len(m.shards), Relays: len(m.relays), SameName: s.sameName(),
+		Until: now.Add(s.opts.TTL), Shards: held, TotalShards: len(m.shards), Relays: len(m.relays),
+		SameName: s.sameName(),
 	}, nil
 }
 
@@ -114,8 +115,8 @@ func (s *session) share() (held int) {
 	return v.Mine + max(0, change) - s.giveBack(max(0, -change))
 }
 
-// giveBack gives back n shards, those without leased messages first. For the rest it marks shards as leaving: Lease skips them, and they
-// are given back when their messages are settled.
+// giveBack gives back n shards, those without leased messages first. For the rest it marks shards as leaving: Lease
+// skips them, and they are given back when their messages are settled.
 func (s *session) giveBack(n int) (given int) {
 	clear(s.leaving)
 	var busy []int

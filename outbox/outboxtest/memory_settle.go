@@ -68,7 +68,8 @@ func (m *Memory) settle(o driver.Outcome, now time.Time) {
 		if r.OrderingKey == "" {
 			r.retryAt, r.failedAt = now.Add(o.Delay), now
 		} else {
-			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey], hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
+			sh.holds[r.OrderingKey] = append(sh.holds[r.OrderingKey],
+				hold{from: r.Seq, setAt: now, until: now.Add(o.Delay)})
 		}
 	case driver.Parked:
 		sh.rows = slices.Delete(sh.rows, at, at+1)
@@ -106,8 +107,8 @@ func (r *row) fail(o driver.Outcome) {
 
 var errNoError = errors.New("no error was given")
 
-// hold computes which messages of a key are held back, from its parked messages. Messages that waited behind a parked one become
-// pending; follow parks them again where they still have to wait.
+// hold computes which messages of a key are held back, from its parked messages. Messages that waited behind a parked
+// one become pending; follow parks them again where they still have to wait.
 func (m *Memory) hold(i int, key string) {
 	if key == "" {
 		return

@@ -25,7 +25,8 @@ func TestOutboxMemoryFollowsTheClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, err := s.Renew(ctx); err != nil || h.Shards != outboxtest.DefaultShards || !h.Until.Equal(time.Now().Add(2*time.Hour)) {
+		if h, err := s.Renew(ctx); err != nil || h.Shards != outboxtest.DefaultShards ||
+			!h.Until.Equal(time.Now().Add(2*time.Hour)) {
 			t.Fatalf("hold %+v, error %v", h, err)
 		}
 		for _, want := range []int{0, 1} {

@@ -10,15 +10,15 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// PublisherHarness lets the suite use one kind of publisher. The fields of the first group are required. The others are hooks that
-// single cases need.
+// PublisherHarness lets the suite use one kind of publisher. The fields of the first group are required. The others are
+// hooks that single cases need.
 type PublisherHarness struct {
 	// New makes a publisher, and closes it when t ends.
 	New func(t *testing.T) outbox.Publisher
 	// Topic makes an empty topic, with several partitions where there are any.
 	Topic func(t *testing.T) string
-	// Read returns all messages in topic, those of one key in the broker's order. It waits until n are there, and then a while for
-	// more. It fills in Topic, OrderingKey, Payload and Headers.
+	// Read returns all messages in topic, those of one key in the broker's order. It waits until n are there, and then
+	// a while for more. It fills in Topic, OrderingKey, Payload and Headers.
 	Read func(t *testing.T, topic string, n int) []outbox.Message
 
 	// Features says what the publisher can do.
@@ -26,7 +26,8 @@ type PublisherHarness struct {
 
 	// Oversize changes m so that the broker or the publisher refuses it permanently.
 	Oversize func(m outbox.Message) outbox.Message
-	// Unroutable names a topic that is missing or denied, while others are not: a message to it is an *outbox.TopicError.
+	// Unroutable names a topic that is missing or denied, while others are not: a message to it is an
+	// *outbox.TopicError.
 	Unroutable func(t *testing.T) string
 	// Unsafe lists the client settings that lose messages.
 	Unsafe []Unsafe
@@ -59,8 +60,8 @@ type PublisherFeatures struct {
 	DoesNotApply map[string]string
 }
 
-// TestPublisher runs the suite that every publisher must pass. Each case is a sub-test of its own, with a publisher and a
-// topic of its own.
+// TestPublisher runs the suite that every publisher must pass. Each case is a sub-test of its own, with a publisher and
+// a topic of its own.
 func TestPublisher(t *testing.T, h PublisherHarness) {
 	all := publisherCases()
 	for name := range h.Features.DoesNotApply {
@@ -156,7 +157,8 @@ func publisherCases() []publisherCase {
 // message returns a message as a relay passes it, with the headers of the layout.
 func (e *publisherEnv) message(id, key string) outbox.Message {
 	return e.laidOut(outbox.Message{
-		ID: id, Topic: e.topic, OrderingKey: key, Payload: []byte("payload of " + id), Headers: map[string]string{"own": "header of " + id},
+		ID: id, Topic: e.topic, OrderingKey: key, Payload: []byte("payload of " + id),
+		Headers: map[string]string{"own": "header of " + id},
 	})
 }
 

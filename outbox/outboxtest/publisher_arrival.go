@@ -43,8 +43,8 @@ func confirmedArrives(e *publisherEnv) {
 	e.wantArrived(msgs...)
 }
 
-// oneIDArrivesTwice publishes two rows of an outbox that have the same ID and content. A broker that drops repeats must be given something
-// else to compare.
+// oneIDArrivesTwice publishes two rows of an outbox that have the same ID and content. A broker that drops repeats must
+// be given something else to compare.
 func oneIDArrivesTwice(e *publisherEnv) {
 	e.confirm(e.message("twin", "k"))
 	e.confirm(e.message("twin", "k"))
@@ -105,9 +105,13 @@ func concurrentCalls(e *publisherEnv) {
 func fieldsArrive(e *publisherEnv) {
 	msgs := []outbox.Message{
 		e.message("plain", "key"),
-		e.laidOut(outbox.Message{ID: "no headers of its own", Topic: e.topic, OrderingKey: "k1", Payload: []byte("{}")}),
 		e.laidOut(outbox.Message{
-			ID: strings.Repeat("i", 255), Topic: e.topic, OrderingKey: strings.Repeat("k", 100), Payload: []byte(strings.Repeat("p", 10_000)),
+			ID: "no headers of its own", Topic: e.topic, OrderingKey: "k1",
+			Payload: []byte("{}"),
+		}),
+		e.laidOut(outbox.Message{
+			ID: strings.Repeat("i", 255), Topic: e.topic, OrderingKey: strings.Repeat("k", 100),
+			Payload: []byte(strings.Repeat("p", 10_000)),
 			Headers: map[string]string{"content-type": "application/json", "b": "'\"\\ \n", "c": "ñ 🎈"},
 		}),
 		e.laidOut(outbox.Message{ID: "żółć 😀", Topic: e.topic, OrderingKey: "ключ 🔑", Payload: []byte("日本語")}),
@@ -139,7 +143,8 @@ func everyByte() string {
 
 func binaryKey(e *publisherEnv) {
 	msgs := []outbox.Message{
-		e.message("every byte", everyByte()), e.message("NUL", "\x00"), e.message("not UTF-8", "\xff\xfe"), e.message("other", "\xff\xfd"),
+		e.message("every byte", everyByte()), e.message("NUL", "\x00"), e.message("not UTF-8", "\xff\xfe"),
+		e.message("other", "\xff\xfd"),
 	}
 	msgs[0].Payload = []byte(everyByte())
 	e.confirm(msgs...)

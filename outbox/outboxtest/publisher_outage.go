@@ -16,9 +16,15 @@ func outageCases() []publisherCase {
 		confirmed = "28: only what the broker confirmed counts"
 	)
 	return []publisherCase{
-		{name: "nothing is confirmed after the deadline that is not in the broker", hazard: deadline, run: pastDeadline},
+		{
+			name: "nothing is confirmed after the deadline that is not in the broker", hazard: deadline,
+			run: pastDeadline,
+		},
 		{name: "Publish returns when ctx is cancelled", hazard: deadline, run: cancelled},
-		{name: "Publish returns by the deadline from a broker that does not answer", hazard: deadline, run: silentBroker},
+		{
+			name: "Publish returns by the deadline from a broker that does not answer", hazard: deadline,
+			run: silentBroker,
+		},
 		{name: "a broker that is away is unavailable, and comes back", hazard: confirmed, run: awayBroker},
 	}
 }

@@ -15,18 +15,31 @@ func refusalCases() []publisherCase {
 	var cases []publisherCase
 	for at := range 5 {
 		cases = append(cases, publisherCase{
-			name: fmt.Sprintf("the others are confirmed when message %d of 5 is refused", at+1), hazard: each, atomic: no,
-			run: func(e *publisherEnv) { refusedAt(e, at) },
+			name: fmt.Sprintf("the others are confirmed when message %d of 5 is refused", at+1), hazard: each,
+			atomic: no,
+			run:    func(e *publisherEnv) { refusedAt(e, at) },
 		})
 	}
 	return append(cases, []publisherCase{
 		{name: "all messages of a call are refused", hazard: each, run: allRefused},
 		{name: "a message that is too large is refused for good", hazard: each, run: oversize},
-		{name: "an unroutable message is an error, and the others are confirmed", hazard: each, atomic: no, run: unroutable},
+		{
+			name: "an unroutable message is an error, and the others are confirmed", hazard: each, atomic: no,
+			run: unroutable,
+		},
 		{name: "a topic that is missing is a TopicError, call after call", hazard: each, run: missingTopic},
-		{name: "nothing of a call is published when one message is refused", hazard: each, atomic: yes, run: refusedTogether},
-		{name: "nothing of a key is published behind a refusal", hazard: "25: order within a key", ordered: true, run: refusedInKey},
-		{name: "unsafe settings are refused by name", hazard: "34: a client's defaults lose messages", run: unsafeSettings},
+		{
+			name: "nothing of a call is published when one message is refused", hazard: each, atomic: yes,
+			run: refusedTogether,
+		},
+		{
+			name: "nothing of a key is published behind a refusal", hazard: "25: order within a key", ordered: true,
+			run: refusedInKey,
+		},
+		{
+			name: "unsafe settings are refused by name", hazard: "34: a client's defaults lose messages",
+			run: unsafeSettings,
+		},
 	}...)
 }
 
@@ -123,7 +136,8 @@ func unroutable(e *publisherEnv) {
 	e.wantArrived(confirmed...)
 }
 
-// missingTopic tries a missing topic several times, as a relay does. Each answer is a TopicError, and the publisher keeps working.
+// missingTopic tries a missing topic several times, as a relay does. Each answer is a TopicError, and the publisher
+// keeps working.
 func missingTopic(e *publisherEnv) {
 	e.hook("Unroutable", e.Unroutable == nil)
 	nowhere := e.Unroutable(e.t)
@@ -172,7 +186,8 @@ func refusedInKey(e *publisherEnv) {
 	for at := range n {
 		var msgs []outbox.Message
 		for i := range n {
-			msgs = append(msgs, e.message(fmt.Sprintf("a%d-%d", at, i), "a"), e.message(fmt.Sprintf("b%d-%d", at, i), "b"))
+			msgs = append(msgs, e.message(fmt.Sprintf("a%d-%d", at, i), "a"),
+				e.message(fmt.Sprintf("b%d-%d", at, i), "b"))
 		}
 		msgs[2*at] = e.Oversize(msgs[2*at])
 		for i, err := range e.publish(e.ctx, msgs...) {

@@ -21,8 +21,8 @@ type Harness[TTx any] struct {
 	// Select says whether a case runs. Those it leaves out are not mentioned in the output. Nil: all run.
 	Select func(name string) bool
 
-	// TTL is that of the sessions whose hold expires in a case; all others have a minute. It must be long enough for a Renew
-	// and a Lease. Defaults to 300 ms.
+	// TTL is that of the sessions whose hold expires in a case; all others have a minute. It must be long enough for a
+	// Renew and a Lease. Defaults to 300 ms.
 	TTL time.Duration
 
 	// Run runs one case: it may call t.Parallel first, or be synctest.Test. Defaults to calling c.
@@ -50,12 +50,13 @@ type Outbox[TTx any] struct {
 	LockOrderingKey func(ctx context.Context, tx TTx, key string) error
 	// Sent lists the IDs of the messages that are kept after they were sent.
 	Sent func(t *testing.T) []string
-	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it makes them end d earlier. It is
-	// called again after an error that is Retryable. Nil: the suite waits for holds to expire. With Age, two cases still wait.
+	// Age makes the holds of the sessions of that name look as if they had begun d earlier: it makes them end d
+	// earlier. It is called again after an error that is Retryable. Nil: the suite waits for holds to expire. With Age,
+	// two cases still wait.
 	Age func(ctx context.Context, name string, d time.Duration) error
-	// SetBack makes the outbox look as if the database's clock had been set back by d: it moves the beginnings and the ends of all holds and
-	// retries d ahead (until and set_at of txonce_relays and outbox_held, retry_at and failed_at of outbox_messages). It is called again after
-	// an error that is Retryable.
+	// SetBack makes the outbox look as if the database's clock had been set back by d: it moves the beginnings and the
+	// ends of all holds and retries d ahead (until and set_at of txonce_relays and outbox_held, retry_at and failed_at
+	// of outbox_messages). It is called again after an error that is Retryable.
 	SetBack func(ctx context.Context, d time.Duration) error
 }
 

@@ -12,7 +12,10 @@ func clockCases[TTx any]() []storeCase[TTx] {
 	return []storeCase[TTx]{
 		{name: "the hold of a dead session ends although the clock was set back", hazard: hazard, run: deadAhead[TTx]},
 		{name: "a living session keeps its hold when the clock is set back", hazard: hazard, run: livesAhead[TTx]},
-		{name: "a deferred message is due when the clock was set back behind its failure", hazard: hazard, run: deferredAhead[TTx]},
+		{
+			name: "a deferred message is due when the clock was set back behind its failure", hazard: hazard,
+			run: deferredAhead[TTx],
+		},
 	}
 }
 

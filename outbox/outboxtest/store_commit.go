@@ -24,7 +24,10 @@ func commitCases[TTx any]() []storeCase[TTx] {
 		{name: "a bad message is refused, and nothing of its call is enqueued", hazard: both, run: badMessage[TTx]},
 		{name: "Enqueue keeps nothing of its caller's", hazard: both, run: keepsNothing[TTx]},
 		{name: "Enqueue of nothing does nothing", hazard: both, run: enqueueNothing[TTx]},
-		{name: "5,000 messages in one call", hazard: "27: order within a key is the order of Enqueue", run: fiveThousand[TTx]},
+		{
+			name: "5,000 messages in one call", hazard: "27: order within a key is the order of Enqueue",
+			run: fiveThousand[TTx],
+		},
 		{name: "the time of Enqueue is the database's", hazard: both, run: enqueuedAt[TTx]},
 	}
 }
@@ -69,16 +72,37 @@ func hardMessages() []outbox.Message {
 		{ID: "plain", Topic: topic, OrderingKey: "k", Payload: []byte("{}"), Headers: map[string]string{"a": "b"}},
 		{ID: "nothing but a topic", Topic: topic},
 		{ID: "empty payload", Topic: topic, OrderingKey: "k", Payload: []byte{}, Headers: map[string]string{}},
-		{ID: "every byte", Topic: topic, OrderingKey: bytes, Payload: []byte(bytes), Headers: map[string]string{"bytes": bytes, "empty": ""}},
+		{
+			ID: "every byte", Topic: topic, OrderingKey: bytes, Payload: []byte(bytes),
+			Headers: map[string]string{"bytes": bytes, "empty": ""},
+		},
 		{ID: "NUL", Topic: topic, OrderingKey: "\x00", Payload: []byte{0}, Headers: map[string]string{"nul": "\x00"}},
-		{ID: "not UTF-8", Topic: topic, OrderingKey: "\xff\xfe", Payload: []byte{0xff, 0xfe}, Headers: map[string]string{"h": "\xed\xa0\x80\xff"}},
-		{ID: "looks escaped", Topic: topic, OrderingKey: `\x00`, Payload: []byte(`\x00`), Headers: map[string]string{"h": `\u0000`, "b": `base64:AA==`}},
-		{ID: "quotes '\"\\ $1 %s {}", Topic: "topic'\"\\ $1", OrderingKey: "'\"\\", Payload: []byte("'\"\\"), Headers: map[string]string{"'\"\\": "'\"\\\n"}},
-		{ID: "żółć 😀 \u202e", Topic: "thème-日本", OrderingKey: "ключ 🔑", Payload: []byte("日本語"), Headers: map[string]string{"çé": "ñ 🎈"}},
-		{ID: strings.Repeat("i", 255), Topic: strings.Repeat("t", 255), OrderingKey: strings.Repeat("k", 1000), Payload: []byte("long")},
+		{
+			ID: "not UTF-8", Topic: topic, OrderingKey: "\xff\xfe", Payload: []byte{0xff, 0xfe},
+			Headers: map[string]string{"h": "\xed\xa0\x80\xff"},
+		},
+		{
+			ID: "looks escaped", Topic: topic, OrderingKey: `\x00`, Payload: []byte(`\x00`),
+			Headers: map[string]string{"h": `\u0000`, "b": `base64:AA==`},
+		},
+		{
+			ID: "quotes '\"\\ $1 %s {}", Topic: "topic'\"\\ $1", OrderingKey: "'\"\\", Payload: []byte("'\"\\"),
+			Headers: map[string]string{"'\"\\": "'\"\\\n"},
+		},
+		{
+			ID: "żółć 😀 \u202e", Topic: "thème-日本", OrderingKey: "ключ 🔑", Payload: []byte("日本語"),
+			Headers: map[string]string{"çé": "ñ 🎈"},
+		},
+		{
+			ID: strings.Repeat("i", 255), Topic: strings.Repeat("t", 255), OrderingKey: strings.Repeat("k", 1000),
+			Payload: []byte("long"),
+		},
 		{ID: "many headers", Topic: topic, OrderingKey: "h", Headers: manyHeaders()},
 		{ID: " spaces ", Topic: " t ", OrderingKey: " ", Payload: []byte(" "), Headers: map[string]string{" h ": " "}},
-		{ID: "null", Topic: "null", OrderingKey: "null", Payload: []byte("null"), Headers: map[string]string{"null": "null"}},
+		{
+			ID: "null", Topic: "null", OrderingKey: "null", Payload: []byte("null"),
+			Headers: map[string]string{"null": "null"},
+		},
 	}
 }
 
@@ -115,9 +139,11 @@ func (j judge) wantSame(got, want outbox.Message) {
 	j.Helper()
 	switch {
 	case got.ID != want.ID || got.Topic != want.Topic || got.OrderingKey != want.OrderingKey:
-		j.Errorf("got ID %.80q, topic %.80q, key %.80q; want %.80q, %.80q, %.80q", got.ID, got.Topic, got.OrderingKey, want.ID, want.Topic, want.OrderingKey)
+		j.Errorf("got ID %.80q, topic %.80q, key %.80q; want %.80q, %.80q, %.80q", got.ID, got.Topic, got.OrderingKey,
+			want.ID, want.Topic, want.OrderingKey)
 	case string(got.Payload) != string(want.Payload):
-		j.Errorf("%.80q: payload of %d bytes %.80q, want %d bytes %.80q", want.ID, len(got.Payload), got.Payload, len(want.Payload), want.Payload)
+		j.Errorf("%.80q: payload of %d bytes %.80q, want %d bytes %.80q", want.ID, len(got.Payload), got.Payload,
+			len(want.Payload), want.Payload)
 	case !maps.Equal(got.Headers, want.Headers):
 		j.Errorf("%.80q: headers %.200q, want %.200q", want.ID, got.Headers, want.Headers)
 	}
@@ -209,7 +235,8 @@ func fiveThousand[TTx any](e *env[TTx]) {
 	next := map[string]int{}
 	for _, l := range e.session().drain(n) {
 		var i int
-		if _, err := fmt.Sscan(l.ID, &i); err != nil || i/50 != next[l.OrderingKey] || fmt.Sprint("key", i%50) != l.OrderingKey {
+		if _, err := fmt.Sscan(l.ID, &i); err != nil || i/50 != next[l.OrderingKey] ||
+			fmt.Sprint("key", i%50) != l.OrderingKey {
 			e.Fatalf("key %q: number %d is message %s", l.OrderingKey, next[l.OrderingKey], l.ID)
 		}
 		next[l.OrderingKey]++

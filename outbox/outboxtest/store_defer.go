@@ -15,8 +15,14 @@ func deferCases[TTx any]() []storeCase[TTx] {
 		counted = "26: what was counted stays counted"
 	)
 	return []storeCase[TTx]{
-		{name: "a deferred message holds back its key from itself on, and nothing else", hazard: hazard, run: deferHolds[TTx]},
-		{name: "a deferred message is due after its delay, and its key goes on in order", hazard: hazard, run: deferEnds[TTx]},
+		{
+			name: "a deferred message holds back its key from itself on, and nothing else", hazard: hazard,
+			run: deferHolds[TTx],
+		},
+		{
+			name: "a deferred message is due after its delay, and its key goes on in order", hazard: hazard,
+			run: deferEnds[TTx],
+		},
 		{name: "a deferred message without key holds back nothing", hazard: hazard, run: deferKeyless[TTx]},
 		{name: "two deferred messages of one key keep their order", hazard: hazard, run: deferTwo[TTx]},
 		{name: "an uncounted failure is not counted", hazard: counted, run: uncounted[TTx]},

@@ -12,7 +12,10 @@ import (
 func delayCases[TTx any]() []storeCase[TTx] {
 	const hazard = "24: what is to come later holds back nobody, and is not forgotten"
 	return []storeCase[TTx]{
-		{name: "a not-before time holds back nobody, and then joins the end of its key", hazard: hazard, run: notBefore[TTx]},
+		{
+			name: "a not-before time holds back nobody, and then joins the end of its key", hazard: hazard,
+			run: notBefore[TTx],
+		},
 		{name: "not-before times of one key come in their order", hazard: hazard, run: notBeforeOrder[TTx]},
 		{name: "a not-before time that has passed is none", hazard: hazard, run: notBeforePast[TTx]},
 		{name: "a rollback forgets what was to come later", hazard: hazard, run: notBeforeRollback[TTx]},
@@ -20,8 +23,8 @@ func delayCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// later commits the messages that make returns for a time of the database's clock, and makes sure that the commit came before
-// that time.
+// later commits the messages that make returns for a time of the database's clock, and makes sure that the commit came
+// before that time.
 func (e *env[TTx]) later(make func(round int, at time.Time) []outbox.Message) (round int, at time.Time) {
 	e.Helper()
 	for delay := 400 * time.Millisecond; ; delay *= 2 {
@@ -54,7 +57,8 @@ func notBefore[TTx any](e *env[TTx]) {
 	})
 	st := e.stats()
 	if e.stats().Now.Before(at) && (st.Delayed != 2 || st.Pending != 2 || st.Topics[topic].Delayed != 2) {
-		e.Errorf("%d delayed, %d of the topic, %d pending; want 2, 2, 2", st.Delayed, st.Topics[topic].Delayed, st.Pending)
+		e.Errorf("%d delayed, %d of the topic, %d pending; want 2, 2, 2", st.Delayed, st.Topics[topic].Delayed,
+			st.Pending)
 	}
 	hour := message("in an hour", "k")
 	hour.NotBefore = st.Now.Add(time.Hour)

@@ -69,7 +69,10 @@ const (
 
 // message has a payload and a header of its own.
 func message(id, key string) outbox.Message {
-	return outbox.Message{ID: id, Topic: topic, OrderingKey: key, Payload: []byte("payload of " + id), Headers: map[string]string{"id": id}}
+	return outbox.Message{
+		ID: id, Topic: topic, OrderingKey: key, Payload: []byte("payload of " + id),
+		Headers: map[string]string{"id": id},
+	}
 }
 
 // series are messages of one key, with numbered IDs.
@@ -162,7 +165,10 @@ var errUndo = errors.New("outboxtest: roll back")
 // begin opens a transaction that ends with commit or rollback, at the latest with the case.
 func (e *env[TTx]) begin() *opened[TTx] {
 	e.Helper()
-	o := &opened[TTx]{e: e, steps: make(chan func(TTx) (bool, error)), err: make(chan error), ended: make(chan error, 1)}
+	o := &opened[TTx]{
+		e: e, steps: make(chan func(TTx) (bool, error)), err: make(chan error),
+		ended: make(chan error, 1),
+	}
 	begun := make(chan struct{}, 1)
 	go func() {
 		o.ended <- e.InTx(e.ctx, func(tx TTx) error {

@@ -19,8 +19,8 @@ func expiryCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// renewKeeps renews for longer than the TTL. When the machine pauses the test for so long, the run proves nothing and is
-// repeated.
+// renewKeeps renews for longer than the TTL. When the machine pauses the test for so long, the run proves nothing and
+// is repeated.
 func renewKeeps[TTx any](e *env[TTx]) {
 	e.enqueue(series("k", 3)...)
 	for ttl := e.ttl; ; ttl = longer(ttl) {
@@ -121,8 +121,8 @@ func (e *env[TTx]) waitedOut(n int) (s *holder, leased []driver.Leased) {
 	return nil, nil
 }
 
-// begin is the first Renew of a session with a short TTL. It returns false when Renew took as long as the TTL, because the hold may
-// have expired already; then the session is closed.
+// begin is the first Renew of a session with a short TTL. It returns false when Renew took as long as the TTL, because
+// the hold may have expired already; then the session is closed.
 func (s *holder) begin(ttl time.Duration) bool {
 	s.Helper()
 	began := time.Now()
@@ -172,7 +172,8 @@ func renewTooLate[TTx any](e *env[TTx]) {
 	a, _ := e.lapsed(1)
 	for range 2 {
 		if err := a.tryRenew(); !errors.Is(err, driver.ErrLeaseLost) {
-			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost", a.hold, err)
+			e.Fatalf("nobody took anything; Renew after the end of the hold: %+v, error %v, want ErrLeaseLost",
+				a.hold, err)
 		}
 	}
 	if err := a.tryClose(); err != nil && !errors.Is(err, driver.ErrLeaseLost) {
@@ -216,7 +217,8 @@ func renewRace[TTx any](e *env[TTx]) {
 		case err != nil && !errors.Is(err, driver.ErrLeaseLost):
 			e.Fatalf("Renew: %v", err)
 		case err == nil && a.hold.Shards+b.hold.Shards > a.hold.TotalShards && time.Since(again) < ttl:
-			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.TotalShards)
+			e.Fatalf("both sessions were renewed, and hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards,
+				a.hold.TotalShards)
 		}
 		shards := map[int]bool{}
 		if err == nil {

@@ -69,7 +69,8 @@ func lateSettle[TTx any](e *env[TTx], outcome func(driver.Leased) driver.Outcome
 	b.returned(leased...)
 	leased = b.await(idsOf(msgs)...)
 	if st := e.stats(); st.Pending != int64(len(msgs)) || st.Parked+st.Waiting+st.HeldKeys != 0 {
-		e.Errorf("late completions left %d of %d pending, %d parked, %d waiting, %d keys held", st.Pending, len(msgs), st.Parked, st.Waiting, st.HeldKeys)
+		e.Errorf("late completions left %d of %d pending, %d parked, %d waiting, %d keys held", st.Pending, len(msgs),
+			st.Parked, st.Waiting, st.HeldKeys)
 	}
 	b.sent(leased...)
 	b.quiet("everything was confirmed")
@@ -109,7 +110,8 @@ func oneStale[TTx any](e *env[TTx]) {
 		}
 	}
 	if st := e.stats(); st.Pending != int64(n) || st.Parked+st.Waiting+st.HeldKeys != 0 {
-		e.Fatalf("%d of %d are pending, %d parked, %d waiting, %d keys held, after calls with one stale token each", st.Pending, n, st.Parked, st.Waiting, st.HeldKeys)
+		e.Fatalf("%d of %d are pending, %d parked, %d waiting, %d keys held, after calls with one stale token each",
+			st.Pending, n, st.Parked, st.Waiting, st.HeldKeys)
 	}
 	s.close()
 	for _, l := range e.session().await(idsOf(msgs)...) {
@@ -184,7 +186,8 @@ func settleRace[TTx any](e *env[TTx]) {
 		slices.Sort(found)
 		switch {
 		case err == nil && len(found) > 0:
-			e.Fatalf("a late Settle succeeded, and %d of %d messages were leased to the successor", len(found), len(msgs))
+			e.Fatalf("a late Settle succeeded, and %d of %d messages were leased to the successor", len(found),
+				len(msgs))
 		case err != nil && !errors.Is(err, driver.ErrLeaseLost):
 			e.Fatalf("Settle: %v", err)
 		case err != nil && len(slices.Compact(found)) != len(msgs):

@@ -58,7 +58,10 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	select1("a pattern", outbox.ParkedFilter{Error: "D%d"})
 	select1("a time since", outbox.ParkedFilter{Since: before}, "m2", "m3", "m4", "m5")
 	select1("a time until", outbox.ParkedFilter{Until: before}, "m0", "m1")
-	select1("all together", outbox.ParkedFilter{Topic: "one", OrderingKey: "k2", Error: "nied", Since: before, Until: before.Add(time.Hour)}, "m2")
+	select1("all together", outbox.ParkedFilter{
+		Topic: "one", OrderingKey: "k2", Error: "nied", Since: before,
+		Until: before.Add(time.Hour),
+	}, "m2")
 	for what, do := range map[string]struct {
 		got  func() (int, error)
 		want int
@@ -80,7 +83,8 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{Error: "too large"}); n != 2 || err != nil {
 		e.Fatalf("DiscardAll by error: %d, error %v; want 2", n, err)
 	}
-	if n, err := outbox.UnparkAll(e.ctx, e.Operations, outbox.ParkedFilter{Topic: "one", Limit: 1}); n != 1 || err != nil {
+	if n, err := outbox.UnparkAll(e.ctx, e.Operations, outbox.ParkedFilter{Topic: "one", Limit: 1}); n != 1 ||
+		err != nil {
 		e.Fatalf("UnparkAll of one: %d, error %v", n, err)
 	}
 	s.sent(s.await("m2")...)
@@ -91,8 +95,8 @@ func releaseByFilter[TTx any](e *env[TTx]) {
 	s.quiet("everything was confirmed or discarded")
 }
 
-// discardWaiting has more messages than one page holds: messages behind a parked one must not become pending because that one is
-// deleted first.
+// discardWaiting has more messages than one page holds: messages behind a parked one must not become pending because
+// that one is deleted first.
 func discardWaiting[TTx any](e *env[TTx]) {
 	const behind = 230
 	s := e.session()
@@ -107,7 +111,8 @@ func discardWaiting[TTx any](e *env[TTx]) {
 		}
 		pause(e.ctx)
 	}
-	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{OrderingKey: "k"}); n != behind+1 || err != nil {
+	if n, err := outbox.DiscardAll(e.ctx, e.Operations, outbox.ParkedFilter{OrderingKey: "k"}); n != behind+1 ||
+		err != nil {
 		e.Errorf("DiscardAll: %d, error %v; want %d", n, err, behind+1)
 	}
 	s.quiet("its key was discarded")

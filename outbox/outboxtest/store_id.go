@@ -13,7 +13,10 @@ func idCases[TTx any]() []storeCase[TTx] {
 	const hazard = "33: a re-execution enqueues the same IDs, and none is guessed"
 	return []storeCase[TTx]{
 		{name: "a message without ID is refused outside a handler's scope", hazard: hazard, run: noScope[TTx]},
-		{name: "a re-execution enqueues the same IDs, whatever the bounds of its calls", hazard: hazard, run: sameIDs[TTx]},
+		{
+			name: "a re-execution enqueues the same IDs, whatever the bounds of its calls", hazard: hazard,
+			run: sameIDs[TTx],
+		},
 	}
 }
 
@@ -100,7 +103,8 @@ func sameIDs[TTx any](e *env[TTx]) {
 		again := execute("seed", bounds...)
 		for payload, id := range first {
 			if again[payload] != id {
-				e.Errorf("calls that end at %v: message %q has ID %q, and had %q before", bounds, payload, again[payload], id)
+				e.Errorf("calls that end at %v: message %q has ID %q, and had %q before", bounds, payload,
+					again[payload], id)
 			}
 		}
 	}

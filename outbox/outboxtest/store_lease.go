@@ -18,7 +18,10 @@ func leaseCases[TTx any]() []storeCase[TTx] {
 	return []storeCase[TTx]{
 		{name: "Limit bounds a lease", hazard: bounds, run: limitBounds[TTx]},
 		{name: "Bytes bounds a lease, and a larger message is leased alone", hazard: bounds, run: bytesBound[TTx]},
-		{name: "a shard with leased messages is left alone until they are settled", hazard: hazard, run: leftAlone[TTx]},
+		{
+			name: "a shard with leased messages is left alone until they are settled", hazard: hazard,
+			run: leftAlone[TTx],
+		},
 		{name: "Groups scans one group of shards per call", hazard: hazard, run: parts[TTx]},
 		{name: "every pending message is leased in the end, with any Part", hazard: state, run: partsMissNothing[TTx]},
 		{name: "what was returned is due again at once", hazard: state, run: returned[TTx]},

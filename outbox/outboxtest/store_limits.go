@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// limitCases are about the sizes of a message. Enqueue must refuse what the database could not store later, when the message fails.
+// limitCases are about the sizes of a message. Enqueue must refuse what the database could not store later, when the
+// message fails.
 func limitCases[TTx any]() []storeCase[TTx] {
 	const hazard = "28: nothing is lost, and what Enqueue accepts can be stored in every state"
 	return []storeCase[TTx]{
@@ -28,14 +29,18 @@ func randomBytes(n int) string {
 }
 
 func atLimits[TTx any](e *env[TTx]) {
-	msgs := []outbox.Message{message(strings.Repeat("ż", 127), randomBytes(outbox.MaxOrderingKey)), message("next", randomBytes(outbox.MaxOrderingKey)), message("other", "k")}
+	msgs := []outbox.Message{
+		message(strings.Repeat("ż", 127), randomBytes(outbox.MaxOrderingKey)),
+		message("next", randomBytes(outbox.MaxOrderingKey)), message("other", "k"),
+	}
 	for i := range msgs {
 		msgs[i].Topic = strings.Repeat("t", 255)
 	}
 	e.enqueue(msgs...)
 	s := e.session()
 	leased := s.await(idsOf(msgs)...)
-	s.settle(deferred(leased[0], 0), outcomes(driver.Sent, leased[2])[0], driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
+	s.settle(deferred(leased[0], 0), outcomes(driver.Sent, leased[2])[0],
+		driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
 	leased = s.await(msgs[0].ID, "next")
 	s.settle(parked(leased[0], outbox.BlockKey), driver.Outcome{Leased: leased[1], Verdict: driver.Returned})
 	e.wantParked(s, map[string]string{msgs[0].ID: "", "next": msgs[0].ID}, true)

@@ -17,11 +17,23 @@ func orderCases[TTx any]() []storeCase[TTx] {
 	)
 	return []storeCase[TTx]{
 		{name: "the messages of a key keep their order", hazard: order, run: keyOrder[TTx]},
-		{name: "order is that of the transactions, whoever enqueued first", hazard: order, needs: lateSequence, run: lateOrder[TTx]},
+		{
+			name: "order is that of the transactions, whoever enqueued first", hazard: order, needs: lateSequence,
+			run: lateOrder[TTx],
+		},
 		{name: "LockOrderingKey makes transactions of one key exclude each other", hazard: order, run: serialize[TTx]},
-		{name: "LockOrderingKey of two keys does not wait", hazard: order, needs: twoWriters, run: serializeOthers[TTx]},
-		{name: "a late commit with a lower sequence number is not skipped", hazard: cursor, needs: twoWriters, run: lateCommit[TTx]},
-		{name: "a transaction that stays open delays no other", hazard: cursor, needs: twoWriters, run: openTransaction[TTx]},
+		{
+			name: "LockOrderingKey of two keys does not wait", hazard: order, needs: twoWriters,
+			run: serializeOthers[TTx],
+		},
+		{
+			name: "a late commit with a lower sequence number is not skipped", hazard: cursor, needs: twoWriters,
+			run: lateCommit[TTx],
+		},
+		{
+			name: "a transaction that stays open delays no other", hazard: cursor, needs: twoWriters,
+			run: openTransaction[TTx],
+		},
 	}
 }
 
@@ -151,14 +163,18 @@ func lateCommit[TTx any](e *env[TTx]) {
 	var open []*opened[TTx]
 	for i := range 4 {
 		tx := e.begin()
-		tx.enqueue(message(fmt.Sprint("same-", i), "k"), message(fmt.Sprint("own-", i), fmt.Sprint("k", i)), message(fmt.Sprint("free-", i), ""))
+		tx.enqueue(message(fmt.Sprint("same-", i), "k"), message(fmt.Sprint("own-", i), fmt.Sprint("k", i)),
+			message(fmt.Sprint("free-", i), ""))
 		open = append(open, tx)
 	}
 	for i := range slices.Backward(open) {
 		open[i].commit()
 		got := ids(s.drain(3))
 		slices.Sort(got)
-		if want := []string{fmt.Sprint("free-", i), fmt.Sprint("own-", i), fmt.Sprint("same-", i)}; !slices.Equal(got, want) {
+		if want := []string{
+			fmt.Sprint("free-", i), fmt.Sprint("own-", i),
+			fmt.Sprint("same-", i),
+		}; !slices.Equal(got, want) {
 			e.Fatalf("after a late commit %v were leased, want %v", got, want)
 		}
 	}

@@ -16,16 +16,31 @@ func parkCases[TTx any]() []storeCase[TTx] {
 		lost  = "28: nothing is lost that was given up on"
 	)
 	return []storeCase[TTx]{
-		{name: "BlockKey: they wait, and go on by themselves when it is unparked", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.unpark, true) }},
-		{name: "BlockKey: they go on by themselves when it is discarded", hazard: order, run: func(e *env[TTx]) { followersWait(e, e.discard, false) }},
+		{
+			name: "BlockKey: they wait, and go on by themselves when it is unparked", hazard: order,
+			run: func(e *env[TTx]) { followersWait(e, e.unpark, true) },
+		},
+		{
+			name: "BlockKey: they go on by themselves when it is discarded", hazard: order,
+			run: func(e *env[TTx]) { followersWait(e, e.discard, false) },
+		},
 		{name: "ParkKey: they are parked, and each needs a decision", hazard: order, run: followersPark[TTx]},
 		{name: "SkipMessage: they pass", hazard: order, run: followersPass[TTx]},
 		{name: "a parked message without key holds back nothing", hazard: order, run: parkKeyless[TTx]},
 		{name: "two parked messages of one key", hazard: order, run: parkTwo[TTx]},
 		{name: "a confirmed message is not parked behind another one", hazard: lost, run: parkBesideSent[TTx]},
-		{name: "a deferred message is not held for ever by a parked one behind it", hazard: lost, run: parkBehindDeferred[TTx]},
-		{name: "a message between a deferred one and a parked one of its key waits", hazard: order, run: parkBehindNext[TTx]},
-		{name: "a parked key waits for a person, whichever sessions come and go", hazard: order, run: parkOutlasts[TTx]},
+		{
+			name: "a deferred message is not held for ever by a parked one behind it", hazard: lost,
+			run: parkBehindDeferred[TTx],
+		},
+		{
+			name: "a message between a deferred one and a parked one of its key waits", hazard: order,
+			run: parkBehindNext[TTx],
+		},
+		{
+			name: "a parked key waits for a person, whichever sessions come and go", hazard: order,
+			run: parkOutlasts[TTx],
+		},
 		{name: "parking and unparking keep every field", hazard: lost, run: parkIntact[TTx]},
 		{name: "an error that has no text parks its message", hazard: lost, run: parkWithoutText[TTx]},
 		{name: "unparking begins with no attempts counted", hazard: lost, run: unparkAttempts[TTx]},
@@ -33,10 +48,12 @@ func parkCases[TTx any]() []storeCase[TTx] {
 	}
 }
 
-// wantParked waits until exactly the messages of behind are parked, while s polls and must find nothing. behind maps the ID of
-// each message to the ID of the message that it is behind, or to "". If waiting is set, those behind another message must be
-// Waiting, without the ones in except.
-func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool, except ...string) map[string]outbox.ParkedMessage {
+// wantParked waits until exactly the messages of behind are parked, while s polls and must find nothing. behind maps
+// the ID of each message to the ID of the message that it is behind, or to "". If waiting is set, those behind another
+// message must be Waiting, without the ones in except.
+func (e *env[TTx]) wantParked(s *holder, behind map[string]string, waiting bool,
+	except ...string,
+) map[string]outbox.ParkedMessage {
 	e.Helper()
 	for {
 		s.quiet("it is parked, or behind a parked message")
@@ -88,7 +105,8 @@ func followersWait[TTx any](e *env[TTx], release func(...int64), back bool) {
 	e.enqueue(message("k-5", "k"))
 	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2", "k-5": "k-2"}, true)
 	if st := e.stats(); st.Parked != 1 || st.Waiting != 3 || st.Pending != 0 || st.HeldKeys != 1 {
-		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 3, 0, 1", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 3, 0, 1", st.Parked, st.Waiting, st.Pending,
+			st.HeldKeys)
 	}
 	release(list["k-2"].Seq)
 	e.enqueue(message("k-6", "k"))
@@ -104,7 +122,8 @@ func followersWait[TTx any](e *env[TTx], release func(...int64), back bool) {
 		}
 	}
 	if st := e.stats(); st.Parked+st.Waiting+st.Pending+st.HeldKeys != 0 {
-		e.Errorf("at the end %d parked, %d waiting, %d pending, %d keys held", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+		e.Errorf("at the end %d parked, %d waiting, %d pending, %d keys held", st.Parked, st.Waiting, st.Pending,
+			st.HeldKeys)
 	}
 }
 
@@ -115,7 +134,8 @@ func followersPark[TTx any](e *env[TTx]) {
 	e.enqueue(message("k-5", "k"))
 	list := e.wantParked(s, map[string]string{"k-2": "", "k-3": "k-2", "k-4": "k-2", "k-5": "k-2"}, false)
 	if st := e.stats(); st.Parked != 4 || st.Waiting != 0 || st.Pending != 0 || st.HeldKeys != 1 {
-		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 4, 0, 0, 1", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 4, 0, 0, 1", st.Parked, st.Waiting, st.Pending,
+			st.HeldKeys)
 	}
 	e.unpark(list["k-2"].Seq)
 	s.drain(1) // alone
@@ -147,7 +167,8 @@ func followersPass[TTx any](e *env[TTx]) {
 	s.sent(s.await("k-1", "k-3", "k-4", "k-5", "other", "free")...)
 	list := e.wantParked(s, map[string]string{"k-2": ""}, false)
 	if st := e.stats(); st.Parked != 1 || st.Waiting+st.Pending+st.HeldKeys != 0 {
-		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 0, 0, 0", st.Parked, st.Waiting, st.Pending, st.HeldKeys)
+		e.Errorf("%d parked, %d waiting, %d pending, %d keys held; want 1, 0, 0, 0", st.Parked, st.Waiting, st.Pending,
+			st.HeldKeys)
 	}
 	e.enqueue(message("k-6", "k"))
 	e.unpark(list["k-2"].Seq)

@@ -25,7 +25,8 @@ func relayCases[TTx any]() []storeCase[TTx] {
 			hazard: "24: a shard belongs to one relay at a time",
 		},
 		{
-			name: "a relay that stops leaves its work to the other, and nothing is published twice", run: relayStops[TTx],
+			name:   "a relay that stops leaves its work to the other, and nothing is published twice",
+			run:    relayStops[TTx],
 			hazard: "29: there is no leader; all that are alive share the work",
 		},
 		{
@@ -127,7 +128,8 @@ func (e *env[TTx]) empty(broker *FakePublisher) {
 			return
 		}
 		if e.ctx.Err() != nil {
-			e.Fatalf("after %v %d are pending, %d delayed, %d parked, %d waiting; %d were published", limit, st.Pending, st.Delayed, st.Parked, st.Waiting, len(broker.Published()))
+			e.Fatalf("after %v %d are pending, %d delayed, %d parked, %d waiting; %d were published", limit, st.Pending,
+				st.Delayed, st.Parked, st.Waiting, len(broker.Published()))
 		}
 		timer := time.NewTimer(50 * time.Millisecond)
 		select {
@@ -214,8 +216,8 @@ func relayStops[TTx any](e *env[TTx]) {
 	}
 }
 
-// In stress, relays lose their sessions, answers of the store and of the broker are lost, messages fail, and the broker is away
-// at times.
+// In stress, relays lose their sessions, answers of the store and of the broker are lost, messages fail, and the broker
+// is away at times.
 func stress[TTx any](e *env[TTx]) {
 	l := newLoad(25)
 	rate := func(per1000 int) bool { return rand.IntN(1000) < per1000 }
@@ -263,7 +265,8 @@ func stress[TTx any](e *env[TTx]) {
 	}
 	calm.Store(true)
 	e.empty(broker)
-	e.Logf("%d messages, %d repeats, %d sessions lost, %d completions without answer", l.n, e.audit(l, broker), queue.lost.Load(), queue.unanswered.Load())
+	e.Logf("%d messages, %d repeats, %d sessions lost, %d completions without answer", l.n, e.audit(l, broker),
+		queue.lost.Load(), queue.unanswered.Load())
 }
 
 // faulty is a Queue whose sessions die and whose answers get lost.

@@ -18,7 +18,10 @@ func shareCases[TTx any]() []storeCase[TTx] {
 	)
 	return []storeCase[TTx]{
 		{name: "sessions share the shards, and never hold one together", hazard: leader, run: fairShare[TTx]},
-		{name: "a session above its share gives back what has nothing leased, and only that", hazard: leader, run: givesBack[TTx]},
+		{
+			name: "a session above its share gives back what has nothing leased, and only that", hazard: leader,
+			run: givesBack[TTx],
+		},
 		{name: "a session that joins a busy one has its share after three Renews", hazard: leader, run: joinsBusy[TTx]},
 		{name: "nobody gives up a shard for a session that has asked once", hazard: leader, run: askedOnce[TTx]},
 		{name: "what stays free is taken", hazard: leader, run: staysFree[TTx]},
@@ -52,7 +55,8 @@ func (e *env[TTx]) balanced(all ...*holder) {
 			return
 		}
 		if e.ctx.Err() != nil {
-			e.Fatalf("%d sessions: the largest holds %d of %d shards after %v, %d are held together", len(all), most, all[0].hold.TotalShards, limit, sum)
+			e.Fatalf("%d sessions: the largest holds %d of %d shards after %v, %d are held together", len(all), most,
+				all[0].hold.TotalShards, limit, sum)
 		}
 		pause(e.ctx)
 	}
@@ -103,7 +107,8 @@ func fairShare[TTx any](e *env[TTx]) {
 			return
 		}
 		if e.ctx.Err() != nil {
-			e.Fatalf("after one of three has left, the others hold %d and %d of %d shards", a.hold.Shards, b.hold.Shards, a.hold.TotalShards)
+			e.Fatalf("after one of three has left, the others hold %d and %d of %d shards", a.hold.Shards,
+				b.hold.Shards, a.hold.TotalShards)
 		}
 		pause(e.ctx)
 	}
@@ -120,7 +125,8 @@ func givesBack[TTx any](e *env[TTx]) {
 		a.renew()
 		b.renew()
 		if a.hold.Shards != of || b.hold.Shards != 0 {
-			e.Fatalf("every shard has leased messages of the first session; of %d the first holds %d, the second %d", of, a.hold.Shards, b.hold.Shards)
+			e.Fatalf("every shard has leased messages of the first session; of %d the first holds %d, the second %d",
+				of, a.hold.Shards, b.hold.Shards)
 		}
 	}
 	half := len(leased) / 2
@@ -139,7 +145,8 @@ func givesBack[TTx any](e *env[TTx]) {
 	b.quiet("everything was confirmed")
 }
 
-// joinsBusy has a session that leases again as soon as it has settled, so that each of its shards always has a leased message.
+// joinsBusy has a session that leases again as soon as it has settled, so that each of its shards always has a leased
+// message.
 func joinsBusy[TTx any](e *env[TTx]) {
 	a := e.session()
 	of := a.hold.TotalShards
@@ -184,7 +191,8 @@ func askedOnce[TTx any](e *env[TTx]) {
 		for range 2 {
 			pause(e.ctx)
 			if a.renew(); a.hold.Shards != a.hold.TotalShards {
-				e.Fatalf("a session holds %d of %d shards beside %d that have renewed once each", a.hold.Shards, a.hold.TotalShards, a.hold.Relays-1)
+				e.Fatalf("a session holds %d of %d shards beside %d that have renewed once each", a.hold.Shards,
+					a.hold.TotalShards, a.hold.Relays-1)
 			}
 		}
 	}

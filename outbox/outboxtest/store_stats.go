@@ -45,11 +45,13 @@ func statsAges[TTx any](e *env[TTx]) {
 	if got := st.Topics[topic].PendingAge; got != st.PendingAge {
 		e.Errorf("the topic's age is %v, want %v", got, st.PendingAge)
 	}
-	s.settle(parked(l[0], outbox.BlockKey), deferred(l[1], time.Hour), driver.Outcome{Leased: l[2], Verdict: driver.Sent}, driver.Outcome{Leased: l[3], Verdict: driver.Sent})
+	s.settle(parked(l[0], outbox.BlockKey), deferred(l[1], time.Hour),
+		driver.Outcome{Leased: l[2], Verdict: driver.Sent}, driver.Outcome{Leased: l[3], Verdict: driver.Sent})
 	st = ages("one parked, one held back", &l[1], &l[0])
 	of := st.Topics[topic]
 	if of.PendingAge != st.PendingAge || of.ParkedAge != st.ParkedAge {
-		e.Errorf("the topic's ages are %v and %v, want %v and %v", of.PendingAge, of.ParkedAge, st.PendingAge, st.ParkedAge)
+		e.Errorf("the topic's ages are %v and %v, want %v and %v", of.PendingAge, of.ParkedAge, st.PendingAge,
+			st.ParkedAge)
 	}
 	if of.Failing != 1 || !strings.Contains(of.Error, errRefused.Error()) {
 		e.Errorf("%d are failing because of %q, want 1 because of %q", of.Failing, of.Error, errRefused)
@@ -65,7 +67,8 @@ func statsAges[TTx any](e *env[TTx]) {
 	}
 }
 
-// statsNotBefore: a message is due from its NotBefore on, even if no session has polled since, and its age counts from then.
+// statsNotBefore: a message is due from its NotBefore on, even if no session has polled since, and its age counts from
+// then.
 func statsNotBefore[TTx any](e *env[TTx]) {
 	_, at := e.later(func(_ int, at time.Time) []outbox.Message {
 		keyed, free := message("keyed", "k"), message("free", "")

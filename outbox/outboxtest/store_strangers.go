@@ -18,7 +18,10 @@ import (
 func strangerCases[TTx any]() []storeCase[TTx] {
 	const hazard = "24: a failure stops its own key, from itself on, and nothing else"
 	return []storeCase[TTx]{
-		{name: "a topic that is deferred whole lets other topics pass, in the order of their keys", hazard: hazard, run: wholeTopic[TTx]},
+		{
+			name: "a topic that is deferred whole lets other topics pass, in the order of their keys", hazard: hazard,
+			run: wholeTopic[TTx],
+		},
 		{name: "a topic that is deferred whole is due after its delay", hazard: hazard, run: wholeTopicEnds[TTx]},
 		{name: "a short wait of a key is not prolonged by a longer one behind it", hazard: hazard, run: shortWait[TTx]},
 		{name: "a key that is paused lets the other keys of its shard pass", hazard: hazard, run: pausedKey[TTx]},
@@ -50,7 +53,10 @@ var errAway = errors.New("outboxtest: there is no such topic")
 // wholeTopics defers leased messages, and with them their topic.
 func wholeTopics(delay time.Duration, leased ...driver.Leased) (outcomes []driver.Outcome) {
 	for _, l := range leased {
-		outcomes = append(outcomes, driver.Outcome{Leased: l, Verdict: driver.Deferred, Err: errAway, Delay: delay, BrokerFault: true, WholeTopic: true})
+		outcomes = append(outcomes, driver.Outcome{
+			Leased: l, Verdict: driver.Deferred, Err: errAway, Delay: delay,
+			BrokerFault: true, WholeTopic: true,
+		})
 	}
 	return outcomes
 }
@@ -71,7 +77,8 @@ func (e *env[TTx]) crowd(s *holder) (first, others []string) {
 		}
 	}
 	keys := keysOfShard("mixed", 3, shard, shards)
-	msgs = append(msgs, message("before-"+keys[0], keys[0]), away("away-"+keys[0], keys[0]), message("behind-"+keys[0], keys[0]))
+	msgs = append(msgs, message("before-"+keys[0], keys[0]), away("away-"+keys[0], keys[0]),
+		message("behind-"+keys[0], keys[0]))
 	for _, key := range keys[1:] {
 		msgs = append(msgs, message("other-"+key, key))
 		others = append(others, "other-"+key)
@@ -152,7 +159,8 @@ func pausedKey[TTx any](e *env[TTx]) {
 	s.settle(all...)
 	s.sent(s.await("other-1")...)
 	s.quiet("its key is paused")
-	if st := e.stats(); st.Pending != 59 || st.HeldKeys != 1 || st.Topics[topic].Failing != 0 || st.Topics[topic].Error != "" {
+	if st := e.stats(); st.Pending != 59 || st.HeldKeys != 1 || st.Topics[topic].Failing != 0 ||
+		st.Topics[topic].Error != "" {
 		e.Errorf("%d pending, %d keys held, %d failing with %q; want 59, 1, and none: a pause is no failure",
 			st.Pending, st.HeldKeys, st.Topics[topic].Failing, st.Topics[topic].Error)
 	}
@@ -220,11 +228,13 @@ func topicAway[TTx any](e *env[TTx]) {
 		pause(e.ctx)
 	}
 	if n := queue.leased.Load(); n > waiting/2 {
-		e.Errorf("%d messages were leased until those behind a missing topic were published; %d wait for it", n, waiting)
+		e.Errorf("%d messages were leased until those behind a missing topic were published; %d wait for it", n,
+			waiting)
 	}
 	stop()
 	if st := e.stats(); st.Pending != waiting || st.Parked+st.Waiting != 0 {
-		e.Errorf("%d pending, %d parked, %d wait behind one; want %d pending", st.Pending, st.Parked, st.Waiting, waiting)
+		e.Errorf("%d pending, %d parked, %d wait behind one; want %d pending", st.Pending, st.Parked, st.Waiting,
+			waiting)
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 // harness drives a Memory. In a bubble its cases take no time.
 func harness() outboxtest.Harness[*outboxtest.Tx] {
 	return outboxtest.Harness[*outboxtest.Tx]{
-		New:      func(_ *testing.T, o outboxtest.Options) outboxtest.Outbox[*outboxtest.Tx] { return inMemory(o, false) },
+		New: func(_ *testing.T, o outboxtest.Options) outboxtest.Outbox[*outboxtest.Tx] {
+			return inMemory(o,
+				false)
+		},
 		Features: outboxtest.Features{LateSequence: true},
 		Run:      synctest.Test,
 	}

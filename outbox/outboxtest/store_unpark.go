@@ -41,9 +41,11 @@ type textless struct{}
 
 func (textless) Error() string { panic("no text") }
 
-// parkWithoutText settles with errors that a relay of another make might pass on: a nil pointer, and one whose method panics.
+// parkWithoutText settles with errors that a relay of another make might pass on: a nil pointer, and one whose method
+// panics.
 func parkWithoutText[TTx any](e *env[TTx]) {
-	e.enqueue(outbox.Message{ID: "nil", Topic: "t"}, outbox.Message{ID: "panics", Topic: "t"}, outbox.Message{ID: "good", Topic: "t"})
+	e.enqueue(outbox.Message{ID: "nil", Topic: "t"}, outbox.Message{ID: "panics", Topic: "t"},
+		outbox.Message{ID: "good", Topic: "t"})
 	s := e.session()
 	leased := s.await("nil", "panics", "good")
 	first, second := parked(leased[0], outbox.BlockKey), parked(leased[1], outbox.BlockKey)
@@ -51,7 +53,10 @@ func parkWithoutText[TTx any](e *env[TTx]) {
 	s.settle(first, second, driver.Outcome{Leased: leased[2], Verdict: driver.Sent})
 	list := e.parked()
 	for _, p := range list {
-		if want := map[string]string{"nil": "nil *outbox.TopicError", "panics": "no text"}[p.ID]; !strings.Contains(p.Error, want) {
+		if want := map[string]string{
+			"nil":    "nil *outbox.TopicError",
+			"panics": "no text",
+		}[p.ID]; !strings.Contains(p.Error, want) {
 			e.Errorf("%q is parked with the error %q, want one with %q", p.ID, p.Error, want)
 		}
 	}
@@ -96,7 +101,8 @@ func parkIntact[TTx any](e *env[TTx]) {
 	for i, l := range s.await(idsOf(msgs)...) {
 		e.wantSame(l.Message, msgs[i])
 		if l.Seq != before[i].Seq || !l.Enqueued.Equal(before[i].Enqueued) {
-			e.Errorf("%.80q came back with Seq %d, enqueued at %v; had %d, %v", l.ID, l.Seq, l.Enqueued, before[i].Seq, before[i].Enqueued)
+			e.Errorf("%.80q came back with Seq %d, enqueued at %v; had %d, %v", l.ID, l.Seq, l.Enqueued, before[i].Seq,
+				before[i].Enqueued)
 		}
 	}
 }
@@ -131,7 +137,8 @@ func unparkUnknown[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 2), series("b", 2)...)...)
 	s := e.session()
 	l := s.await("k-1", "k-2", "b-1", "b-2")
-	s.settle(parked(l[0], outbox.SkipMessage), driver.Outcome{Leased: l[1]}, parked(l[2], outbox.SkipMessage), driver.Outcome{Leased: l[3]})
+	s.settle(parked(l[0], outbox.SkipMessage), driver.Outcome{Leased: l[1]}, parked(l[2], outbox.SkipMessage),
+		driver.Outcome{Leased: l[3]})
 	const unknown = 1 << 40
 	for name, of := range map[string]struct {
 		do   func(seqs ...int64) (int, error)

@@ -17,14 +17,26 @@ func upkeepCases[TTx any]() []storeCase[TTx] {
 		wake  = "30: sessions are woken after the commit"
 	)
 	return []storeCase[TTx]{
-		{name: "upkeep never touches what was not confirmed", hazard: purge, opts: Options{KeepSent: 20 * time.Millisecond}, run: maintainSpares[TTx]},
+		{
+			name: "upkeep never touches what was not confirmed", hazard: purge,
+			opts: Options{KeepSent: 20 * time.Millisecond}, run: maintainSpares[TTx],
+		},
 		{name: "confirmed messages are deleted at once by default", hazard: purge, run: sentDeleted[TTx]},
-		{name: "confirmed messages are kept for their time", hazard: purge, opts: Options{KeepSent: time.Hour}, run: sentKept[TTx]},
-		{name: "kept messages are forgotten after their time", hazard: purge, opts: Options{KeepSent: 100 * time.Millisecond}, run: sentForgotten[TTx]},
+		{
+			name: "confirmed messages are kept for their time", hazard: purge, opts: Options{KeepSent: time.Hour},
+			run: sentKept[TTx],
+		},
+		{
+			name: "kept messages are forgotten after their time", hazard: purge,
+			opts: Options{KeepSent: 100 * time.Millisecond}, run: sentForgotten[TTx],
+		},
 		{name: "Stats of an empty outbox", hazard: sight, run: statsEmpty[TTx]},
 		{name: "Stats count what there is, by topic", hazard: sight, run: statsCount[TTx]},
 		{name: "Stats tell how long messages have been due, by topic", hazard: sight, run: statsAges[TTx]},
-		{name: "Stats count what comes later as due since its not-before time", hazard: sight, run: statsNotBefore[TTx]},
+		{
+			name: "Stats count what comes later as due since its not-before time", hazard: sight,
+			run: statsNotBefore[TTx],
+		},
 		{name: "Stats leave nothing out while messages move", hazard: sight, run: statsWhileMoving[TTx]},
 		{name: "Stats name the relays", hazard: sight, run: statsRelays[TTx]},
 		{name: "Parked pages by sequence number, and filters", hazard: sight, run: parkedPages[TTx]},
@@ -140,7 +152,8 @@ func sentForgotten[TTx any](e *env[TTx]) {
 
 func statsEmpty[TTx any](e *env[TTx]) {
 	st := e.stats()
-	if st.Pending+st.Delayed+st.Parked+st.Waiting+st.HeldKeys != 0 || st.PendingAge != 0 || st.ParkedAge != 0 || st.Estimated || len(st.Relays) > 0 {
+	if st.Pending+st.Delayed+st.Parked+st.Waiting+st.HeldKeys != 0 || st.PendingAge != 0 || st.ParkedAge != 0 ||
+		st.Estimated || len(st.Relays) > 0 {
 		e.Errorf("an empty outbox: %+v", st)
 	}
 	for name, topic := range st.Topics {
@@ -246,11 +259,20 @@ func parkedPages[TTx any](e *env[TTx]) {
 		filter outbox.ParkedFilter
 		ok     func(m outbox.Message) bool
 	}{
-		"all, by default":      {outbox.ParkedFilter{}, func(outbox.Message) bool { return true }},
-		"all, by 10":           {outbox.ParkedFilter{Limit: 10}, func(outbox.Message) bool { return true }},
-		"of a topic":           {outbox.ParkedFilter{Topic: "topic1", Limit: 10}, func(m outbox.Message) bool { return m.Topic == "topic1" }},
-		"of a key":             {outbox.ParkedFilter{OrderingKey: "key2", Limit: 7}, func(m outbox.Message) bool { return m.OrderingKey == "key2" }},
-		"of a topic and a key": {outbox.ParkedFilter{Topic: "topic2", OrderingKey: "key3"}, func(m outbox.Message) bool { return m.Topic == "topic2" && m.OrderingKey == "key3" }},
+		"all, by default": {outbox.ParkedFilter{}, func(outbox.Message) bool { return true }},
+		"all, by 10":      {outbox.ParkedFilter{Limit: 10}, func(outbox.Message) bool { return true }},
+		"of a topic": {
+			outbox.ParkedFilter{Topic: "topic1", Limit: 10},
+			func(m outbox.Message) bool { return m.Topic == "topic1" },
+		},
+		"of a key": {
+			outbox.ParkedFilter{OrderingKey: "key2", Limit: 7},
+			func(m outbox.Message) bool { return m.OrderingKey == "key2" },
+		},
+		"of a topic and a key": {
+			outbox.ParkedFilter{Topic: "topic2", OrderingKey: "key3"},
+			func(m outbox.Message) bool { return m.Topic == "topic2" && m.OrderingKey == "key3" },
+		},
 		"of no topic there is": {outbox.ParkedFilter{Topic: "nowhere"}, func(outbox.Message) bool { return false }},
 	} {
 		var want []string

@@ -14,7 +14,10 @@ func ExampleHarness() {
 	h := outboxtest.Harness[*outboxtest.Tx]{
 		New: func(_ *testing.T, o outboxtest.Options) outboxtest.Outbox[*outboxtest.Tx] {
 			m := &outboxtest.Memory{KeepSent: o.KeepSent}
-			return outboxtest.Outbox[*outboxtest.Tx]{Writer: m, Queue: m, Operations: m, InTx: m.InTx, SetBack: m.SetBack, LockOrderingKey: m.LockOrderingKey}
+			return outboxtest.Outbox[*outboxtest.Tx]{
+				Writer: m, Queue: m, Operations: m, InTx: m.InTx,
+				SetBack: m.SetBack, LockOrderingKey: m.LockOrderingKey,
+			}
 		},
 		Features: outboxtest.Features{
 			LateSequence: true,

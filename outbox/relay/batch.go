@@ -11,17 +11,19 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// batch is the work of one worker: it publishes leased messages in waves, so that the next message of a key leaves after the one
-// before was confirmed, and then settles all of them in one transaction. It starts waves for maxWaves; messages that are left then
-// stay pending. Only the goroutine of handle reads and writes its fields, except errs, which calls under way write.
+// batch is the work of one worker: it publishes leased messages in waves, so that the next message of a key leaves
+// after the one before was confirmed, and then settles all of them in one transaction. It starts waves for maxWaves;
+// messages that are left then stay pending. Only the goroutine of handle reads and writes its fields, except errs,
+// which calls under way write.
 type batch struct {
 	session  *session
 	relay    *Relay
 	stop     context.Context // Run's: after its end no call of Publish starts
 	leasedAt time.Time
 
-	outcomes   []driver.Outcome // in the order of the leased messages; Returned until there is an answer
-	errs       []error          // the publishers' answers, by position in outcomes; ErrNotTried until there is one, and never nil by default
+	outcomes []driver.Outcome // in the order of the leased messages; Returned until there is an answer
+	// the publishers' answers, by position in outcomes; ErrNotTried until there is one, and never nil by default
+	errs       []error
 	queues     []*publisherQueue
 	underWay   map[*call]bool
 	answered   chan *call
@@ -34,20 +36,20 @@ type batch struct {
 	unavailableErr error // why a publisher cools down
 }
 
-// maxWaves is how long a batch starts further waves. A key with many messages would keep the shards of all other keys of its batch
-// for as long as publishing its messages one after another takes.
+// maxWaves is how long a batch starts further waves. A key with many messages would keep the shards of all other keys
+// of its batch for as long as publishing its messages one after another takes.
 const maxWaves = 100 * time.Millisecond
 
-// A key that has manyLeft messages left after maxWaves is held back for keyPause, but at most once in pauseEvery: so the next poll finds the
-// messages of other keys behind them, however many there are.
+// A key that has manyLeft messages left after maxWaves is held back for keyPause, but at most once in pauseEvery: so
+// the next poll finds the messages of other keys behind them, however many there are.
 const (
 	manyLeft   = 16
 	keyPause   = 100 * time.Millisecond
 	pauseEvery = 800 * time.Millisecond
 )
 
-// publisherQueue has the keys of a batch whose next message goes to one publisher. The publisher gets one call at a time of each
-// batch.
+// publisherQueue has the keys of a batch whose next message goes to one publisher. The publisher gets one call at a
+// time of each batch.
 type publisherQueue struct {
 	publisher *publisherState
 	ready     []*keyMessages
@@ -86,7 +88,8 @@ func (p *pausedKeys) may(key string) bool {
 // handle publishes and settles msgs. mayHaveMore says that further messages may be due in their shards.
 func (s *session) handle(stop context.Context, msgs []driver.Leased, leasedAt time.Time, mayHaveMore bool) report {
 	b := &batch{
-		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]driver.Outcome, len(msgs)), errs: slices.Repeat([]error{driver.ErrNotTried}, len(msgs)),
+		session: s, relay: s.relay, stop: stop, leasedAt: leasedAt, outcomes: make([]driver.Outcome, len(msgs)),
+		errs:     slices.Repeat([]error{driver.ErrNotTried}, len(msgs)),
 		underWay: map[*call]bool{}, answered: make(chan *call), abandoned: make(chan struct{}),
 	}
 	for i := range msgs {
@@ -128,8 +131,8 @@ func (b *batch) byKey() []*keyMessages {
 	return keys
 }
 
-// enqueue puts k into the queue of the publisher of its first message. When that message has no publisher, or cannot be read, the
-// key's messages stay as they are: Returned.
+// enqueue puts k into the queue of the publisher of its first message. When that message has no publisher, or cannot be
+// read, the key's messages stay as they are: Returned.
 func (b *batch) enqueue(k *keyMessages) {
 	if len(k.pending) == 0 {
 		return
@@ -158,15 +161,16 @@ func (b *batch) enqueue(k *keyMessages) {
 func (b *batch) pauseKeys() {
 	for _, q := range b.queues {
 		for _, k := range q.ready {
-			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.OrderingKey != "" && b.session.paused.may(first.OrderingKey) {
+			if first := &b.outcomes[k.pending[0]]; len(k.pending) >= manyLeft && first.OrderingKey != "" &&
+				b.session.paused.may(first.OrderingKey) {
 				first.Delay = keyPause
 			}
 		}
 	}
 }
 
-// publishAll returns when nothing more may be published and no call is under way. Calls that do not return within Config.Margin
-// after the end of the session are left behind, in b.underWay.
+// publishAll returns when nothing more may be published and no call is under way. Calls that do not return within
+// Config.Margin after the end of the session are left behind, in b.underWay.
 func (b *batch) publishAll() {
 	defer close(b.abandoned)
 	ended := b.session.work.Done()

@@ -26,8 +26,8 @@ type call struct {
 	topicCooldowns map[string]time.Duration // of topics at fault
 }
 
-// startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher takes several of a
-// key, all messages up to the first that belongs to another publisher. nil: no call was started.
+// startCall calls the publisher of q with a wave: the first message of each key that is ready, or, when the publisher
+// takes several of a key, all messages up to the first that belongs to another publisher. nil: no call was started.
 func (b *batch) startCall(q *publisherQueue) *call {
 	if q.busy || len(q.ready) == 0 {
 		return nil
@@ -40,7 +40,10 @@ func (b *batch) startCall(q *publisherQueue) *call {
 		return nil
 	}
 	cfg, work := &b.relay.cfg, b.session.work
-	c := &call{queue: q, returned: make(chan struct{}), began: time.Now(), deadline: b.session.hold.Load().Until.Add(-cfg.Margin), leaseEnd: true}
+	c := &call{
+		queue: q, returned: make(chan struct{}), began: time.Now(),
+		deadline: b.session.hold.Load().Until.Add(-cfg.Margin), leaseEnd: true,
+	}
 	if timeout := c.began.Add(cfg.PublishTimeout); timeout.Before(c.deadline) {
 		c.deadline, c.leaseEnd = timeout, false
 	}
@@ -77,8 +80,8 @@ func (b *batch) startCall(q *publisherQueue) *call {
 	return c
 }
 
-// admit returns the keys whose next message may be published now. For a topic at fault that is one message after its cooldown; the
-// other keys wait for its answer, or are deferred during the cooldown.
+// admit returns the keys whose next message may be published now. For a topic at fault that is one message after its
+// cooldown; the other keys wait for its answer, or are deferred during the cooldown.
 func (b *batch) admit(ready []*keyMessages, deadline time.Time) (admitted, waiting []*keyMessages) {
 	if b.relay.topics.count.Load() == 0 {
 		return ready, nil
@@ -104,11 +107,12 @@ func (b *batch) admit(ready []*keyMessages, deadline time.Time) (admitted, waiti
 // goesTo reports whether the message at position i can follow others of its key in a call of q's publisher.
 func (b *batch) goesTo(q *publisherQueue, i int) bool {
 	topic := b.outcomes[i].Topic
-	return b.outcomes[i].Unreadable == nil && b.relay.publishers.of(topic) == q.publisher && !b.relay.topics.atFault(topic)
+	return b.outcomes[i].Unreadable == nil && b.relay.publishers.of(topic) == q.publisher &&
+		!b.relay.topics.atFault(topic)
 }
 
-// publish calls the publisher and writes its answers to errs. When the headers of one message cannot be made, none of the call is
-// published, because a later message of its key may be among them.
+// publish calls the publisher and writes its answers to errs. When the headers of one message cannot be made, none of
+// the call is published, because a later message of its key may be among them.
 func (b *batch) publish(c *call) {
 	msgs := make([]outbox.Message, len(c.positions))
 	ctx, cancel := context.WithDeadline(b.session.work, c.deadline)
@@ -128,7 +132,8 @@ func (b *batch) publish(c *call) {
 	}
 }
 
-// composeAll makes the messages of c. It reports whether all of them could be made, and says what is wrong with the others.
+// composeAll makes the messages of c. It reports whether all of them could be made, and says what is wrong with the
+// others.
 func (b *batch) composeAll(c *call, msgs []outbox.Message) (all bool) {
 	n := 0
 	compose := func() {
@@ -148,13 +153,15 @@ func (b *batch) composeAll(c *call, msgs []outbox.Message) (all bool) {
 	return all
 }
 
-// publishSingly publishes the messages of a call that gave no usable answers, each in a call of its own until the deadline of c: one
-// message may be at fault, and must not count against the others. Messages of a key keep their order.
+// publishSingly publishes the messages of a call that gave no usable answers, each in a call of its own until the
+// deadline of c: one message may be at fault, and must not count against the others. Messages of a key keep their
+// order.
 func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 	p, held := c.queue.publisher, make(map[string]bool)
 	b.relay.cfg.Logger.WarnContext(ctx, "relay: a publisher gave no usable answers; the messages of the call are published one by one", "relay", b.relay.cfg.Name,
 		"publisher", p.typeName(), "messages", len(c.positions), "error", noAnswer)
-	b.errs[c.positions[0]] = noAnswer // counts unless there is a better answer: otherwise a slow call would be repeated for ever
+	// counts unless there is a better answer: otherwise a slow call would be repeated for ever
+	b.errs[c.positions[0]] = noAnswer
 	for _, i := range c.positions {
 		m := b.outcomes[i].Leased
 		if held[m.OrderingKey] {

@@ -32,7 +32,8 @@ const (
 	DefaultPollMax        = time.Second
 )
 
-// MinLeaseTTL is the shortest Config.LeaseTTL: a hold is renewed three times within it or more often, each time with a round trip.
+// MinLeaseTTL is the shortest Config.LeaseTTL: a hold is renewed three times within it or more often, each time with a
+// round trip.
 const MinLeaseTTL = 100 * time.Millisecond
 
 // Config of a Relay.
@@ -40,8 +41,8 @@ type Config struct {
 	// Queue is the outbox: one of this module's stores. Required.
 	Queue driver.Queue
 
-	// Publisher gets the messages of each topic that is not in Publishers. Required, unless Publishers is set: then messages of
-	// other topics wait, with ErrNoPublisher, like those of a topic that the broker does not have.
+	// Publisher gets the messages of each topic that is not in Publishers. Required, unless Publishers is set: then
+	// messages of other topics wait, with ErrNoPublisher, like those of a topic that the broker does not have.
 	Publisher outbox.Publisher
 
 	// Publishers are those of single topics. The order of a key holds across them.
@@ -59,8 +60,8 @@ type Config struct {
 	// Defaults to DefaultBatchSize.
 	BatchSize int
 
-	// BatchBytes limits the size of the messages that are leased at once. A single larger message is leased alone. A relay uses
-	// Workers times as much memory.
+	// BatchBytes limits the size of the messages that are leased at once. A single larger message is leased alone. A
+	// relay uses Workers times as much memory.
 	//
 	// Defaults to DefaultBatchBytes.
 	BatchBytes int
@@ -70,14 +71,14 @@ type Config struct {
 	// Defaults to DefaultWorkers.
 	Workers int
 
-	// LeaseTTL is how long other relays wait for the shards of a relay that died. The lease is renewed all the time, so a batch
-	// may take longer. At least MinLeaseTTL.
+	// LeaseTTL is how long other relays wait for the shards of a relay that died. The lease is renewed all the time, so
+	// a batch may take longer. At least MinLeaseTTL.
 	//
 	// Defaults to DefaultLeaseTTL.
 	LeaseTTL time.Duration
 
-	// Margin is how long before the end of its hold a relay stops publishing, so that everything it sent has arrived when another
-	// relay begins. At most half of LeaseTTL.
+	// Margin is how long before the end of its hold a relay stops publishing, so that everything it sent has arrived
+	// when another relay begins. At most half of LeaseTTL.
 	//
 	// Defaults to a fifth of LeaseTTL.
 	Margin time.Duration
@@ -87,23 +88,26 @@ type Config struct {
 	// Defaults to DefaultPublishTimeout.
 	PublishTimeout time.Duration
 
-	// MaxAttempts is how often a message is tried before it is parked. Failures of the broker or of a topic do not count.
+	// MaxAttempts is how often a message is tried before it is parked. Failures of the broker or of a topic do not
+	// count.
 	//
 	// Defaults to DefaultMaxAttempts.
 	MaxAttempts int
 
-	// ParkLimit limits how fast this relay parks messages. When it is spent, something is wrong with more than one message: further
-	// messages are held back and tried again instead, which is logged once a minute, and no attempt is counted.
+	// ParkLimit limits how fast this relay parks messages. When it is spent, something is wrong with more than one
+	// message: further messages are held back and tried again instead, which is logged once a minute, and no attempt is
+	// counted.
 	//
 	// Defaults to a burst of 100, and 100 per minute.
 	ParkLimit ParkLimit
 
-	// Backoff returns how long a message, and with it its key, is held back after that many failed attempts, 1 or more. It also
-	// returns how long an unavailable publisher gets no messages, after that many failures in a row, at most 5 s. When its calls
-	// take a second or longer, the publisher gets no messages for at least as long as the call took, at most 30 s.
+	// Backoff returns how long a message, and with it its key, is held back after that many failed attempts, 1 or more.
+	// It also returns how long an unavailable publisher gets no messages, after that many failures in a row, at most 5
+	// s. When its calls take a second or longer, the publisher gets no messages for at least as long as the call took,
+	// at most 30 s.
 	//
-	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most DefaultBackoffCap. This also applies
-	// when Backoff panics.
+	// Defaults to full jitter: a random duration up to DefaultBackoffBase * 2^(attempt-1), and at most
+	// DefaultBackoffCap. This also applies when Backoff panics.
 	Backoff func(attempt int) time.Duration
 
 	// ParkPolicy says what happens to the later messages of a key after one is parked.
@@ -111,9 +115,9 @@ type Config struct {
 	// Defaults to outbox.BlockKey.
 	ParkPolicy outbox.ParkPolicy
 
-	// PollMin and PollMax are bounds of the poll interval: PollMin after a poll found unannounced messages, doubling to PollMax while
-	// polls find none. Where the Queue notifies the relays of all commits, more than three relays share these polls: n relays poll every
-	// PollMax*n/3 each, and at least every 6*PollMax.
+	// PollMin and PollMax are bounds of the poll interval: PollMin after a poll found unannounced messages, doubling to
+	// PollMax while polls find none. Where the Queue notifies the relays of all commits, more than three relays share
+	// these polls: n relays poll every PollMax*n/3 each, and at least every 6*PollMax.
 	//
 	// They default to DefaultPollMin and DefaultPollMax.
 	PollMin, PollMax time.Duration
@@ -123,8 +127,8 @@ type Config struct {
 	// Defaults to outbox.PlainHeaders.
 	HeaderFormat outbox.HeaderFormat
 
-	// Logger gets one line for each parked message, one for each batch with failures, one for each call without usable answers, two for
-	// each outage, and one a minute for each topic at fault.
+	// Logger gets one line for each parked message, one for each batch with failures, one for each call without usable
+	// answers, two for each outage, and one a minute for each topic at fault.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
@@ -166,7 +170,8 @@ func (cfg Config) complete() (Config, error) {
 	} else {
 		panics := &hooks.Panics{Logger: cfg.Logger.With("relay", cfg.Name), Owner: "relay"}
 		cfg.Backoff = func(attempt int) time.Duration {
-			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) }, func() time.Duration { return usual(attempt) })
+			return hooks.Or(panics, "Backoff", func() time.Duration { return own(attempt) },
+				func() time.Duration { return usual(attempt) })
 		}
 	}
 	if cfg.Trace == nil {

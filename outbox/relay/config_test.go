@@ -52,7 +52,8 @@ func TestRelayConfigNamesTheFieldAtFault(t *testing.T) {
 	}
 }
 
-// A PollMin above the default of PollMax raises PollMax; a LeaseTTL below the default of PublishTimeout limits PublishTimeout.
+// A PollMin above the default of PollMax raises PollMax; a LeaseTTL below the default of PublishTimeout limits
+// PublishTimeout.
 func TestRelayConfigDefaultsFitTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -68,7 +69,8 @@ func TestRelayConfigDefaultsFitTogether(t *testing.T) {
 			t.Errorf("RunOnce = %d, %v; Publish had %v, want 4/5 of LeaseTTL", n, err, left)
 		}
 		enqueueIDs(t, memory, "a2")
-		if _, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); err != nil || left != relay.DefaultPublishTimeout {
+		if _, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); err != nil ||
+			left != relay.DefaultPublishTimeout {
 			t.Errorf("RunOnce = %v; Publish had %v, want %v", err, left, relay.DefaultPublishTimeout)
 		}
 	})

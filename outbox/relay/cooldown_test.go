@@ -19,8 +19,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// The broker is down for a minute, and there is no other publisher: no attempt is counted, nothing is written, and the publisher
-// is called now and then.
+// The broker is down for a minute, and there is no other publisher: no attempt is counted, nothing is written, and the
+// publisher is called now and then.
 func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
@@ -32,7 +32,8 @@ func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 			Settled: func(_ context.Context, messages []relay.Settlement) {
 				for _, s := range messages {
 					switch {
-					case s.Outcome == observe.Held && s.Cause == observe.CauseBroker && s.After == 0: // returned; After is the delay of a deferred one
+					case s.Outcome == observe.Held && s.Cause == observe.CauseBroker && s.After == 0:
+						// returned; After is the delay of a deferred one
 					case s.Outcome == observe.Processed:
 					default:
 						told.Add(1)
@@ -44,7 +45,10 @@ func TestRelayCoolsDownWhenItsPublisherIsUnavailable(t *testing.T) {
 		for i := range 100 {
 			enqueueIDs(t, memory, fmt.Sprintf("k%c1", 'a'+i%26), fmt.Sprintf("-%d", i))
 		}
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: p, Logger: log.logger(), Trace: trace, MaxAttempts: 1, BatchSize: 10})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: p, Logger: log.logger(), Trace: trace,
+			MaxAttempts: 1, BatchSize: 10,
+		})
 		<-time.After(time.Minute)
 		if n := len(p.Calls()); n < 10 || n > 100 {
 			t.Errorf("%d calls in a minute", n)
@@ -132,7 +136,8 @@ func TestRelayCoolsDownOneOfSeveralPublishers(t *testing.T) {
 		down.Down(0)
 		_, stop := start(t, relay.Config{Queue: memory, MaxAttempts: 1, Publishers: map[string]outbox.Publisher{"up": up, "down": p}})
 		for i := range 60 {
-			enqueue(t, memory, to("up", fmt.Sprintf("u%d", i)), to("down", fmt.Sprintf("d%d", i)), to("down", fmt.Sprintf("m%d", i)), to("up", fmt.Sprintf("m%d-", i)), to("down", fmt.Sprintf("-%d", i)))
+			enqueue(t, memory, to("up", fmt.Sprintf("u%d", i)), to("down", fmt.Sprintf("d%d", i)),
+				to("down", fmt.Sprintf("m%d", i)), to("up", fmt.Sprintf("m%d-", i)), to("down", fmt.Sprintf("-%d", i)))
 			synctest.Wait()
 			if n := len(arrived(up)); n != i+1 {
 				t.Fatalf("%d of %d published by the one that is up", n, i+1)
@@ -154,7 +159,8 @@ func TestRelayCoolsDownOneOfSeveralPublishers(t *testing.T) {
 	})
 }
 
-// A part of the broker is down (a partition without leader): the keys of that part are held back, and the relay goes on.
+// A part of the broker is down (a partition without leader): the keys of that part are held back, and the relay goes
+// on.
 func TestRelayDoesNotCoolDownForAPartOfTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), refusing("a1", &outbox.UnavailableError{Err: errRefused}, -2)
@@ -177,9 +183,9 @@ func TestRelayDoesNotCoolDownForAPartOfTheBroker(t *testing.T) {
 	})
 }
 
-// A publisher that answers at once that the broker is away, as one does without a circuit breaker of its own: the relay waits
-// longer and longer between its calls, counts no attempt, and publishes everything once the broker is
-// back. A part of the broker that stays away does not keep the relay from finding out.
+// A publisher that answers at once that the broker is away, as one does without a circuit breaker of its own: the relay
+// waits longer and longer between its calls, counts no attempt, and publishes everything once the broker is back. A
+// part of the broker that stays away does not keep the relay from finding out.
 func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -224,11 +230,17 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 				var msgs []outbox.Message
 				for i := range 200 {
 					for n := range 2 {
-						msgs = append(msgs, outbox.Message{ID: fmt.Sprintf("%d-%d", i, n), Topic: "orders", OrderingKey: strconv.Itoa(i)})
+						msgs = append(msgs, outbox.Message{
+							ID: fmt.Sprintf("%d-%d", i, n), Topic: "orders",
+							OrderingKey: strconv.Itoa(i),
+						})
 					}
 				}
 				enqueue(t, memory, msgs...)
-				_, stop := start(t, relay.Config{Queue: memory, Publisher: p, Publishers: test.topics, Logger: log.logger(), Trace: trace, MaxAttempts: 1, Workers: 1})
+				_, stop := start(t, relay.Config{
+					Queue: memory, Publisher: p, Publishers: test.topics,
+					Logger: log.logger(), Trace: trace, MaxAttempts: 1, Workers: 1,
+				})
 				<-time.After(2 * time.Minute)
 				mu.Lock()
 				down = false
@@ -240,7 +252,8 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 				}
 				mu.Unlock()
 				<-time.After(time.Minute)
-				if got, want := stats(t, memory), fmt.Sprintf("%d pending, 0 parked, 0 waiting", 2*test.gone); got != want {
+				if got, want := stats(t, memory), fmt.Sprintf("%d pending, 0 parked, 0 waiting",
+					2*test.gone); got != want {
 					t.Errorf("a minute after the broker came back: %s, want %s", got, want)
 				}
 				mu.Lock()
@@ -248,7 +261,8 @@ func TestRelayTriesAnUnavailablePublisherAgain(t *testing.T) {
 					t.Errorf("%d attempts were counted", counted)
 				}
 				mu.Unlock()
-				if test.gone == 0 && (log.with("is unavailable and gets no messages") > 3 || log.with("is available again") != 1) {
+				if test.gone == 0 && (log.with("is unavailable and gets no messages") > 3 ||
+					log.with("is available again") != 1) {
 					t.Errorf("want a line at the start of the outage, one a minute and one at its end:\n%s", log)
 				}
 				stop()
@@ -290,7 +304,8 @@ func silent(calls *atomic.Int64) outbox.Publisher {
 	})
 }
 
-// Most of what is pending belongs to a part of the broker that is away. Messages of the other parts must not wait for it.
+// Most of what is pending belongs to a part of the broker that is away. Messages of the other parts must not wait for
+// it.
 func TestRelayPartOfTheBrokerHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -333,7 +348,8 @@ func TestRelayPublisherThatHangsHoldsUpNoOther(t *testing.T) {
 		there := awayFor(func(outbox.Message) bool { return false }, func(outbox.Message) { confirmed.Add(1) })
 		for i := range 300 {
 			id := fmt.Sprint(i)
-			enqueue(t, memory, outbox.Message{ID: "hangs-" + id, OrderingKey: id, Topic: "hangs"}, outbox.Message{ID: "there-" + id, OrderingKey: "there-" + id, Topic: "there"})
+			enqueue(t, memory, outbox.Message{ID: "hangs-" + id, OrderingKey: id, Topic: "hangs"},
+				outbox.Message{ID: "there-" + id, OrderingKey: "there-" + id, Topic: "there"})
 		}
 		_, stop := start(t, relay.Config{Queue: memory, Publishers: map[string]outbox.Publisher{"hangs": silent(&calls), "there": there}})
 		defer stop()
@@ -355,7 +371,10 @@ func TestRelayCoolsDownWhenCallsEndWithTheLease(t *testing.T) {
 		for i := range 300 {
 			enqueue(t, memory, msg(fmt.Sprint(i)))
 		}
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: silent(&calls), LeaseTTL: 5 * time.Second, Logger: log.logger()})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: silent(&calls), LeaseTTL: 5 * time.Second,
+			Logger: log.logger(),
+		})
 		defer stop()
 		<-time.After(5 * time.Minute)
 		if n := calls.Load(); n < 5 || n > 30 {

@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// dispatcher leases batches for as long as its session lasts, and starts a worker for each. Only the goroutine of run reads and
-// writes its fields; workers send it reports.
+// dispatcher leases batches for as long as its session lasts, and starts a worker for each. Only the goroutine of run
+// reads and writes its fields; workers send it reports.
 type dispatcher struct {
 	session       *session
 	relay         *Relay
@@ -53,15 +53,18 @@ type wakeUps struct {
 
 func newDispatcher(s *session, m mode) *dispatcher {
 	cfg := &s.relay.cfg
-	d := &dispatcher{session: s, relay: s.relay, mode: m, reports: make(chan report, cfg.Workers), pollDue: true, groups: 1, pollInterval: cfg.PollMin}
+	d := &dispatcher{
+		session: s, relay: s.relay, mode: m, reports: make(chan report, cfg.Workers), pollDue: true,
+		groups: 1, pollInterval: cfg.PollMin,
+	}
 	if w, ok := s.queue.(driver.Waker); ok {
 		d.notifications = w.Wake()
 	}
 	return d
 }
 
-// run returns when ctx has ended, the lease is lost, or nothing more is due in mode untilNothingIsDue, and all workers have
-// ended.
+// run returns when ctx has ended, the lease is lost, or nothing more is due in mode untilNothingIsDue, and all workers
+// have ended.
 func (d *dispatcher) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -106,7 +109,8 @@ func (d *dispatcher) mayPoll() bool {
 	return (d.pollDue || d.notified) && d.busyWorkers < workers && !time.Now().Before(d.notBefore)
 }
 
-// crowdedFor is how long after a batch that left much behind the dispatcher polls for new messages first, and in smaller groups of shards.
+// crowdedFor is how long after a batch that left much behind the dispatcher polls for new messages first, and in
+// smaller groups of shards.
 const (
 	crowdedFor = 2 * time.Second
 	muchLeft   = 100
@@ -114,8 +118,8 @@ const (
 
 func (d *dispatcher) crowded() bool { return time.Now().Before(d.crowdedUntil) }
 
-// untilNextPoll returns when there will be a reason to poll if nothing happens before. While all workers are busy, the report of
-// one of them will be the reason.
+// untilNextPoll returns when there will be a reason to poll if nothing happens before. While all workers are busy, the
+// report of one of them will be the reason.
 func (d *dispatcher) untilNextPoll() time.Duration {
 	in := time.Until(d.notBefore)
 	reason := d.pollDue || d.notified
@@ -183,8 +187,8 @@ func (d *dispatcher) finished() bool {
 	return !d.pollDue && !d.notified && d.busyWorkers == 0
 }
 
-// drain waits for the workers, which start no further call of Publish. Those that do not finish within LeaseTTL are cut off, and
-// calls of Publish that do not return even then are left behind.
+// drain waits for the workers, which start no further call of Publish. Those that do not finish within LeaseTTL are cut
+// off, and calls of Publish that do not return even then are left behind.
 func (d *dispatcher) drain(ctx context.Context) {
 	ttl := d.relay.cfg.LeaseTTL
 	d.session.drainDeadline = time.Now().Add(ttl)

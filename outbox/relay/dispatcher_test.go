@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// A batch may end at the very moment when a poll is due, and the dispatcher may see the end first: then it polls at once, and not
-// after PollMax.
+// A batch may end at the very moment when a poll is due, and the dispatcher may see the end first: then it polls at
+// once, and not after PollMax.
 func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(Config{Queue: struct{ driver.Queue }{}, Publisher: struct{ outbox.Publisher }{}})
@@ -36,7 +36,8 @@ func TestRelayPollThatIsOverdueComesAtOnce(t *testing.T) {
 			{name: "due after the pause", due: true, pause: time.Minute, want: time.Minute},
 			{name: "due, but all workers are busy", due: true, want: r.cfg.PollMax},
 		} {
-			d.pollDue, d.nextPoll, d.notBefore, d.nextRetry = test.due, now.Add(test.poll), now.Add(test.pause), time.Time{}
+			d.pollDue, d.nextPoll, d.notBefore, d.nextRetry = test.due, now.Add(test.poll), now.Add(test.pause),
+				time.Time{}
 			if test.retry != 0 {
 				d.nextRetry = now.Add(test.retry)
 			}

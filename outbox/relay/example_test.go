@@ -32,7 +32,10 @@ func ExampleRelay_Run() {
 
 	// Elsewhere: the message is part of the transaction that charges the customer.
 	err = memory.InTx(ctx, func(tx *outboxtest.Tx) error {
-		return memory.Enqueue(ctx, tx, outbox.Message{ID: "charge-17", Topic: "charged", OrderingKey: "customer-4711", Payload: []byte("12.50")})
+		return memory.Enqueue(ctx, tx, outbox.Message{
+			ID: "charge-17", Topic: "charged", OrderingKey: "customer-4711",
+			Payload: []byte("12.50"),
+		})
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -67,7 +67,8 @@ func TestRelayRefusedMessageStopsItsKeyOnly(t *testing.T) {
 		}
 		enqueueIDs(t, memory, "a4", "b3")
 		<-time.After(9*time.Second - time.Millisecond)
-		if got := arrived(broker); slices.Contains(got, "a2") || slices.Contains(got, "a3") || slices.Contains(got, "a4") || !slices.Contains(got, "b3") {
+		if got := arrived(broker); slices.Contains(got, "a2") || slices.Contains(got, "a3") ||
+			slices.Contains(got, "a4") || !slices.Contains(got, "b3") {
 			t.Errorf("before the second backoff has passed: %v", got)
 		}
 		<-time.After(2 * time.Millisecond)
@@ -88,7 +89,10 @@ func TestRelayRefusedMessageStopsItsKeyOnly(t *testing.T) {
 func TestRelayRetriesWhenTheBackoffHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), refusing("-1", errRefused, 1)
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: broker, Backoff: fixed(7777 * time.Millisecond), PollMax: time.Minute})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: broker, Backoff: fixed(7777 * time.Millisecond),
+			PollMax: time.Minute,
+		})
 		began := time.Now()
 		enqueueIDs(t, memory, "-1")
 		<-time.After(10 * time.Second)
@@ -106,11 +110,13 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 		parked    []string
 	}{
 		{outbox.BlockKey, []string{"a1"}, []string{
-			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
+			"a2 after 3 behind 0: attempt 3: the broker refuses this message",
+			"a3 after 0 behind 2: stands behind message 2 of its key",
 			"a4 after 0 behind 2: stands behind message 2 of its key",
 		}},
 		{outbox.ParkKey, []string{"a1"}, []string{
-			"a2 after 3 behind 0: attempt 3: the broker refuses this message", "a3 after 0 behind 2: stands behind message 2 of its key",
+			"a2 after 3 behind 0: attempt 3: the broker refuses this message",
+			"a3 after 0 behind 2: stands behind message 2 of its key",
 			"a4 after 0 behind 2: stands behind message 2 of its key",
 		}},
 		{outbox.SkipMessage, []string{"a1", "a3", "a4"}, []string{"a2 after 3 behind 0: attempt 3: the broker refuses this message"}},
@@ -126,7 +132,10 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 					told = append(told, s.Err)
 				})
 				enqueueIDs(t, memory, "a1", "a2", "a3")
-				_, stop := start(t, relay.Config{Name: "r", Queue: memory, Publisher: broker, MaxAttempts: 3, Backoff: fixed(time.Second), ParkPolicy: test.keep, Logger: log.logger(), Trace: trace})
+				_, stop := start(t, relay.Config{
+					Name: "r", Queue: memory, Publisher: broker, MaxAttempts: 3,
+					Backoff: fixed(time.Second), ParkPolicy: test.keep, Logger: log.logger(), Trace: trace,
+				})
 				<-time.After(5 * time.Second)
 				enqueueIDs(t, memory, "a4")
 				<-time.After(5 * time.Second)
@@ -153,12 +162,15 @@ func TestRelayParksAtMaxAttempts(t *testing.T) {
 
 func TestRelayParksAtOnceWhatIsPermanent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, broker := outboxtest.NewMemory(), refusing("a1", fmt.Errorf("wrapped: %w", outbox.Permanent(errRefused)), -2)
+		memory, broker := outboxtest.NewMemory(), refusing("a1",
+			fmt.Errorf("wrapped: %w", outbox.Permanent(errRefused)), -2)
 		enqueueIDs(t, memory, "a1", "b1")
-		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(t.Context()); n != 1 || err != nil {
+		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(t.Context()); n != 1 ||
+			err != nil {
 			t.Errorf("RunOnce = %d, %v: what is refused is no error of the relay's", n, err)
 		}
-		if diff := cmp.Diff([]string{"a1 after 1 behind 0: wrapped: the broker refuses this message"}, parked(t, memory)); diff != "" {
+		if diff := cmp.Diff([]string{"a1 after 1 behind 0: wrapped: the broker refuses this message"},
+			parked(t, memory)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -169,13 +181,17 @@ func TestRelayWithoutPublisherForATopic(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
 		enqueue(t, memory, to("x", "a1"), to("y", "b1"), to("x", "b2"))
 		log := new(lines)
-		_, stop := start(t, relay.Config{Queue: memory, Publishers: map[string]outbox.Publisher{"x": broker}, MaxAttempts: 2, Logger: log.logger()})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publishers: map[string]outbox.Publisher{"x": broker},
+			MaxAttempts: 2, Logger: log.logger(),
+		})
 		<-time.After(10 * time.Minute)
 		if diff := cmp.Diff([]string{"a1"}, arrived(broker)); diff != "" {
 			t.Error(diff)
 		}
 		st, err := memory.Stats(t.Context())
-		if of := st.Topics["y"]; err != nil || st.Pending != 2 || of.Failing != 1 || of.Error != `relay: no publisher for topic "y"` {
+		if of := st.Topics["y"]; err != nil || st.Pending != 2 || of.Failing != 1 ||
+			of.Error != `relay: no publisher for topic "y"` {
 			t.Errorf("%+v, error %v; want both pending, and why", st, err)
 		}
 		if n := log.with(`topic=y`); n < 8 || n > 11 {
@@ -185,19 +201,31 @@ func TestRelayWithoutPublisherForATopic(t *testing.T) {
 	})
 }
 
-// When a publisher does not answer as it must, not for a single message either, each message counts as failed, because it is unknown
-// which of them arrived. The error names the publisher.
+// When a publisher does not answer as it must, not for a single message either, each message counts as failed, because
+// it is unknown which of them arrived. The error names the publisher.
 func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		p     publisherFunc
 		cause string
 	}{
-		{"panics", func(context.Context, []outbox.Message) []error { panic(outbox.Permanent(errRefused)) }, `panicked: the broker refuses this message`},
-		{"ends its goroutine", func(context.Context, []outbox.Message) []error { runtime.Goexit(); return nil }, `it called runtime.Goexit, or FailNow of a test`},
+		{
+			"panics", func(context.Context, []outbox.Message) []error { panic(outbox.Permanent(errRefused)) },
+			`panicked: the broker refuses this message`,
+		},
+		{
+			"ends its goroutine", func(context.Context, []outbox.Message) []error { runtime.Goexit(); return nil },
+			`it called runtime.Goexit, or FailNow of a test`,
+		},
 		{"too few answers", func(_ context.Context, msgs []outbox.Message) []error { return make([]error, len(msgs)-1) }, `gave 0 answers for 1 messages`},
-		{"too many answers", func(context.Context, []outbox.Message) []error { return make([]error, 3) }, `gave 3 answers for 1 messages`},
-		{"no answers", func(context.Context, []outbox.Message) []error { return []error{} }, `gave 0 answers for 1 messages`},
+		{
+			"too many answers", func(context.Context, []outbox.Message) []error { return make([]error, 3) },
+			`gave 3 answers for 1 messages`,
+		},
+		{
+			"no answers", func(context.Context, []outbox.Message) []error { return []error{} },
+			`gave 0 answers for 1 messages`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -205,11 +233,15 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 				enqueueIDs(t, memory, "a1", "b1")
 				var deferred []string
 				trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID+" "+s.Err.Error()) })
-				cfg := relay.Config{Queue: memory, Publisher: test.p, MaxAttempts: 2, Backoff: fixed(time.Minute), Trace: trace}
+				cfg := relay.Config{
+					Queue: memory, Publisher: test.p, MaxAttempts: 2, Backoff: fixed(time.Minute),
+					Trace: trace,
+				}
 				if n, err := newRelay(t, cfg).RunOnce(t.Context()); n != 0 || err != nil {
 					t.Fatalf("RunOnce = %d, %v", n, err)
 				}
-				if len(deferred) != 2 || !strings.Contains(deferred[0], "relay_test.publisherFunc") || !strings.HasSuffix(deferred[1], test.cause) {
+				if len(deferred) != 2 || !strings.Contains(deferred[0], "relay_test.publisherFunc") ||
+					!strings.HasSuffix(deferred[1], test.cause) {
 					t.Errorf("deferred %q, want both, with %q", deferred, test.cause)
 				}
 				<-time.After(time.Minute)
@@ -224,8 +256,8 @@ func TestRelayPublisherThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A panic of the HeaderFormat is a failure of its message. The rest of its call is not published, because the message might be in
-// front of others.
+// A panic of the HeaderFormat is a failure of its message. The rest of its call is not published, because the message
+// might be in front of others.
 func TestRelayLayoutThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, atomic := range []bool{false, true} {
@@ -247,8 +279,8 @@ func TestRelayLayoutThatPanics(t *testing.T) {
 	})
 }
 
-// A HeaderFormat that ends its goroutine fails for its message. The other messages of the call are neither published nor counted
-// then, and none of them may be taken for published.
+// A HeaderFormat that ends its goroutine fails for its message. The other messages of the call are neither published
+// nor counted then, and none of them may be taken for published.
 func TestRelayHeaderFormatThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker, log := outboxtest.NewMemory(), new(outboxtest.FakePublisher), new(lines)
@@ -269,7 +301,8 @@ func TestRelayHeaderFormatThatEndsItsGoroutine(t *testing.T) {
 		if diff := cmp.Diff([]string{"-1", "a1", "c1"}, got); diff != "" {
 			t.Errorf("published: %s", diff)
 		}
-		if got := parked(t, memory); len(got) != 2 || !strings.HasPrefix(got[0], "b1 after 2 behind 0: attempt 2: relay: Config.HeaderFormat ended") {
+		if got := parked(t, memory); len(got) != 2 ||
+			!strings.HasPrefix(got[0], "b1 after 2 behind 0: attempt 2: relay: Config.HeaderFormat ended") {
 			t.Errorf("parked %q", got)
 		}
 		if log.with("messages deferred") != 1 || log.with("message parked") != 1 {
@@ -292,7 +325,8 @@ func TestRelayDoesNotSpinOnWhatIsNotTried(t *testing.T) {
 			t.Errorf("%d calls in a minute", n)
 		}
 		stop()
-		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); n != 0 || err != relay.ErrStalled && !errors.Is(err, relay.ErrStalled) {
+		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p}).RunOnce(t.Context()); n != 0 ||
+			err != relay.ErrStalled && !errors.Is(err, relay.ErrStalled) {
 			t.Errorf("RunOnce = %d, %v, want ErrStalled", n, err)
 		}
 	})

@@ -7,12 +7,13 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// forgetAfter is how long after the end of a cooldown it is known that no message waits for it: such a message would have been tried. Another
-// relay has taken it, or it was discarded. No deferral because of a topic is longer than maxTopicCooldown and minPartCooldown together.
+// forgetAfter is how long after the end of a cooldown it is known that no message waits for it: such a message would
+// have been tried. Another relay has taken it, or it was discarded. No deferral because of a topic is longer than
+// maxTopicCooldown and minPartCooldown together.
 const forgetAfter = 2 * maxTopicCooldown
 
-// forgetFaults ends the pauses of topics and publishers that have no waiting messages. Nothing else would end them, because only a confirmed
-// message shows that the broker works again.
+// forgetFaults ends the pauses of topics and publishers that have no waiting messages. Nothing else would end them,
+// because only a confirmed message shows that the broker works again.
 func (r *Relay) forgetFaults(ctx context.Context) {
 	r.topics.forget(ctx, &r.pauses)
 	for _, p := range r.publishers.all {

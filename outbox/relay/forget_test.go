@@ -14,9 +14,13 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A pause ends when its message has left the outbox in another way, such as through another relay: a gauge would show it for ever.
+// A pause ends when its message has left the outbox in another way, such as through another relay: a gauge would show
+// it for ever.
 func TestRelayForgetsPausesOfOthersMessages(t *testing.T) {
-	for what, fault := range map[string]error{"topic": errMissing, "publisher": &outbox.UnavailableError{Err: errors.New("connection refused")}} {
+	for what, fault := range map[string]error{
+		"topic":     errMissing,
+		"publisher": &outbox.UnavailableError{Err: errors.New("connection refused")},
+	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := outboxtest.NewMemory()

@@ -61,7 +61,10 @@ func start(t tb, cfg relay.Config) (r *relay.Relay, stop func()) {
 
 // msg is a message whose key is the letters that its id begins with; "-1" has none.
 func msg(id string) outbox.Message {
-	return outbox.Message{ID: id, Topic: "orders", OrderingKey: strings.TrimRight(id, "-0123456789"), Payload: []byte(id)}
+	return outbox.Message{
+		ID: id, Topic: "orders", OrderingKey: strings.TrimRight(id, "-0123456789"),
+		Payload: []byte(id),
+	}
 }
 
 // enqueue commits messages in one transaction.

@@ -36,8 +36,9 @@ func (s *crowdSession) Renew(ctx context.Context) (driver.Hold, error) {
 	return hold, err
 }
 
-// An idle relay asks the database twice a second, and renews every five seconds. Sixteen relays that are notified of all commits ask for
-// messages and maintenance no more often than three do. Relays that are not notified poll every PollMax, however many there are.
+// An idle relay asks the database twice a second, and renews every five seconds. Sixteen relays that are notified of
+// all commits ask for messages and maintenance no more often than three do. Relays that are not notified poll every
+// PollMax, however many there are.
 func TestRelayIdle(t *testing.T) {
 	const minutes = 10
 	calls := func(relays int, announced bool) (polls, all int) {
@@ -63,7 +64,8 @@ func TestRelayIdle(t *testing.T) {
 		t.Errorf("each of 100 relays has polled %d times in %d s, want once in 6", polls, seconds)
 	}
 	if polls, _ := calls(16, false); polls < seconds {
-		t.Errorf("each of 16 relays that are not notified has polled %d times in %d s, want once in PollMax", polls, seconds)
+		t.Errorf("each of 16 relays that are not notified has polled %d times in %d s, want once in PollMax", polls,
+			seconds)
 	}
 }
 
@@ -90,8 +92,9 @@ func TestRelaysWithUnequalSharesComeToRest(t *testing.T) {
 	})
 }
 
-// Relays that began together do not look for delayed messages together: all of them look three times a second, at different times. So the
-// next look comes within a second on average, and not within the six seconds between two looks of one relay.
+// Relays that began together do not look for delayed messages together: all of them look three times a second, at
+// different times. So the next look comes within a second on average, and not within the six seconds between two looks
+// of one relay.
 func TestRelaysLookForDelayedMessagesAtDifferentTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const relays, minutes = 16, 10
@@ -118,7 +121,8 @@ func TestRelaysLookForDelayedMessagesAtDifferentTimes(t *testing.T) {
 			stop()
 		}
 		if average := time.Duration(wait * float64(time.Minute)); q.count("maintain") < 1000 || average > time.Second {
-			t.Errorf("%d looks; the next one came after %v on average, want less than a second", q.count("maintain"), average)
+			t.Errorf("%d looks; the next one came after %v on average, want less than a second", q.count("maintain"),
+				average)
 		}
 	})
 }

@@ -30,8 +30,8 @@ func unusable(id string, broker *outboxtest.FakePublisher, answer func() []error
 	}
 }
 
-// A call without usable answers counts only against the message that is alone in such a call. The other messages of the call are
-// published at once.
+// A call without usable answers counts only against the message that is alone in such a call. The other messages of the
+// call are published at once.
 func TestRelayIsolatesAMessageWithoutAnswer(t *testing.T) {
 	for name, answer := range map[string]func() []error{
 		"panics":             func() []error { panic("boom") },
@@ -41,13 +41,17 @@ func TestRelayIsolatesAMessageWithoutAnswer(t *testing.T) {
 		for _, atomic := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, atomic %v", name, atomic), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					memory, broker, log := outboxtest.NewMemory(), &outboxtest.FakePublisher{AllOrNothing: atomic}, new(lines)
+					memory, broker, log := outboxtest.NewMemory(), &outboxtest.FakePublisher{AllOrNothing: atomic},
+						new(lines)
 					var p outbox.Publisher = unusable("a2", broker, answer)
 					if atomic {
 						p = &atomicRecorder{recorder{Publisher: p}}
 					}
 					enqueueIDs(t, memory, "b1", "a1", "a2", "a3", "b2", "-1", "-2")
-					_, stop := start(t, relay.Config{Queue: memory, Publisher: p, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger()})
+					_, stop := start(t, relay.Config{
+						Queue: memory, Publisher: p, MaxAttempts: 2,
+						Backoff: fixed(time.Second), Logger: log.logger(),
+					})
 					got := arrived(broker)
 					slices.Sort(got)
 					if diff := cmp.Diff([]string{"-1", "-2", "a1", "b1", "b2"}, got); diff != "" {
@@ -56,7 +60,8 @@ func TestRelayIsolatesAMessageWithoutAnswer(t *testing.T) {
 					<-time.After(3 * time.Second)
 					stop()
 					got = parked(t, memory)
-					if len(got) != 2 || !strings.HasPrefix(got[0], "a2 after 2 behind 0") || !strings.HasPrefix(got[1], "a3 after 0 behind 3") {
+					if len(got) != 2 || !strings.HasPrefix(got[0], "a2 after 2 behind 0") ||
+						!strings.HasPrefix(got[1], "a3 after 0 behind 3") {
 						t.Errorf("parked %q, want a2 and, behind it, a3", got)
 					}
 					calls := 1 // with more messages than a2
@@ -72,8 +77,8 @@ func TestRelayIsolatesAMessageWithoutAnswer(t *testing.T) {
 	}
 }
 
-// When a call without usable answers leaves no time to publish its messages one by one, one message counts, so that the call is not
-// repeated for ever. The others are tried again without it.
+// When a call without usable answers leaves no time to publish its messages one by one, one message counts, so that the
+// call is not repeated for ever. The others are tried again without it.
 func TestRelayHasNoTimeToIsolate(t *testing.T) {
 	for _, ttl := range []time.Duration{relay.DefaultLeaseTTL, 5 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
@@ -86,7 +91,10 @@ func TestRelayHasNoTimeToIsolate(t *testing.T) {
 				var deferred []string
 				trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 				enqueueIDs(t, memory, "a1", "b1", "c1")
-				cfg := relay.Config{Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2, Backoff: fixed(time.Hour), Trace: trace}
+				cfg := relay.Config{
+					Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2,
+					Backoff: fixed(time.Hour), Trace: trace,
+				}
 				_, stop := start(t, cfg)
 				<-time.After(time.Minute)
 				if diff := cmp.Diff([]string{"a1", "b1", "c1"}, deferred); diff != "" {

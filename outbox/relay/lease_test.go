@@ -70,7 +70,10 @@ func TestRelayLeaseEndIsNotTheMessagesFault(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		queue := &faulty{Queue: memory}
 		enqueueIDs(t, memory, "a1")
-		_, stop := start(t, relay.Config{Queue: queue, Publisher: slow(time.Minute), LeaseTTL: 5 * time.Second, MaxAttempts: 1})
+		_, stop := start(t, relay.Config{
+			Queue: queue, Publisher: slow(time.Minute), LeaseTTL: 5 * time.Second,
+			MaxAttempts: 1,
+		})
 		queue.failing(errFault, "renew")
 		<-time.After(20 * time.Second)
 		if got := stats(t, memory); got != "1 pending, 0 parked, 0 waiting" {
@@ -85,17 +88,21 @@ func TestRelayPublishTimeoutCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		enqueueIDs(t, memory, "a1")
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: slow(time.Minute), PublishTimeout: 5 * time.Second, MaxAttempts: 2, Backoff: fixed(0)})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: slow(time.Minute), PublishTimeout: 5 * time.Second,
+			MaxAttempts: 2, Backoff: fixed(0),
+		})
 		<-time.After(11 * time.Second)
-		if diff := cmp.Diff([]string{"a1 after 2 behind 0: attempt 2: context deadline exceeded"}, parked(t, memory)); diff != "" {
+		if diff := cmp.Diff([]string{"a1 after 2 behind 0: attempt 2: context deadline exceeded"},
+			parked(t, memory)); diff != "" {
 			t.Error(diff)
 		}
 		stop()
 	})
 }
 
-// A publisher's own time limit is shorter than the call. Its error counts, also when the call would have ended with the lease: the
-// message must not hold up its key for ever.
+// A publisher's own time limit is shorter than the call. Its error counts, also when the call would have ended with the
+// lease: the message must not hold up its key for ever.
 func TestRelayPublishersOwnTimeoutCounts(t *testing.T) {
 	for _, ttl := range []time.Duration{relay.DefaultLeaseTTL, 5 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
@@ -113,13 +120,18 @@ func TestRelayPublishersOwnTimeoutCounts(t *testing.T) {
 					return errs
 				})
 				enqueueIDs(t, memory, "a1", "b1")
-				_, stop := start(t, relay.Config{Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2, Backoff: fixed(time.Second), Logger: log.logger()})
+				_, stop := start(t, relay.Config{
+					Queue: memory, Publisher: p, LeaseTTL: ttl, MaxAttempts: 2,
+					Backoff: fixed(time.Second), Logger: log.logger(),
+				})
 				<-time.After(3 * time.Second)
 				stop()
-				if diff := cmp.Diff([]string{"a1 after 2 behind 0: attempt 2: post: context deadline exceeded"}, parked(t, memory)); diff != "" {
+				if diff := cmp.Diff([]string{"a1 after 2 behind 0: attempt 2: post: context deadline exceeded"},
+					parked(t, memory)); diff != "" {
 					t.Error(diff)
 				}
-				if got := stats(t, memory); got != "0 pending, 1 parked, 0 waiting" || log.with("messages deferred") != 1 {
+				if got := stats(t, memory); got != "0 pending, 1 parked, 0 waiting" ||
+					log.with("messages deferred") != 1 {
 					t.Errorf("%s; log:\n%s", got, log)
 				}
 			})
@@ -127,8 +139,8 @@ func TestRelayPublishersOwnTimeoutCounts(t *testing.T) {
 	}
 }
 
-// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes. When the paused relay
-// goes on, its late Settle changes nothing, and it opens a new session under another owner.
+// A relay is stopped, as by SIGSTOP, in the middle of a batch and past its lease. Its successor publishes. When the
+// paused relay goes on, its late Settle changes nothing, and it opens a new session under another owner.
 func TestRelayPausedPastItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl = 10 * time.Second
@@ -148,7 +160,10 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 		var ends []error
 		trace := leaseLost(func(err error) { ends = append(ends, err) })
 		enqueueIDs(t, memory, "a1", "a2", "a3", "a4")
-		_, stop := start(t, relay.Config{Name: "zombie", Queue: queue, Publisher: frozen, LeaseTTL: ttl, Logger: log.logger(), Trace: trace})
+		_, stop := start(t, relay.Config{
+			Name: "zombie", Queue: queue, Publisher: frozen, LeaseTTL: ttl,
+			Logger: log.logger(), Trace: trace,
+		})
 		if diff := cmp.Diff([]string{"a1"}, arrived(broker)); diff != "" {
 			t.Fatal(diff)
 		}
@@ -164,7 +179,8 @@ func TestRelayPausedPastItsLease(t *testing.T) {
 		if diff := cmp.Diff([]string{"a1", "a1", "a2", "a3", "a4", "a2"}, arrived(broker)); diff != "" {
 			t.Errorf("after the pause, want what was on its way and nothing else: %s", diff)
 		}
-		if len(ends) != 1 || !errors.Is(ends[0], driver.ErrLeaseLost) || log.with("lease lost") != 1 || queue.count("open") != 2 {
+		if len(ends) != 1 || !errors.Is(ends[0], driver.ErrLeaseLost) || log.with("lease lost") != 1 ||
+			queue.count("open") != 2 {
 			t.Errorf("leases lost: %v; %d sessions; log:\n%s", ends, queue.count("open"), log)
 		}
 		<-time.After(ttl)

@@ -23,8 +23,8 @@ const (
 // failuresToLog is how many failures in a row are an outage. A single one, such as a deadlock, is routine.
 const failuresToLog = 3
 
-// outages remembers which operations fail. Each outage is logged after failuresToLog failures, once a minute while it lasts, and at its
-// end.
+// outages remembers which operations fail. Each outage is logged after failuresToLog failures, once a minute while it
+// lasts, and at its end.
 type outages struct {
 	logger *slog.Logger
 	pauses *pauses
@@ -68,10 +68,12 @@ func (o *outages) failed(ctx context.Context, op operation, relay string, err er
 	o.pauses.report()
 	switch {
 	case goesOn:
-		o.logger.WarnContext(ctx, "relay: still waiting for the database; nothing is lost, and the relay tries again", "relay", relay, "operation", string(op),
+		o.logger.WarnContext(ctx, "relay: still waiting for the database; nothing is lost, and the relay tries again",
+			"relay", relay, "operation", string(op),
 			"since", since.UTC().Format(time.RFC3339), "paused", now.Sub(since).Round(time.Second), "error", err)
 	case begins:
-		o.logger.ErrorContext(ctx, "relay: the database fails; nothing is lost, and the relay tries again", "relay", relay, "operation", string(op), "error", err)
+		o.logger.ErrorContext(ctx, "relay: the database fails; nothing is lost, and the relay tries again", "relay",
+			relay, "operation", string(op), "error", err)
 	}
 }
 
@@ -86,11 +88,13 @@ func (o *outages) recovered(ctx context.Context, op operation) {
 	o.mu.Unlock()
 	o.pauses.report()
 	if logged {
-		o.logger.InfoContext(ctx, "relay: the database works again", "operation", string(op), "after", time.Since(out.since).Round(time.Millisecond))
+		o.logger.InfoContext(ctx, "relay: the database works again", "operation", string(op), "after",
+			time.Since(out.since).Round(time.Millisecond))
 	}
 }
 
-// reopened ends the outages of a session that another one has replaced: it may be long until the new session has something to settle.
+// reopened ends the outages of a session that another one has replaced: it may be long until the new session has
+// something to settle.
 func (o *outages) reopened(ctx context.Context) {
 	for _, op := range [...]operation{opOpen, opRenew, opLease, opSettle, opMaintain} {
 		o.recovered(ctx, op)

@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// The answers to Settle get lost until the lease is lost too. The new session has nothing to settle, so nothing but its start can show that
-// the database works again.
+// The answers to Settle get lost until the lease is lost too. The new session has nothing to settle, so nothing but its
+// start can show that the database works again.
 func TestRelayResumesWithANewSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()

@@ -58,14 +58,14 @@ func (b *batch) decide(i int, c *call) bool {
 	return true
 }
 
-// isLeaseEnd reports whether err came from the end of the lease, and not from the message or the broker. Before that end, a context
-// error is that of a limit of the publisher's own.
+// isLeaseEnd reports whether err came from the end of the lease, and not from the message or the broker. Before that
+// end, a context error is that of a limit of the publisher's own.
 func (b *batch) isLeaseEnd(c *call, err error) bool {
 	return c.cutOff && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// deferUnavailable holds back a message whose publisher cools down. Where the relay has no other publisher, the dispatcher waits
-// for the end of the cooldown, and nothing is written to the outbox.
+// deferUnavailable holds back a message whose publisher cools down. Where the relay has no other publisher, the
+// dispatcher waits for the end of the cooldown, and nothing is written to the outbox.
 func (b *batch) deferUnavailable(i int, cooldown time.Duration, why error) {
 	b.unavailableErr = why
 	if b.relay.publishers.sole == nil {
@@ -93,10 +93,12 @@ func (b *batch) parkOrDefer(i int, err error) {
 	o, cfg := &b.outcomes[i], &b.relay.cfg
 	if wait, log := b.relay.parkBudget.take(); wait > 0 {
 		if log {
-			cfg.Logger.ErrorContext(b.session.work, "relay: too many messages to park (see Config.ParkLimit); they are held back and tried again",
+			cfg.Logger.ErrorContext(b.session.work,
+				"relay: too many messages to park (see Config.ParkLimit); they are held back and tried again",
 				"relay", cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", err)
 		}
-		b.deferUncounted(i, max(wait, minPartCooldown, cfg.Backoff(cfg.MaxAttempts)), fmt.Errorf("%w: %w", ErrParkLimit, err))
+		b.deferUncounted(i, max(wait, minPartCooldown, cfg.Backoff(cfg.MaxAttempts)),
+			fmt.Errorf("%w: %w", ErrParkLimit, err))
 		return
 	}
 	b.parkTokens++

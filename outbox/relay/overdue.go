@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// errOverdue ends a session because a publisher has not returned LeaseTTL after its deadline. Other relays then get its shards.
-// This relay takes no shards before the call has returned, because its next calls would hang as well.
+// errOverdue ends a session because a publisher has not returned LeaseTTL after its deadline. Other relays then get its
+// shards. This relay takes no shards before the call has returned, because its next calls would hang as well.
 var errOverdue = errors.New("a publisher has not returned by Config.LeaseTTL after its deadline")
 
-// watch logs when c has not returned by Margin after its deadline, and ends the session LeaseTTL after it; stop ends the watch.
+// watch logs when c has not returned by Margin after its deadline, and ends the session LeaseTTL after it; stop ends
+// the watch.
 func (b *batch) watch(ctx context.Context, c *call) (stop func()) {
 	cfg, untilDeadline := &b.relay.cfg, time.Until(c.deadline)
 	publisher := c.queue.publisher.typeName()
@@ -19,7 +20,8 @@ func (b *batch) watch(ctx context.Context, c *call) (stop func()) {
 		cfg.Logger.ErrorContext(ctx, "relay: a publisher has not returned by its deadline; the messages of the call wait for it", "relay", cfg.Name,
 			"publisher", publisher, "messages", len(c.positions))
 	})
-	overdue := time.AfterFunc(untilDeadline+cfg.LeaseTTL, func() { b.session.leaseLost(LeaseLost, fmt.Errorf("%w: %s", errOverdue, publisher)) })
+	overdue := time.AfterFunc(untilDeadline+cfg.LeaseTTL,
+		func() { b.session.leaseLost(LeaseLost, fmt.Errorf("%w: %s", errOverdue, publisher)) })
 	return func() {
 		late.Stop()
 		overdue.Stop()
@@ -41,5 +43,6 @@ func (d *dispatcher) awaitOverdueCalls(ctx context.Context) {
 			return
 		}
 	}
-	cfg.Logger.InfoContext(ctx, "relay: the publisher has returned, and this relay takes shards again", "relay", cfg.Name)
+	cfg.Logger.InfoContext(ctx, "relay: the publisher has returned, and this relay takes shards again", "relay",
+		cfg.Name)
 }

@@ -30,8 +30,8 @@ func (h *hanging) Publish(_ context.Context, msgs []outbox.Message) []error {
 	return h.FakePublisher.Publish(context.Background(), msgs)
 }
 
-// A publisher that breaks its contract and does not return by its deadline is named. LeaseTTL later its relay gives up its shards, and
-// takes none before the publisher has returned. What it publishes late is a repeat.
+// A publisher that breaks its contract and does not return by its deadline is named. LeaseTTL later its relay gives up
+// its shards, and takes none before the publisher has returned. What it publishes late is a repeat.
 func TestRelayGivesUpForAPublisherThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
@@ -43,24 +43,31 @@ func TestRelayGivesUpForAPublisherThatDoesNotReturn(t *testing.T) {
 		}
 		var lost []error
 		trace := leaseLost(func(err error) { lost = append(lost, err) })
-		_, stop := start(t, relay.Config{Name: "stuck", Queue: queue, Publisher: stuck, Logger: log.logger(), Trace: trace})
+		_, stop := start(t, relay.Config{
+			Name: "stuck", Queue: queue, Publisher: stuck, Logger: log.logger(),
+			Trace: trace,
+		})
 		_, stopHealthy := start(t, relay.Config{Name: "healthy", Queue: memory, Publisher: broker})
 		<-time.After(relay.DefaultPublishTimeout + relay.DefaultLeaseTTL/5)
 		synctest.Wait()
-		if log.with("publisher=*relay_test.hanging") != int(stuck.calls.Load()) || log.with("has not returned by its deadline") != int(stuck.calls.Load()) {
+		if log.with("publisher=*relay_test.hanging") != int(stuck.calls.Load()) ||
+			log.with("has not returned by its deadline") != int(stuck.calls.Load()) {
 			t.Errorf("want a line for each of %d calls, which names the publisher:\n%s", stuck.calls.Load(), log)
 		}
 		<-time.After(relay.DefaultLeaseTTL + 10*time.Second)
 		synctest.Wait()
 		if got := len(broker.Published()); got != n || stats(t, memory) != "0 pending, 0 parked, 0 waiting" {
-			t.Errorf("56 s after a publisher began to hang the healthy relay has published %d of %d messages; %s", got, n, stats(t, memory))
+			t.Errorf("56 s after a publisher began to hang the healthy relay has published %d of %d messages; %s", got,
+				n, stats(t, memory))
 		}
 		if len(lost) != 1 || !errors.Is(lost[0], driver.ErrLeaseLost) || log.with("takes no shards until") != 1 {
 			t.Errorf("leases lost: %v; log:\n%s", lost, log)
 		}
 		<-time.After(time.Hour)
-		if st, err := memory.Stats(t.Context()); err != nil || len(st.Relays) != 1 || st.Relays[0].Shards != 64 || queue.count("open") != 1 {
-			t.Errorf("%+v, %v; %d sessions: want the stuck relay to stay away for as long as its publisher", st, err, queue.count("open"))
+		if st, err := memory.Stats(t.Context()); err != nil || len(st.Relays) != 1 || st.Relays[0].Shards != 64 ||
+			queue.count("open") != 1 {
+			t.Errorf("%+v, %v; %d sessions: want the stuck relay to stay away for as long as its publisher", st, err,
+				queue.count("open"))
 		}
 		close(stuck.release)
 		<-time.After(10 * time.Second)
@@ -97,7 +104,10 @@ func TestRelayStopsThoughAPublisherDoesNotReturn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, stuck := outboxtest.NewMemory(), &hanging{release: make(chan struct{})}
 				enqueueIDs(t, memory, "a1", "a2")
-				_, stop := start(t, relay.Config{Queue: memory, Publisher: stuck, LeaseTTL: ttl, PublishTimeout: 5 * time.Second})
+				_, stop := start(t, relay.Config{
+					Queue: memory, Publisher: stuck, LeaseTTL: ttl,
+					PublishTimeout: 5 * time.Second,
+				})
 				<-time.After(test.after)
 				began := time.Now()
 				stop()
@@ -123,7 +133,8 @@ func TestRelayRunOnceThoughAPublisherDoesNotReturn(t *testing.T) {
 		enqueueIDs(t, memory, "a1")
 		began := time.Now()
 		n, err := newRelay(t, relay.Config{Queue: memory, Publisher: stuck}).RunOnce(t.Context())
-		if took, want := time.Since(began), relay.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 || !errors.Is(err, driver.ErrLeaseLost) || took != want {
+		if took, want := time.Since(began), relay.DefaultPublishTimeout+relay.DefaultLeaseTTL*6/5; n != 0 ||
+			!errors.Is(err, driver.ErrLeaseLost) || took != want {
 			t.Errorf("RunOnce = %d, %v after %v, want ErrLeaseLost after %v", n, err, took, want)
 		}
 		close(stuck.release)
@@ -133,7 +144,8 @@ func TestRelayRunOnceThoughAPublisherDoesNotReturn(t *testing.T) {
 // The other publishers of a relay are not cut off: the messages that they have confirmed are settled.
 func TestRelaySettlesBesideAPublisherThatDoesNotReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, stuck, broker := outboxtest.NewMemory(), &hanging{release: make(chan struct{})}, new(outboxtest.FakePublisher)
+		memory, stuck, broker := outboxtest.NewMemory(), &hanging{release: make(chan struct{})},
+			new(outboxtest.FakePublisher)
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: broker, Publishers: map[string]outbox.Publisher{"stuck": stuck}})
 		enqueue(t, memory, to("stuck", "a1"))
 		for i := range 30 {

@@ -24,7 +24,8 @@ type report struct {
 // crowdedGroups is how many times Workers the groups of shards are while much is left behind.
 const crowdedGroups = 4
 
-// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find unannounced messages.
+// poll leases due messages and gives them to a worker. Wake-ups do not delay the regular polls, which find unannounced
+// messages.
 func (d *dispatcher) poll(ctx context.Context) {
 	d.takeWakeUps()
 	now := time.Now()
@@ -53,7 +54,10 @@ func (d *dispatcher) poll(ctx context.Context) {
 		groups = crowdedGroups * cfg.Workers // the fewer shards a batch has, the fewer new messages wait for its end
 	}
 	leasing, cancel := context.WithDeadline(ctx, d.session.hold.Load().Until)
-	msgs, err := d.session.queue.Lease(leasing, driver.Want{Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: groups, Notified: !all})
+	msgs, err := d.session.queue.Lease(leasing, driver.Want{
+		Limit: cfg.BatchSize, Bytes: cfg.BatchBytes, Groups: groups,
+		Notified: !all,
+	})
 	cancel()
 	if err != nil {
 		d.leaseFailed(ctx, err)
@@ -89,8 +93,8 @@ func (d *dispatcher) poll(ctx context.Context) {
 	}
 }
 
-// mayHaveMore reports whether further messages may be due. A session that found half a batch may not have read all shards. When
-// this is wrong, the next regular poll finds the messages.
+// mayHaveMore reports whether further messages may be due. A session that found half a batch may not have read all
+// shards. When this is wrong, the next regular poll finds the messages.
 func (d *dispatcher) mayHaveMore(msgs []driver.Leased) bool {
 	if len(msgs) >= (d.relay.cfg.BatchSize+1)/2 {
 		return true

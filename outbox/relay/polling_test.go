@@ -23,7 +23,10 @@ func TestRelayPollsAgainAfterHalfABatch(t *testing.T) {
 		}
 		enqueue(t, memory, msgs...)
 		began := time.Now()
-		_, stop := start(t, relay.Config{Queue: halving{memory}, Publisher: broker, BatchSize: 100, Workers: 4, PollMin: time.Hour})
+		_, stop := start(t, relay.Config{
+			Queue: halving{memory}, Publisher: broker, BatchSize: 100, Workers: 4,
+			PollMin: time.Hour,
+		})
 		for stats(t, memory) != "0 pending, 0 parked, 0 waiting" && time.Since(began) < time.Hour {
 			<-time.After(10 * time.Millisecond)
 		}
@@ -70,7 +73,10 @@ func TestRelayRemembersAWakeUpDuringARound(t *testing.T) {
 				}
 			}
 		}}
-		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker, BatchSize: 200, BatchBytes: 4, Workers: 4, PollMin: time.Hour})
+		_, stop := start(t, relay.Config{
+			Queue: queue, Publisher: broker, BatchSize: 200, BatchBytes: 4, Workers: 4,
+			PollMin: time.Hour,
+		})
 		if got := len(arrived(broker)); got != n || n < 90 {
 			t.Errorf("%d of %d published at once", got, n)
 		}

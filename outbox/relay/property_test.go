@@ -37,15 +37,21 @@ func drawStory(t *rapid.T) (s story) {
 	s.shards, s.relays, s.atomic = draw("shards", 1, 6), draw("relays", 1, 3), rapid.Bool().Draw(t, "atomic")
 	s.ordered = !s.atomic && rapid.Bool().Draw(t, "ordered")
 	s.cfg = relay.Config{
-		BatchSize: draw("batch size", 1, 20), Workers: draw("workers", 1, 3), ParkPolicy: outbox.ParkPolicy(draw("followers park", 0, 1)),
-		LeaseTTL: 10 * time.Second, PublishTimeout: 4 * time.Second, MaxAttempts: 1000, Backoff: backoff.FullJitter(50*time.Millisecond, 2*time.Second),
+		BatchSize: draw("batch size", 1, 20), Workers: draw("workers", 1, 3),
+		ParkPolicy: outbox.ParkPolicy(draw("followers park", 0, 1)),
+		LeaseTTL:   10 * time.Second, PublishTimeout: 4 * time.Second, MaxAttempts: 1000,
+		Backoff: backoff.FullJitter(50*time.Millisecond, 2*time.Second),
 	}
 	fates := rapid.SliceOfN(rapid.SampledFrom([]string{takes, takes, refuses, forgets, unavailable, isLate, hangs, panicking}), 0, 3)
-	upsets := rapid.SampledFrom([]string{"", "", "frozen", "settle fails", "settle's answer is lost", "database is away", "renew fails", "restart"})
+	upsets := rapid.SampledFrom([]string{
+		"", "", "frozen", "settle fails", "settle's answer is lost",
+		"database is away", "renew fails", "restart",
+	})
 	for id, n := 0, draw("steps", 1, 12); n > 0; n-- {
 		st := step{
 			relay: draw("relay", 0, s.relays-1), upset: upsets.Draw(t, "upset"),
-			lasts: time.Duration(draw("lasts", 0, 25000)) * time.Millisecond, pause: time.Duration(draw("pause", 0, 15000)) * time.Millisecond,
+			lasts: time.Duration(draw("lasts", 0, 25000)) * time.Millisecond,
+			pause: time.Duration(draw("pause", 0, 15000)) * time.Millisecond,
 		}
 		for range draw("messages", 0, 6) {
 			id++
@@ -64,13 +70,17 @@ func drawStory(t *rapid.T) (s story) {
 	return s
 }
 
-// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come and go. In
-// the end every message was published, first occurrences are in the order of their keys, and nothing is pending.
+// Brokers refuse, lose answers, hang and go away; processes freeze past their lease; the database fails; relays come
+// and go. In the end every message was published, first occurrences are in the order of their keys, and nothing is
+// pending.
 func TestRelayKeepsItsPromise(t *testing.T) {
 	injected, repeats := map[string]int{}, 0
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawStory(r)
-		w := &world{memory: &outboxtest.Memory{Shards: s.shards}, atomic: s.atomic, ordered: s.ordered, fates: map[string][]string{}, injected: map[string]int{}}
+		w := &world{
+			memory: &outboxtest.Memory{Shards: s.shards}, atomic: s.atomic, ordered: s.ordered,
+			fates: map[string][]string{}, injected: map[string]int{},
+		}
 		synctest.Test(t, func(t *testing.T) { w.play(t, s) })
 		n, err := w.check()
 		if err != nil {

@@ -228,7 +228,10 @@ func (w *world) run(t tb, cfg relay.Config) (p *process, stop func()) {
 func (p *process) upset(what string, d time.Duration) {
 	p.inject(what)
 	until := time.Now().Add(d)
-	ops := map[string][]string{"settle fails": {"settle"}, "settle's answer is lost": {"settled"}, "database is away": {"open", "renew", "lease", "settle", "maintain"}, "renew fails": {"renew"}}[what]
+	ops := map[string][]string{
+		"settle fails": {"settle"}, "settle's answer is lost": {"settled"},
+		"database is away": {"open", "renew", "lease", "settle", "maintain"}, "renew fails": {"renew"},
+	}[what]
 	if ops == nil {
 		p.freeze(d)
 		p.set(func(string) error { p.thaw(); return nil })

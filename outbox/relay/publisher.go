@@ -26,8 +26,8 @@ type publishers struct {
 	all     []*publisherState
 }
 
-// Limits of the cooldown of a publisher that does not say when to try again. A try that fails at once costs little. A call that
-// hangs holds up the shards of its batch, so the next try comes after at least the time that the call took.
+// Limits of the cooldown of a publisher that does not say when to try again. A try that fails at once costs little. A
+// call that hangs holds up the shards of its batch, so the next try comes after at least the time that the call took.
 const (
 	minCooldown     = 10 * time.Millisecond
 	maxCooldown     = 5 * time.Second
@@ -96,8 +96,8 @@ func (ps *publishers) of(topic string) *publisherState {
 
 func (p *publisherState) typeName() string { return fmt.Sprintf("%T", p.publisher) }
 
-// publish returns one answer for each message, which is safe to use, whatever the Publisher does. When the Publisher gave no usable answers, all
-// of errs are the same error.
+// publish returns one answer for each message, which is safe to use, whatever the Publisher does. When the Publisher
+// gave no usable answers, all of errs are the same error.
 func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error, usable bool) {
 	n, topic := len(msgs), msgs[0].Topic // the Publisher may change msgs
 	var answers []error
@@ -134,9 +134,11 @@ func (p *publisherState) unproven() bool {
 	return p.failures > 0
 }
 
-// unavailable starts a cooldown after a call that began at began and confirmed nothing. It returns how long the cooldown is, and
-// whether to log it.
-func (p *publisherState) unavailable(ctx context.Context, ps *pauses, began time.Time, err *outbox.UnavailableError) (cooldown time.Duration, log bool) {
+// unavailable starts a cooldown after a call that began at began and confirmed nothing. It returns how long the
+// cooldown is, and whether to log it.
+func (p *publisherState) unavailable(ctx context.Context, ps *pauses, began time.Time,
+	err *outbox.UnavailableError,
+) (cooldown time.Duration, log bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failures > 0 && began.Before(p.since) {
@@ -171,8 +173,9 @@ func (p *publisherState) available(ctx context.Context, ps *pauses) bool {
 	return was
 }
 
-// showsUnavailable reports whether err may come from the broker. The end of the lease also ends a call that the broker never answered:
-// after patience that counts as an answer, or a broker that hangs would get full batches as long as leases are short.
+// showsUnavailable reports whether err may come from the broker. The end of the lease also ends a call that the broker
+// never answered: after patience that counts as an answer, or a broker that hangs would get full batches as long as
+// leases are short.
 func (b *batch) showsUnavailable(c *call, err error) bool {
 	if errors.Is(err, driver.ErrNotTried) {
 		return false
@@ -180,8 +183,8 @@ func (b *batch) showsUnavailable(c *call, err error) bool {
 	return !b.isLeaseEnd(c, err) || b.session.work.Err() == nil && time.Since(c.began) >= patience
 }
 
-// updatePublisher starts a cooldown of c's publisher when it is unavailable and confirmed nothing, and ends one when it confirmed
-// a message.
+// updatePublisher starts a cooldown of c's publisher when it is unavailable and confirmed nothing, and ends one when it
+// confirmed a message.
 func (b *batch) updatePublisher(c *call) {
 	var unavailable *outbox.UnavailableError
 	for _, i := range c.positions {
@@ -197,7 +200,8 @@ func (b *batch) updatePublisher(c *call) {
 	switch {
 	case c.confirmed:
 		if p.available(work, &r.pauses) {
-			r.cfg.Logger.InfoContext(work, "relay: a publisher is available again", "relay", r.cfg.Name, "publisher", p.typeName())
+			r.cfg.Logger.InfoContext(work, "relay: a publisher is available again", "relay", r.cfg.Name, "publisher",
+				p.typeName())
 		}
 	case unavailable != nil:
 		var log bool

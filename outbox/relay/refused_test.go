@@ -40,8 +40,8 @@ func (s refusingSession) Settle(ctx context.Context, outcomes []driver.Outcome) 
 	return s.Session.Settle(ctx, outcomes)
 }
 
-// The database refuses to store what follows from one message. The others of its batch are settled, so that they are published once. The
-// message is parked, or waits if it cannot be parked.
+// The database refuses to store what follows from one message. The others of its batch are settled, so that they are
+// published once. The message is parked, or waits if it cannot be parked.
 func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -49,9 +49,13 @@ func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 		want    string
 	}{
 		{"to hold its key back", func(o driver.Outcome) bool {
-			return o.ID == "b1" && (o.Verdict == driver.Deferred || o.Verdict == driver.Parked && o.ParkPolicy != outbox.SkipMessage)
+			return o.ID == "b1" && (o.Verdict == driver.Deferred ||
+				o.Verdict == driver.Parked && o.ParkPolicy != outbox.SkipMessage)
 		}, "0 pending, 1 parked, 0 waiting"},
-		{"to park it", func(o driver.Outcome) bool { return o.ID == "b1" && o.Verdict == driver.Parked }, "1 pending, 0 parked, 0 waiting"},
+		{
+			"to park it", func(o driver.Outcome) bool { return o.ID == "b1" && o.Verdict == driver.Parked },
+			"1 pending, 0 parked, 0 waiting",
+		},
 		{"to record that it was published", func(o driver.Outcome) bool { return o.ID == "b1" && o.Verdict == driver.Sent }, "1 pending, 0 parked, 0 waiting"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,7 +75,10 @@ func TestRelaySetsAsideWhatTheDatabaseRefuses(t *testing.T) {
 					}
 					return errs
 				})
-				_, stop := start(t, relay.Config{Queue: refusingQueue{memory, test.refuses}, Publisher: publisher, MaxAttempts: 1})
+				_, stop := start(t, relay.Config{
+					Queue: refusingQueue{memory, test.refuses}, Publisher: publisher,
+					MaxAttempts: 1,
+				})
 				<-time.After(30 * time.Second)
 				if got := stats(t, memory); got != test.want {
 					t.Errorf("%s, want %s", got, test.want)
@@ -137,8 +144,10 @@ func TestRelayReportsTheHalfThatWasSettled(t *testing.T) {
 			Trace:     settled(observe.Parked, func(relay.Settlement) { traced.Add(1) }),
 		})
 		<-time.After(10 * time.Second)
-		if log.with("message parked") != 4 || traced.Load() != 4 || stats(t, memory) != "0 pending, 4 parked, 0 waiting" {
-			t.Errorf("want 4 lines and 4 settlements of 4 parked messages, got %d; %s:\n%s", traced.Load(), stats(t, memory), log)
+		if log.with("message parked") != 4 || traced.Load() != 4 ||
+			stats(t, memory) != "0 pending, 4 parked, 0 waiting" {
+			t.Errorf("want 4 lines and 4 settlements of 4 parked messages, got %d; %s:\n%s", traced.Load(),
+				stats(t, memory), log)
 		}
 		enqueueIDs(t, memory, "e1", "f1")
 		<-time.After(10 * time.Second)

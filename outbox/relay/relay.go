@@ -14,8 +14,8 @@ import (
 
 // Relay publishes what transactions have enqueued. New makes one, Run starts it.
 //
-// The path of a message: Run → [driver.Session].Renew holds shards → Lease returns the due messages of these shards → Publish, in the
-// order of each key → Settle.
+// The path of a message: Run → [driver.Session].Renew holds shards → Lease returns the due messages of these shards →
+// Publish, in the order of each key → Settle.
 type Relay struct {
 	cfg        Config
 	publishers publishers
@@ -56,14 +56,14 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run publishes until ctx ends. Then it starts no further call of Publish, waits for those under way, settles their messages, gives
-// back its shards and returns nil. That takes LeaseTTL at most; somewhat longer when the database hangs, and Margin longer when a
-// publisher has not returned by then: Run does not wait for such a call. Errors of the database are logged and retried, and a new
-// session replaces one whose lease was lost. Run returns an error only at its start, when it runs already, the schema is
-// missing, or a setting of the database breaks its statements.
+// Run publishes until ctx ends. Then it starts no further call of Publish, waits for those under way, settles their
+// messages, gives back its shards and returns nil. That takes LeaseTTL at most; somewhat longer when the database
+// hangs, and Margin longer when a publisher has not returned by then: Run does not wait for such a call. Errors of the
+// database are logged and retried, and a new session replaces one whose lease was lost. Run returns an error only at
+// its start, when it runs already, the schema is missing, or a setting of the database breaks its statements.
 //
-// When a call of Publish has not returned LeaseTTL after its deadline, Run gives its shards back, and takes shards again after the
-// call has returned. What that call publishes late is a repeat with the ID of the first publication.
+// When a call of Publish has not returned LeaseTTL after its deadline, Run gives its shards back, and takes shards
+// again after the call has returned. What that call publishes late is a repeat with the ID of the first publication.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -90,9 +90,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// RunOnce publishes everything that is due and that no other relay holds, and returns how many messages the broker has confirmed.
-// A message that failed is deferred or parked, which is no error of RunOnce. After an error there may be more to publish: ctx
-// ended, the database failed, the lease was lost, or a publisher is unavailable.
+// RunOnce publishes everything that is due and that no other relay holds, and returns how many messages the broker has
+// confirmed. A message that failed is deferred or parked, which is no error of RunOnce. After an error there may be
+// more to publish: ctx ended, the database failed, the lease was lost, or a publisher is unavailable.
 func (r *Relay) RunOnce(ctx context.Context) (published int, err error) {
 	if !r.running.CompareAndSwap(false, true) {
 		return 0, ErrRunning

@@ -48,12 +48,14 @@ func TestRelayPublishesTheLayoutsHeaders(t *testing.T) {
 		m := msg("a1")
 		m.Headers = map[string]string{"tenant": "x"}
 		enqueue(t, memory, m)
-		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(t.Context()); n != 1 || err != nil {
+		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(t.Context()); n != 1 ||
+			err != nil {
 			t.Fatalf("RunOnce = %d, %v", n, err)
 		}
 		got := broker.Published()[0].Message
 		want := outbox.Message{ID: "a1", Topic: "orders", OrderingKey: "a", Payload: []byte("a1"), Headers: map[string]string{
-			"tenant": "x", "txonce-id": "a1", "txonce-sequence": "1", "txonce-enqueued-at": time.Now().UTC().Format(time.RFC3339Nano),
+			"tenant": "x", "txonce-id": "a1", "txonce-sequence": "1",
+			"txonce-enqueued-at": time.Now().UTC().Format(time.RFC3339Nano),
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -95,8 +97,8 @@ type atomicRecorder struct{ recorder }
 
 func (*atomicRecorder) Atomic() bool { return true }
 
-// An ordered publisher gets all messages of a key. Behind one that it refuses, the later ones of the key wait, and no attempt of
-// theirs is counted. A publisher that does not promise the order gets one message of a key per call.
+// An ordered publisher gets all messages of a key. Behind one that it refuses, the later ones of the key wait, and no
+// attempt of theirs is counted. A publisher that does not promise the order gets one message of a key per call.
 func TestRelayGivesAnOrderedPublisherAllOfAKey(t *testing.T) {
 	for ordered, want := range map[bool][][]string{
 		true:  {{"a1", "a2", "b1", "a3", "b2"}},
@@ -113,7 +115,10 @@ func TestRelayGivesAnOrderedPublisherAllOfAKey(t *testing.T) {
 			var deferred []string
 			trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 			enqueueIDs(t, memory, "a1", "a2", "b1", "a3", "b2")
-			if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p, Backoff: fixed(time.Hour), Trace: trace}).RunOnce(t.Context()); n != 3 || err != nil {
+			if n, err := newRelay(t, relay.Config{
+				Queue: memory, Publisher: p, Backoff: fixed(time.Hour),
+				Trace: trace,
+			}).RunOnce(t.Context()); n != 3 || err != nil {
 				t.Errorf("ordered %v: RunOnce = %d, %v", ordered, n, err)
 			}
 			if diff := cmp.Diff(want, p.Calls()); diff != "" {
@@ -166,7 +171,10 @@ func TestRelayAtomicPublisherFails(t *testing.T) {
 		var deferred []string
 		trace := settled(observe.Retried, func(s relay.Settlement) { deferred = append(deferred, s.Message.ID) })
 		enqueueIDs(t, memory, "a1", "a2", "b1", "b2", "-1")
-		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: p, Backoff: fixed(time.Hour), Trace: trace}).RunOnce(t.Context()); n != 0 || err != nil {
+		if n, err := newRelay(t, relay.Config{
+			Queue: memory, Publisher: p, Backoff: fixed(time.Hour),
+			Trace: trace,
+		}).RunOnce(t.Context()); n != 0 || err != nil {
 			t.Errorf("RunOnce = %d, %v", n, err)
 		}
 		if diff := cmp.Diff([]string{"a1", "b1", "-1"}, deferred); diff != "" {
@@ -191,8 +199,10 @@ func TestRelayKeepsTheOrderOfAKeyThatSpansTwoPublishers(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("atomic %v", atomic), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory, tortoise, hare := outboxtest.NewMemory(), slow(time.Second), &outboxtest.FakePublisher{AllOrNothing: atomic}
-				enqueue(t, memory, to("slow", "a1"), to("fast", "a2"), to("fast", "a3"), to("slow", "a4"), to("fast", "a5"), to("fast", "b1"))
+				memory, tortoise, hare := outboxtest.NewMemory(), slow(time.Second),
+					&outboxtest.FakePublisher{AllOrNothing: atomic}
+				enqueue(t, memory, to("slow", "a1"), to("fast", "a2"), to("fast", "a3"), to("slow", "a4"),
+					to("fast", "a5"), to("fast", "b1"))
 				_, stop := start(t, relay.Config{Queue: memory, Publishers: map[string]outbox.Publisher{"slow": tortoise, "fast": hare}})
 				if diff := cmp.Diff([]string{"b1"}, arrived(hare)); diff != "" {
 					t.Errorf("while a1 is not confirmed: %s", diff)
@@ -303,11 +313,15 @@ func TestRelayWorkersShareTheShards(t *testing.T) {
 		}
 		enqueue(t, memory, msgs...)
 		began := time.Now()
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: slow(100 * time.Millisecond), BatchSize: 100, Workers: 4})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: slow(100 * time.Millisecond), BatchSize: 100,
+			Workers: 4,
+		})
 		for stats(t, memory) != "0 pending, 0 parked, 0 waiting" {
 			<-time.After(10 * time.Millisecond)
 		}
-		if took := time.Since(began); took > 1500*time.Millisecond { // 40 batches of 0.1 s by 4 workers: 1 s; by one: 4 s
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			// 40 batches of 0.1 s by 4 workers: 1 s; by one: 4 s
 			t.Errorf("4000 messages took %v, as if not all workers had worked", took)
 		}
 		stop()

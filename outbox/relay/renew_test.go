@@ -82,7 +82,10 @@ func TestRelayWithTheSameName(t *testing.T) {
 			name string
 			log  *lines
 		}{{"r", first}, {"r", second}, {"other", third}} {
-			_, stop := start(t, relay.Config{Name: started.name, Queue: memory, Publisher: broker, Logger: started.log.logger()})
+			_, stop := start(t, relay.Config{
+				Name: started.name, Queue: memory, Publisher: broker,
+				Logger: started.log.logger(),
+			})
 			stops = append(stops, stop)
 		}
 		<-time.After(time.Minute)

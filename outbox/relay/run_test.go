@@ -17,11 +17,12 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Run's context ends in the middle of a batch: calls under way are finished and settled, no other begins, and the shards are free
-// at once.
+// Run's context ends in the middle of a batch: calls under way are finished and settled, no other begins, and the
+// shards are free at once.
 func TestRelayDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, p := outboxtest.NewMemory(), &recorder{Publisher: slow(60 * time.Millisecond)} // so fast that a2 would follow in the same batch
+		// so fast that a2 would follow in the same batch
+		memory, p := outboxtest.NewMemory(), &recorder{Publisher: slow(60 * time.Millisecond)}
 		enqueueIDs(t, memory, "a1", "a2", "b1")
 		_, stop := start(t, relay.Config{Queue: memory, Publisher: p})
 		began := time.Now()
@@ -72,8 +73,8 @@ func TestRelayDrainIsBounded(t *testing.T) {
 	}
 }
 
-// A database that stalls gets time to take the shards back, because other relays would otherwise wait until the hold expires. It
-// does not get more than the rest of LeaseTTL.
+// A database that stalls gets time to take the shards back, because other relays would otherwise wait until the hold
+// expires. It does not get more than the rest of LeaseTTL.
 func TestRelayGivesBackWhileTheDatabaseStalls(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -104,7 +105,8 @@ func TestRelayGivesBackWhileTheDatabaseStalls(t *testing.T) {
 				if took := time.Since(began); took != test.want {
 					t.Errorf("stopped after %v, want %v", took, test.want)
 				}
-				if st, err := memory.Stats(t.Context()); err != nil || st.Pending != 0 || len(st.Relays) != test.relays {
+				if st, err := memory.Stats(t.Context()); err != nil || st.Pending != 0 ||
+					len(st.Relays) != test.relays {
 					t.Errorf("%+v, %v: want nothing pending, and %d relays", st, err, test.relays)
 				}
 			})
@@ -158,7 +160,10 @@ func TestRelayWakesAtOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
-				r, stop := start(t, relay.Config{Queue: test.queue(memory), Publisher: broker, PollMin: never, PollMax: never})
+				r, stop := start(t, relay.Config{
+					Queue: test.queue(memory), Publisher: broker, PollMin: never,
+					PollMax: never,
+				})
 				<-time.After(time.Hour)
 				began := time.Now()
 				enqueueIDs(t, memory, "a1")
@@ -173,7 +178,8 @@ func TestRelayWakesAtOnce(t *testing.T) {
 	}
 }
 
-// The wake-up comes while the key's shard has something in flight: the message is published as soon as that batch is settled.
+// The wake-up comes while the key's shard has something in flight: the message is published as soon as that batch is
+// settled.
 func TestRelayRemembersAWakeUpDuringABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const never = 24 * time.Hour
@@ -192,8 +198,8 @@ func TestRelayRemembersAWakeUpDuringABatch(t *testing.T) {
 	})
 }
 
-// Without wake-ups, polls find every message within PollMax, and sooner when there were messages a moment ago. Polls are rare
-// when there are none.
+// Without wake-ups, polls find every message within PollMax, and sooner when there were messages a moment ago. Polls
+// are rare when there are none.
 func TestRelayPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
@@ -231,7 +237,8 @@ func TestRelayIdleLoad(t *testing.T) {
 			t.Errorf("%d calls in ten idle minutes, more than 3 a second", n)
 		}
 		if queue.count("maintain") < 600 || queue.count("renew") < 60 {
-			t.Errorf("%d upkeeps, %d renewals: want them though nothing happens", queue.count("maintain"), queue.count("renew"))
+			t.Errorf("%d upkeeps, %d renewals: want them though nothing happens", queue.count("maintain"),
+				queue.count("renew"))
 		}
 		stop()
 	})
@@ -249,7 +256,10 @@ func TestRelayRunOnce(t *testing.T) {
 		later := msg("z1")
 		later.NotBefore = time.Now().Add(time.Hour)
 		enqueue(t, memory, later)
-		r := newRelay(t, relay.Config{Queue: memory, Publisher: broker, BatchSize: 10, Workers: 3, Backoff: fixed(time.Minute)})
+		r := newRelay(t, relay.Config{
+			Queue: memory, Publisher: broker, BatchSize: 10, Workers: 3,
+			Backoff: fixed(time.Minute),
+		})
 		if n, err := r.RunOnce(t.Context()); n != 251 || err != nil {
 			t.Errorf("RunOnce = %d, %v, want 251: all but a2, a3 and z1", n, err)
 		}
@@ -291,9 +301,19 @@ func TestRelayRunOnceFails(t *testing.T) {
 		{"open", relay.Config{}, "open", errFault, 0, fault},
 		{"renew", relay.Config{}, "renew", errFault, 0, fault},
 		{"lease", relay.Config{}, "lease", errFault, 0, fault},
-		{"settle", relay.Config{}, "settle", driver.ErrLeaseLost, 0, func(err error) bool { return errors.Is(err, driver.ErrLeaseLost) }},
+		{
+			"settle",
+			relay.Config{},
+			"settle", driver.ErrLeaseLost, 0,
+			func(err error) bool { return errors.Is(err, driver.ErrLeaseLost) },
+		},
 		{"unavailable", relay.Config{Publisher: down}, "", nil, 0, unavailable},
-		{"one of two unavailable", relay.Config{Publishers: map[string]outbox.Publisher{"down": down}}, "", nil, 2, unavailable},
+		{
+			"one of two unavailable",
+			relay.Config{Publishers: map[string]outbox.Publisher{"down": down}},
+			"", nil, 2,
+			unavailable,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -316,7 +336,8 @@ func TestRelayRunOnceFails(t *testing.T) {
 		enqueueIDs(t, memory, "a1", "a2", "a3")
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(ctx); n != 2 || !errors.Is(err, context.DeadlineExceeded) {
+		if n, err := newRelay(t, relay.Config{Queue: memory, Publisher: broker}).RunOnce(ctx); n != 2 ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("RunOnce = %d, %v, want what was under way when its context ended", n, err)
 		}
 	})
@@ -354,7 +375,10 @@ func TestRelayTrace(t *testing.T) {
 				note("%s lease %s %d/%d", e.Relay, e.Kind, e.Hold.Shards, e.Hold.TotalShards)
 			},
 		}
-		r := newRelay(t, relay.Config{Name: "r", Queue: memory, Publisher: broker, Backoff: fixed(time.Hour), Trace: trace})
+		r := newRelay(t, relay.Config{
+			Name: "r", Queue: memory, Publisher: broker, Backoff: fixed(time.Hour),
+			Trace: trace,
+		})
 		if n, err := r.RunOnce(t.Context()); n != 2 || err != nil {
 			t.Errorf("RunOnce = %d, %v", n, err)
 		}

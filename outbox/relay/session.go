@@ -110,16 +110,17 @@ func (s *session) keepRenewing(ctx context.Context) {
 			}
 			failures++
 			r.queueFailed(ctx, opRenew, fmt.Errorf("relay: renew the lease: %w", err))
-			if await.Sleep(ctx, min(queueBackoff(failures), r.cfg.LeaseTTL/10, time.Until(s.hold.Load().Until))) != nil {
+			if await.Sleep(ctx, min(queueBackoff(failures), r.cfg.LeaseTTL/10,
+				time.Until(s.hold.Load().Until))) != nil {
 				return
 			}
 		}
 	}
 }
 
-// shared returns the interval of work that the relays of an outbox share: interval while they are few, and longer the more there are, so
-// that many relays ask the database no more often than few do. Relays that are not notified of all commits share nothing: each must
-// poll to find messages in time.
+// shared returns the interval of work that the relays of an outbox share: interval while they are few, and longer the
+// more there are, so that many relays ask the database no more often than few do. Relays that are not notified of all
+// commits share nothing: each must poll to find messages in time.
 func (s *session) shared(interval time.Duration) time.Duration {
 	h := s.hold.Load()
 	if !h.Announced || h.Relays <= fewRelays {
@@ -128,8 +129,8 @@ func (s *session) shared(interval time.Duration) time.Duration {
 	return min(interval*time.Duration(h.Relays)/fewRelays, maxShared*interval)
 }
 
-// tidyIn varies where relays share the work: relays that began together would otherwise all look at the same time, and a delayed message
-// would wait for that time.
+// tidyIn varies where relays share the work: relays that began together would otherwise all look at the same time, and
+// a delayed message would wait for that time.
 func (s *session) tidyIn() time.Duration {
 	interval := s.shared(maintainInterval)
 	if interval > maintainInterval {
@@ -138,10 +139,12 @@ func (s *session) tidyIn() time.Duration {
 	return interval
 }
 
-// renewIn is shorter while the session holds more or less than its fair share, because Renew takes and gives back shards.
+// renewIn is shorter while the session holds more or less than its fair share, because Renew takes and gives back
+// shards.
 func (s *session) renewIn() time.Duration {
 	interval := min(s.relay.cfg.LeaseTTL/3, s.shared(maxRenewIn))
-	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.TotalShards/h.Relays || h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {
+	if h := s.hold.Load(); h.Relays > 1 && (h.Shards < h.TotalShards/h.Relays ||
+		h.Shards > (h.TotalShards+h.Relays-1)/h.Relays) {
 		interval = min(interval, unevenRenewIn)
 	}
 	return interval
@@ -175,12 +178,14 @@ func (s *session) leaseLost(kind LeaseKind, err error) {
 			err = fmt.Errorf("%w: %w", driver.ErrLeaseLost, err)
 		}
 		s.endWork(err)
-		s.relay.cfg.Logger.WarnContext(s.work, "relay: lease lost; what was in flight may be published twice", "relay", s.relay.cfg.Name, "error", err)
+		s.relay.cfg.Logger.WarnContext(s.work, "relay: lease lost; what was in flight may be published twice", "relay",
+			s.relay.cfg.Name, "error", err)
 		s.relay.lease(s.work, LeaseEvent{Kind: kind, Err: err})
 	})
 }
 
-// keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay Renew.
+// keepTidying calls Maintain until ctx ends. It has a goroutine of its own because a slow Maintain must not delay
+// Renew.
 func (s *session) keepTidying(ctx context.Context, maintainer driver.Maintainer) {
 	for await.Sleep(ctx, s.tidyIn()) == nil {
 		maintaining, cancel := context.WithTimeout(ctx, s.relay.cfg.LeaseTTL)
@@ -197,8 +202,8 @@ func (s *session) keepTidying(ctx context.Context, maintainer driver.Maintainer)
 	}
 }
 
-// closeSession gives back the shards of a session, also after ctx has ended. When it fails, other relays wait for the hold to
-// expire.
+// closeSession gives back the shards of a session, also after ctx has ended. When it fails, other relays wait for the
+// hold to expire.
 func closeSession(ctx context.Context, queue driver.Session, within time.Duration) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()

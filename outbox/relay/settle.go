@@ -11,12 +11,13 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// settleOutcomes writes the outcomes to the outbox, and returns how many of them, from the first on. It tries again for as long as the lease lasts.
-// The published messages behind those will be published again.
+// settleOutcomes writes the outcomes to the outbox, and returns how many of them, from the first on. It tries again for
+// as long as the lease lasts. The published messages behind those will be published again.
 func (b *batch) settleOutcomes() int { return b.settle(0, len(b.outcomes)) }
 
-// settle settles b.outcomes[from:to], which are not empty, and returns the end of what it has settled. If the database refuses one of them, settle
-// halves them until that one is alone: it is set aside, and the others are settled. Without that they would be published again after each start.
+// settle settles b.outcomes[from:to], which are not empty, and returns the end of what it has settled. If the database
+// refuses one of them, settle halves them until that one is alone: it is set aside, and the others are settled. Without
+// that they would be published again after each start.
 func (b *batch) settle(from, to int) int {
 	s, r := b.session, b.relay
 	for failures, refusals := 0, 0; s.work.Err() == nil; {
@@ -53,9 +54,9 @@ func (b *batch) settle(from, to int) int {
 // refusedDelay is how long a message waits if the database refuses to park it.
 const refusedDelay = time.Minute
 
-// setAside changes the outcome of a message that the database refuses to store. A message that was published waits for a minute. Of the others,
-// first the message is parked without a hold of its key, which
-// needs no further row. If that is refused too, it waits for a minute.
+// setAside changes the outcome of a message that the database refuses to store. A message that was published waits for
+// a minute. Of the others, first the message is parked without a hold of its key, which needs no further row. If that
+// is refused too, it waits for a minute.
 func (b *batch) setAside(i, refusals int, refused error) {
 	o := &b.outcomes[i]
 	before := o.Err
@@ -64,8 +65,10 @@ func (b *batch) setAside(i, refusals int, refused error) {
 		b.deferUncounted(i, refusedDelay, refused)
 		return
 	case o.Verdict == driver.Sent: // it is not dead; a repeat has the same ID
-		b.relay.cfg.Logger.ErrorContext(b.session.work, "relay: the database refuses to record that a message was published, so it is published again after a minute; "+
-			"see the error, which may be about outbox_sent (KeepSent)", "relay", b.relay.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", refused)
+		b.relay.cfg.Logger.ErrorContext(b.session.work,
+			"relay: the database refuses to record that a message was published, so it is published again after a minute; "+
+				"see the error, which may be about outbox_sent (KeepSent)", "relay", b.relay.cfg.Name, "topic", o.Topic,
+			"id", o.ID, "seq", o.Seq, "error", refused)
 		b.deferUncounted(i, refusedDelay, refused)
 		return
 	case before == nil:
@@ -99,7 +102,8 @@ func (b *batch) report(settled []driver.Outcome) (rep report) {
 		case driver.Parked:
 			rep.failed++
 			parked++
-			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID, "seq", o.Seq, "error", o.Err)
+			r.cfg.Logger.ErrorContext(ctx, "relay: message parked", "relay", r.cfg.Name, "topic", o.Topic, "id", o.ID,
+				"seq", o.Seq, "error", o.Err)
 		case driver.Returned:
 			rep.returned++
 			if o.Delay > 0 && (rep.retryIn == 0 || o.Delay < rep.retryIn) {

@@ -47,7 +47,8 @@ func TestRelaySettlesAgain(t *testing.T) {
 		if paused.Load() != 1 || resumed.Load() != 1 {
 			t.Errorf("paused %d times, resumed %d times", paused.Load(), resumed.Load())
 		}
-		if log.with("database fails") != 1 || log.with("still waiting for the database") != 1 || log.with("works again") != 1 {
+		if log.with("database fails") != 1 || log.with("still waiting for the database") != 1 ||
+			log.with("works again") != 1 {
 			t.Errorf("want a line at the start, one after a minute and one at the end:\n%s", log)
 		}
 		stop()
@@ -80,14 +81,17 @@ func TestRelaySettleOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The database is away for a minute, in the middle of a batch. Run waits, logs the outage once, and publishes only that batch
-// again.
+// The database is away for a minute, in the middle of a batch. Run waits, logs the outage once, and publishes only that
+// batch again.
 func TestRelayDatabaseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
 		queue, broker := &faulty{Queue: memory}, new(outboxtest.FakePublisher)
 		all := []string{"open", "renew", "lease", "settle", "maintain"}
-		_, stop := start(t, relay.Config{Queue: queue, Publisher: broker, LeaseTTL: 10 * time.Second, Logger: log.logger()})
+		_, stop := start(t, relay.Config{
+			Queue: queue, Publisher: broker, LeaseTTL: 10 * time.Second,
+			Logger: log.logger(),
+		})
 		enqueueIDs(t, memory, "a1", "b1")
 		synctest.Wait()
 		queue.failing(errFault, "settle")
@@ -114,8 +118,8 @@ func TestRelayDatabaseOutage(t *testing.T) {
 	})
 }
 
-// Lease and Maintain always fail, for example because of a missing privilege. The hold is renewed, and each failure is logged
-// once.
+// Lease and Maintain always fail, for example because of a missing privilege. The hold is renewed, and each failure is
+// logged once.
 func TestRelayOneOperationFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)

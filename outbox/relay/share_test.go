@@ -13,20 +13,27 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A relay has work for all of its shards all the time. A second relay that joins it has half of them after three of its Renews
-// since the first relay noticed it, within 5 s at most.
+// A relay has work for all of its shards all the time. A second relay that joins it has half of them after three of its
+// Renews since the first relay noticed it, within 5 s at most.
 func TestRelayJoinsABusyOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
 		for i := range 30_000 {
 			enqueueIDs(t, memory, fmt.Sprintf("%s%d", key(i%500), i))
 		}
-		_, stop := start(t, relay.Config{Name: "busy", Queue: memory, Publisher: slow(50 * time.Millisecond), BatchSize: 20})
+		_, stop := start(t, relay.Config{
+			Name: "busy", Queue: memory, Publisher: slow(50 * time.Millisecond),
+			BatchSize: 20,
+		})
 		<-time.After(2 * time.Second)
-		_, stopSecond := start(t, relay.Config{Name: "joins", Queue: memory, Publisher: slow(50 * time.Millisecond), BatchSize: 20})
+		_, stopSecond := start(t, relay.Config{
+			Name: "joins", Queue: memory, Publisher: slow(50 * time.Millisecond),
+			BatchSize: 20,
+		})
 		<-time.After(8 * time.Second)
 		st, err := memory.Stats(t.Context())
-		if err != nil || len(st.Relays) != 2 || st.Relays[0].Shards != 32 || st.Relays[1].Shards != 32 || st.Pending < 1000 {
+		if err != nil || len(st.Relays) != 2 || st.Relays[0].Shards != 32 || st.Relays[1].Shards != 32 ||
+			st.Pending < 1000 {
 			t.Errorf("%+v, %v: want a backlog, and relays with 32 shards each", st, err)
 		}
 		stop()
@@ -70,8 +77,10 @@ func TestRelayBesideOnesThatDieAtTheirStart(t *testing.T) {
 		for _, p := range broker.Published() {
 			late = max(late, p.At.Sub(enqueued[p.ID]))
 		}
-		if got := len(broker.Published()); got != len(enqueued) || late > 100*time.Millisecond || least != outboxtest.DefaultShards {
-			t.Errorf("%d of %d messages, the latest after %v; the healthy relay held %d shards at the least", got, len(enqueued), late, least)
+		if got := len(broker.Published()); got != len(enqueued) || late > 100*time.Millisecond ||
+			least != outboxtest.DefaultShards {
+			t.Errorf("%d of %d messages, the latest after %v; the healthy relay held %d shards at the least", got,
+				len(enqueued), late, least)
 		}
 		stop()
 	})

@@ -11,20 +11,23 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// A topic at fault cools down for minTopicCooldown, which doubles with each probe that fails, up to maxTopicCooldown. Deferring a
-// message for that long costs one write to the outbox, so a long cooldown is cheap, and a short one ends soon after the repair.
+// A topic at fault cools down for minTopicCooldown, which doubles with each probe that fails, up to maxTopicCooldown.
+// Deferring a message for that long costs one write to the outbox, so a long cooldown is cheap, and a short one ends
+// soon after the repair.
 const (
 	minTopicCooldown = time.Second
 	maxTopicCooldown = time.Minute
 	topicLogInterval = time.Minute // between two log lines about one topic
 )
 
-// After a cooldown, one message of the topic is due: the next probe. If more were due with it, their shards would wait for its answer.
-// promptPerTopic messages follow minPartCooldown later. The others wait longer, up to maxTopicCooldown, each shard for another time: if all
-// came due after each probe, they would stand before the messages of other topics each time.
+// After a cooldown, one message of the topic is due: the next probe. If more were due with it, their shards would wait
+// for its answer. promptPerTopic messages follow minPartCooldown later. The others wait longer, up to maxTopicCooldown,
+// each shard for another time: if all came due after each probe, they would stand before the messages of other topics
+// each time.
 const promptPerTopic = 64
 
-// topicStates remembers the topics whose messages the broker refuses because of the topic. It is safe for concurrent use.
+// topicStates remembers the topics whose messages the broker refuses because of the topic. It is safe for concurrent
+// use.
 type topicStates struct {
 	count atomic.Int64 // of faulty; read without mu, so that messages of good topics need no lock
 
@@ -55,8 +58,8 @@ func (ts *topicStates) ifFaulty(topic string, f func(t *faultyTopic)) {
 	}
 }
 
-// admit returns 0 when a message of topic may be published. Where topic is at fault and has cooled down, that message is the probe:
-// until it is answered, or until deadline, admit returns how long other messages have to wait, and why.
+// admit returns 0 when a message of topic may be published. Where topic is at fault and has cooled down, that message
+// is the probe: until it is answered, or until deadline, admit returns how long other messages have to wait, and why.
 func (ts *topicStates) admit(topic string, deadline time.Time) (wait time.Duration, why error) {
 	ts.ifFaulty(topic, func(t *faultyTopic) {
 		if wait, why = time.Until(t.until), t.why; wait <= 0 {
@@ -97,9 +100,11 @@ func (ts *topicStates) confirmed(ctx context.Context, ps *pauses, topic string) 
 	return was
 }
 
-// failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran at the same time count once.
-// It returns how long the cooldown is, and whether to log it.
-func (ts *topicStates) failed(ctx context.Context, ps *pauses, topic string, began time.Time, why error) (cooldown time.Duration, log bool) {
+// failed starts a cooldown of topic, or a longer one, after a call that started at began. Calls that ran at the same
+// time count once. It returns how long the cooldown is, and whether to log it.
+func (ts *topicStates) failed(ctx context.Context, ps *pauses, topic string, began time.Time,
+	why error,
+) (cooldown time.Duration, log bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	now := time.Now()
@@ -161,8 +166,8 @@ func (b *batch) coolTopicDown(topic string, began time.Time, why error) time.Dur
 	return cooldown
 }
 
-// updateTopics starts a cooldown of each topic that c's publisher says is at fault, and ends that of each topic whose message was
-// confirmed.
+// updateTopics starts a cooldown of each topic that c's publisher says is at fault, and ends that of each topic whose
+// message was confirmed.
 func (b *batch) updateTopics(c *call) {
 	topics := &b.relay.topics
 	var faults map[string]error
@@ -180,7 +185,8 @@ func (b *batch) updateTopics(c *call) {
 		case b.errs[i] == nil:
 			delete(faults, topic) // it was created while the call ran, for example
 			if topics.confirmed(b.session.work, &b.relay.pauses, topic) {
-				b.relay.cfg.Logger.InfoContext(b.session.work, "relay: a topic takes messages again", "relay", b.relay.cfg.Name, "topic", topic)
+				b.relay.cfg.Logger.InfoContext(b.session.work, "relay: a topic takes messages again", "relay",
+					b.relay.cfg.Name, "topic", topic)
 			}
 		case faults[topic] == nil:
 			topics.undecided(topic)

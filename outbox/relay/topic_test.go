@@ -40,8 +40,8 @@ func gone(n int) (msgs []outbox.Message) {
 	return msgs
 }
 
-// A topic is missing for ten minutes: none of its messages is parked, no attempt is counted, and one message at a time is tried.
-// The other topics are not affected, and the topic goes on by itself.
+// A topic is missing for ten minutes: none of its messages is parked, no attempt is counted, and one message at a time
+// is tried. The other topics are not affected, and the topic goes on by itself.
 func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -64,7 +64,10 @@ func TestRelayCoolsDownATopicAtFault(t *testing.T) {
 			Resumed: func(context.Context, observe.Pause) { rests.Add(-1) },
 		}
 		enqueue(t, memory, gone(150)...)
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: p, Logger: log.logger(), Trace: trace, MaxAttempts: 2, BatchSize: 1000})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: p, Logger: log.logger(), Trace: trace,
+			MaxAttempts: 2, BatchSize: 1000,
+		})
 		first := len(slices.Concat(p.Calls()...))
 		for i := range 600 {
 			enqueue(t, memory, to("fine", fmt.Sprintf("fine%d", i)))
@@ -118,7 +121,8 @@ func TestRelayTopicAtFaultIsInStats(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := st.Topics["gone"]
-		if got.Pending != 4 || got.Failing < 3 || !strings.Contains(got.Error, errMissing.Error()) || got.PendingAge != 90*time.Second {
+		if got.Pending != 4 || got.Failing < 3 || !strings.Contains(got.Error, errMissing.Error()) ||
+			got.PendingAge != 90*time.Second {
 			t.Errorf("stats of the topic: %+v", got)
 		}
 		if st.PendingAge != 90*time.Second || len(st.Topics) != 1 {
@@ -128,7 +132,8 @@ func TestRelayTopicAtFaultIsInStats(t *testing.T) {
 	})
 }
 
-// A key keeps its order across topics, also while one of them cools down. A message of another topic does not end the cooldown.
+// A key keeps its order across topics, also while one of them cools down. A message of another topic does not end the
+// cooldown.
 func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("atomic %v", atomic), func(t *testing.T) {
@@ -136,7 +141,8 @@ func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 				memory := outboxtest.NewMemory()
 				broker, create := missing()
 				broker.AllOrNothing = atomic
-				enqueue(t, memory, to("fine", "a1"), to("gone", "a2"), to("fine", "a3"), to("gone", "b1"), to("fine", "b2"), to("fine", "c1"))
+				enqueue(t, memory, to("fine", "a1"), to("gone", "a2"), to("fine", "a3"), to("gone", "b1"),
+					to("fine", "b2"), to("fine", "c1"))
 				_, stop := start(t, relay.Config{Queue: memory, Publisher: broker, MaxAttempts: 1})
 				<-time.After(10 * time.Minute)
 				got := arrived(broker)
@@ -147,7 +153,8 @@ func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 				create()
 				<-time.After(3 * time.Minute)
 				got = arrived(broker)
-				if len(got) != 6 || slices.Index(got, "a2") > slices.Index(got, "a3") || slices.Index(got, "b1") > slices.Index(got, "b2") {
+				if len(got) != 6 || slices.Index(got, "a2") > slices.Index(got, "a3") ||
+					slices.Index(got, "b1") > slices.Index(got, "b2") {
 					t.Errorf("at the end: %v", got)
 				}
 				stop()
@@ -156,7 +163,8 @@ func TestRelayTopicAtFaultKeepsTheOrderOfKeys(t *testing.T) {
 	}
 }
 
-// A probe that fails because of its own message shows nothing about its topic: the next message is tried, and the others go on.
+// A probe that fails because of its own message shows nothing about its topic: the next message is tried, and the
+// others go on.
 func TestRelayProbeThatIsRefusedItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -179,8 +187,8 @@ func TestRelayProbeThatIsRefusedItself(t *testing.T) {
 	})
 }
 
-// When every message is refused, for any reason, no more messages than the limit are parked, and every message stays in the
-// outbox.
+// When every message is refused, for any reason, no more messages than the limit are parked, and every message stays in
+// the outbox.
 func TestRelayParksNoMoreThanItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, log := outboxtest.NewMemory(), new(lines)
@@ -192,13 +200,17 @@ func TestRelayParksNoMoreThanItsLimit(t *testing.T) {
 			return f
 		}}
 		enqueue(t, memory, gone(200)...)
-		_, stop := start(t, relay.Config{Queue: memory, Publisher: broker, Logger: log.logger(), ParkLimit: relay.ParkLimit{Burst: 50, PerMinute: 10}})
+		_, stop := start(t, relay.Config{
+			Queue: memory, Publisher: broker, Logger: log.logger(),
+			ParkLimit: relay.ParkLimit{Burst: 50, PerMinute: 10},
+		})
 		if got := stats(t, memory); got != "150 pending, 50 parked, 0 waiting" {
 			t.Errorf("at once: %s", got)
 		}
 		<-time.After(5*time.Minute + time.Second)
 		st, _ := memory.Stats(t.Context())
-		if st.Parked < 90 || st.Parked > 100 || st.Pending+st.Parked != 200 || !strings.Contains(st.Topics["gone"].Error, "parking limit spent") {
+		if st.Parked < 90 || st.Parked > 100 || st.Pending+st.Parked != 200 ||
+			!strings.Contains(st.Topics["gone"].Error, "parking limit spent") {
 			t.Errorf("after five minutes: %+v", st)
 		}
 		if n := log.with("too many messages to park"); n < 3 || n > 6 {

@@ -13,21 +13,24 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Trace has hooks for metrics and spans. Nil hooks are not called. Hooks run on the relay's goroutines, several at a time and never under
-// a lock: they must be quick and safe for concurrent use. A panic of a hook is logged and has no other effect.
+// Trace has hooks for metrics and spans. Nil hooks are not called. Hooks run on the relay's goroutines, several at a
+// time and never under a lock: they must be quick and safe for concurrent use. A panic of a hook is logged and has no
+// other effect.
 type Trace struct {
-	// Start is called before each call of a Publisher, which gets the ctx that it returns; that must be derived from ctx. If it is nil, ctx
-	// is used. Published is called when the Publisher has returned: errs[i] is its answer for p.Messages[i], nil if it was confirmed.
+	// Start is called before each call of a Publisher, which gets the ctx that it returns; that must be derived from
+	// ctx. If it is nil, ctx is used. Published is called when the Publisher has returned: errs[i] is its answer for
+	// p.Messages[i], nil if it was confirmed.
 	Start     func(ctx context.Context, p *Publishing) context.Context
 	Published func(ctx context.Context, p *Publishing, errs []error)
 
-	// Settled is called after the outcomes of a batch were written to the outbox. When the lease is lost before, it is not called for those
-	// messages, which will be published again. The hook must not keep messages.
+	// Settled is called after the outcomes of a batch were written to the outbox. When the lease is lost before, it is
+	// not called for those messages, which will be published again. The hook must not keep messages.
 	Settled func(ctx context.Context, messages []Settlement)
 
-	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when the database has
-	// failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or, with Topic, when a topic is missing or closed to
-	// this relay. Resumed is also called two minutes after no message waits for them any more, for example because an operator has discarded the last one.
+	// Paused and Resumed are called when the relay begins and ends to make no progress: with observe.CauseDatabase when
+	// the database has failed three times in a row, and with observe.CauseBroker when a Publisher is unavailable or,
+	// with Topic, when a topic is missing or closed to this relay. Resumed is also called two minutes after no message
+	// waits for them any more, for example because an operator has discarded the last one.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 
@@ -35,8 +38,8 @@ type Trace struct {
 	Lease func(ctx context.Context, e LeaseEvent)
 }
 
-// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil. A panic of one
-// hook does not keep the other from being called, except in Start.
+// Then returns a Trace that calls the hooks of t and then those of u. Start of u gets the ctx of t's. Both may be nil.
+// A panic of one hook does not keep the other from being called, except in Start.
 func (t *Trace) Then(u *Trace) *Trace {
 	if t == nil {
 		t = &Trace{}
@@ -178,8 +181,8 @@ func (r *Relay) lease(ctx context.Context, e LeaseEvent) {
 	hooks.Call(ctx, &r.panics, "Lease", r.cfg.Trace.Lease, e)
 }
 
-// pauses counts what is paused for each cause and topic: the operations of the database that fail, the Publishers that are unavailable.
-// The first one calls the hook Paused, and the end of the last one Resumed.
+// pauses counts what is paused for each cause and topic: the operations of the database that fail, the Publishers that
+// are unavailable. The first one calls the hook Paused, and the end of the last one Resumed.
 type pauses struct {
 	panics          *hooks.Panics
 	relay           string
@@ -201,7 +204,8 @@ type pause struct {
 	err   error // the latest
 }
 
-// begin records that one thing more is paused. Call it under the lock that guards its state, and report without that lock.
+// begin records that one thing more is paused. Call it under the lock that guards its state, and report without that
+// lock.
 func (ps *pauses) begin(ctx context.Context, key pauseKey, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -233,7 +237,9 @@ func (ps *pauses) end(ctx context.Context, key pauseKey) {
 	}
 }
 
-func (ps *pauses) add(ctx context.Context, name string, hook func(context.Context, observe.Pause), key pauseKey, p *pause) {
+func (ps *pauses) add(ctx context.Context, name string, hook func(context.Context, observe.Pause), key pauseKey,
+	p *pause,
+) {
 	if hook == nil {
 		return
 	}

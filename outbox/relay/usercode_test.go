@@ -17,8 +17,9 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// Whatever error a publisher answers with: the message is parked in the end, with a text that says what is wrong, unless the error says that the
-// message is not at fault; its neighbours are published, and the relay goes on, also after a restart.
+// Whatever error a publisher answers with: the message is parked in the end, with a text that says what is wrong,
+// unless the error says that the message is not at fault; its neighbours are published, and the relay goes on, also
+// after a restart.
 func TestRelayContainsErrors(t *testing.T) {
 	for _, bad := range nasty.Errors() {
 		t.Run(bad.Name, func(t *testing.T) {
@@ -47,7 +48,10 @@ func TestRelayContainsErrors(t *testing.T) {
 							t.Errorf("held because of %q, want %q", s.Err, bad.Text)
 						}
 					})
-					_, stop := start(t, relay.Config{Queue: memory, Publisher: publisher, MaxAttempts: 3, Backoff: fixed(time.Second), Trace: trace})
+					_, stop := start(t, relay.Config{
+						Queue: memory, Publisher: publisher, MaxAttempts: 3,
+						Backoff: fixed(time.Second), Trace: trace,
+					})
 					<-time.After(time.Minute)
 					stop()
 				}
@@ -56,7 +60,8 @@ func TestRelayContainsErrors(t *testing.T) {
 				if !slices.Equal(got, []string{"a1", "c1"}) {
 					t.Errorf("published %v", got)
 				}
-				if found := parked(t, memory); !uncounted && (len(found) != 1 || !strings.Contains(found[0], bad.Text)) {
+				if found := parked(t, memory); !uncounted &&
+					(len(found) != 1 || !strings.Contains(found[0], bad.Text)) {
 					t.Errorf("parked %q, want one with %q", found, bad.Text)
 				}
 			})
@@ -87,7 +92,10 @@ func TestRelayContainsWhatObserves(t *testing.T) {
 			}
 		},
 	} {
-		for how, do := range map[string]func(){"panics": func() { panic("a bug") }, "ends its goroutine": runtime.Goexit} {
+		for how, do := range map[string]func(){
+			"panics":             func() { panic("a bug") },
+			"ends its goroutine": runtime.Goexit,
+		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					memory, fake := outboxtest.NewMemory(), &outboxtest.FakePublisher{}
@@ -111,7 +119,8 @@ func TestRelayContainsWhatObserves(t *testing.T) {
 					_, stop := start(t, cfg)
 					<-time.After(time.Hour)
 					stop()
-					if found := parked(t, memory); len(arrived(fake)) != 2 || len(found) != 1 || !strings.Contains(found[0], errRefused.Error()) {
+					if found := parked(t, memory); len(arrived(fake)) != 2 || len(found) != 1 ||
+						!strings.Contains(found[0], errRefused.Error()) {
 						t.Errorf("published %v, parked %q", arrived(fake), found)
 					}
 				})
@@ -129,7 +138,10 @@ func (s sorted) Ordered() bool { return s.ordered() }
 
 // A publisher that does not say whether it keeps the order is refused.
 func TestNewContainsOrdered(t *testing.T) {
-	for how, f := range map[string]func() bool{"panics": func() bool { panic("a bug") }, "ends its goroutine": func() bool { runtime.Goexit(); return true }} {
+	for how, f := range map[string]func() bool{
+		"panics":             func() bool { panic("a bug") },
+		"ends its goroutine": func() bool { runtime.Goexit(); return true },
+	} {
 		_, err := relay.New(relay.Config{Queue: outboxtest.NewMemory(), Publisher: sorted{nil, f}})
 		if err == nil || !strings.Contains(err.Error(), "Ordered") {
 			t.Errorf("%s: %v", how, err)

@@ -54,8 +54,8 @@ func (s *lookingSession) Lease(ctx context.Context, want driver.Want) ([]driver.
 	return msgs, err
 }
 
-// A poll of all shards costs the database more than a poll of the shards that a commit has named. With wake-ups, polls of all
-// shards become as rare as in an idle outbox, and messages are still published at once.
+// A poll of all shards costs the database more than a poll of the shards that a commit has named. With wake-ups, polls
+// of all shards become as rare as in an idle outbox, and messages are still published at once.
 func TestRelayPollsShardsOfNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, broker := outboxtest.NewMemory(), new(outboxtest.FakePublisher)
@@ -72,7 +72,8 @@ func TestRelayPollsShardsOfNotifications(t *testing.T) {
 			}
 		}
 		if told, everywhere := queue.whenTold.Load(), queue.everywhere.Load(); told < n-10 || everywhere > 30 {
-			t.Errorf("%d messages of %d were found by wake-ups; %d looks everywhere in 10 s, want at most 30", told, n, everywhere)
+			t.Errorf("%d messages of %d were found by wake-ups; %d looks everywhere in 10 s, want at most 30", told, n,
+				everywhere)
 		}
 		stop()
 	})

@@ -13,7 +13,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// One key has thousands of messages, and each call to the broker takes 20 ms. Messages of other keys do not wait for the key's batch.
+// One key has thousands of messages, and each call to the broker takes 20 ms. Messages of other keys do not wait for
+// the key's batch.
 func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hot, strangers = 5000, 1000
@@ -28,7 +29,10 @@ func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 		enqueued := map[string]time.Time{}
 		for i := range strangers {
 			<-time.After(5 * time.Millisecond)
-			m := outbox.Message{ID: fmt.Sprint("stranger", i), Topic: "orders", OrderingKey: fmt.Sprint("stranger", i%500)}
+			m := outbox.Message{
+				ID: fmt.Sprint("stranger", i), Topic: "orders",
+				OrderingKey: fmt.Sprint("stranger", i%500),
+			}
 			if driver.Shard(&m, outboxtest.DefaultShards) != shard { // behind the hot key's messages in their shard
 				enqueued[m.ID] = time.Now()
 				enqueue(t, memory, m)
@@ -58,7 +62,8 @@ func TestRelayHotKeyHoldsUpNoOtherKey(t *testing.T) {
 	})
 }
 
-// The first wave of a batch is always published, however late it begins. In a slow batch the later waves are left to the next batch.
+// The first wave of a batch is always published, however late it begins. In a slow batch the later waves are left to
+// the next batch.
 func TestRelayGivesBackTheRestOfASlowBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := outboxtest.NewMemory()
@@ -76,7 +81,8 @@ func TestRelayGivesBackTheRestOfASlowBatch(t *testing.T) {
 	})
 }
 
-// RunOnce publishes all that is due, also of a key with many messages, which a relay that goes on holds back from time to time.
+// RunOnce publishes all that is due, also of a key with many messages, which a relay that goes on holds back from time
+// to time.
 func TestRunOncePublishesAHotKeyWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hot = 1000

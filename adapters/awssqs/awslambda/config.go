@@ -21,24 +21,25 @@ import (
 // Client has the operations of SQS that a Handler calls. *sqs.Client implements it.
 type Client interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
-	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput,
+		...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 }
 
 // Config configures a Handler.
 type Config struct {
-	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, others get one message at a time.
-	// Each invocation calls Start of a driver.Starter; a Consumer starts once. Required.
+	// Processor handles the messages: a consumer.Consumer. A driver.BatchProcessor gets batches, others get one message
+	// at a time. Each invocation calls Start of a driver.Starter; a Consumer starts once. Required.
 	Processor consumer.Processor
 
 	// Client, an *sqs.Client, makes failed messages come back after the delay that the Processor asks for. It needs
 	// sqs:ChangeMessageVisibility and sqs:GetQueueUrl on the queue.
 	//
-	// Defaults to none: a failed message comes back after the queue's visibility timeout. AWS wants that to be six times the function's
-	// timeout.
+	// Defaults to none: a failed message comes back after the queue's visibility timeout. AWS wants that to be six
+	// times the function's timeout.
 	Client Client
 
-	// Margin is how long before the invocation's deadline handlers are cancelled. They have half of it to return; then unfinished
-	// messages are reported as failed.
+	// Margin is how long before the invocation's deadline handlers are cancelled. They have half of it to return; then
+	// unfinished messages are reported as failed.
 	//
 	// Defaults to 2 seconds.
 	Margin time.Duration
@@ -74,7 +75,8 @@ func (c Config) withDefaults() (Config, error) {
 	if client, isClient := c.Client.(*sqs.Client); isClient && client == nil {
 		refuse("Client is a nil *sqs.Client; leave it out instead")
 	}
-	if w, ok := c.Processor.(driver.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks, awssqs.RiskShortWindow) {
+	if w, ok := c.Processor.(driver.Windowed); ok && w.Window() < maxRetention && !slices.Contains(c.AcceptedRisks,
+		awssqs.RiskShortWindow) {
 		refuse("Processor forgets keys after %v, and a queue may keep messages for %v: a message that is delivered again after its key was forgotten would be parked as unprovable, or run again; "+
 			"set consumer.Config.Window to that, or accept awssqs.RiskShortWindow (AcceptedRisks) where the queue's MessageRetentionPeriod is shorter", w.Window(), maxRetention)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// Event is what AWS Lambda passes to a function whose event source is a queue. Its JSON is that of events.SQSEvent in aws-lambda-go.
+// Event is what AWS Lambda passes to a function whose event source is a queue. Its JSON is that of events.SQSEvent in
+// aws-lambda-go.
 type Event struct {
 	Records []Record `json:"Records"`
 }
@@ -33,7 +34,8 @@ type Attribute struct {
 	BinaryValue []byte  `json:"binaryValue,omitempty"`
 }
 
-// Response is what the function returns: the messages that stay in the queue. Its JSON is that of events.SQSEventResponse.
+// Response is what the function returns: the messages that stay in the queue. Its JSON is that of
+// events.SQSEventResponse.
 type Response struct {
 	BatchItemFailures []Failure `json:"batchItemFailures"`
 }
@@ -71,12 +73,18 @@ func (r *Record) queue() string {
 
 // message is the record as ReceiveMessage would have returned it.
 func (r *Record) message() types.Message {
-	m := types.Message{MessageId: &r.MessageID, ReceiptHandle: &r.ReceiptHandle, Body: &r.Body, Attributes: r.Attributes}
+	m := types.Message{
+		MessageId: &r.MessageID, ReceiptHandle: &r.ReceiptHandle, Body: &r.Body,
+		Attributes: r.Attributes,
+	}
 	if len(r.MessageAttributes) > 0 {
 		m.MessageAttributes = make(map[string]types.MessageAttributeValue, len(r.MessageAttributes))
 	}
 	for name, a := range r.MessageAttributes {
-		m.MessageAttributes[name] = types.MessageAttributeValue{DataType: &a.DataType, StringValue: a.StringValue, BinaryValue: a.BinaryValue}
+		m.MessageAttributes[name] = types.MessageAttributeValue{
+			DataType: &a.DataType, StringValue: a.StringValue,
+			BinaryValue: a.BinaryValue,
+		}
 	}
 	return m
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A function of AWS Lambda. The message is delivered twice and charged once. The answer names the messages that failed: none.
+// A function of AWS Lambda. The message is delivered twice and charged once. The answer names the messages that failed:
+// none.
 func ExampleHandler() {
 	store := consumertest.NewStore() // pgxstore.New, sqlstore.New
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{

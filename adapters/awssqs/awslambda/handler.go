@@ -43,8 +43,9 @@ var (
 	errHeldBack   = errors.New("it is behind a message of its group that failed")
 )
 
-// Handle is one invocation. An error means that nothing is known about single messages: Lambda keeps all of them, as it does when the
-// function is killed. Messages that were committed before are duplicates when they are delivered again, and have no second effect.
+// Handle is one invocation. An error means that nothing is known about single messages: Lambda keeps all of them, as it
+// does when the function is killed. Messages that were committed before are duplicates when they are delivered again,
+// and have no second effect.
 func (h *Handler) Handle(ctx context.Context, event Event) (Response, error) {
 	if err := checkEvent(event); err != nil {
 		return Response{}, err
@@ -86,7 +87,8 @@ func checkEvent(event Event) error {
 		case r.EventSource != "" && r.EventSource != "aws:sqs":
 			return fmt.Errorf("awslambda: record %d comes from %s, not from a queue", i, r.EventSource)
 		case r.MessageID == "":
-			return fmt.Errorf("awslambda: record %d has no messageId, so the whole batch stays in the queue: %w", i, errors.Join(r.malformed, errUnfinished))
+			return fmt.Errorf("awslambda: record %d has no messageId, so the whole batch stays in the queue: %w", i,
+				errors.Join(r.malformed, errUnfinished))
 		}
 	}
 	return nil
@@ -121,8 +123,8 @@ func (h *Handler) items(event Event) []*item {
 	return items
 }
 
-// process handles all items in order, in batches. After exit it does not wait for a handler that ignores its context: only one of the
-// two commits, that handler or that of a later delivery.
+// process handles all items in order, in batches. After exit it does not wait for a handler that ignores its context:
+// only one of the two commits, that handler or that of a later delivery.
 func (h *Handler) process(work, exit context.Context, items []*item) {
 	var failed failedGroups
 	for start := 0; start < len(items); {
@@ -215,7 +217,8 @@ func (h *Handler) log(ctx context.Context, items []*item) {
 		}
 	}
 	if first != nil {
-		h.cfg.Logger.WarnContext(ctx, "awslambda: messages stay in the queue", "queue", first.record.EventSourceARN, "failed", failed, "of", len(items),
+		h.cfg.Logger.WarnContext(ctx, "awslambda: messages stay in the queue", "queue", first.record.EventSourceARN,
+			"failed", failed, "of", len(items),
 			"first", first.record.MessageID, "error", first.err)
 	}
 }

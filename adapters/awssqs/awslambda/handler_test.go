@@ -53,8 +53,9 @@ func TestNamesWhatFailed(t *testing.T) {
 			want:  failures(), handled: []string{"a", "b"},
 		},
 		{
-			name:     "one of a standard queue",
-			event:    eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders", "", ""), record("3", "c", "orders", "", "")),
+			name: "one of a standard queue",
+			event: eventOf(record("1", "a", "orders", "", ""), record("2", "b", "orders", "", ""),
+				record("3", "c", "orders", "", "")),
 			verdicts: map[string]error{"b": retry}, want: failures("2"), handled: []string{"a", "b", "c"},
 		},
 		{
@@ -65,7 +66,8 @@ func TestNamesWhatFailed(t *testing.T) {
 		{
 			name: "a group of a fifo queue stops",
 			event: eventOf(record("1", "a1", "orders.fifo", "a", ""), record("2", "b1", "orders.fifo", "b", ""),
-				record("3", "a2", "orders.fifo", "a", ""), record("4", "b2", "orders.fifo", "b", ""), record("5", "a3", "orders.fifo", "a", "")),
+				record("3", "a2", "orders.fifo", "a", ""), record("4", "b2", "orders.fifo", "b", ""),
+				record("5", "a3", "orders.fifo", "a", "")),
 			verdicts: map[string]error{"a1": retry}, want: failures("1", "3", "5"), handled: []string{"a1", "b1", "b2"},
 		},
 		{
@@ -76,7 +78,8 @@ func TestNamesWhatFailed(t *testing.T) {
 		{
 			name: "a record that cannot be read",
 			event: eventOf(record("1", "a", "orders", "", ""),
-				record("2", "b", "orders", "", `"x":{"dataType":"Binary","binaryValue":"no base64!"}`), record("3", "c", "orders", "", "")),
+				record("2", "b", "orders", "", `"x":{"dataType":"Binary","binaryValue":"no base64!"}`),
+				record("3", "c", "orders", "", "")),
 			want: failures("2"), handled: []string{"a", "c"},
 		},
 		{
@@ -130,15 +133,17 @@ func TestKeepsAllWhereItCannotNameThem(t *testing.T) {
 func TestMessage(t *testing.T) {
 	var got *consumer.Message
 	p := batches{func(_ context.Context, m *consumer.Message) error { got = m; return nil }}
-	event := eventOf(record("m-1", "aGVsbG8=", "orders.fifo", "customer-7", `"txonce-key":{"stringValue":"customer-7","dataType":"String","stringListValues":[],"binaryListValues":[]},`+
-		`"txonce-encoding":{"stringValue":"base64","dataType":"String"},"trace":{"binaryValue":"AAEC","dataType":"Binary"},"txonce-id":{"stringValue":"o-1","dataType":"String"}`))
+	event := eventOf(record("m-1", "aGVsbG8=", "orders.fifo", "customer-7",
+		`"txonce-key":{"stringValue":"customer-7","dataType":"String","stringListValues":[],"binaryListValues":[]},`+
+			`"txonce-encoding":{"stringValue":"base64","dataType":"String"},"trace":{"binaryValue":"AAEC","dataType":"Binary"},"txonce-id":{"stringValue":"o-1","dataType":"String"}`))
 	if _, err := invoke(t.Context(), t, awslambda.Config{Processor: p}, event); err != nil {
 		t.Fatal(err)
 	}
 	got.Raw = nil
 	want := &consumer.Message{
 		Topic: "orders.fifo", OrderingKey: "customer-7", Position: "orders.fifo/m-1", Payload: []byte("hello"),
-		Headers: map[string]string{"trace": "\x00\x01\x02", "txonce-id": "o-1"}, Time: time.UnixMilli(1545082649183), Attempt: 1,
+		Headers: map[string]string{"trace": "\x00\x01\x02", "txonce-id": "o-1"}, Time: time.UnixMilli(1545082649183),
+		Attempt: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
@@ -146,8 +151,12 @@ func TestMessage(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
-	event := eventOf(record("1", "quick", "orders", "", ""), record("2", "slow", "orders", "", ""), record("3", "never", "orders", "", ""))
-	for name, obedient := range map[string]bool{"a handler that ends with its context": true, "a handler that does not": false} {
+	event := eventOf(record("1", "quick", "orders", "", ""), record("2", "slow", "orders", "", ""),
+		record("3", "never", "orders", "", ""))
+	for name, obedient := range map[string]bool{
+		"a handler that ends with its context": true,
+		"a handler that does not":              false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -198,11 +207,18 @@ func TestDefersThroughTheClient(t *testing.T) {
 		url := *created.QueueUrl
 		for i, group := range []string{"a", "a", "b", "c"} {
 			id, body := fmt.Sprint("id-", i), fmt.Sprint(group, i)
-			if _, err := server.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &body, MessageGroupId: &group, MessageDeduplicationId: &id}); err != nil {
+			if _, err := server.SendMessage(t.Context(),
+				&sqs.SendMessageInput{
+					QueueUrl: &url, MessageBody: &body, MessageGroupId: &group,
+					MessageDeduplicationId: &id,
+				}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		verdicts := map[string]error{"a0": consumer.RetryAfter(errors.New("later"), 4500*time.Millisecond), "b2": errors.New("rejected")}
+		verdicts := map[string]error{
+			"a0": consumer.RetryAfter(errors.New("later"), 4500*time.Millisecond),
+			"b2": errors.New("rejected"),
+		}
 		h, err := awslambda.New(awslambda.Config{
 			Client: server, Logger: slog.New(slog.DiscardHandler),
 			Processor: batches{func(_ context.Context, m *consumer.Message) error {
@@ -252,7 +268,8 @@ func TestDefersThroughTheClient(t *testing.T) {
 				if slices.Contains(failed, *m.Body) {
 					continue
 				}
-				if _, err := server.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				if _, err := server.DeleteMessage(t.Context(),
+					&sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: m.ReceiptHandle}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -272,8 +289,8 @@ func TestDefersThroughTheClient(t *testing.T) {
 	})
 }
 
-// All together: a Consumer suppresses repeats, and parks poison messages and those that cannot be decoded, and the answer lets
-// the queue delete them.
+// All together: a Consumer suppresses repeats, and parks poison messages and those that cannot be decoded, and the
+// answer lets the queue delete them.
 func TestWithConsumer(t *testing.T) {
 	store := consumertest.NewStore()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
@@ -289,7 +306,8 @@ func TestWithConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := func(id string) string { return fmt.Sprintf(`"txonce-id":{"stringValue":%q,"dataType":"String"}`, id) }
-	event := eventOf(record("1", "a", "orders", "", id("a")), record("2", "poison", "orders", "", id("p")), record("3", "a", "orders", "", id("a")),
+	event := eventOf(record("1", "a", "orders", "", id("a")), record("2", "poison", "orders", "", id("p")),
+		record("3", "a", "orders", "", id("a")),
 		record("4", "?", "orders", "", id("?")+`,"txonce-encoding":{"stringValue":"base64","dataType":"String"}`))
 	for range 3 {
 		if got, err := invoke(t.Context(), t, awslambda.Config{Processor: c}, event); err != nil || got != failures() {

@@ -20,8 +20,8 @@ const (
 	maxVisibility = 11 * time.Hour // SQS allows 12 from the receive on
 )
 
-// changeVisibility makes failed messages visible when the Processor asks for it, if there is a Client. Without a Client, or when a request
-// fails, they come back after the queue's visibility timeout.
+// changeVisibility makes failed messages visible when the Processor asks for it, if there is a Client. Without a
+// Client, or when a request fails, they come back after the queue's visibility timeout.
 func (h *Handler) changeVisibility(ctx context.Context, items []*item) {
 	if h.cfg.Client == nil {
 		return
@@ -31,10 +31,12 @@ func (h *Handler) changeVisibility(ctx context.Context, items []*item) {
 		for len(entries) > 0 && err == nil {
 			n := min(len(entries), maxEntries)
 			var out *sqs.ChangeMessageVisibilityBatchOutput
-			out, err = h.cfg.Client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries[:n]})
+			out, err = h.cfg.Client.ChangeMessageVisibilityBatch(ctx,
+				&sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries[:n]})
 			entries = entries[n:]
 			if err == nil && len(out.Failed) > 0 {
-				err = fmt.Errorf("%d of %d, the first: %s: %s", len(out.Failed), n, aws.ToString(out.Failed[0].Code), aws.ToString(out.Failed[0].Message))
+				err = fmt.Errorf("%d of %d, the first: %s: %s", len(out.Failed), n, aws.ToString(out.Failed[0].Code),
+					aws.ToString(out.Failed[0].Message))
 			}
 		}
 		if err != nil {
@@ -44,11 +46,13 @@ func (h *Handler) changeVisibility(ctx context.Context, items []*item) {
 	}
 }
 
-// visibilities returns the changes of visibility that the Processor's answers ask for, by ARN of the queue. All messages of a FIFO queue's
-// group get that of the first one, because a message that is invisible for longer would keep the others waiting.
+// visibilities returns the changes of visibility that the Processor's answers ask for, by ARN of the queue. All
+// messages of a FIFO queue's group get that of the first one, because a message that is invisible for longer would keep
+// the others waiting.
 func visibilities(items []*item) map[string][]types.ChangeMessageVisibilityBatchRequestEntry {
 	byQueue := make(map[string][]types.ChangeMessageVisibilityBatchRequestEntry)
-	groups := make(map[string]*consumer.RetryError) // the answer for the first message of a group; nil: it asks for no change
+	// the answer for the first message of a group; nil: it asks for no change
+	groups := make(map[string]*consumer.RetryError)
 	for i, it := range items {
 		if it.err == nil || it.record.ReceiptHandle == "" {
 			continue

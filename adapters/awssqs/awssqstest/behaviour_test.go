@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// behaviour is a case whose result is a text. It runs against the fake in a bubble and against ElasticMQ. Timeouts that must not
-// pass too early are 10 s, because a busy machine may pause for seconds.
+// behaviour is a case whose result is a text. It runs against the fake in a bubble and against ElasticMQ. Timeouts that
+// must not pass too early are 10 s, because a busy machine may pause for seconds.
 type behaviour struct {
 	name       string
 	fifo       bool
@@ -27,7 +27,8 @@ type behaviour struct {
 func behaviours() []behaviour {
 	return []behaviour{
 		{
-			name: "a received message is invisible, then comes again", attributes: map[string]string{"VisibilityTimeout": "10"},
+			name:       "a received message is invisible, then comes again",
+			attributes: map[string]string{"VisibilityTimeout": "10"},
 			run: func(w *world) string {
 				w.send("a", "", "")
 				return w.receive(0) + w.receive(0) + w.receive(20) + w.receive(20)
@@ -149,7 +150,8 @@ func behaviours() []behaviour {
 			want: "okokok[a 1,c 1]",
 		},
 		{
-			name: "the same content arrives once", fifo: true, attributes: map[string]string{"ContentBasedDeduplication": "true"},
+			name: "the same content arrives once", fifo: true,
+			attributes: map[string]string{"ContentBasedDeduplication": "true"},
 			run: func(w *world) string {
 				return w.send("a", "a", "") + w.send("a", "b", "") + w.send("b", "a", "") + w.receive(1)
 			},
@@ -171,18 +173,22 @@ func behaviours() []behaviour {
 		{
 			name: "illegal characters, an empty body, and one of ten entries",
 			run: func(w *world) string {
-				return w.send("\x01", "", "") + " " + w.send("\ufffe", "", "") + " " + w.send("", "", "") + " " + w.batch("a", "\x00", "c") + w.receive(1)
+				return w.send("\x01", "", "") + " " + w.send("\ufffe", "", "") + " " + w.send("", "", "") + " " +
+					w.batch("a", "\x00", "c") + w.receive(1)
 			},
 			want:      "InvalidMessageContents InvalidMessageContents MissingParameter 1 of 3[a 1,c 1]",
-			elasticmq: "InvalidAttributeValue InvalidAttributeValue InvalidAttributeValue 1 of 3[a 1,c 1]", why: "AWS documents InvalidMessageContents",
+			elasticmq: "InvalidAttributeValue InvalidAttributeValue InvalidAttributeValue 1 of 3[a 1,c 1]",
+			why:       "AWS documents InvalidMessageContents",
 		},
 		{
 			name: "ten entries are the most, each with an id of its own",
 			run: func(w *world) string {
-				return w.batch(strings.Split("abcdefghijk", "")...) + " " + w.batch() + " " + w.sendEntries(entry("1", "a"), entry("1", "b")) + " " + w.sendEntries(entry("#", "a"))
+				return w.batch(strings.Split("abcdefghijk", "")...) + " " + w.batch() + " " +
+					w.sendEntries(entry("1", "a"), entry("1", "b")) + " " + w.sendEntries(entry("#", "a"))
 			},
-			want: "TooManyEntriesInBatchRequest EmptyBatchRequest BatchEntryIdsNotDistinct InvalidBatchEntryId", elasticmq: "TooManyEntriesInBatchRequest ok BatchEntryIdsNotDistinct ok",
-			why: "AWS documents these errors",
+			want:      "TooManyEntriesInBatchRequest EmptyBatchRequest BatchEntryIdsNotDistinct InvalidBatchEntryId",
+			elasticmq: "TooManyEntriesInBatchRequest ok BatchEntryIdsNotDistinct ok",
+			why:       "AWS documents these errors",
 		},
 		{
 			name: "ten attributes are the most, with legal names and values",
@@ -199,17 +205,20 @@ func behaviours() []behaviour {
 				}
 				return w.sendEntries(eleven) + " " + strings.Join(told, " ")
 			},
-			want: "InvalidParameterValue InvalidParameterValue InvalidParameterValue InvalidParameterValue", elasticmq: "InvalidAttributeValue ok ok InvalidAttributeValue",
-			why: "AWS documents which names are legal",
+			want:      "InvalidParameterValue InvalidParameterValue InvalidParameterValue InvalidParameterValue",
+			elasticmq: "InvalidAttributeValue ok ok InvalidAttributeValue",
+			why:       "AWS documents which names are legal",
 		},
 		{
 			name: "attributes come back as they were, when asked for",
 			run: func(w *world) string {
 				e := entry("1", "a")
-				e.MessageAttributes["text"], e.MessageAttributes["bytes"] = text(" t\n"), types.MessageAttributeValue{DataType: ptr("Binary"), BinaryValue: []byte{0, 255}}
+				e.MessageAttributes["text"], e.MessageAttributes["bytes"] = text(" t\n"),
+					types.MessageAttributeValue{DataType: ptr("Binary"), BinaryValue: []byte{0, 255}}
 				w.sendEntries(e)
 				m := w.one()
-				return fmt.Sprintf("%q %v", *m.MessageAttributes["text"].StringValue, m.MessageAttributes["bytes"].BinaryValue) + w.change(m.ReceiptHandle, 0) + w.bare()
+				return fmt.Sprintf("%q %v", *m.MessageAttributes["text"].StringValue,
+					m.MessageAttributes["bytes"].BinaryValue) + w.change(m.ReceiptHandle, 0) + w.bare()
 			},
 			want: `" t\n" [0 255]ok0 0`,
 		},
@@ -223,23 +232,30 @@ func behaviours() []behaviour {
 				defer func() { w.url = &there }()
 				return fmt.Sprint(errors.As(err, &none)) + w.send("a", "", "")
 			},
-			want: "trueNonExistentQueue", elasticmq: "trueQueueDoesNotExist", why: "the SDK reads the older protocol's code, which AWS sends beside the newer one",
+			want: "trueNonExistentQueue", elasticmq: "trueQueueDoesNotExist",
+			why: "the SDK reads the older protocol's code, which AWS sends beside the newer one",
 		},
 		{
 			name: "more receives than maxReceiveCount end in the dead-letter queue",
 			run: func(w *world) string {
 				dead, name := *w.url, fmt.Sprintf("txonce-redrive-%x", rand.Uint64())
-				arn, err := w.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: &dead, AttributeNames: []types.QueueAttributeName{"QueueArn"}})
+				arn, err := w.GetQueueAttributes(w.t.Context(),
+					&sqs.GetQueueAttributesInput{
+						QueueUrl:       &dead,
+						AttributeNames: []types.QueueAttributeName{"QueueArn"},
+					})
 				if err != nil {
 					w.t.Fatal(err)
 				}
 				made, err := w.CreateQueue(w.t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: map[string]string{
-					"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"2"}`, arn.Attributes["QueueArn"]),
+					"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"2"}`,
+						arn.Attributes["QueueArn"]),
 				}})
 				if err != nil {
 					w.t.Fatal(err)
 				}
-				defer w.DeleteQueue(context.WithoutCancel(w.t.Context()), &sqs.DeleteQueueInput{QueueUrl: made.QueueUrl})
+				defer w.DeleteQueue(context.WithoutCancel(w.t.Context()),
+					&sqs.DeleteQueueInput{QueueUrl: made.QueueUrl})
 				w.url = made.QueueUrl
 				defer func() { w.url = &dead }()
 				w.send("a", "", "")
@@ -259,5 +275,8 @@ func text(v string) types.MessageAttributeValue {
 }
 
 func entry(id, body string) types.SendMessageBatchRequestEntry {
-	return types.SendMessageBatchRequestEntry{Id: &id, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
+	return types.SendMessageBatchRequestEntry{
+		Id: &id, MessageBody: &body,
+		MessageAttributes: map[string]types.MessageAttributeValue{},
+	}
 }

@@ -25,9 +25,10 @@ type Call struct {
 
 // Fault is how a call fails. The zero value is a normal call.
 type Fault struct {
-	Delay   time.Duration      // wait this long first, or until the call's context ends
-	Before  error              // the call fails with this error and has no effect
-	After   error              // the call fails with this error but has its effect: a receive leaves messages in flight that the caller never saw
+	Delay  time.Duration // wait this long first, or until the call's context ends
+	Before error         // the call fails with this error and has no effect
+	// the call fails with this error but has its effect: a receive leaves messages in flight that the caller never saw
+	After   error
 	Entries map[int]EntryFault // entries of a batch, by index
 }
 
@@ -96,7 +97,10 @@ func (s *Server) isDown() bool {
 
 // unreachable returns the error of a client that cannot connect.
 func unreachable(op string) error {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443}, Err: syscall.ECONNREFUSED}
+	refused := &net.OpError{
+		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443},
+		Err: syscall.ECONNREFUSED,
+	}
 	return operation(op, &smithyhttp.RequestSendError{Err: refused})
 }
 

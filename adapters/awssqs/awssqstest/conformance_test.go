@@ -201,7 +201,8 @@ func (w *world) change(handle *string, seconds int32) string {
 
 // count returns how many messages are visible and in flight.
 func (w *world) count() string {
-	out, err := w.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
+	out, err := w.GetQueueAttributes(w.t.Context(),
+		&sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -56,7 +56,8 @@ func required(op, member string) error {
 
 func noQueue() error {
 	message, code := "The specified queue does not exist.", "AWS.SimpleQueueService.NonExistentQueue"
-	return &types.QueueDoesNotExist{Message: &message, ErrorCodeOverride: &code} // the SDK also sets the code of the older protocol
+	// the SDK also sets the code of the older protocol
+	return &types.QueueDoesNotExist{Message: &message, ErrorCodeOverride: &code}
 }
 
 // failed converts err to the result of one entry of a batch.

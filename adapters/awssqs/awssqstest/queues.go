@@ -13,9 +13,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// CreateQueue is like [sqs.Client.CreateQueue]. A name that ends in .fifo requires the attribute FifoQueue with the value "true".
-// Repeating a call returns the existing queue; with other attributes it fails with QueueNameExists.
-func (s *Server) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...func(*sqs.Options)) (out *sqs.CreateQueueOutput, err error) {
+// CreateQueue is like [sqs.Client.CreateQueue]. A name that ends in .fifo requires the attribute FifoQueue with the
+// value "true". Repeating a call returns the existing queue; with other attributes it fails with QueueNameExists.
+func (s *Server) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput,
+	_ ...func(*sqs.Options),
+) (out *sqs.CreateQueueOutput, err error) {
 	const op = "CreateQueue"
 	if in.QueueName == nil {
 		return nil, required(op, "QueueName")
@@ -66,7 +68,9 @@ func (s *Server) createQueue(name string, attributes map[string]string) (*sqs.Cr
 }
 
 // DeleteQueue is like [sqs.Client.DeleteQueue]. It takes effect at once, and the name can be used again at once.
-func (s *Server) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error) {
+func (s *Server) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput,
+	_ ...func(*sqs.Options),
+) (*sqs.DeleteQueueOutput, error) {
 	err := s.onQueue(ctx, "DeleteQueue", in.QueueUrl, in, func(q *queue) error {
 		delete(s.queues, q.name)
 		q.wake()
@@ -79,7 +83,9 @@ func (s *Server) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ..
 }
 
 // PurgeQueue is like [sqs.Client.PurgeQueue]. It takes effect at once, and may be repeated at any time.
-func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
+func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput,
+	_ ...func(*sqs.Options),
+) (*sqs.PurgeQueueOutput, error) {
 	err := s.onQueue(ctx, "PurgeQueue", in.QueueUrl, in, func(q *queue) error {
 		for m := range q.all() {
 			q.remove(m)
@@ -93,7 +99,9 @@ func (s *Server) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...f
 }
 
 // GetQueueUrl is like [sqs.Client.GetQueueUrl].
-func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
+func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput,
+	_ ...func(*sqs.Options),
+) (*sqs.GetQueueUrlOutput, error) {
 	const op = "GetQueueUrl"
 	if in.QueueName == nil {
 		return nil, required(op, "QueueName")
@@ -106,7 +114,9 @@ func (s *Server) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ..
 }
 
 // GetQueueAttributes is like [sqs.Client.GetQueueAttributes]. The counts are exact.
-func (s *Server) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+func (s *Server) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput,
+	_ ...func(*sqs.Options),
+) (*sqs.GetQueueAttributesOutput, error) {
 	out := &sqs.GetQueueAttributesOutput{Attributes: make(map[string]string)}
 	err := s.onQueue(ctx, "GetQueueAttributes", in.QueueUrl, in, func(q *queue) error {
 		now := time.Now()
@@ -153,7 +163,9 @@ func (s *Server) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttribu
 }
 
 // SetQueueAttributes is like [sqs.Client.SetQueueAttributes]. It takes effect at once.
-func (s *Server) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
+func (s *Server) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput,
+	_ ...func(*sqs.Options),
+) (*sqs.SetQueueAttributesOutput, error) {
 	err := s.onQueue(ctx, "SetQueueAttributes", in.QueueUrl, in, func(q *queue) error {
 		set, err := s.newSettings(q.name, q.given, in.Attributes)
 		if err != nil {

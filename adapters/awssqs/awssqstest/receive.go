@@ -16,9 +16,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// ReceiveMessage is like [sqs.Client.ReceiveMessage]. It waits for WaitTimeSeconds, or for the queue's default if that is 0, and
-// returns as soon as there is a message.
-func (s *Server) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+// ReceiveMessage is like [sqs.Client.ReceiveMessage]. It waits for WaitTimeSeconds, or for the queue's default if that
+// is 0, and returns as soon as there is a message.
+func (s *Server) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput,
+	_ ...func(*sqs.Options),
+) (*sqs.ReceiveMessageOutput, error) {
 	const op = "ReceiveMessage"
 	if in.QueueUrl == nil {
 		return nil, required(op, "QueueUrl")
@@ -125,7 +127,8 @@ func (s *Server) take(q *queue, in *sqs.ReceiveMessageInput, now time.Time) (got
 	return got
 }
 
-// again returns the messages of an earlier receive with the same ReceiveRequestAttemptId, if they are unchanged since then.
+// again returns the messages of an earlier receive with the same ReceiveRequestAttemptId, if they are unchanged since
+// then.
 func (q *queue) again(in *sqs.ReceiveMessageInput, now time.Time) (msgs []*message) {
 	if !q.fifo || in.ReceiveRequestAttemptId == nil {
 		return nil
@@ -159,8 +162,8 @@ func (q *queue) remember(in *sqs.ReceiveMessageInput, now time.Time, got []types
 	q.attempts[*in.ReceiveRequestAttemptId] = a
 }
 
-// visibles yields the messages that may be received now, in order. In a FIFO queue a message that is in flight or delayed blocks
-// its group. The yielded message may be removed.
+// visibles yields the messages that may be received now, in order. In a FIFO queue a message that is in flight or
+// delayed blocks its group. The yielded message may be removed.
 func (q *queue) visibles(now time.Time, shuffle bool) iter.Seq[*message] {
 	if shuffle && !q.fifo {
 		shuffled := slices.Collect(q.visibles(now, false))
@@ -219,9 +222,11 @@ func (q *queue) delivery(m *message, in *sqs.ReceiveMessageInput) types.Message 
 		types.MessageSystemAttributeNameAWSTraceHeader:                   m.trace,
 		types.MessageSystemAttributeNameDeadLetterQueueSourceArn:         m.source,
 	} {
-		asked := slices.Contains(in.MessageSystemAttributeNames, name) || slices.Contains(in.MessageSystemAttributeNames, types.MessageSystemAttributeNameAll)
+		asked := slices.Contains(in.MessageSystemAttributeNames, name) ||
+			slices.Contains(in.MessageSystemAttributeNames, types.MessageSystemAttributeNameAll)
 		if old := in.AttributeNames; !asked { //nolint:staticcheck // deprecated, and SQS still takes it
-			asked = slices.Contains(old, types.QueueAttributeName(name)) || slices.Contains(old, types.QueueAttributeNameAll)
+			asked = slices.Contains(old, types.QueueAttributeName(name)) ||
+				slices.Contains(old, types.QueueAttributeNameAll)
 		}
 		if asked && value != "" {
 			if d.Attributes == nil {

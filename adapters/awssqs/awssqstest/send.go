@@ -15,7 +15,9 @@ import (
 )
 
 // SendMessage is like [sqs.Client.SendMessage].
-func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput,
+	_ ...func(*sqs.Options),
+) (*sqs.SendMessageOutput, error) {
 	const op = "SendMessage"
 	if in.MessageBody == nil {
 		return nil, required(op, "MessageBody")
@@ -24,13 +26,15 @@ func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ..
 	err := s.onQueue(ctx, op, in.QueueUrl, in, func(q *queue) error {
 		e := types.SendMessageBatchRequestEntry{
 			MessageBody: in.MessageBody, DelaySeconds: in.DelaySeconds, MessageAttributes: in.MessageAttributes,
-			MessageDeduplicationId: in.MessageDeduplicationId, MessageGroupId: in.MessageGroupId, MessageSystemAttributes: in.MessageSystemAttributes,
+			MessageDeduplicationId: in.MessageDeduplicationId, MessageGroupId: in.MessageGroupId,
+			MessageSystemAttributes: in.MessageSystemAttributes,
 		}
 		sent, err := s.send(q, &e)
 		if err != nil {
 			return err
 		}
-		out.MessageId, out.SequenceNumber, out.MD5OfMessageBody = &sent.id, optional(sent.sequence), ptr(sum(*in.MessageBody))
+		out.MessageId, out.SequenceNumber, out.MD5OfMessageBody = &sent.id, optional(sent.sequence),
+			ptr(sum(*in.MessageBody))
 		return nil
 	})
 	if err != nil {
@@ -39,9 +43,11 @@ func (s *Server) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ..
 	return out, nil
 }
 
-// SendMessageBatch is like [sqs.Client.SendMessageBatch]. It refuses entries individually. It refuses the whole batch if it
-// exceeds 1 MiB, has more than ten entries, or has invalid ids.
-func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+// SendMessageBatch is like [sqs.Client.SendMessageBatch]. It refuses entries individually. It refuses the whole batch
+// if it exceeds 1 MiB, has more than ten entries, or has invalid ids.
+func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput,
+	_ ...func(*sqs.Options),
+) (*sqs.SendMessageBatchOutput, error) {
 	const op = "SendMessageBatch"
 	ids, total := make([]*string, len(in.Entries)), 0
 	for i, e := range in.Entries {
@@ -65,7 +71,8 @@ func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchI
 				continue
 			}
 			out.Successful = append(out.Successful, types.SendMessageBatchResultEntry{
-				Id: e.Id, MessageId: &sent.id, SequenceNumber: optional(sent.sequence), MD5OfMessageBody: ptr(sum(*e.MessageBody)),
+				Id: e.Id, MessageId: &sent.id, SequenceNumber: optional(sent.sequence),
+				MD5OfMessageBody: ptr(sum(*e.MessageBody)),
 			})
 		}
 		return nil
@@ -77,7 +84,9 @@ func (s *Server) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchI
 }
 
 // onBatch runs a batch call on one queue. ids are the Ids of its entries.
-func (s *Server) onBatch(ctx context.Context, op string, url *string, in any, ids []*string, do func(*queue, Fault) error) error {
+func (s *Server) onBatch(ctx context.Context, op string, url *string, in any, ids []*string,
+	do func(*queue, Fault) error,
+) error {
 	if url == nil {
 		return required(op, "QueueUrl")
 	}
@@ -157,7 +166,8 @@ func (q *queue) check(e *types.SendMessageBatchRequestEntry) error {
 	case !legal(*e.MessageBody):
 		return &types.InvalidMessageContents{Message: ptr("Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")}
 	case size > q.maxSize:
-		return invalid(fmt.Sprintf("One or more parameters are invalid. Reason: Message must be shorter than %d bytes.", q.maxSize))
+		return invalid(fmt.Sprintf("One or more parameters are invalid. Reason: Message must be shorter than %d bytes.",
+			q.maxSize))
 	case e.DelaySeconds < 0 || e.DelaySeconds > 900:
 		return invalid(fmt.Sprintf("Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.", e.DelaySeconds))
 	case e.MessageGroupId != nil && !token.MatchString(*e.MessageGroupId):

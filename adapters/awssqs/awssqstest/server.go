@@ -20,7 +20,8 @@ type Config struct {
 	// Shuffle makes standard queues deliver in random order. By default they keep the order of sending.
 	Shuffle bool
 
-	// Absent lists attributes that GetQueueAttributes leaves out, like some other servers for SQS's protocol. Defaults to none.
+	// Absent lists attributes that GetQueueAttributes leaves out, like some other servers for SQS's protocol. Defaults
+	// to none.
 	Absent []types.QueueAttributeName
 }
 
@@ -43,7 +44,10 @@ var _ awssqs.API = (*Server)(nil)
 
 // NewServer returns a Server without queues.
 func NewServer(cfg Config) *Server {
-	return &Server{cfg: cfg, fault: cfg.Fault, queues: make(map[string]*queue), calls: make(map[string]int), cut: make(chan struct{})}
+	return &Server{
+		cfg: cfg, fault: cfg.Fault, queues: make(map[string]*queue), calls: make(map[string]int),
+		cut: make(chan struct{}),
+	}
 }
 
 // SetFault replaces Config.Fault. nil means no faults.
@@ -53,8 +57,8 @@ func (s *Server) SetFault(fault func(Call) Fault) {
 	s.fault = fault
 }
 
-// Down makes the Server unreachable: running calls lose their connection, and new calls cannot connect. Queues and messages are
-// kept, and visibility timeouts continue.
+// Down makes the Server unreachable: running calls lose their connection, and new calls cannot connect. Queues and
+// messages are kept, and visibility timeouts continue.
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +95,8 @@ func (s *Server) Pause() (resume func()) {
 	}
 }
 
-// Deny makes the Server answer these operations, such as "SendMessageBatch", with AccessDenied. Each call replaces the previous
-// list; without arguments everything is allowed again.
+// Deny makes the Server answer these operations, such as "SendMessageBatch", with AccessDenied. Each call replaces the
+// previous list; without arguments everything is allowed again.
 func (s *Server) Deny(operations ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +135,10 @@ func (s *Server) Stored(queueName string) []Stored {
 	var all []Stored
 	for m := range q.all() {
 		all = append(all, Stored{
-			MessageID: m.id, Body: m.body, Attributes: cloneAttributes(m.attributes), GroupID: m.group, DeduplicationID: m.dedup,
-			Sent: m.sent, Received: m.received, VisibleAt: m.visible, Delayed: m.received == 0 && m.visible.After(time.Now()),
+			MessageID: m.id, Body: m.body, Attributes: cloneAttributes(m.attributes), GroupID: m.group,
+			DeduplicationID: m.dedup,
+			Sent:            m.sent, Received: m.received, VisibleAt: m.visible, Delayed: m.received == 0 &&
+				m.visible.After(time.Now()),
 		})
 	}
 	return all

@@ -17,7 +17,9 @@ import (
 )
 
 // inBubble runs test with a queue of a new Server in a synctest bubble.
-func inBubble(t *testing.T, cfg awssqstest.Config, name string, attributes map[string]string, test func(s *awssqstest.Server, w *world)) {
+func inBubble(t *testing.T, cfg awssqstest.Config, name string, attributes map[string]string,
+	test func(s *awssqstest.Server, w *world),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		s := awssqstest.NewServer(cfg)
 		fifo := strings.HasSuffix(name, ".fifo")
@@ -86,7 +88,8 @@ func TestFIFOReceipts(t *testing.T) {
 		w.send("a", "g", "1")
 		token := "t"
 		ask := func() string {
-			out, err := w.ReceiveMessage(w.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: w.url, ReceiveRequestAttemptId: &token})
+			out, err := w.ReceiveMessage(w.t.Context(),
+				&sqs.ReceiveMessageInput{QueueUrl: w.url, ReceiveRequestAttemptId: &token})
 			if err != nil || len(out.Messages) == 0 {
 				return fmt.Sprint("nothing ", err)
 			}
@@ -117,7 +120,10 @@ func TestFaults(t *testing.T) {
 		want  string // send, messages, delete, messages
 	}{
 		{"none", nil, "ok1ok0"},
-		{"an entry refused", entryFault("SendMessageBatch", awssqstest.EntryFault{Code: "InternalError"}), "InternalError0"},
+		{
+			"an entry refused", entryFault("SendMessageBatch", awssqstest.EntryFault{Code: "InternalError"}),
+			"InternalError0",
+		},
 		{"an entry done and reported as failed", entryFault("SendMessageBatch", awssqstest.EntryFault{Code: "InternalError", Done: true}), "InternalError1ok0"},
 		{"a deletion forgotten", entryFault("DeleteMessageBatch", awssqstest.EntryFault{}), "ok1ok1"},
 		{"before", func(c awssqstest.Call) awssqstest.Fault {
@@ -169,7 +175,8 @@ func TestOutages(t *testing.T) {
 		resume := s.Pause()
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 		defer cancel()
-		if _, err := s.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: w.url}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: w.url}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("while it is silent: %v", err)
 		}
 		go func() { wait(time.Second); resume() }()
@@ -208,20 +215,24 @@ func TestShuffle(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	inBubble(t, awssqstest.Config{Absent: []types.QueueAttributeName{"MessageRetentionPeriod"}}, "a", map[string]string{"VisibilityTimeout": "7"}, func(s *awssqstest.Server, w *world) {
-		out, err := s.GetQueueAttributes(w.t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
-		if err != nil || out.Attributes["VisibilityTimeout"] != "7" || out.Attributes["MaximumMessageSize"] != "1048576" {
+		out, err := s.GetQueueAttributes(w.t.Context(),
+			&sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: []types.QueueAttributeName{"All"}})
+		if err != nil || out.Attributes["VisibilityTimeout"] != "7" ||
+			out.Attributes["MaximumMessageSize"] != "1048576" {
 			t.Errorf("%v, %v", out, err)
 		}
 		if _, there := out.Attributes["MessageRetentionPeriod"]; there {
 			t.Error("an attribute that is absent is there")
 		}
 		for name, attributes := range map[string]map[string]string{
-			"no spaces": nil, "b.fifo": nil, "b": {"FifoQueue": "true"}, "c": {"VisibilityTimeout": "43201"}, "d": {"Nonsense": "1"},
+			"no spaces": nil, "b.fifo": nil, "b": {"FifoQueue": "true"}, "c": {"VisibilityTimeout": "43201"},
+			"d": {"Nonsense": "1"},
 			"e": {"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:test:123456789012:none","maxReceiveCount":3}`},
 			"f": {"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:test:123456789012:a","maxReceiveCount":0}`},
 			"a": {"VisibilityTimeout": "8"}, "g": {"ContentBasedDeduplication": "true"},
 		} {
-			if _, err := s.CreateQueue(w.t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes}); err == nil {
+			if _, err := s.CreateQueue(w.t.Context(),
+				&sqs.CreateQueueInput{QueueName: &name, Attributes: attributes}); err == nil {
 				t.Errorf("queue %q with %v was made", name, attributes)
 			}
 		}

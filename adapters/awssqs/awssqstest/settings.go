@@ -52,7 +52,8 @@ func (s *Server) newSettings(name string, before, changed map[string]string) (se
 			if !fifo || value != "true" {
 				return wrong(attribute)
 			}
-		case types.QueueAttributeNameContentBasedDeduplication, types.QueueAttributeNameDeduplicationScope, types.QueueAttributeNameFifoThroughputLimit:
+		case types.QueueAttributeNameContentBasedDeduplication, types.QueueAttributeNameDeduplicationScope,
+			types.QueueAttributeNameFifoThroughputLimit:
 			if !fifo {
 				return set, &types.InvalidAttributeName{Message: ptr("Unknown Attribute " + attribute + ".")}
 			}
@@ -60,8 +61,10 @@ func (s *Server) newSettings(name string, before, changed map[string]string) (se
 			if set.target, set.maxReceives, err = s.redrive(value, fifo); err != nil {
 				return set, err
 			}
-		case types.QueueAttributeNamePolicy, types.QueueAttributeNameRedriveAllowPolicy, types.QueueAttributeNameKmsMasterKeyId,
-			types.QueueAttributeNameKmsDataKeyReusePeriodSeconds, types.QueueAttributeNameSqsManagedSseEnabled: // stored without effect
+		case types.QueueAttributeNamePolicy, types.QueueAttributeNameRedriveAllowPolicy,
+			types.QueueAttributeNameKmsMasterKeyId,
+			// stored without effect
+			types.QueueAttributeNameKmsDataKeyReusePeriodSeconds, types.QueueAttributeNameSqsManagedSseEnabled:
 		default:
 			rule, known := numbers[types.QueueAttributeName(attribute)]
 			if !known {
@@ -76,11 +79,14 @@ func (s *Server) newSettings(name string, before, changed map[string]string) (se
 		n, _ := strconv.Atoi(set.given[string(name)])
 		return time.Duration(n) * time.Second
 	}
-	set.visibility, set.delay = seconds(types.QueueAttributeNameVisibilityTimeout), seconds(types.QueueAttributeNameDelaySeconds)
-	set.retention, set.poll = seconds(types.QueueAttributeNameMessageRetentionPeriod), seconds(types.QueueAttributeNameReceiveMessageWaitTimeSeconds)
+	set.visibility, set.delay = seconds(types.QueueAttributeNameVisibilityTimeout),
+		seconds(types.QueueAttributeNameDelaySeconds)
+	set.retention, set.poll = seconds(types.QueueAttributeNameMessageRetentionPeriod),
+		seconds(types.QueueAttributeNameReceiveMessageWaitTimeSeconds)
 	set.maxSize, _ = strconv.Atoi(set.given["MaximumMessageSize"])
 	set.fifo = fifo
-	set.byContent, set.perGroup = set.given["ContentBasedDeduplication"] == "true", set.given["DeduplicationScope"] == "messageGroup"
+	set.byContent, set.perGroup = set.given["ContentBasedDeduplication"] == "true",
+		set.given["DeduplicationScope"] == "messageGroup"
 	if fifo {
 		set.given["FifoQueue"] = "true"
 	}

@@ -11,7 +11,9 @@ import (
 )
 
 // DeleteMessage is like [sqs.Client.DeleteMessage].
-func (s *Server) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
+func (s *Server) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput,
+	_ ...func(*sqs.Options),
+) (*sqs.DeleteMessageOutput, error) {
 	err := s.onQueue(ctx, "DeleteMessage", in.QueueUrl, in, func(q *queue) error { return q.delete(in.ReceiptHandle) })
 	if err != nil {
 		return nil, err
@@ -20,7 +22,9 @@ func (s *Server) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, 
 }
 
 // DeleteMessageBatch is like [sqs.Client.DeleteMessageBatch].
-func (s *Server) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+func (s *Server) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput,
+	_ ...func(*sqs.Options),
+) (*sqs.DeleteMessageBatchOutput, error) {
 	const op = "DeleteMessageBatch"
 	ids := make([]*string, len(in.Entries))
 	for i, e := range in.Entries {
@@ -47,8 +51,11 @@ func (s *Server) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBa
 }
 
 // ChangeMessageVisibility is like [sqs.Client.ChangeMessageVisibility].
-func (s *Server) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessageVisibilityInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
-	err := s.onQueue(ctx, "ChangeMessageVisibility", in.QueueUrl, in, func(q *queue) error { return q.change(in.ReceiptHandle, in.VisibilityTimeout) })
+func (s *Server) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessageVisibilityInput,
+	_ ...func(*sqs.Options),
+) (*sqs.ChangeMessageVisibilityOutput, error) {
+	err := s.onQueue(ctx, "ChangeMessageVisibility", in.QueueUrl, in,
+		func(q *queue) error { return q.change(in.ReceiptHandle, in.VisibilityTimeout) })
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +63,9 @@ func (s *Server) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMess
 }
 
 // ChangeMessageVisibilityBatch is like [sqs.Client.ChangeMessageVisibilityBatch].
-func (s *Server) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+func (s *Server) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput,
+	_ ...func(*sqs.Options),
+) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	const op = "ChangeMessageVisibilityBatch"
 	ids := make([]*string, len(in.Entries))
 	for i, e := range in.Entries {
@@ -94,7 +103,8 @@ func (q *queue) find(handle *string) (m *message, newest bool, err error) {
 	if err != nil {
 		return nil, false, refused
 	}
-	if n, err := fmt.Sscanf(string(raw), "%d %d %d", &serial, &number, &receive); n != 3 || err != nil || serial != q.serial {
+	if n, err := fmt.Sscanf(string(raw), "%d %d %d", &serial, &number, &receive); n != 3 || err != nil ||
+		serial != q.serial {
 		return nil, false, refused
 	}
 	e := q.byNumber[number]

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
-// Store is a sqlstore.Store whose transactions are a *gorm.DB. It shares consumer names and the outbox with the Store that it was
-// made from. It is safe for concurrent use.
+// Store is a sqlstore.Store whose transactions are a *gorm.DB. It shares consumer names and the outbox with the Store
+// that it was made from. It is safe for concurrent use.
 type Store struct {
 	*sqlstore.Adapted[*gorm.DB]
 }
@@ -24,8 +24,8 @@ var (
 	_ driver.TxVerifier[*gorm.DB] = (*Store)(nil)
 )
 
-// New returns a Store. db is the application's gorm.DB on the database of store; New registers a callback in it, and must not run at the
-// same time as statements of db. Several Stores may have the same db.
+// New returns a Store. db is the application's gorm.DB on the database of store; New registers a callback in it, and
+// must not run at the same time as statements of db. Several Stores may have the same db.
 func New(store *sqlstore.Store, db *gorm.DB) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("gormstore: New: a *gorm.DB is required")
@@ -51,8 +51,9 @@ func New(store *sqlstore.Store, db *gorm.DB) (*Store, error) {
 	return &Store{adapted}, nil
 }
 
-// TxOf returns the transaction that the statements of db run in, for a library that needs a *sql.Tx. It is nil outside of a
-// transaction. Statements that such a library sends are part of the transaction, but the Store does not remember their failures.
+// TxOf returns the transaction that the statements of db run in, for a library that needs a *sql.Tx. It is nil outside
+// of a transaction. Statements that such a library sends are part of the transaction, but the Store does not remember
+// their failures.
 func TxOf(db *gorm.DB) *sql.Tx {
 	if db == nil || db.Statement == nil {
 		return nil
@@ -74,7 +75,8 @@ func poolOf(db *gorm.DB) gorm.ConnPool {
 	return db.Statement.ConnPool
 }
 
-// InTx implements dedup.Store. When fn returns nil after a failed statement, InTx rolls back and returns the statement's error.
+// InTx implements dedup.Store. When fn returns nil after a failed statement, InTx rolls back and returns the
+// statement's error.
 func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *gorm.DB, claims []dedup.Claim) error) error {
 	return s.Adapted.InTx(ctx, recs, func(tx *gorm.DB, claims []dedup.Claim) error {
 		if err := fn(tx, claims); err != nil {

@@ -12,7 +12,8 @@ import (
 	"gorm.io/gorm"
 )
 
-// transaction is what gorm sends a handler's statements to. All sessions that a handler derives from its *gorm.DB share it.
+// transaction is what gorm sends a handler's statements to. All sessions that a handler derives from its *gorm.DB share
+// it.
 type transaction struct {
 	*sql.Tx
 
@@ -41,7 +42,8 @@ var (
 	undoesTo      = regexp.MustCompile(`(?i)^\s*ROLLBACK\s+(?:(?:WORK|TRANSACTION)\s+)?TO\s+(?:SAVEPOINT\s+)?(\S+)`)
 )
 
-// note remembers the first failure of a transaction. Rolling back to a savepoint forgets the failures that came after it.
+// note remembers the first failure of a transaction. Rolling back to a savepoint forgets the failures that came after
+// it.
 func note(db *gorm.DB) {
 	tx, ok := poolOf(db).(*transaction)
 	if !ok || db.DryRun {

@@ -98,7 +98,8 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		Connections: func(t *testing.T, s dedup.Store[*appTx]) int {
 			return d.Connections(t, s.(*adaptedNode).node)
 		},
-		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NewerSchema: opened(d.NewerSchema), NotDurable: opened(d.NotDurable),
+		NoSchema: opened(d.NoSchema), OldSchema: opened(d.OldSchema), NewerSchema: opened(d.NewerSchema),
+		NotDurable: opened(d.NotDurable),
 	}
 	for _, m := range d.Misuse {
 		all.Misuse = append(all.Misuse, deduptest.Misuse[*appTx]{
@@ -107,7 +108,11 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 		})
 	}
 	if d.RaiseAtCommit != nil {
-		all.RaiseAtCommit = func(ctx context.Context, tx *appTx, code string) error { return d.RaiseAtCommit(ctx, tx.tx, code) }
+		all.RaiseAtCommit = func(ctx context.Context, tx *appTx,
+			code string,
+		) error {
+			return d.RaiseAtCommit(ctx, tx.tx, code)
+		}
 	}
 	if d.Lock != nil {
 		all.Lock = func(ctx context.Context, tx *appTx, name string) error { return d.Lock(ctx, tx.tx, name) }
@@ -123,7 +128,8 @@ func adaptDB(d deduptest.DB[*sql.Tx]) deduptest.DB[*appTx] {
 func TestAdaptedOutbox(t *testing.T) {
 	t.Parallel()
 	outboxtest.TestStore(t, outboxtest.Harness[*appTx]{
-		Select: func(name string) bool { return matrix.Dealt(name, 0, 2) }, // TestOutboxPostgres runs all on the Store below
+		// TestOutboxPostgres runs all on the Store below
+		Select: func(name string) bool { return matrix.Dealt(name, 0, 2) },
 		New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*appTx] {
 			d := openPostgres(t, testdb.Postgres(t))
 			n := newNode(t, openDB(t, "pgx", d.dsn), sqlstore.Config{
@@ -135,7 +141,8 @@ func TestAdaptedOutbox(t *testing.T) {
 				InTx: func(ctx context.Context, fn func(*appTx) error) error {
 					return l.InTx(ctx, nil, func(tx *appTx, _ []dedup.Claim) error { return fn(tx) })
 				},
-				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age, SetBack: plain.SetBack,
+				Retryable: l.Retryable, LockOrderingKey: l.LockOrderingKey, Sent: plain.Sent, Age: plain.Age,
+				SetBack: plain.SetBack,
 			}
 		},
 		TTL: time.Second, // Renew waits for a disk
@@ -198,7 +205,8 @@ func TestAdaptNamesWhatIsMissing(t *testing.T) {
 
 func second(_ *sqlstore.Adapted[*appTx], err error) error { return err }
 
-// If wrap returns another transaction than the claim's, the handler must not run: its effects would not commit with the claim.
+// If wrap returns another transaction than the claim's, the handler must not run: its effects would not commit with the
+// claim.
 func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		n := db.open(deduptest.Options{})
@@ -208,9 +216,12 @@ func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 			unwrap func(*appTx) *sql.Tx
 			is     error
 		}{
-			"another one": {func(context.Context, *sql.Tx) (*appTx, error) { return &appTx{new(sql.Tx)}, nil }, unwrapApp, nil},
-			"none":        {wrapApp, func(*appTx) *sql.Tx { return nil }, nil},
-			"an error":    {func(context.Context, *sql.Tx) (*appTx, error) { return nil, broken }, unwrapApp, broken},
+			"another one": {
+				func(context.Context, *sql.Tx) (*appTx, error) { return &appTx{new(sql.Tx)}, nil },
+				unwrapApp, nil,
+			},
+			"none":     {wrapApp, func(*appTx) *sql.Tx { return nil }, nil},
+			"an error": {func(context.Context, *sql.Tx) (*appTx, error) { return nil, broken }, unwrapApp, broken},
 		} {
 			l, err := sqlstore.Adapt(n.Store, test.wrap, test.unwrap)
 			if err != nil {

@@ -35,7 +35,10 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db fixture)) {
 			clock: `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`, later: `2 * 86400 * 1000000`,
 		})
 	})
-	for name, server := range map[string]func(testing.TB) string{"postgres15": testdb.Postgres, "postgres18": testdb.Postgres18} {
+	for name, server := range map[string]func(testing.TB) string{
+		"postgres15": testdb.Postgres,
+		"postgres18": testdb.Postgres18,
+	} {
 		if !matrix.RunsOn(name, t.Name()) {
 			continue
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Each error that a handler returns must be attributed to the handler, to the database, or to either. The suite tests each code.
+// Each error that a handler returns must be attributed to the handler, to the database, or to either. The suite tests
+// each code.
 func TestWhoseErrorItIs(t *testing.T) {
 	const (
 		handlers = iota
@@ -54,15 +55,24 @@ func TestWhoseErrorItIs(t *testing.T) {
 			{"missing table", send(`INSERT INTO missing VALUES (1)`), either},
 			{"missing column", send(`UPDATE effects SET missing = 1`), either},
 			{"constraint", send(`INSERT INTO effects (name) VALUES (NULL)`), handlers},
-			{"the database of another store is down", elsewhere(claims.Owner("pgxstore").Errorf("connect: refused")), handlers},
-			{"the schema of another store is missing", elsewhere(claims.Owner("pgxstore").Wrap(dedup.ErrSchema)), handlers},
+			{
+				"the database of another store is down", elsewhere(claims.Owner("pgxstore").Errorf("connect: refused")),
+				handlers,
+			},
+			{
+				"the schema of another store is missing", elsewhere(claims.Owner("pgxstore").Wrap(dedup.ErrSchema)),
+				handlers,
+			},
 		},
 		"postgres": {
 			{"missing table", send(`INSERT INTO missing VALUES (1)`), either},
 			{"missing column", send(`UPDATE effects SET missing = 1`), either},
 			{"missing schema", send(`CREATE TABLE missing.t (n int)`), either},
 			{"healed", send(`SAVEPOINT mine`, raise("40001"), `ROLLBACK TO mine`), handlers},
-			{"healed, of a missing table", send(`SAVEPOINT mine`, `SELECT * FROM missing`, `ROLLBACK TO mine`), handlers},
+			{
+				"healed, of a missing table", send(`SAVEPOINT mine`, `SELECT * FROM missing`, `ROLLBACK TO mine`),
+				handlers,
+			},
 			{"another database is down", elsewhere(&pgconn.PgError{Code: "57P03"}), handlers},
 			{"another database lacks a table", elsewhere(&pgconn.PgError{Code: "42P01"}), handlers},
 			{"a trigger at COMMIT that lacks a table", send(`CREATE TABLE late (n int)`,
@@ -86,7 +96,8 @@ func TestWhoseErrorItIs(t *testing.T) {
 		for _, tt := range tests[db.dialect] {
 			t.Run(tt.name, func(t *testing.T) {
 				ctx := t.Context()
-				err := s.InTx(ctx, []dedup.Record{record(tt.name)}, func(tx *sql.Tx, _ []dedup.Claim) error { return tt.do(ctx, tx) })
+				err := s.InTx(ctx, []dedup.Record{record(tt.name)},
+					func(tx *sql.Tx, _ []dedup.Claim) error { return tt.do(ctx, tx) })
 				if err == nil || errors.Is(err, dedup.ErrTxEnded) {
 					t.Fatalf("InTx = %v", err)
 				}
@@ -105,13 +116,14 @@ func TestWhoseErrorItIs(t *testing.T) {
 		exec(t, db.DB, `ALTER TABLE processed_messages RENAME TO processed_elsewhere`)
 		err := s.InTx(t.Context(), []dedup.Record{record("late")}, func(*sql.Tx, []dedup.Claim) error { return nil })
 		if !s.Retryable(err) || s.Ambiguous(err) {
-			t.Errorf("without a table: %v: retryable %v, ambiguous %v; want retryable alone", err, s.Retryable(err), s.Ambiguous(err))
+			t.Errorf("without a table: %v: retryable %v, ambiguous %v; want retryable alone", err, s.Retryable(err),
+				s.Ambiguous(err))
 		}
 	})
 }
 
-// If the server ends a transaction because its handler was idle for too long, the error names the limit. The handler may be at fault, or
-// its process was suspended.
+// If the server ends a transaction because its handler was idle for too long, the error names the limit. The handler
+// may be at fault, or its process was suspended.
 func TestIdleLimitIsNamed(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		count := `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`
@@ -122,7 +134,8 @@ func TestIdleLimitIsNamed(t *testing.T) {
 			return // SQLite has no such limit
 		}
 		ctx := t.Context()
-		s := newNode(t, db.open(deduptest.Options{}).db, sqlstore.Config{Dialect: sqlstore.Dialect(db.dialect), IdleInTxTimeout: time.Second})
+		s := newNode(t, db.open(deduptest.Options{}).db,
+			sqlstore.Config{Dialect: sqlstore.Dialect(db.dialect), IdleInTxTimeout: time.Second})
 		for name, then := range map[string]func(tx *sql.Tx) error{
 			"returns nil":    func(*sql.Tx) error { return nil },
 			"writes":         func(tx *sql.Tx) error { _, err := tx.Exec(`INSERT INTO effects (name) VALUES ('x')`); return err },
@@ -141,8 +154,10 @@ func TestIdleLimitIsNamed(t *testing.T) {
 					}
 					return then(tx)
 				})
-				if err == nil || !s.Retryable(err) || !s.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "Config.IdleInTxTimeout, 1s") {
-					t.Errorf("InTx = %v, retryable %v, ambiguous %v; want both, and the limit named", err, s.Retryable(err), s.Ambiguous(err))
+				if err == nil || !s.Retryable(err) || !s.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) ||
+					!strings.Contains(err.Error(), "Config.IdleInTxTimeout, 1s") {
+					t.Errorf("InTx = %v, retryable %v, ambiguous %v; want both, and the limit named", err,
+						s.Retryable(err), s.Ambiguous(err))
 				}
 			})
 		}
@@ -175,7 +190,8 @@ func TestPostgresStalePlanIsNotTheMessages(t *testing.T) {
 	exec(t, d.db, `ALTER TABLE locks ADD COLUMN more text`)
 	err := read("after")
 	if !s.Retryable(err) || s.Ambiguous(err) {
-		t.Errorf("with a stale plan: %v: retryable %v, ambiguous %v; want retryable alone", err, s.Retryable(err), s.Ambiguous(err))
+		t.Errorf("with a stale plan: %v: retryable %v, ambiguous %v; want retryable alone", err, s.Retryable(err),
+			s.Ambiguous(err))
 	}
 	if err := read("after"); err != nil {
 		t.Errorf("the next time: %v", err)
@@ -234,7 +250,8 @@ func TestSQLiteCommitWaitsForReaders(t *testing.T) {
 		rows.Next()
 		done := make(chan error, 1)
 		go func() {
-			done <- s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(i))}, func(*sql.Tx, []dedup.Claim) error { return nil })
+			done <- s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(i))},
+				func(*sql.Tx, []dedup.Claim) error { return nil })
 		}()
 		for waits := false; !waits; { // a waiting COMMIT blocks new readers
 			var n int

@@ -19,11 +19,12 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// link is a proxy to a server. At some moment it stops forwarding without closing connections, like a frozen server or a broken
-// network.
+// link is a proxy to a server. At some moment it stops forwarding without closing connections, like a frozen server or
+// a broken network.
 type link struct {
-	at     atomic.Pointer[string] // the first request with this text is lost, and everything after it
-	behind string                 // an earlier request of that connection must have this text; empty: any request; set it before at
+	at atomic.Pointer[string] // the first request with this text is lost, and everything after it
+	// an earlier request of that connection must have this text; empty: any request; set it before at
+	behind string
 	frozen chan struct{}
 	freeze func()
 }
@@ -100,8 +101,8 @@ func (l *link) carry(client net.Conn, server string, done <-chan struct{}) {
 	_, _ = io.Copy(io.Discard, client)
 }
 
-// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The wait ends
-// even if ctx has no deadline.
+// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The
+// wait ends even if ctx has no deadline.
 func TestPostgresStopsAnswering(t *testing.T) {
 	t.Parallel() // this test mostly waits
 	for _, test := range []struct {

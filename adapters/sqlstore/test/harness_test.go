@@ -21,8 +21,8 @@ type node struct {
 	dialect sqlstore.Dialect
 }
 
-// newNode returns a node. Its ClaimTimeout is long enough for a busy machine, unless cfg sets it: the timeout also limits
-// BEGIN.
+// newNode returns a node. Its ClaimTimeout is long enough for a busy machine, unless cfg sets it: the timeout also
+// limits BEGIN.
 func newNode(t testing.TB, db *sql.DB, cfg sqlstore.Config) *node {
 	t.Helper()
 	cfg.DB, cfg.ClaimTimeout = db, cmp.Or(cfg.ClaimTimeout, 2*time.Minute)
@@ -65,8 +65,8 @@ var keptPools = struct {
 	idle map[string][]*sql.DB
 }{idle: map[string][]*sql.DB{}}
 
-// keptDB is openDB with the connections of an earlier test, if its database is used again. It is for tests that leave no setting in a
-// session. To begin a session costs PostgreSQL more than most cases of a suite do.
+// keptDB is openDB with the connections of an earlier test, if its database is used again. It is for tests that leave
+// no setting in a session. To begin a session costs PostgreSQL more than most cases of a suite do.
 func keptDB(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	name := driver + " " + dsn
@@ -152,8 +152,9 @@ func effect(query string) func(context.Context, *sql.Tx, string) error {
 	}
 }
 
-// registerSource returns a DB.RegisterSource. The statement insert records two sources: an empty one and another one. The statement waiting
-// counts the transactions that wait for the transaction of a connection. The statement id returns that connection's number.
+// registerSource returns a DB.RegisterSource. The statement insert records two sources: an empty one and another one.
+// The statement waiting counts the transactions that wait for the transaction of a connection. The statement id returns
+// that connection's number.
 func registerSource(db *sql.DB, insert, id, waiting string) func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
 	return func(t *testing.T, consumer, source string) (commit func(), waited func() bool) {
 		tx, err := db.Begin()

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// If a handler may have committed, its connection is lost and the database does not answer, the error says that the message is
-// in doubt.
+// If a handler may have committed, its connection is lost and the database does not answer, the error says that the
+// message is in doubt.
 func TestNoAnswerLeavesDoubt(t *testing.T) {
 	kill := map[string]string{"postgres": `SELECT pg_terminate_backend(%d)`, "mysql": `KILL %d`}
 	eachDatabase(t, func(t *testing.T, db fixture) {
@@ -95,7 +95,8 @@ func TestErrTxEndedTellsWhetherItIsCommitted(t *testing.T) {
 		} {
 			for _, returns := range []error{nil, errUndo} {
 				rec := record(fmt.Sprint(name, returns))
-				err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx *sql.Tx, _ []dedup.Claim) error { return errors.Join(end(tx), returns) })
+				err := s.InTx(t.Context(), []dedup.Record{rec},
+					func(tx *sql.Tx, _ []dedup.Claim) error { return errors.Join(end(tx), returns) })
 				var doubt *dedup.InDoubtError
 				if !errors.Is(err, dedup.ErrTxEnded) || !errors.As(err, &doubt) || s.Retryable(err) {
 					t.Fatalf("%s: InTx = %v, want an InDoubtError that is ErrTxEnded", name, err)
@@ -108,7 +109,8 @@ func TestErrTxEndedTellsWhetherItIsCommitted(t *testing.T) {
 		}
 		// After the handler's ROLLBACK another transaction can claim the key.
 		rec := record("rolled back")
-		err := s.InTx(t.Context(), []dedup.Record{rec}, func(tx *sql.Tx, _ []dedup.Claim) error { _, err := tx.Exec(`ROLLBACK`); return err })
+		err := s.InTx(t.Context(), []dedup.Record{rec},
+			func(tx *sql.Tx, _ []dedup.Claim) error { _, err := tx.Exec(`ROLLBACK`); return err })
 		var doubt *dedup.InDoubtError
 		if !errors.As(err, &doubt) {
 			t.Fatalf("after ROLLBACK: %v", err)
@@ -125,7 +127,8 @@ func TestMySQLDeadlockBehindAnotherError(t *testing.T) {
 	own := errors.New("account is not available")
 	attempt := func(then ...string) error {
 		return s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
-			if err := d.deadlock(context.WithoutCancel(t.Context()), tx); err == nil || !strings.Contains(err.Error(), "1213") {
+			if err := d.deadlock(context.WithoutCancel(t.Context()), tx); err == nil || !strings.Contains(err.Error(),
+				"1213") {
 				t.Fatal(err)
 			}
 			for _, q := range then {

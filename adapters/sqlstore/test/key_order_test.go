@@ -11,13 +11,15 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// Every database has its keys in the order of the times in their IDs. Otherwise claims in a large table touch pages all over its index.
+// Every database has its keys in the order of the times in their IDs. Otherwise claims in a large table touch pages all
+// over its index.
 func TestKeysAreStoredInTheOrderOfTheirTimes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
 		var want []string
 		for i := range 40 {
-			want = append(want, fmt.Sprintf("%08x-%04x-7000-8000-%012x", i*0x01000000/7, rand.Uint32N(1<<16), rand.Uint64N(1<<48)))
+			want = append(want, fmt.Sprintf("%08x-%04x-7000-8000-%012x", i*0x01000000/7, rand.Uint32N(1<<16),
+				rand.Uint64N(1<<48)))
 		}
 		want = want[1:] // 1970
 		for _, i := range rand.Perm(len(want)) {

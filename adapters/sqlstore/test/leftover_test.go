@@ -50,7 +50,10 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 			{`SET ROLE pg_monitor`, `current_user::text`},
 			{`SET SESSION AUTHORIZATION pg_monitor`, `session_user::text`},
 			{`SET session_replication_role = replica`, `current_setting('session_replication_role')`},
-			{`SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`, `current_setting('default_transaction_read_only')`},
+			{
+				`SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`,
+				`current_setting('default_transaction_read_only')`,
+			},
 			{`SET statement_timeout = '77s'`, `current_setting('statement_timeout')`},
 			{`SET lock_timeout = '77s'`, `current_setting('lock_timeout')`},
 			{`SET TIME ZONE 'Asia/Tokyo'`, `current_setting('TimeZone')`},
@@ -93,7 +96,8 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 				if err := s.db.QueryRow(show).Scan(&before); err != nil {
 					t.Fatal(err)
 				}
-				if setting[0] == `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'` && !db.isMySQL { // this name works on both servers
+				if setting[0] == `SET SESSION transaction_isolation = 'READ-UNCOMMITTED'` && !db.isMySQL {
+					// this name works on both servers
 					setting[0] = `SET SESSION tx_isolation = 'READ-UNCOMMITTED'`
 				}
 				handle(t, s, setting[0], setting[0])
@@ -113,7 +117,8 @@ func TestASettingOfAHandlerIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
-// Other code of the application may change the clock of a connection. A claim with a clock of the past would be swept too early.
+// Other code of the application may change the clock of a connection. A claim with a clock of the past would be swept
+// too early.
 func TestAClaimNeedsTheServersClock(t *testing.T) {
 	d := openMySQL(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -142,7 +147,10 @@ func TestAClaimNeedsTheServersClock(t *testing.T) {
 
 // After a failover, the pool may keep connections to the former primary, which accepts no writes.
 func TestASessionThatAcceptsNoWritesIsClosed(t *testing.T) {
-	readOnly := map[string]string{"postgres": `SET default_transaction_read_only = on`, "mysql": `SET SESSION tx_read_only = 1`}
+	readOnly := map[string]string{
+		"postgres": `SET default_transaction_read_only = on`,
+		"mysql":    `SET SESSION tx_read_only = 1`,
+	}
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		if readOnly[db.dialect] == "" {
 			return
@@ -191,7 +199,8 @@ func TestALocalSettingKeepsTheConnection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		statements := map[string][]string{
 			"postgres": {
-				`SET LOCAL search_path = pg_catalog`, `SET LOCAL ROLE pg_monitor`, `SET LOCAL synchronous_commit = off`, `RESET ROLE`,
+				`SET LOCAL search_path = pg_catalog`, `SET LOCAL ROLE pg_monitor`, `SET LOCAL synchronous_commit = off`,
+				`RESET ROLE`,
 				`CREATE TEMP TABLE brief (n int) ON COMMIT DROP`,
 			},
 			"mysql": {`SET @mine = 1`, `SET @other = 1`},
@@ -216,7 +225,8 @@ func TestALocalSettingKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// A handler cannot make its own COMMIT less durable, and the Store does not claim in a session whose commits are not durable.
+// A handler cannot make its own COMMIT less durable, and the Store does not claim in a session whose commits are not
+// durable.
 func TestPostgresCommitsStayDurable(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	exec(t, d.db, `CREATE TABLE seen (sync text)`)
@@ -241,7 +251,8 @@ func TestPostgresCommitsStayDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := forgetful.Claim(t.Context(), theirs, []dedup.Record{record("k")}); !errors.Is(err, dedup.ErrNotDurable) {
+	if _, err := forgetful.Claim(t.Context(), theirs, []dedup.Record{record("k")}); !errors.Is(err,
+		dedup.ErrNotDurable) {
 		t.Errorf("Claim in a transaction of the caller's = %v, want ErrNotDurable", err)
 	}
 	if err := theirs.Rollback(); err != nil {

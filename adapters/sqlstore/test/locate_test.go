@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// The application has changed the search_path of a connection before the Store looks for its tables. The Store takes those of a new session. If
-// the other schema has tables too, other processes may claim there: then it takes neither.
+// The application has changed the search_path of a connection before the Store looks for its tables. The Store takes
+// those of a new session. If the other schema has tables too, other processes may claim there: then it takes neither.
 func TestAChangedSessionDoesNotLeadToOtherTables(t *testing.T) {
 	t.Parallel()
 	d := openPostgres(t, testdb.Postgres(t))

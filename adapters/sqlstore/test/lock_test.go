@@ -64,10 +64,12 @@ func TestLockExcludes(t *testing.T) {
 								return err
 							}
 							var amount int
-							if err := tx.QueryRowContext(t.Context(), `SELECT amount FROM balances`).Scan(&amount); err != nil {
+							if err := tx.QueryRowContext(t.Context(),
+								`SELECT amount FROM balances`).Scan(&amount); err != nil {
 								return err
 							}
-							_, err := tx.ExecContext(t.Context(), fmt.Sprintf(`UPDATE balances SET amount = %d`, amount+1))
+							_, err := tx.ExecContext(t.Context(), fmt.Sprintf(`UPDATE balances SET amount = %d`,
+								amount+1))
 							return err
 						})
 					}
@@ -79,7 +81,8 @@ func TestLockExcludes(t *testing.T) {
 		}
 		wg.Wait()
 		var amount int
-		if err := nodes[0].db.QueryRowContext(t.Context(), `SELECT amount FROM balances`).Scan(&amount); err != nil || amount != 4*each {
+		if err := nodes[0].db.QueryRowContext(t.Context(), `SELECT amount FROM balances`).Scan(&amount); err != nil ||
+			amount != 4*each {
 			t.Errorf("balance %d after %d additions, %v: updates were lost", amount, 4*each, err)
 		}
 	})
@@ -89,7 +92,8 @@ func TestLockExcludes(t *testing.T) {
 func TestPostgresLockWaitsItsTime(t *testing.T) {
 	t.Parallel()
 	d := openPostgres(t, testdb.Postgres(t))
-	testLockWait(t, d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{Wait: 300 * time.Millisecond}))
+	testLockWait(t, d.open(t, d.dsn, deduptest.Options{}),
+		d.open(t, d.dsn, deduptest.Options{Wait: 300 * time.Millisecond}))
 }
 
 func TestMySQLLockWaitsItsTime(t *testing.T) {
@@ -113,13 +117,15 @@ func testLockWait(t *testing.T, holder, s *node) {
 			return err
 		}
 		began := time.Now()
-		if err := lock(key); !errors.Is(err, dedup.ErrInFlight) || s.Retryable(err) || !strings.Contains(err.Error(), key.String()) || time.Since(began) < 300*time.Millisecond {
+		if err := lock(key); !errors.Is(err, dedup.ErrInFlight) || s.Retryable(err) || !strings.Contains(err.Error(),
+			key.String()) || time.Since(began) < 300*time.Millisecond {
 			t.Errorf("LockKeys of a key that is held = %v; want ErrInFlight after 300 ms, and the key's name", err)
 		}
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := lock(key); !errors.Is(err, dedup.ErrInFlight) || s.Retryable(err) || !strings.Contains(err.Error(), key.String()) {
+				if err := lock(key); !errors.Is(err, dedup.ErrInFlight) || s.Retryable(err) ||
+					!strings.Contains(err.Error(), key.String()) {
 					t.Errorf("LockKeys for which others wait = %v; want ErrInFlight and the key's name", err)
 				}
 			})

@@ -12,8 +12,11 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// checkCommitReported runs a handler that may have committed, and checks that InTx returned ErrTxEnded if and only if it did.
-func checkCommitReported(t *testing.T, s *node, ctx context.Context, committed bool, do func(ctx context.Context, tx *sql.Tx) error) {
+// checkCommitReported runs a handler that may have committed, and checks that InTx returned ErrTxEnded if and only if
+// it did.
+func checkCommitReported(t *testing.T, s *node, ctx context.Context, committed bool,
+	do func(ctx context.Context, tx *sql.Tx) error,
+) {
 	t.Helper()
 	for _, n := range []int{1, 10} {
 		recs := make([]dedup.Record, n)
@@ -32,8 +35,8 @@ func checkCommitReported(t *testing.T, s *node, ctx context.Context, committed b
 	}
 }
 
-// A handler ends its transaction, and then its connection is cut. If the claim is committed, the next delivery would be taken
-// for a duplicate, so InTx must report it.
+// A handler ends its transaction, and then its connection is cut. If the claim is committed, the next delivery would be
+// taken for a duplicate, so InTx must report it.
 func TestTheClaimIsLookedForWhereTheConnectionIsCut(t *testing.T) {
 	slow := map[string]string{
 		"sqlite":   `WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT max(n) FROM r`,

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The wait ends
-// even if ctx has no deadline.
+// If the database stops answering, the error is the database's and not the message's, whatever the statement was. The
+// wait ends even if ctx has no deadline.
 func TestMySQLStopsAnswering(t *testing.T) {
 	t.Parallel() // this test mostly waits
 	for _, test := range []struct {
@@ -48,7 +48,8 @@ func TestMySQLStopsAnswering(t *testing.T) {
 			switch {
 			case test.committed && err != nil:
 				t.Errorf("InTx = %v, though COMMIT was answered", err)
-			case !test.committed && (!s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) || errors.Is(err, dedup.ErrTxEnded)):
+			case !test.committed && (!s.Retryable(err) || errors.Is(err, dedup.ErrInFlight) ||
+				errors.Is(err, dedup.ErrTxEnded)):
 				t.Errorf("InTx = %v, want a Retryable error", err)
 			}
 		})

@@ -49,7 +49,8 @@ func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 	before := state()
 	claim(t, s, record("k"))
 	claim(t, s, record("k"), record("l"))
-	if err := s.InTx(t.Context(), []dedup.Record{record("m")}, func(*sql.Tx, []dedup.Claim) error { return errUndo }); !errors.Is(err, errUndo) {
+	if err := s.InTx(t.Context(), []dedup.Record{record("m")},
+		func(*sql.Tx, []dedup.Claim) error { return errUndo }); !errors.Is(err, errUndo) {
 		t.Fatal(err)
 	}
 	if after := state(); after != before {
@@ -73,12 +74,14 @@ func TestMySQLGivesConnectionsBackAsTheyWere(t *testing.T) {
 // A process that freezes while it holds a claim must not hold it forever.
 func TestMySQLEndsATransactionThatStandsIdle(t *testing.T) {
 	d := openMySQL(t)
-	frozen := newNode(t, openDB(t, "mysql", d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL, IdleInTxTimeout: time.Second})
+	frozen := newNode(t, openDB(t, "mysql", d.dsn),
+		sqlstore.Config{Dialect: sqlstore.MySQL, IdleInTxTimeout: time.Second})
 	s := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
 	claim(t, s, record("warm"))
 	var err error
 	ran := false
-	for attempt := 0; !ran && attempt < 100; attempt++ { // such a short limit may end the transaction before the handler runs
+	for attempt := 0; !ran && attempt < 100; attempt++ {
+		// such a short limit may end the transaction before the handler runs
 		began := time.Now()
 		err = frozen.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
 			ran = true
@@ -173,7 +176,8 @@ func TestMySQLCountsWaitsInSeconds(t *testing.T) {
 
 func countsWaitsInSeconds(t *testing.T) {
 	d := openMySQL(t)
-	holder, s := d.open(t, d.dsn, deduptest.Options{Wait: time.Minute}), d.open(t, d.dsn, deduptest.Options{Wait: 200 * time.Millisecond})
+	holder, s := d.open(t, d.dsn, deduptest.Options{Wait: time.Minute}),
+		d.open(t, d.dsn, deduptest.Options{Wait: 200 * time.Millisecond})
 	warm(t, s)
 	for keys, why := range map[int]string{1: "one key", 4: "a batch whose keys are freed one after the other"} {
 		for round := 0; ; round++ { // on a busy machine some claims start late or wait longer, but not all of them
@@ -189,8 +193,8 @@ func countsWaitsInSeconds(t *testing.T) {
 	}
 }
 
-// MySQL cannot read its tables of sessions in information_schema while one of them runs a statement with bytes that are not UTF-8, as an
-// INSERT of a payload by interpolateParams has.
+// MySQL cannot read its tables of sessions in information_schema while one of them runs a statement with bytes that are
+// not UTF-8, as an INSERT of a payload by interpolateParams has.
 func TestMySQLTellsTheHolderBesideBytes(t *testing.T) {
 	t.Parallel() // this test mostly waits
 	for _, name := range []string{"mysql", "mariadb"} {
@@ -234,7 +238,8 @@ func TestMySQLTellsTheHolderBesideBytes(t *testing.T) {
 // running reports whether a session of the test's database sleeps in a statement.
 func running(t *testing.T, db *sql.DB) (yes bool) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT count(*) > 0 FROM ` + testdb.MySQLSessions(t) + ` WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP%'`).Scan(&yes); err != nil {
+	if err := db.QueryRow(`SELECT count(*) > 0 FROM ` + testdb.MySQLSessions(t) +
+		` WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP%'`).Scan(&yes); err != nil {
 		t.Fatal(err)
 	}
 	return yes

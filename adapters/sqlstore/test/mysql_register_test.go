@@ -40,7 +40,8 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 			if err := s.Register(t.Context(), fmt.Sprint("billing", i), 0); err != nil {
 				t.Fatal(err)
 			}
-			mine, other, alone := record(fmt.Sprint(`a"b\c{},NULL' $1 ünï 🙂 `, i)), record(fmt.Sprint("k", i)), record(fmt.Sprint("K", i))
+			mine, other, alone := record(fmt.Sprint(`a"b\c{},NULL' $1 ünï 🙂 `, i)), record(fmt.Sprint("k", i)),
+				record(fmt.Sprint("K", i))
 			mine.Key.Tenant, mine.Time, mine.Fingerprint = `"`, time.Now().Add(20*time.Minute), dedup.Fingerprint{0xff}
 			other.Time = time.Now().Add(-50 * time.Hour) // old enough that the claim reads the horizon
 			for _, want := range []dedup.Verdict{dedup.First, dedup.Duplicate} {
@@ -62,22 +63,30 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 				if want := mine.Time.Add(mine.Keep()); c.ExpiresAt.Sub(want).Abs() > 2*time.Microsecond {
 					t.Errorf("expires at %v, want %v", c.ExpiresAt, want)
 				}
-				if c, _, err := from.Lookup(t.Context(), alone.Key); err != nil || c.Result == nil || len(c.Result) != 0 {
+				if c, _, err := from.Lookup(t.Context(), alone.Key); err != nil || c.Result == nil ||
+					len(c.Result) != 0 {
 					t.Errorf("an empty result is %v, %v", c.Result, err)
 				}
-				if c, _, err := from.Lookup(t.Context(), other.Key); err != nil || time.Until(c.ExpiresAt.Add(-other.Keep())).Abs() > 10*time.Minute {
+				if c, _, err := from.Lookup(t.Context(), other.Key); err != nil ||
+					time.Until(c.ExpiresAt.Add(-other.Keep())).Abs() > 10*time.Minute {
 					t.Errorf("claimed at %v, %v", c.ExpiresAt.Add(-other.Keep()), err)
 				}
 			}
-			letter := consumer.DeadLetter{ID: consumer.DeadLetterID{byte(i), 0xff}, Record: mine, Cause: "rejected", Message: consumer.Message{Topic: "t", Payload: everyByte, OrderingKey: "\xff"}}
+			letter := consumer.DeadLetter{
+				ID: consumer.DeadLetterID{byte(i), 0xff}, Record: mine, Cause: "rejected",
+				Message: consumer.Message{Topic: "t", Payload: everyByte, OrderingKey: "\xff"},
+			}
 			within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.Park(ctx, tx, letter) })
 			for _, from := range []*node{s, plain} {
-				got, err := from.DeadLetters(t.Context(), consumer.DeadLetterFilter{ID: letter.ID, Consumer: "billing", Cause: "rejected"})
-				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Message.Payload, everyByte) || got[0].Message.OrderingKey != "\xff" ||
+				got, err := from.DeadLetters(t.Context(),
+					consumer.DeadLetterFilter{ID: letter.ID, Consumer: "billing", Cause: "rejected"})
+				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Message.Payload, everyByte) ||
+					got[0].Message.OrderingKey != "\xff" ||
 					time.Since(got[0].First).Abs() > 10*time.Minute || !got[0].Settled {
 					t.Errorf("DeadLetters = %+v, %v", got, err)
 				}
-				if got, err := from.DeadLetters(t.Context(), consumer.DeadLetterFilter{ID: letter.ID, Consumer: "Billing"}); err != nil || len(got) != 0 {
+				if got, err := from.DeadLetters(t.Context(),
+					consumer.DeadLetterFilter{ID: letter.ID, Consumer: "Billing"}); err != nil || len(got) != 0 {
 					t.Errorf("DeadLetters of another consumer = %+v, %v", got, err)
 				}
 			}
@@ -114,36 +123,87 @@ func TestMySQLRegisterRefuses(t *testing.T) {
 		{name: "not strict", params: "sql_mode=%27%27", want: "is not strict", err: dedup.ErrSettings},
 		{name: "strict for all tables", params: "sql_mode=%27STRICT_ALL_TABLES%27"},
 		{name: "strict for transactional tables", params: "sql_mode=%27STRICT_TRANS_TABLES%27"},
-		{name: "empty is NULL", params: "sql_mode=%27STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL%27", want: "EMPTY_STRING_IS_NULL", onlyMariaDB: true},
+		{
+			name: "empty is NULL", params: "sql_mode=%27STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL%27",
+			want: "EMPTY_STRING_IS_NULL", onlyMariaDB: true,
+		},
 		{name: "safe updates", params: "sql_safe_updates=1", want: "sql_safe_updates is ON", err: dedup.ErrSettings},
 		{name: "few rows", params: "sql_select_limit=10", want: "sql_select_limit is 10", err: dedup.ErrSettings},
 		{name: "no big selects", params: "sql_big_selects=0", want: "sql_big_selects is OFF", err: dedup.ErrSettings},
-		{name: "NULL finds the last row", params: "sql_auto_is_null=1", want: "sql_auto_is_null is ON", err: dedup.ErrSettings},
-		{name: "Oracle's language", params: "sql_mode=%27ORACLE,STRICT_ALL_TABLES%27", want: "ORACLE", err: dedup.ErrSettings, onlyMariaDB: true},
+		{
+			name: "NULL finds the last row", params: "sql_auto_is_null=1", want: "sql_auto_is_null is ON",
+			err: dedup.ErrSettings,
+		},
+		{
+			name: "Oracle's language", params: "sql_mode=%27ORACLE,STRICT_ALL_TABLES%27", want: "ORACLE",
+			err: dedup.ErrSettings, onlyMariaDB: true,
+		},
 		{name: "latin1", params: "charset=latin1", want: "charset=utf8mb4", err: dedup.ErrSettings},
 		{name: "utf8mb3", params: "charset=utf8", want: "charset=utf8mb4"},
-		{name: "client's texts", setting: "character_set_client", value: "latin1", want: `character_set_client is "latin1"`},
-		{name: "connection's texts", setting: "character_set_connection", value: "latin1", want: `character_set_connection is "latin1"`},
-		{name: "results' texts", setting: "character_set_results", value: "utf8mb3", want: `character_set_results is "utf8mb3"`},
+		{
+			name: "client's texts", setting: "character_set_client", value: "latin1",
+			want: `character_set_client is "latin1"`,
+		},
+		{
+			name: "connection's texts", setting: "character_set_connection", value: "latin1",
+			want: `character_set_connection is "latin1"`,
+		},
+		{
+			name: "results' texts", setting: "character_set_results", value: "utf8mb3",
+			want: `character_set_results is "utf8mb3"`,
+		},
 		{name: "no autocommit", params: "autocommit=0", want: "autocommit is off", err: dedup.ErrSettings},
 		{name: "read-only transactions", params: readOnly + "=1", want: "transaction_read_only"},
-		{name: "read-only transactions by MySQL's name", setting: "transaction_read_only", value: "ON", want: "transaction_read_only"},
+		{
+			name: "read-only transactions by MySQL's name", setting: "transaction_read_only", value: "ON",
+			want: "transaction_read_only",
+		},
 		{name: "a replica", setting: "read_only", value: "ON", want: "connect to the primary"},
-		{name: "a replica even for those with rights", setting: "super_read_only", value: "1", want: "connect to the primary"},
-		{name: "statements in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "STATEMENT", want: "binlog_format is STATEMENT"},
-		{name: "rows in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "ROW", allowAsyncCommit: true},
+		{
+			name: "a replica even for those with rights", setting: "super_read_only", value: "1",
+			want: "connect to the primary",
+		},
+		{
+			name: "statements in the binary log", setting: "log_bin", value: "ON", also: "binlog_format",
+			alsoValue: "STATEMENT", want: "binlog_format is STATEMENT",
+		},
+		{
+			name: "rows in the binary log", setting: "log_bin", value: "ON", also: "binlog_format", alsoValue: "ROW",
+			allowAsyncCommit: true,
+		},
 		{name: "statements in no log", setting: "log_bin", value: "OFF", also: "binlog_format", alsoValue: "STATEMENT"},
-		{name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0", want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable, fault: fatal},
-		{name: "flush each second", setting: "innodb_flush_log_at_trx_commit", value: "2", want: "innodb_flush_log_at_trx_commit is 2", err: dedup.ErrNotDurable, fault: fatal},
-		{name: "flush at leisure, allowed", setting: "innodb_flush_log_at_trx_commit", value: "2", allowAsyncCommit: true},
-		{name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", want: "sync_binlog is 0", err: dedup.ErrNotDurable, fault: fatal},
-		{name: "binary log at leisure, allowed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0", allowAsyncCommit: true},
+		{
+			name: "flush at leisure", setting: "innodb_flush_log_at_trx_commit", value: "0",
+			want: "innodb_flush_log_at_trx_commit is 0", err: dedup.ErrNotDurable, fault: fatal,
+		},
+		{
+			name: "flush each second", setting: "innodb_flush_log_at_trx_commit", value: "2",
+			want: "innodb_flush_log_at_trx_commit is 2", err: dedup.ErrNotDurable, fault: fatal,
+		},
+		{
+			name: "flush at leisure, allowed", setting: "innodb_flush_log_at_trx_commit", value: "2",
+			allowAsyncCommit: true,
+		},
+		{
+			name: "binary log at leisure", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0",
+			want: "sync_binlog is 0", err: dedup.ErrNotDurable, fault: fatal,
+		},
+		{
+			name: "binary log at leisure, allowed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "0",
+			allowAsyncCommit: true,
+		},
 		{name: "binary log flushed", setting: "log_bin", value: "ON", also: "sync_binlog", alsoValue: "1"},
 		{name: "no binary log", setting: "log_bin", value: "OFF", also: "sync_binlog", alsoValue: "0"},
 		{name: "MySQL 5", setting: "version", value: "5.7.44", want: "MySQL 8.0.19 or later", fault: fatal},
 		{name: "MySQL, one too old", setting: "version", value: "8.0.18", want: "MySQL 8.0.19 or later", fault: fatal},
-		{name: "MariaDB, one too old", setting: "version", value: "10.5.27-MariaDB-log", want: "MariaDB 10.6 or later", fault: fatal},
-		{name: "MariaDB that hides its version", setting: "version", value: "5.5.5-10.5.27-MariaDB", want: "MariaDB 10.6 or later", fault: fatal},
+		{
+			name: "MariaDB, one too old", setting: "version", value: "10.5.27-MariaDB-log", want: "MariaDB 10.6 or later",
+			fault: fatal,
+		},
+		{
+			name: "MariaDB that hides its version", setting: "version", value: "5.5.5-10.5.27-MariaDB",
+			want: "MariaDB 10.6 or later", fault: fatal,
+		},
 		{name: "the oldest MariaDB", setting: "version", value: "5.5.5-10.6.0-MariaDB", onlyMariaDB: true},
 	} {
 		if tt.onlyMariaDB && d.isMySQL {
@@ -154,7 +214,8 @@ func TestMySQLRegisterRefuses(t *testing.T) {
 			if tt.params != "" {
 				dsn = testdb.WithMySQL(t, dsn, tt.params)
 			}
-			s := newNode(t, openDB(t, "mysql", dsn), sqlstore.Config{Dialect: sqlstore.MySQL, AllowAsyncCommit: tt.allowAsyncCommit})
+			s := newNode(t, openDB(t, "mysql", dsn),
+				sqlstore.Config{Dialect: sqlstore.MySQL, AllowAsyncCommit: tt.allowAsyncCommit})
 			s.Pretend(tt.setting, tt.value, tt.also, tt.alsoValue)
 			err := s.Register(t.Context(), "billing", 0)
 			wantRefusal(t, s, err, tt.want, tt.err)
@@ -193,7 +254,10 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 	if d.isMySQL {
 		another = "MEMORY"
 	}
-	changes = append(changes, change{engine("txonce_sources", another), engine("txonce_sources", "InnoDB"), "table txonce_sources has engine " + another})
+	changes = append(changes, change{
+		engine("txonce_sources", another), engine("txonce_sources", "InnoDB"),
+		"table txonce_sources has engine " + another,
+	})
 	for _, c := range []struct{ table, column, binary string }{
 		{"processed_messages", "key", "BINARY(16) NOT NULL"},
 		{"processed_messages", "token", "BINARY(8) NOT NULL"},
@@ -209,11 +273,13 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 	}
 	changes = append(changes,
 		change{
-			"ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET latin1 NOT NULL", "ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET utf8mb4 NOT NULL",
+			"ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET latin1 NOT NULL",
+			"ALTER TABLE dead_letters MODIFY error TEXT CHARACTER SET utf8mb4 NOT NULL",
 			"column error of table dead_letters is latin1",
 		},
 		change{"CREATE VIEW txonce_view AS SELECT 1", "DROP VIEW txonce_view", ""},
-		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""}, // a table that is not txonce's
+		// a table that is not txonce's
+		change{"CREATE TABLE txoncery (n INT) ENGINE = MyISAM", "DROP TABLE txoncery", ""},
 	)
 	for _, c := range changes {
 		t.Run(c.do, func(t *testing.T) {
@@ -259,11 +325,13 @@ func TestMySQLRegisterTellsWhatAPersonMustChange(t *testing.T) {
 	}
 }
 
-// With a driver whose errors have no numbers, a busy database would look like a bad message, and the message would be parked.
+// With a driver whose errors have no numbers, a busy database would look like a bad message, and the message would be
+// parked.
 func TestMySQLRefusesADriverWithoutNumbers(t *testing.T) {
 	d := openMySQL(t)
 	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.MySQL})
-	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") || s.Retryable(err) {
+	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(),
+		"sqlstore_test.opaque") || s.Retryable(err) {
 		t.Errorf("Register = %v, want an error that names the driver", err)
 	}
 }

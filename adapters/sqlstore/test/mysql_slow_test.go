@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// When ctx ends, the driver closes the connection, and the server goes on with the handler's statement. The Store cannot find out whether the
-// transaction was committed until the statement ends. The attempt counts all the same.
+// When ctx ends, the driver closes the connection, and the server goes on with the handler's statement. The Store
+// cannot find out whether the transaction was committed until the statement ends. The attempt counts all the same.
 func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 	t.Parallel()
 	d := openMySQL(t)
@@ -24,7 +24,8 @@ func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 		Handle: func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 			runs++
 			var n int
-			return tx.QueryRowContext(ctx, `SELECT SLEEP(4)`).Scan(&n) // longer than the Store waits for the end of the transaction
+			// longer than the Store waits for the end of the transaction
+			return tx.QueryRowContext(ctx, `SELECT SLEEP(4)`).Scan(&n)
 		},
 	})
 	if err != nil {

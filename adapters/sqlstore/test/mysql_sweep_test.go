@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// claimWhatIsFreed claims keys that another transaction holds and that are freed one after another. With several keys, each
-// single wait is short enough.
+// claimWhatIsFreed claims keys that another transaction holds and that are freed one after another. With several keys,
+// each single wait is short enough.
 func claimWhatIsFreed(t *testing.T, holder, s *node, round, keys int) (took time.Duration, err error) {
 	t.Helper()
 	var recs []dedup.Record
@@ -117,7 +117,8 @@ func TestMySQLClaimInASnapshotOlderThanASweep(t *testing.T) {
 		}
 		d.age(t, 4*time.Hour)
 		old.Time = old.Time.Add(-4 * time.Hour)
-		if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "me", Lease: time.Second, Limit: 10}); err != nil || swept.Keys != 1 {
+		if swept, err := s.Purge(t.Context(), dedup.Sweep{Owner: "me", Lease: time.Second, Limit: 10}); err != nil ||
+			swept.Keys != 1 {
 			t.Fatalf("Purge = %+v, %v", swept, err)
 		}
 		answers, err := s.Claim(t.Context(), tx, []dedup.Record{old})

@@ -91,13 +91,17 @@ func newMySQLDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			askingInnoDB.Lock() // the server answers from a cached copy until no query has come for 100 ms, also none of another process
+			// the server answers from a cached copy until no query has come for 100 ms, also none of another process
+			askingInnoDB.Lock()
 			defer askingInnoDB.Unlock()
 			for range 50 {
 				<-time.After(130 * time.Millisecond)
 				err = tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx
-					WHERE trx_query LIKE '%%%x%%' AND trx_mysql_thread_id = CONNECTION_ID()`, rand.Uint64())).Scan(&yes) // a copy has no row for this query
-				if failed := new(mysql.MySQLError); err != sql.ErrNoRows && (!errors.As(err, &failed) || failed.Number != 3854) { // see testdb.MySQLSessions
+					// a copy has no row for this query
+					WHERE trx_query LIKE '%%%x%%' AND trx_mysql_thread_id = CONNECTION_ID()`, rand.Uint64())).Scan(&yes)
+				if failed := new(mysql.MySQLError); err != sql.ErrNoRows &&
+					(!errors.As(err, &failed) || failed.Number != 3854) {
+					// see testdb.MySQLSessions
 					break
 				}
 			}
@@ -109,7 +113,8 @@ func newMySQLDB(t *testing.T) deduptest.DB[*sql.Tx] {
 		},
 		// information_schema.innodb_trx is cached for too long.
 		RegisterSource: registerSource(d.db, `INSERT INTO txonce_sources (consumer, source, first_run) VALUES (?, '', 1), (?, ?, 1)`, serverID["mysql"],
-			`SELECT count(*) > 0 FROM `+testdb.MySQLSessions(t)+` WHERE id <> ? AND db = DATABASE() AND info LIKE 'INSERT INTO %txonce_sources%'`),
+			`SELECT count(*) > 0 FROM `+testdb.MySQLSessions(t)+
+				` WHERE id <> ? AND db = DATABASE() AND info LIKE 'INSERT INTO %txonce_sources%'`),
 		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
 		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*sql.Tx] {
 			return d.open(t, wireproxy.MySQL(t, d.dsn, f), o)
@@ -183,8 +188,8 @@ func mysqlCodes() map[string]deduptest.Code {
 		codes[fmt.Sprint(n)] = deduptest.Code{Retryable: true, Ambiguous: true, Class: driver.FaultTimeLimit}
 	}
 	codes["4031"] = deduptest.Code{Retryable: true, Ambiguous: true, Class: driver.FaultIdleLimit}
-	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or from
-	// another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
+	// If the transaction is still open, these errors come from another connection where the handler cannot log in, or
+	// from another transaction that was the victim of a deadlock: a deadlock here would have ended this transaction.
 	for _, n := range []int{1040, 1045, 1049, 1213} {
 		codes[fmt.Sprint(n)] = deduptest.Code{}
 	}
@@ -196,8 +201,8 @@ func mysqlCodes() map[string]deduptest.Code {
 	return codes
 }
 
-// mysqlMisuses returns all ways for a handler to end or lose its transaction on MySQL. Autocommit is off, so nothing that the
-// handler writes afterwards is committed.
+// mysqlMisuses returns all ways for a handler to end or lose its transaction on MySQL. Autocommit is off, so nothing
+// that the handler writes afterwards is committed.
 func mysqlMisuses(d *mysqlDB) []deduptest.Misuse[*sql.Tx] {
 	return []deduptest.Misuse[*sql.Tx]{
 		{Name: "tx.Commit", Ends: true, Do: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }},

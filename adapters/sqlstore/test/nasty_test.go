@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/nasty"
 )
 
-// A handler panics with an error whose methods panic, in a batch with others. Its message is parked, and the others are committed. The Store asks
-// errors for the driver's codes, which must not end the process.
+// A handler panics with an error whose methods panic, in a batch with others. Its message is parked, and the others are
+// committed. The Store asks errors for the driver's codes, which must not end the process.
 func TestPanicsWithErrorsThatHarm(t *testing.T) {
 	d := newSQLiteDB(t)
 	store := d.Open(t, deduptest.Options{})
@@ -26,7 +26,8 @@ func TestPanicsWithErrorsThatHarm(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(i, way), func(t *testing.T) {
 				c, err := consumer.New(consumer.Config[*sql.Tx]{
-					Name: fmt.Sprint("nasty", i, way), Store: store, Key: consumer.MessageID, MaxAttempts: 1, Logger: slog.New(slog.DiscardHandler),
+					Name: fmt.Sprint("nasty", i, way), Store: store, Key: consumer.MessageID, MaxAttempts: 1,
+					Logger: slog.New(slog.DiscardHandler),
 					Handle: func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
 						if m.ID == "bad" {
 							return fail()
@@ -46,7 +47,8 @@ func TestPanicsWithErrorsThatHarm(t *testing.T) {
 						t.Errorf("%s: %v", msgs[n].ID, err)
 					}
 				}
-				letters, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{Consumer: fmt.Sprint("nasty", i, way)})
+				letters, err := c.DeadLetters(t.Context(),
+					consumer.DeadLetterFilter{Consumer: fmt.Sprint("nasty", i, way)})
 				if err != nil || len(letters) != 1 || letters[0].Record.Key.ID != "bad" {
 					t.Errorf("letters %v, %v; want that of bad", letters, err)
 				}

@@ -18,8 +18,9 @@ func TestOperatorSQLite(t *testing.T) {
 func TestOperatorPostgres(t *testing.T) {
 	t.Parallel()
 	opstest.TestStore(t, deduptest.Harness[*sql.Tx]{
-		New:    func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, testdb.Postgres(t)) },
-		Select: func(name, _ string) bool { return matrix.Dealt(name, 0, 2) }, // pgxstore runs all of them: both use internal/operator
+		New: func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDB(t, testdb.Postgres(t)) },
+		// pgxstore runs all of them: both use internal/operator
+		Select: func(name, _ string) bool { return matrix.Dealt(name, 0, 2) },
 	})
 }
 

@@ -35,8 +35,8 @@ func benchNodes(b *testing.B, each func(b *testing.B, n *node)) {
 	})
 }
 
-// BenchmarkOutboxDrain measures how long a relay takes per message of 300 bytes, with 1,000 keys and a publisher that does
-// nothing.
+// BenchmarkOutboxDrain measures how long a relay takes per message of 300 bytes, with 1,000 keys and a publisher that
+// does nothing.
 func BenchmarkOutboxDrain(b *testing.B) {
 	benchNodes(b, func(b *testing.B, n *node) {
 		for done := 0; done < b.N; {
@@ -44,7 +44,11 @@ func BenchmarkOutboxDrain(b *testing.B) {
 			for ; len(msgs) < 1000 && done < b.N; done++ {
 				msgs = append(msgs, benchMessage(done))
 			}
-			if err := n.InTx(b.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error { return n.Enqueue(b.Context(), tx, msgs...) }); err != nil {
+			if err := n.InTx(b.Context(), nil, func(tx *sql.Tx,
+				_ []dedup.Claim,
+			) error {
+				return n.Enqueue(b.Context(), tx, msgs...)
+			}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -72,7 +76,8 @@ func BenchmarkOutboxEnqueue(b *testing.B) {
 						msgs[j] = benchMessage(i*count + j)
 					}
 					err := n.InTx(b.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-						if _, err := tx.ExecContext(b.Context(), `INSERT INTO effects (name) VALUES ('x')`); err != nil {
+						if _, err := tx.ExecContext(b.Context(),
+							`INSERT INTO effects (name) VALUES ('x')`); err != nil {
 							return err
 						}
 						return n.Enqueue(b.Context(), tx, msgs...)
@@ -94,7 +99,11 @@ func BenchmarkOutboxStats(b *testing.B) {
 			for j := range msgs {
 				msgs[j] = benchMessage(i*len(msgs) + j)
 			}
-			if err := n.InTx(b.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error { return n.Enqueue(b.Context(), tx, msgs...) }); err != nil {
+			if err := n.InTx(b.Context(), nil, func(tx *sql.Tx,
+				_ []dedup.Claim,
+			) error {
+				return n.Enqueue(b.Context(), tx, msgs...)
+			}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -111,7 +120,10 @@ func BenchmarkOutboxStats(b *testing.B) {
 }
 
 func benchMessage(i int) outbox.Message {
-	return outbox.Message{ID: fmt.Sprintf("message-%d", i), Topic: "bench", OrderingKey: fmt.Sprint(i % 1000), Payload: make([]byte, 300)}
+	return outbox.Message{
+		ID: fmt.Sprintf("message-%d", i), Topic: "bench", OrderingKey: fmt.Sprint(i % 1000),
+		Payload: make([]byte, 300),
+	}
 }
 
 // BenchmarkOutboxLease measures one call of Lease with different numbers of pending messages, of 1,000 keys.

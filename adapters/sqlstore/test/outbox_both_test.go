@@ -133,7 +133,8 @@ func TestOutboxLeaseEndsByTheDatabasesClock(t *testing.T) {
 				t.Errorf("Lease after the hold expired: %v", err)
 			}
 		}
-		if !strings.HasSuffix(t.Name(), "PostgreSQL") { // there a Lease asks its own clock, and the database at each Renew
+		if !strings.HasSuffix(t.Name(), "PostgreSQL") {
+			// there a Lease asks its own clock, and the database at each Renew
 			leaseFails()
 		}
 		if _, err := s.tryRenew(t.Context()); !errors.Is(err, driver.ErrLeaseLost) {
@@ -163,7 +164,8 @@ func TestOutboxMissingTables(t *testing.T) {
 		}
 		check := func(what string, err error) {
 			t.Helper()
-			if !errors.Is(err, dedup.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") || !n.Retryable(err) {
+			if !errors.Is(err, dedup.ErrSchema) || !strings.Contains(err.Error(), "migrations.Apply") ||
+				!n.Retryable(err) {
 				t.Errorf("%s: %v, retryable %v", what, err, n.Retryable(err))
 			}
 		}
@@ -208,7 +210,8 @@ func TestOutboxStatsOfManyPending(t *testing.T) {
 		}
 		enqueue(t, n, messages("many", 6000, 4)...) // in four shards
 		st, err = n.Outbox().Stats(t.Context())
-		if err != nil || !st.Estimated || st.Pending < 5000 || st.Pending > 7500 || st.Topics["t"].Pending != st.Pending {
+		if err != nil || !st.Estimated || st.Pending < 5000 || st.Pending > 7500 ||
+			st.Topics["t"].Pending != st.Pending {
 			t.Fatalf("Stats of 6200 messages: %+v, %v", st, err)
 		}
 		if st.PendingAge <= 0 || st.PendingAge > time.Minute {
@@ -306,7 +309,8 @@ func wholeLife(t *testing.T, n *node) {
 		t.Fatalf("%d leased", len(msgs))
 	}
 	got := msgs[0]
-	if got.ID != odd.ID || got.Topic != odd.Topic || got.OrderingKey != odd.OrderingKey || string(got.Payload) != string(odd.Payload) ||
+	if got.ID != odd.ID || got.Topic != odd.Topic || got.OrderingKey != odd.OrderingKey ||
+		string(got.Payload) != string(odd.Payload) ||
 		got.Headers[`na"me\`] != "\x00\xff" || got.Headers["plain"] != `"` {
 		t.Errorf("%+v arrived for %+v", got, odd)
 	}
@@ -325,7 +329,8 @@ func wholeLife(t *testing.T, n *node) {
 	if got, err := n.Outbox().Unpark(t.Context(), parked[0].Seq); err != nil || got != 1 {
 		t.Fatalf("%d unparked, %v", got, err)
 	}
-	if st, err := n.Outbox().Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 || st.Waiting != 0 {
+	if st, err := n.Outbox().Stats(t.Context()); err != nil || st.Pending != 3 || st.Delayed != 1 || st.Parked != 0 ||
+		st.Waiting != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	settle(t, s, outcomes(driver.Sent, lease(t, s)...))

@@ -22,10 +22,12 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Whatever the settings of the driver and the session are, payloads keep their bytes and times come from the server's clock.
+// Whatever the settings of the driver and the session are, payloads keep their bytes and times come from the server's
+// clock.
 func TestOutboxMySQLWithAnyDSN(t *testing.T) {
 	for _, params := range []string{
-		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27", "clientFoundRows=true",
+		"interpolateParams=true", "parseTime=true&loc=Asia%2FTokyo", "time_zone=%27%2B05%3A00%27",
+		"clientFoundRows=true",
 		isolationParameter(t) + "=%27SERIALIZABLE%27",
 	} {
 		t.Run(params, func(t *testing.T) {
@@ -43,7 +45,8 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 	var msgs []outbox.Message
 	for i, size := range sizes {
 		msgs = append(msgs, outbox.Message{
-			ID: fmt.Sprint(i), Topic: "t", OrderingKey: "k", Payload: bytes.Repeat([]byte{byte(i), '\''}, size/2), Headers: map[string]string{"n": fmt.Sprint(i)},
+			ID: fmt.Sprint(i), Topic: "t", OrderingKey: "k", Payload: bytes.Repeat([]byte{byte(i), '\''}, size/2),
+			Headers: map[string]string{"n": fmt.Sprint(i)},
 		})
 	}
 	enqueue(t, n, msgs...)
@@ -66,13 +69,15 @@ func TestOutboxMySQLLargeMessages(t *testing.T) {
 		got = append(got, some...)
 	}
 	for i, m := range got {
-		if m.ID != msgs[i].ID || m.OrderingKey != "k" || !bytes.Equal(m.Payload, msgs[i].Payload) || m.Headers["n"] != m.ID {
+		if m.ID != msgs[i].ID || m.OrderingKey != "k" || !bytes.Equal(m.Payload, msgs[i].Payload) ||
+			m.Headers["n"] != m.ID {
 			t.Errorf("message %d came as %s, with %d bytes for %d", i, m.ID, len(m.Payload), len(msgs[i].Payload))
 		}
 	}
 }
 
-// Lease reads few messages with one query and many in fair parts. Both ways return all messages, in the order of their keys.
+// Lease reads few messages with one query and many in fair parts. Both ways return all messages, in the order of their
+// keys.
 func TestOutboxMySQLFewAndMany(t *testing.T) {
 	const keys = 97
 	for _, count := range []int{1, 499, 500, 501, 1201} {
@@ -132,13 +137,14 @@ func TestOutboxMySQLMessageLargerThanAPacket(t *testing.T) {
 	err := n.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
 		return n.Enqueue(t.Context(), tx, outbox.Message{ID: "1", Topic: "t", Payload: make([]byte, packet)})
 	})
-	if !errors.Is(err, outbox.ErrBadMessage) || n.Retryable(err) || !strings.Contains(err.Error(), "max_allowed_packet") {
+	if !errors.Is(err, outbox.ErrBadMessage) || n.Retryable(err) || !strings.Contains(err.Error(),
+		"max_allowed_packet") {
 		t.Errorf("%v, retryable %v", err, n.Retryable(err))
 	}
 }
 
-// LockOrderingKey locks a row: a second transaction with the same slot waits for the first one, and a transaction with another
-// slot does not wait.
+// LockOrderingKey locks a row: a second transaction with the same slot waits for the first one, and a transaction with
+// another slot does not wait.
 func TestOutboxMySQLSerialize(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -175,7 +181,8 @@ func TestOutboxMySQLSerialize(t *testing.T) {
 	}
 }
 
-// anyDeadlock hides a deadlock from again, so that again does not repeat it: the Store itself must repeat after deadlocks.
+// anyDeadlock hides a deadlock from again, so that again does not repeat it: the Store itself must repeat after
+// deadlocks.
 func anyDeadlock(err error) error {
 	if e, known := errors.AsType[*mysql.MySQLError](err); known && e.Number == 1213 {
 		return errors.New(err.Error()) // as text, so that it is not Retryable
@@ -183,8 +190,8 @@ func anyDeadlock(err error) error {
 	return err
 }
 
-// Writers, relays that take shards from each other, Unpark and Maintain run at the same time. No caller gets a deadlock, and no
-// message is lost.
+// Writers, relays that take shards from each other, Unpark and Maintain run at the same time. No caller gets a
+// deadlock, and no message is lost.
 func TestOutboxMySQLCollisions(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -196,7 +203,10 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 		wait.Go(func() {
 			for i := range each {
 				err := n.InTx(ctx, nil, func(tx *sql.Tx, _ []dedup.Claim) error {
-					return n.Enqueue(ctx, tx, outbox.Message{ID: fmt.Sprintf("%d-%d", w, i), Topic: "t", OrderingKey: fmt.Sprint(i % 7)})
+					return n.Enqueue(ctx, tx, outbox.Message{
+						ID: fmt.Sprintf("%d-%d", w, i), Topic: "t",
+						OrderingKey: fmt.Sprint(i % 7),
+					})
 				})
 				if err != nil {
 					t.Error(err)
@@ -288,7 +298,8 @@ func TestOutboxMySQLCollisions(t *testing.T) {
 	}
 }
 
-// After a failover to a replica that lacked commits, another message may have the seq of a leased one. It is not settled in its place.
+// After a failover to a replica that lacked commits, another message may have the seq of a leased one. It is not
+// settled in its place.
 func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -308,7 +319,8 @@ func TestOutboxMySQLSettlesNoOtherMessage(t *testing.T) {
 	}
 }
 
-// While a session moves due messages, another one moves none and does not wait: later messages could be published first.
+// While a session moves due messages, another one moves none and does not wait: later messages could be published
+// first.
 func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -343,7 +355,8 @@ func TestOutboxMySQLMovesWhatIsDueInOrder(t *testing.T) {
 	}
 }
 
-// The row of the lock for moving delayed messages is missing. Lease fails: otherwise no delayed message would ever move.
+// The row of the lock for moving delayed messages is missing. Lease fails: otherwise no delayed message would ever
+// move.
 func TestOutboxMySQLMovesNothingWithoutItsLock(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -356,7 +369,8 @@ func TestOutboxMySQLMovesNothingWithoutItsLock(t *testing.T) {
 	}
 }
 
-// A transaction that has enqueued a delayed message stays open. Messages that are due are leased without waiting for it.
+// A transaction that has enqueued a delayed message stays open. Messages that are due are leased without waiting for
+// it.
 func TestOutboxMySQLLeaseBesideAnOpenTransaction(t *testing.T) {
 	d := openMySQL(t)
 	n := d.open(t, d.dsn, deduptest.Options{})
@@ -369,7 +383,8 @@ func TestOutboxMySQLLeaseBesideAnOpenTransaction(t *testing.T) {
 	if err := n.Enqueue(t.Context(), open, outbox.Message{ID: "open", Topic: "t", NotBefore: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	enqueue(t, n, outbox.Message{ID: "now", Topic: "t"}, outbox.Message{ID: "due", Topic: "t", NotBefore: time.Now().Add(100 * time.Millisecond)})
+	enqueue(t, n, outbox.Message{ID: "now", Topic: "t"},
+		outbox.Message{ID: "due", Topic: "t", NotBefore: time.Now().Add(100 * time.Millisecond)})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for ids := []string{}; !slices.Equal(ids, []string{"due", "now"}); slices.Sort(ids) {

@@ -22,7 +22,8 @@ var setBack = map[string]string{
 	"postgres": `ALTER SEQUENCE outbox_seq RESTART`,
 }
 
-// After a restore, new messages would get numbers of parked ones. A relay does not start then, and its error has the statement that mends it.
+// After a restore, new messages would get numbers of parked ones. A relay does not start then, and its error has the
+// statement that mends it.
 func TestOutboxRelayRefusesNumbersThatAreInUse(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		n := db.open(deduptest.Options{})
@@ -38,7 +39,10 @@ func TestOutboxRelayRefusesNumbersThatAreInUse(t *testing.T) {
 			defer cancel()
 			return r.Run(ctx)
 		}
-		r, err := relay.New(relay.Config{Queue: n.Store, Publisher: failing{broker, msgs[4].ID}, MaxAttempts: 1, Logger: slog.New(slog.DiscardHandler)})
+		r, err := relay.New(relay.Config{
+			Queue: n.Store, Publisher: failing{broker, msgs[4].ID}, MaxAttempts: 1,
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +58,8 @@ func TestOutboxRelayRefusesNumbersThatAreInUse(t *testing.T) {
 		if !errors.Is(err, driver.ErrSettings) || time.Since(began) > 20*time.Second {
 			t.Fatalf("Run = %v, after %v", err, time.Since(began))
 		}
-		if checked := n.Check(t.Context()); checked == nil || checked.Error() != err.Error()[strings.Index(err.Error(), "sqlstore"):] {
+		if checked := n.Check(t.Context()); checked == nil ||
+			checked.Error() != err.Error()[strings.Index(err.Error(), "sqlstore"):] {
 			t.Errorf("Check = %v", checked)
 		}
 		_, mend, found := strings.Cut(err.Error(), "start again: ")

@@ -50,8 +50,8 @@ func (c watchedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// While a Lease reads one shard after the other, a message becomes due that was held back, and with it a later message of its key. The
-// later one is not leased without the one before it.
+// While a Lease reads one shard after the other, a message becomes due that was held back, and with it a later message
+// of its key. The later one is not leased without the one before it.
 func TestOutboxLeaseKeepsTheOrderOfWhatBecomesDueMeanwhile(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) (driver.Driver, string, sqlstore.Dialect){
 		"SQLite": func(t *testing.T) (driver.Driver, string, sqlstore.Dialect) {
@@ -105,7 +105,8 @@ func leaseKeepsTheOrder(t *testing.T, n *node, before *atomic.Pointer[func(strin
 	send(ours[0], 1, 2)
 	var reads atomic.Int64
 	release := func(query string) {
-		if strings.Contains(query, "FORCE INDEX (PRIMARY)\nWHERE m.shard = ?") || strings.HasPrefix(query, "SELECT l.shard, l.seq") {
+		if strings.Contains(query, "FORCE INDEX (PRIMARY)\nWHERE m.shard = ?") ||
+			strings.HasPrefix(query, "SELECT l.shard, l.seq") {
 			if reads.Add(1) == 2 {
 				before.Store(nil)
 				exec(t, n.db, `UPDATE outbox_held SET until = 1`)

@@ -36,8 +36,8 @@ func (f failing) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return errs
 }
 
-// The database refuses to store what follows from one message that was not published. The relay parks it alone, and settles the others of its
-// batch: otherwise each start would publish them again.
+// The database refuses to store what follows from one message that was not published. The relay parks it alone, and
+// settles the others of its batch: otherwise each start would publish them again.
 func TestOutboxRelaySetsAsideWhatIsRefused(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		n := db.open(deduptest.Options{})

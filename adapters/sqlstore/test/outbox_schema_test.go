@@ -14,10 +14,11 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A relay that is started before the migrations fails at once with a clear error. It must not wait as if the database were
-// unavailable.
+// A relay that is started before the migrations fails at once with a clear error. It must not wait as if the database
+// were unavailable.
 func TestOutboxRelayWithoutSchema(t *testing.T) {
-	db := openDB(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "empty.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)&_txlock=immediate")
+	db := openDB(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "empty.db")+
+		"?_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)&_txlock=immediate")
 	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.SQLite})
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// session is a session of a node. Its helpers repeat what fails on a busy machine: MariaDB ends a relay's transaction that is
-// idle for 5 s.
+// session is a session of a node. Its helpers repeat what fails on a busy machine: MariaDB ends a relay's transaction
+// that is idle for 5 s.
 type session struct {
 	driver.Session
 	n *node

@@ -75,8 +75,8 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// A relay's process is killed after it has leased all messages. Another relay, with its own Store and pool, takes over once the
-// lease has expired, and publishes all of them.
+// A relay's process is killed after it has leased all messages. Another relay, with its own Store and pool, takes over
+// once the lease has expired, and publishes all of them.
 func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 	const ttl = time.Hour
 	if dsn := os.Getenv("TXONCE_OUTBOX_CHILD"); dsn != "" {
@@ -114,7 +114,8 @@ func TestOutboxSQLiteRelayProcessKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
-	exec(t, d.db, fmt.Sprintf(`UPDATE txonce_relays SET until = until - %d`, (ttl+time.Millisecond).Microseconds())) // the hold has expired
+	// the hold has expired
+	exec(t, d.db, fmt.Sprintf(`UPDATE txonce_relays SET until = until - %d`, (ttl+time.Millisecond).Microseconds()))
 	fake := &outboxtest.FakePublisher{}
 	relayTo(t, n, fake, time.Minute)
 	_ = s.Close(t.Context())
@@ -163,7 +164,8 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 	d := openSQLite(t)
 	// The test does not simulate power loss, and with synchronous on each commit would wait for the disk.
 	store := func() *node {
-		return newNode(t, openDB(t, "sqlite", d.dsn+"&_pragma=synchronous(off)"), sqlstore.Config{Dialect: sqlstore.SQLite})
+		return newNode(t, openDB(t, "sqlite", d.dsn+"&_pragma=synchronous(off)"),
+			sqlstore.Config{Dialect: sqlstore.SQLite})
 	}
 	fake := &outboxtest.FakePublisher{}
 	relayTo(t, store(), fake, time.Minute)
@@ -219,8 +221,8 @@ func TestOutboxSQLiteRelayBesideBusyHandlers(t *testing.T) {
 	t.Logf("%d and %d handled, %d published", handled[0].Load(), handled[1].Load(), committed)
 }
 
-// A transaction that has read cannot write once another one has written, and waiting does not help. Enqueue must fail at once
-// with a Retryable error.
+// A transaction that has read cannot write once another one has written, and waiting does not help. Enqueue must fail
+// at once with a Retryable error.
 func TestOutboxSQLiteEnqueueAfterRead(t *testing.T) {
 	d := openSQLite(t)
 	n := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})

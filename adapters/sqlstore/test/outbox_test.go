@@ -39,7 +39,8 @@ func TestOutboxPostgres(t *testing.T) {
 		t.Run(version.name, func(t *testing.T) {
 			t.Parallel()
 			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
-				Select: func(name string) bool { return matrix.Dealt(name, i, 2) }, // pgxstore runs it on the other version
+				// pgxstore runs it on the other version
+				Select: func(name string) bool { return matrix.Dealt(name, i, 2) },
 				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
 					dsn := testdb.Reused(t, version.server(t), suiteTables)
 					return outboxOf(newNode(t, keptDB(t, "pgx", dsn), sqlstore.Config{
@@ -82,7 +83,8 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 		LockOrderingKey: n.LockOrderingKey,
 		Sent:            func(t *testing.T) []string { return stringsOf(t, n.db, `SELECT id FROM outbox_sent ORDER BY seq`) },
 		Age: func(ctx context.Context, name string, d time.Duration) error {
-			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error { // on SQLite BEGIN takes the write lock if the DSN sets that
+			return inTx(ctx, n.db, nil, func(tx *sql.Tx) error {
+				// on SQLite BEGIN takes the write lock if the DSN sets that
 				query := `UPDATE txonce_relays SET until = until - ? WHERE name = ?`
 				if n.dialect == sqlstore.Postgres {
 					query = `UPDATE txonce_relays SET until = until - $1 * interval '1 microsecond' WHERE name = $2`
@@ -100,7 +102,8 @@ func outboxOf(n *node) outboxtest.Outbox[*sql.Tx] {
 				for _, query := range []string{
 					`UPDATE txonce_relays SET until = until + ` + by + `, set_at = set_at + ` + by,
 					`UPDATE outbox_held SET until = until + ` + by + `, set_at = set_at + ` + by,
-					`UPDATE outbox_messages SET retry_at = retry_at + ` + by + `, failed_at = failed_at + ` + by + ` WHERE retry_at IS NOT NULL`,
+					`UPDATE outbox_messages SET retry_at = retry_at + ` + by + `, failed_at = failed_at + ` + by +
+						` WHERE retry_at IS NOT NULL`,
 				} {
 					if _, err := tx.ExecContext(ctx, query); err != nil {
 						return err

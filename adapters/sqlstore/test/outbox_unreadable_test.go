@@ -12,7 +12,8 @@ import (
 func TestOutboxRelayParksWhatItCannotRead(t *testing.T) {
 	outboxes(t, func(t *testing.T, n *node) {
 		enqueue(t, n, messages("a", 2, 1)...)
-		if _, err := n.db.ExecContext(t.Context(), `UPDATE outbox_messages SET headers = '{"count": 1}' WHERE seq = (SELECT first FROM (SELECT min(seq) AS first FROM outbox_messages) AS m)`); err != nil {
+		if _, err := n.db.ExecContext(t.Context(),
+			`UPDATE outbox_messages SET headers = '{"count": 1}' WHERE seq = (SELECT first FROM (SELECT min(seq) AS first FROM outbox_messages) AS m)`); err != nil {
 			t.Fatal(err)
 		}
 		publisher := &outboxtest.FakePublisher{}

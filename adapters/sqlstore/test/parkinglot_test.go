@@ -39,7 +39,8 @@ func letter(id byte) consumer.DeadLetter {
 			Window:      48 * time.Hour,
 		},
 		Message: consumer.Message{
-			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", OrderingKey: string(everyByte), Position: "orders/3/1042", Payload: everyByte,
+			ID: fmt.Sprint("order-", id), Tenant: "acme", Topic: "orders", OrderingKey: string(everyByte),
+			Position: "orders/3/1042", Payload: everyByte,
 			Headers: map[string]string{"trace": "abc", "binary": string(everyByte), "empty": ""}, Time: at, Attempt: 7,
 		},
 		Cause: observe.CauseExhausted,
@@ -100,7 +101,8 @@ func TestParkTakesAnyText(t *testing.T) {
 		l.Message.Topic, l.Message.Position = "to\x00pic\xfe", "\xff/3"
 		park(t, s, l)
 		got := letters(t, s, consumer.DeadLetterFilter{})[0]
-		if !strings.HasPrefix(got.Error, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Error) > 9<<10 || len(got.Error) < 8<<10 {
+		if !strings.HasPrefix(got.Error, "bad \uFFFD bytes \uFFFD and NUL xxx") || len(got.Error) > 9<<10 ||
+			len(got.Error) < 8<<10 {
 			t.Errorf("error of %d bytes: %.40q", len(got.Error), got.Error)
 		}
 		if got.Message.Topic != "to\uFFFDpic\uFFFD" || got.Message.Position != "\uFFFD/3" {
@@ -208,7 +210,9 @@ func TestLettersFilters(t *testing.T) {
 			if id%2 == 0 {
 				l.Cause = observe.CauseMismatch
 			}
-			if id == 1 { // the first: SQLite's times of parking increase only within a consumer, and equal ones are ordered by ID
+			if id == 1 {
+				// the first: SQLite's times of parking increase only within a consumer, and equal ones are ordered by
+				// ID
 				l.Record.Key.Consumer = "mail"
 			}
 			all = append(all, l)
@@ -307,7 +311,8 @@ func TestSQLiteParksWithinOneMillisecond(t *testing.T) {
 	}
 	park(t, d.open(t, d.dsn, deduptest.Options{}), letters...) // in one transaction
 	var n int
-	if err := d.db.QueryRow(`SELECT count(DISTINCT first_parked) FROM dead_letters`).Scan(&n); err != nil || n != len(letters) {
+	if err := d.db.QueryRow(`SELECT count(DISTINCT first_parked) FROM dead_letters`).Scan(&n); err != nil ||
+		n != len(letters) {
 		t.Errorf("%d letters have %d times, %v", len(letters), n, err)
 	}
 }

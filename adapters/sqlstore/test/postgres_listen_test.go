@@ -39,8 +39,8 @@ func listenByPgx(dsn string, running *atomic.Int64) func(context.Context, []stri
 	}
 }
 
-// A commit in one process wakes the relays of another one that listens, also after the connection was lost. The listener runs while
-// there are sessions.
+// A commit in one process wakes the relays of another one that listens, also after the connection was lost. The
+// listener runs while there are sessions.
 func TestOutboxPostgresListens(t *testing.T) {
 	t.Parallel()
 	d := openPostgresAt(t, testdb.Schema(t, testdb.Postgres(t)))
@@ -103,8 +103,8 @@ func TestOutboxPostgresListens(t *testing.T) {
 	}
 }
 
-// A Listen that ends its goroutine has returned: the relay is not notified any more, and Listen is called again. What it calls later does
-// not count.
+// A Listen that ends its goroutine has returned: the relay is not notified any more, and Listen is called again. What
+// it calls later does not count.
 func TestOutboxPostgresListenEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	d := openPostgresAt(t, testdb.Schema(t, testdb.Postgres(t)))

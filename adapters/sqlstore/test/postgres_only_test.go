@@ -47,7 +47,8 @@ func TestPostgresWithoutPreparedStatements(t *testing.T) {
 				}
 				return s.Park(ctx, tx, letter(1))
 			})
-			if c, found, err := s.Lookup(t.Context(), odd.Key); err != nil || !found || string(c.Result) != string(everyByte) || c.Fingerprint != odd.Fingerprint {
+			if c, found, err := s.Lookup(t.Context(), odd.Key); err != nil || !found ||
+				string(c.Result) != string(everyByte) || c.Fingerprint != odd.Fingerprint {
 				t.Errorf("Lookup = %+v, %v, %v", c, found, err)
 			}
 			if _, err := s.Purge(t.Context(), dedup.Sweep{Owner: "test", Lease: time.Minute, Limit: 10}); err != nil {
@@ -74,7 +75,8 @@ func TestPostgresSchemaNeedNotBeInSearchPath(t *testing.T) {
 		t.Errorf("%d rows in the schema, %v", n, err)
 	}
 	missing := newNode(t, elsewhere.db, sqlstore.Config{Dialect: sqlstore.Postgres, Schema: "No Such"})
-	if err := missing.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrSchema) || !strings.Contains(err.Error(), `"No Such"`) {
+	if err := missing.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrSchema) ||
+		!strings.Contains(err.Error(), `"No Such"`) {
 		t.Errorf("Register = %v", err)
 	}
 	if err := migrations.Apply(t.Context(), elsewhere.db, "postgres", home); err != nil {
@@ -84,8 +86,12 @@ func TestPostgresSchemaNeedNotBeInSearchPath(t *testing.T) {
 
 func TestPostgresIsolationIsReadCommittedUnlessSaid(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
-	for _, test := range []struct{ isolation, want string }{{"", "read committed"}, {sql.LevelSerializable.String(), "serializable"}} {
-		s := d.open(t, d.dsn+"&default_transaction_isolation=repeatable%20read", deduptest.Options{Isolation: test.isolation})
+	for _, test := range []struct{ isolation, want string }{
+		{"", "read committed"},
+		{sql.LevelSerializable.String(), "serializable"},
+	} {
+		s := d.open(t, d.dsn+"&default_transaction_isolation=repeatable%20read",
+			deduptest.Options{Isolation: test.isolation})
 		within(t, s, func(ctx context.Context, tx *sql.Tx) error {
 			var got string
 			err := tx.QueryRowContext(ctx, `SHOW transaction_isolation`).Scan(&got)
@@ -97,8 +103,8 @@ func TestPostgresIsolationIsReadCommittedUnlessSaid(t *testing.T) {
 	}
 }
 
-// If a standby must confirm commits, a duplicate must wait for it too, so it writes. This includes standbys that were added
-// after the Store's first claim.
+// If a standby must confirm commits, a duplicate must wait for it too, so it writes. This includes standbys that were
+// added after the Store's first claim.
 func TestPostgresDuplicateWritesForStandbys(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -132,10 +138,12 @@ func TestPostgresRegisterTellsWhatAPersonMustChange(t *testing.T) {
 		"//postgres@": {"//nobody_of_txonce@", true},
 		"127.0.0.1:":  {"127.0.0.1:1", false},
 	} {
-		s := newNode(t, openDB(t, "pgx", strings.Replace(dsn, old, tt.to, 1)), sqlstore.Config{Dialect: sqlstore.Postgres})
+		s := newNode(t, openDB(t, "pgx", strings.Replace(dsn, old, tt.to, 1)),
+			sqlstore.Config{Dialect: sqlstore.Postgres})
 		err := s.Register(t.Context(), "billing", 0)
 		if err == nil || errors.Is(err, dedup.ErrAccess) != tt.access || !s.Retryable(err) {
-			t.Errorf("%s: Register = %v; want ErrAccess: %v, and retryable where it happens later", tt.to, err, tt.access)
+			t.Errorf("%s: Register = %v; want ErrAccess: %v, and retryable where it happens later", tt.to, err,
+				tt.access)
 		}
 	}
 }
@@ -143,7 +151,8 @@ func TestPostgresRegisterTellsWhatAPersonMustChange(t *testing.T) {
 func TestPostgresReadOnly(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	s := d.open(t, d.dsn+"&default_transaction_read_only=on", deduptest.Options{})
-	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(), "set default_transaction_read_only") {
+	if err := s.Register(t.Context(), "billing", 0); !s.Retryable(err) || !strings.Contains(err.Error(),
+		"set default_transaction_read_only") {
 		t.Errorf("Register = %v", err)
 	}
 }
@@ -173,8 +182,8 @@ func TestPostgresClaimOnAnExhaustedPool(t *testing.T) {
 	}
 }
 
-// Above READ COMMITTED an old message needs a second connection. The Store keeps one of the pool free for that, whatever the
-// number of transactions.
+// Above READ COMMITTED an old message needs a second connection. The Store keeps one of the pool free for that,
+// whatever the number of transactions.
 func TestPostgresHorizonOnASmallPool(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	db := openDB(t, "pgx", d.dsn)
@@ -258,7 +267,10 @@ func TestPostgresStatementsAfterASwallowedError(t *testing.T) {
 func TestPostgresPlansForALargeTable(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	err := inTx(t.Context(), d.db, nil, func(tx *sql.Tx) error {
-		for _, q := range []string{`SET LOCAL plan_cache_mode = force_generic_plan`, `PREPARE existing AS ` + dialect.NewPostgres("").Existing} {
+		for _, q := range []string{
+			`SET LOCAL plan_cache_mode = force_generic_plan`,
+			`PREPARE existing AS ` + dialect.NewPostgres("").Existing,
+		} {
 			if _, err := tx.Exec(q); err != nil {
 				return err
 			}
@@ -305,14 +317,16 @@ func TestPostgresPurgeBehindALock(t *testing.T) {
 	}
 }
 
-// A process that freezes in its handler must not keep its claim forever. Its transaction must not commit when it continues.
+// A process that freezes in its handler must not keep its claim forever. Its transaction must not commit when it
+// continues.
 func TestPostgresFrozenProcessLosesItsClaim(t *testing.T) {
 	d := openPostgres(t, testdb.Postgres(t))
 	other := d.open(t, d.dsn, deduptest.Options{Wait: 2 * time.Minute})
 	frozen := newNode(t, d.db, sqlstore.Config{Dialect: sqlstore.Postgres, IdleInTxTimeout: 300 * time.Millisecond})
 	var thawed []dedup.Claim
 	var err error
-	for attempt := 0; thawed == nil && attempt < 100; attempt++ { // such a short limit may end the transaction before the handler runs
+	for attempt := 0; thawed == nil && attempt < 100; attempt++ {
+		// such a short limit may end the transaction before the handler runs
 		err = frozen.InTx(t.Context(), []dedup.Record{record("k")}, func(*sql.Tx, []dedup.Claim) error {
 			thawed = claim(t, other, record("k")) // meanwhile the first transaction is idle
 			return nil

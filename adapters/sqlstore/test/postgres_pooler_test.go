@@ -15,22 +15,26 @@ import (
 	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
-// poolerModes are the values of pgx's default_query_exec_mode that work behind a PgBouncer in transaction mode. The second one
-// sends all parameters as text in a single message, like drivers that interpolate parameters.
+// poolerModes are the values of pgx's default_query_exec_mode that work behind a PgBouncer in transaction mode. The
+// second one sends all parameters as text in a single message, like drivers that interpolate parameters.
 var poolerModes = []string{"exec", "simple_protocol", "cache_describe"}
 
-// TestPostgresBehindPgBouncer runs the cases of TestPostgres through a pooler. Each case runs in one of the modes, and at
-// one isolation level.
+// TestPostgresBehindPgBouncer runs the cases of TestPostgres through a pooler. Each case runs in one of the modes, and
+// at one isolation level.
 func TestPostgresBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	for i, mode := range poolerModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			deduptest.TestStore(t, deduptest.Harness[*sql.Tx]{
-				New:        func(t *testing.T) deduptest.DB[*sql.Tx] { return newPostgresDBAt(t, behindPgBouncer(t, mode)) },
+				New: func(t *testing.T) deduptest.DB[*sql.Tx] {
+					return newPostgresDBAt(t,
+						behindPgBouncer(t, mode))
+				},
 				Isolations: isolations,
 				Select: func(name, level string) bool {
-					return matrix.Dealt(name, (i+1)%len(poolerModes), len(poolerModes)) && isolations.One(1)(name, level)
+					return matrix.Dealt(name, (i+1)%len(poolerModes), len(poolerModes)) &&
+						isolations.One(1)(name, level)
 				},
 				Codes: deduptest.PostgresCodes(),
 			})
@@ -45,7 +49,8 @@ func TestOutboxPostgresBehindPgBouncer(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			outboxtest.TestStore(t, outboxtest.Harness[*sql.Tx]{
-				Select: func(name string) bool { return matrix.Dealt(name, 2*i, 2*len(modes)) }, // pgxstore runs the other half
+				// pgxstore runs the other half
+				Select: func(name string) bool { return matrix.Dealt(name, 2*i, 2*len(modes)) },
 				New: func(t *testing.T, o outboxtest.Options) outboxtest.Outbox[*sql.Tx] {
 					pooled, _ := testdb.ReusedPgBouncer(t, suiteTables)
 					return outboxOf(newNode(t, keptDB(t, "pgx", pooled+"&default_query_exec_mode="+mode), sqlstore.Config{
@@ -75,7 +80,8 @@ func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 			fresh, _ := testdb.StartPgBouncer(t, direct)
 			return through(fresh)
 		},
-		// The connection is cut between pooler and server, so the pooler itself must answer a COMMIT of unknown outcome.
+		// The connection is cut between pooler and server, so the pooler itself must answer a COMMIT of unknown
+		// outcome.
 		faulty: func(t *testing.T, f deduptest.Fault) string {
 			pooled, _ := testdb.StartPgBouncer(t, wireproxy.Postgres(t, direct, f))
 			return through(pooled)
@@ -83,8 +89,8 @@ func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 	}
 }
 
-// Register fails for a driver that cannot work through a pooler with its settings. The driver would otherwise fail for each
-// message.
+// Register fails for a driver that cannot work through a pooler with its settings. The driver would otherwise fail for
+// each message.
 func TestPostgresPoolerModes(t *testing.T) {
 	t.Parallel()
 	pooled, direct := testdb.PgBouncer(t)
@@ -104,7 +110,8 @@ func TestPostgresPoolerModes(t *testing.T) {
 		{"simple_protocol", pooled + "&default_query_exec_mode=simple_protocol", ""},
 		{"pgx's default without a pooler", direct, ""},
 		{"pgx's default in session mode", session, ""},
-		{"one session for all", narrow + "&default_query_exec_mode=exec", ""}, // the check is inconclusive and does not hang
+		// the check is inconclusive and does not hang
+		{"one session for all", narrow + "&default_query_exec_mode=exec", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for range 3 { // a server session may still have statements of the previous case
@@ -126,7 +133,8 @@ func TestPostgresPoolerModes(t *testing.T) {
 	t.Run("one connection", func(t *testing.T) {
 		db := openDB(t, "pgx", pooled+"&default_query_exec_mode=exec")
 		db.SetMaxOpenConns(1)
-		if err := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres}).Register(t.Context(), "billing", 0); err != nil {
+		if err := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres}).Register(t.Context(), "billing",
+			0); err != nil {
 			t.Error(err)
 		}
 	})

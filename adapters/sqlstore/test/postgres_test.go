@@ -105,7 +105,8 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 			return nil
 		},
 		Lock: func(ctx context.Context, tx *sql.Tx, name string) error {
-			if _, err := d.db.ExecContext(ctx, `INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING`, name); err != nil {
+			if _, err := d.db.ExecContext(ctx, `INSERT INTO locks (name) VALUES ($1) ON CONFLICT DO NOTHING`,
+				name); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, `SELECT FROM locks WHERE name = $1 FOR UPDATE`, name)
@@ -123,7 +124,8 @@ func newPostgresDBAt(t *testing.T, at postgresPlace) deduptest.DB[*sql.Tx] {
 			exec(t, d.db, `INSERT INTO processed_messages (key, expires_at, consumer, tenant, id) VALUES ($1, now() + interval '1 day', $2, nullif($3, ''), $4)`,
 				fmt.Sprintf("%x", at), k.Consumer, k.Tenant, k.ID)
 		},
-		RegisterSource: registerSource(d.db, `INSERT INTO txonce_sources (consumer, source) VALUES ($1, ''), ($2, $3)`, serverID["postgres"],
+		RegisterSource: registerSource(d.db, `INSERT INTO txonce_sources (consumer, source) VALUES ($1, ''), ($2, $3)`,
+			serverID["postgres"],
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::int = ANY(pg_blocking_pids(pid)))`),
 		Connections: func(_ *testing.T, s dedup.Store[*sql.Tx]) int { return s.(*node).db.Stats().InUse },
 		Faulty: func(t *testing.T, o deduptest.Options, f deduptest.Fault) dedup.Store[*sql.Tx] {

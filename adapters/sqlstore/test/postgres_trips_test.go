@@ -24,7 +24,8 @@ type trips struct {
 func (r *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if words := strings.Fields(strings.ToLower(d.SQL)); !strings.Contains(d.SQL, "pg_notify") && !strings.HasPrefix(words[0], "--") {
+	if words := strings.Fields(strings.ToLower(d.SQL)); !strings.Contains(d.SQL, "pg_notify") &&
+		!strings.HasPrefix(words[0], "--") {
 		r.sent = append(r.sent, strings.Join(words[:min(2, len(words))], " "))
 	}
 	return ctx

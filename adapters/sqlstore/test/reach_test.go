@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// reach returns the unexported field name of what p points to. These tests are a module of their own, because they need the drivers of all
-// databases, and so a file export_test.go cannot serve them.
+// reach returns the unexported field name of what p points to. These tests are a module of their own, because they need
+// the drivers of all databases, and so a file export_test.go cannot serve them.
 func reach[T any](p any, name string) *T {
 	field := reflect.ValueOf(p).Elem().FieldByName(name)
 	if !field.IsValid() || field.Type() != reflect.TypeFor[T]() {
@@ -45,16 +45,19 @@ func (n *node) AnswerWithin(d time.Duration) { *reach[time.Duration](n.Store, "a
 // PoolerWithin sets the limit of the check for a pooler. Slow machines need more time.
 func (n *node) PoolerWithin(d time.Duration) { n.tables().(*postgres.DB).PoolerWithin = d }
 
-// HasStandbys makes n assume that synchronous_standby_names is set in sessions whose txonce_test.standbys is "yes". The real
-// setting needs a standby and cannot be set for one session.
+// HasStandbys makes n assume that synchronous_standby_names is set in sessions whose txonce_test.standbys is "yes". The
+// real setting needs a standby and cannot be set for one session.
 func (n *node) HasStandbys() {
-	_, _ = n.DeadLetters(context.Background(), consumer.DeadLetterFilter{}) // the store finds its schema, and makes its statements
+	// the store finds its schema, and makes its statements
+	_, _ = n.DeadLetters(context.Background(), consumer.DeadLetterFilter{})
 	d := n.tables().(*postgres.DB)
 	standbys := `coalesce(current_setting('txonce_test.standbys', true), '') = 'yes'`
-	d.SQL.AfterClaim = strings.Replace(d.SQL.AfterClaim, `current_setting('synchronous_standby_names') <> ''`, standbys, 1)
+	d.SQL.AfterClaim = strings.Replace(d.SQL.AfterClaim, `current_setting('synchronous_standby_names') <> ''`,
+		standbys, 1)
 }
 
-// Pretend makes n read other values for settings of the server; version is the server's version. It skips pairs with empty names.
+// Pretend makes n read other values for settings of the server; version is the server's version. It skips pairs with
+// empty names.
 func (n *node) Pretend(pairs ...string) {
 	d := n.tables().(*mysql.DB)
 	var table, version string

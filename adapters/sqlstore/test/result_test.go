@@ -20,12 +20,19 @@ func TestResult(t *testing.T) {
 		}
 		others := map[string][]string{
 			"postgres": {raise("P0001"), raise("23505")},
-			"mysql":    {`SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1644`, `SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`}, // it has not ended the transaction
-			"sqlite":   {`SELECT * FROM missing`},
+			// it has not ended the transaction
+			"mysql": {
+				`SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1644`,
+				`SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213`,
+			},
+			"sqlite": {`SELECT * FROM missing`},
 		}
 		s := db.open(deduptest.Options{})
 		var classifier driver.FaultClassifier = s
-		for want, statements := range map[observe.Result][]string{observe.Deadlock: deadlocks[db.dialect], observe.RolledBack: others[db.dialect]} {
+		for want, statements := range map[observe.Result][]string{
+			observe.Deadlock:   deadlocks[db.dialect],
+			observe.RolledBack: others[db.dialect],
+		} {
 			for i, statement := range statements {
 				err := s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(want, i))}, func(tx *sql.Tx, _ []dedup.Claim) error {
 					_, err := tx.ExecContext(t.Context(), statement)

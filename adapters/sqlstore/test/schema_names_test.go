@@ -20,7 +20,8 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 		switch db.dialect {
 		case "sqlite":
 			var all []string
-			for _, table := range stringsOf(t, db.DB, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`) {
+			for _, table := range stringsOf(t, db.DB,
+				`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`) {
 				all = append(all, `CREATE TEMP TABLE `+table+` AS SELECT * FROM main.`+table+` WHERE false`)
 			}
 			return all
@@ -60,7 +61,8 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 		// In the application's own transaction the Store does not check settings.
 		err := inTx(ctx, s.db, nil, func(tx *sql.Tx) error {
 			for _, q := range use {
-				q = strings.Replace(strings.Replace(q, "SET search", "SET LOCAL search", 1), "TEMP TABLE", "TEMP TABLE IF NOT EXISTS", 1)
+				q = strings.Replace(strings.Replace(q, "SET search", "SET LOCAL search", 1), "TEMP TABLE",
+					"TEMP TABLE IF NOT EXISTS", 1)
 				if _, err := tx.Exec(q); err != nil {
 					return err
 				}
@@ -73,7 +75,8 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 				t.Errorf("Claim under %v = %v, want a duplicate and a first", use, answers)
 			}
 			return errors.Join(s.SaveResult(ctx, tx, record("l").Key, []byte("r")), s.Forget(ctx, tx, record("m").Key),
-				s.LockOrderingKey(ctx, tx, "key"), s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", OrderingKey: "key", Payload: []byte("p")}))
+				s.LockOrderingKey(ctx, tx, "key"),
+				s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", OrderingKey: "key", Payload: []byte("p")}))
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// A setting that breaks txonce's statements ends the start of a consumer and of a relay at once, and the error names it.
+// A setting that breaks txonce's statements ends the start of a consumer and of a relay at once, and the error names
+// it.
 func TestStartRefusesSettings(t *testing.T) {
 	m, p := openMySQL(t), openPostgres(t, testdb.Postgres18(t))
 	for _, test := range []struct{ name, driver, dsn, want string }{
@@ -28,13 +29,23 @@ func TestStartRefusesSettings(t *testing.T) {
 		{"latin1", "mysql", testdb.WithMySQL(t, m.dsn, "charset=latin1"), "charset=utf8mb4"},
 		{"safe updates", "mysql", testdb.WithMySQL(t, m.dsn, "sql_safe_updates=1"), "sql_safe_updates is ON"},
 		{"few rows", "mysql", testdb.WithMySQL(t, m.dsn, "sql_select_limit=10"), "sql_select_limit is 10"},
-		{"bytes as texts", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode", "exec"), "bytea_output is escape"},
-		{"bytes in simple statements", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode", "simple_protocol"), "bytea_output is escape"},
-		{"times as texts", "pgx", withParams(t, p.dsn, "DateStyle", "SQL, DMY", "default_query_exec_mode", "exec"), "DateStyle is SQL, DMY"},
+		{
+			"bytes as texts", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode", "exec"),
+			"bytea_output is escape",
+		},
+		{"bytes in simple statements", "pgx", withParams(t, p.dsn, "bytea_output", "escape", "default_query_exec_mode",
+			"simple_protocol"), "bytea_output is escape"},
+		{
+			"times as texts", "pgx", withParams(t, p.dsn, "DateStyle", "SQL, DMY", "default_query_exec_mode", "exec"),
+			"DateStyle is SQL, DMY",
+		},
 		{"a fixed time for NOW()", "mysql", testdb.WithMySQL(t, m.dsn, "timestamp=1"), "timestamp is set"},
 		{"no NULL in arrays", "pgx", withParams(t, p.dsn, "array_nulls", "off"), "array_nulls is off"},
 		{"another encoding", "pgx", withParams(t, p.dsn, "client_encoding", "LATIN1"), "client_encoding is LATIN1"},
-		{"backslashes", "pgx", withParams(t, p.dsn, "standard_conforming_strings", "off"), "standard_conforming_strings is off"},
+		{
+			"backslashes", "pgx", withParams(t, p.dsn, "standard_conforming_strings", "off"),
+			"standard_conforming_strings is off",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +70,10 @@ func TestStartRefusesSettings(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			refused("Start", c.Start(ctx))
-			r, err := relay.New(relay.Config{Queue: n.Store, Publisher: new(outboxtest.FakePublisher), Logger: slog.New(slog.DiscardHandler)})
+			r, err := relay.New(relay.Config{
+				Queue: n.Store, Publisher: new(outboxtest.FakePublisher),
+				Logger: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +91,8 @@ func TestStartRefusesSettings(t *testing.T) {
 // Settings that change only texts are accepted where the driver asks for no texts.
 func TestStartAcceptsSettings(t *testing.T) {
 	p := openPostgres(t, testdb.Postgres18(t))
-	n := newNode(t, openDB(t, "pgx", withParams(t, p.dsn, "bytea_output", "escape", "DateStyle", "SQL, DMY", "IntervalStyle", "sql_standard", "TimeZone", "Asia/Kathmandu")),
+	n := newNode(t, openDB(t, "pgx", withParams(t, p.dsn, "bytea_output", "escape", "DateStyle", "SQL, DMY",
+		"IntervalStyle", "sql_standard", "TimeZone", "Asia/Kathmandu")),
 		sqlstore.Config{Dialect: sqlstore.Postgres, AllowAsyncCommit: true})
 	if err := n.Register(t.Context(), "billing", 0); err != nil {
 		t.Error(err)

@@ -28,8 +28,9 @@ func refuseLetters(bytes int) map[string]string {
 func parksPoison(t *testing.T, s *node) *consumer.Consumer[*sql.Tx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: "billing", Store: s.Store, Logger: slog.New(slog.DiscardHandler), Backoff: func(int) time.Duration { return time.Minute },
-		Key: func(m *consumer.Message) (string, error) { return m.ID, nil },
+		Name: "billing", Store: s.Store, Logger: slog.New(slog.DiscardHandler),
+		Backoff: func(int) time.Duration { return time.Minute },
+		Key:     func(m *consumer.Message) (string, error) { return m.ID, nil },
 		Handle: func(_ context.Context, _ *sql.Tx, m *consumer.Message) error {
 			if strings.HasPrefix(string(m.Payload), "poison") {
 				return consumer.Permanent(errors.New("poison"))
@@ -47,7 +48,8 @@ func parksPoison(t *testing.T, s *node) *consumer.Consumer[*sql.Tx] {
 func wantShortened(t *testing.T, s *node, m *consumer.Message) {
 	t.Helper()
 	c := parksPoison(t, s)
-	for i, err := range c.ProcessBatch(t.Context(), []*consumer.Message{m, {ID: "good", Topic: "orders", Payload: []byte("good")}}) {
+	for i, err := range c.ProcessBatch(t.Context(),
+		[]*consumer.Message{m, {ID: "good", Topic: "orders", Payload: []byte("good")}}) {
 		if err != nil {
 			t.Fatalf("message %d: %.300v", i, err)
 		}
@@ -57,7 +59,8 @@ func wantShortened(t *testing.T, s *node, m *consumer.Message) {
 		t.Fatalf("%d letters", len(found))
 	}
 	short, ok := found[0].Shortened()
-	if got := found[0].Message; !ok || short.PayloadBytes != len(m.Payload) || len(got.Payload) != 64<<10 || got.Position != m.Position || got.Headers["trace"] != "abc" {
+	if got := found[0].Message; !ok || short.PayloadBytes != len(m.Payload) || len(got.Payload) != 64<<10 ||
+		got.Position != m.Position || got.Headers["trace"] != "abc" {
 		t.Errorf("%v, %+v, headers %v, %d bytes", ok, short, got.Headers, len(got.Payload))
 	}
 	if _, err := c.Replay(t.Context(), found[0], consumer.Replay{}); !errors.Is(err, consumer.ErrShortened) {

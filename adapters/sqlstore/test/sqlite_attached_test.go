@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// openAttaching returns a store whose connections each run statements after they were opened, like those of a program with a hook of
-// the driver. main are the pragmas of the claims' file.
+// openAttaching returns a store whose connections each run statements after they were opened, like those of a program
+// with a hook of the driver. main are the pragmas of the claims' file.
 func openAttaching(t *testing.T, main string, cfg sqlstore.Config, statements func() []string) *node {
 	t.Helper()
 	d := openSQLite(t)
@@ -41,8 +41,8 @@ func openAttaching(t *testing.T, main string, cfg sqlstore.Config, statements fu
 	return s
 }
 
-// Without a rollback journal on disk for both files, SQLite commits the claims in one file first. The effects in the other one are
-// lost if its disk is full then, or if the process dies.
+// Without a rollback journal on disk for both files, SQLite commits the claims in one file first. The effects in the
+// other one are lost if its disk is full then, or if the process dies.
 func TestSQLiteRefusesFilesThatAreNotCommittedTogether(t *testing.T) {
 	const wal, truncate = "_pragma=journal_mode(wal)", "_pragma=journal_mode(truncate)"
 	for _, test := range []struct {
@@ -52,10 +52,22 @@ func TestSQLiteRefusesFilesThatAreNotCommittedTogether(t *testing.T) {
 		refused    bool
 	}{
 		{name: "claims in WAL mode", main: wal, refused: true},
-		{name: "effects in WAL mode", main: truncate, app: []string{`PRAGMA "app's".journal_mode = wal`}, refused: true},
-		{name: "effects without a journal", main: truncate, app: []string{`PRAGMA "app's".journal_mode = off`}, refused: true},
-		{name: "effects with a journal in memory", main: truncate, app: []string{`PRAGMA "app's".journal_mode = memory`}, refused: true},
-		{name: "effects that are not synced", main: truncate, app: []string{`PRAGMA "app's".synchronous = off`}, refused: true},
+		{
+			name: "effects in WAL mode", main: truncate, app: []string{`PRAGMA "app's".journal_mode = wal`},
+			refused: true,
+		},
+		{
+			name: "effects without a journal", main: truncate, app: []string{`PRAGMA "app's".journal_mode = off`},
+			refused: true,
+		},
+		{
+			name: "effects with a journal in memory", main: truncate,
+			app: []string{`PRAGMA "app's".journal_mode = memory`}, refused: true,
+		},
+		{
+			name: "effects that are not synced", main: truncate, app: []string{`PRAGMA "app's".synchronous = off`},
+			refused: true,
+		},
 		{name: "rollback journals", main: truncate},
 		{name: "deleted journals", main: "_pragma=synchronous(extra)"},
 		{name: "a database in memory", main: wal, file: ":memory:"},
@@ -95,7 +107,8 @@ func TestSQLiteRefusesFilesThatAreNotCommittedTogether(t *testing.T) {
 				if !test.refused && err != nil {
 					t.Errorf("%s = %v", what, err)
 				}
-				if test.refused && (!errors.Is(err, dedup.ErrNotDurable) || !strings.Contains(err.Error(), file) || what == "InTx" && !s.Retryable(err)) {
+				if test.refused && (!errors.Is(err, dedup.ErrNotDurable) || !strings.Contains(err.Error(), file) ||
+					what == "InTx" && !s.Retryable(err)) {
 					t.Errorf("%s = %v, want ErrNotDurable that names %s", what, err, file)
 				}
 			}
@@ -130,7 +143,10 @@ func TestSQLiteHandlerThatAttachesAFile(t *testing.T) {
 					}
 				}()
 				return s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
-					for _, q := range []string{`ATTACH '` + file + `' AS app`, `CREATE TABLE app.ledger (name TEXT)`, `INSERT INTO app.ledger VALUES ('k')`} {
+					for _, q := range []string{
+						`ATTACH '` + file + `' AS app`, `CREATE TABLE app.ledger (name TEXT)`,
+						`INSERT INTO app.ledger VALUES ('k')`,
+					} {
 						if _, err := tx.ExecContext(t.Context(), q); err != nil {
 							return err
 						}
@@ -147,7 +163,8 @@ func TestSQLiteHandlerThatAttachesAFile(t *testing.T) {
 				})
 			}()
 			if undone := end == "an error" || end == "a panic"; undone != errors.Is(err, errUndo) ||
-				!undone && (!errors.Is(err, dedup.ErrNotDurable) || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), file)) {
+				!undone && (!errors.Is(err, dedup.ErrNotDurable) || s.Retryable(err) ||
+					errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), file)) {
 				t.Errorf("InTx = %v, want ErrNotDurable that names the file, or the handler's own error", err)
 			}
 			if _, found, err := s.Lookup(t.Context(), record("k").Key); found || err != nil {
@@ -156,7 +173,8 @@ func TestSQLiteHandlerThatAttachesAFile(t *testing.T) {
 			if n := stringsOf(t, openDB(t, "sqlite", "file:"+file), `SELECT name FROM sqlite_schema`); len(n) > 0 {
 				t.Errorf("the attached file has %q", n)
 			}
-			if err := s.InTx(t.Context(), []dedup.Record{record("next")}, func(*sql.Tx, []dedup.Claim) error { return nil }); err != nil {
+			if err := s.InTx(t.Context(), []dedup.Record{record("next")},
+				func(*sql.Tx, []dedup.Claim) error { return nil }); err != nil {
 				t.Errorf("the next message: %v", err)
 			}
 		})

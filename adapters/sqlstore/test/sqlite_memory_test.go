@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// An in-memory database ends with its connection. The Store keeps that connection also when the context of a claim ends while its
-// transaction begins.
+// An in-memory database ends with its connection. The Store keeps that connection also when the context of a claim ends
+// while its transaction begins.
 func TestSQLiteInMemoryOutlivesAContext(t *testing.T) {
 	db := openDB(t, "sqlite", ":memory:")
 	db.SetMaxOpenConns(1)

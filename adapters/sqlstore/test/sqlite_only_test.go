@@ -27,18 +27,31 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 		says           string
 	}{
 		{name: "wal and full", settings: "_pragma=journal_mode(wal)"},
-		{name: "deleted journal", want: dedup.ErrNotDurable, says: "synchronous is full and journal_mode is delete"}, // SQLite's defaults
+		// SQLite's defaults
+		{name: "deleted journal", want: dedup.ErrNotDurable, says: "synchronous is full and journal_mode is delete"},
 		{name: "deleted journal, allowed", allow: true},
 		{name: "deleted journal and extra", settings: "_pragma=synchronous(extra)"},
 		{name: "truncated journal", settings: "_pragma=journal_mode(truncate)"},
 		{name: "persistent journal", settings: "_pragma=journal_mode(persist)"},
-		{name: "normal", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", want: dedup.ErrNotDurable, says: "synchronous is normal"},
+		{
+			name: "normal", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", want: dedup.ErrNotDurable,
+			says: "synchronous is normal",
+		},
 		{name: "off", settings: "_pragma=synchronous(off)", want: dedup.ErrNotDurable, says: "synchronous is off"},
 		{name: "normal, allowed", settings: "_pragma=journal_mode(wal)&_pragma=synchronous(normal)", allow: true},
-		{name: "journal in memory", settings: "_pragma=journal_mode(memory)", want: dedup.ErrNotDurable, says: "journal_mode is memory"},
+		{
+			name: "journal in memory", settings: "_pragma=journal_mode(memory)", want: dedup.ErrNotDurable,
+			says: "journal_mode is memory",
+		},
 		{name: "journal in memory, allowed", settings: "_pragma=journal_mode(memory)", allow: true},
-		{name: "no journal", settings: "_pragma=journal_mode(off)", want: dedup.ErrNotDurable, says: "cannot roll back"},
-		{name: "no journal cannot be allowed", settings: "_pragma=journal_mode(off)", allow: true, want: dedup.ErrNotDurable, says: "cannot roll back"},
+		{
+			name: "no journal", settings: "_pragma=journal_mode(off)", want: dedup.ErrNotDurable,
+			says: "cannot roll back",
+		},
+		{
+			name: "no journal cannot be allowed", settings: "_pragma=journal_mode(off)", allow: true,
+			want: dedup.ErrNotDurable, says: "cannot roll back",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := openSQLite(t)
@@ -46,7 +59,8 @@ func TestSQLiteRegisterRefusesSettings(t *testing.T) {
 			d.db.Close()
 			d.own.Close()
 			file, _, _ := strings.Cut(d.dsn, "?")
-			s := newNode(t, openDB(t, "sqlite", file+"?"+test.settings), sqlstore.Config{Dialect: sqlstore.SQLite, AllowAsyncCommit: test.allow})
+			s := newNode(t, openDB(t, "sqlite", file+"?"+test.settings),
+				sqlstore.Config{Dialect: sqlstore.SQLite, AllowAsyncCommit: test.allow})
 			err := s.Register(t.Context(), "billing", 0)
 			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("Register = %v, want %v that says %q", err, test.want, test.says)
@@ -91,13 +105,14 @@ func TestSQLiteRegisterOfALockedFile(t *testing.T) {
 func TestSQLiteReadOnlyFile(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn+"&_pragma=query_only(1)", deduptest.Options{})
-	if err := s.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrAccess) || !s.Retryable(err) || !strings.Contains(err.Error(), "readonly") {
+	if err := s.Register(t.Context(), "billing", 0); !errors.Is(err, dedup.ErrAccess) || !s.Retryable(err) ||
+		!strings.Contains(err.Error(), "readonly") {
 		t.Errorf("Register = %v", err)
 	}
 }
 
-// The driver's BEGIN is deferred in this test. A transaction that reads before it writes would fail if another one has written
-// since.
+// The driver's BEGIN is deferred in this test. A transaction that reads before it writes would fail if another one has
+// written since.
 func TestSQLiteInTxTakesTheWriteLockAtOnce(t *testing.T) {
 	d := openSQLite(t)
 	s, other := d.open(t, d.dsn, deduptest.Options{}), d.open(t, d.dsn, deduptest.Options{})
@@ -182,7 +197,8 @@ func TestSQLiteOnOneConnection(t *testing.T) {
 	}
 }
 
-// SQLite refuses COMMIT because of a foreign key that the handler broke, or because other connections read. The transaction rolls back.
+// SQLite refuses COMMIT because of a foreign key that the handler broke, or because other connections read. The
+// transaction rolls back.
 func TestSQLiteRefusedCommit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		insert    string
@@ -190,7 +206,10 @@ func TestSQLiteRefusedCommit(t *testing.T) {
 		retryable bool
 	}{
 		"a deferred constraint": {insert: `INSERT INTO child VALUES (1)`},
-		"a reader":              {insert: `INSERT INTO parent VALUES (3)`, read: `SELECT id FROM parent`, retryable: true},
+		"a reader": {
+			insert: `INSERT INTO parent VALUES (3)`, read: `SELECT id FROM parent`,
+			retryable: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := openSQLite(t)
@@ -215,7 +234,8 @@ func TestSQLiteRefusedCommit(t *testing.T) {
 				_, err := tx.Exec(tt.insert)
 				return err
 			})
-			if err == nil || s.Retryable(err) != tt.retryable || s.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) || s.Result(err) != observe.RolledBack {
+			if err == nil || s.Retryable(err) != tt.retryable || s.Ambiguous(err) || errors.Is(err, dedup.ErrTxEnded) ||
+				s.Result(err) != observe.RolledBack {
 				t.Errorf("InTx = %v; retryable %v, ambiguous %v, result %q; want retryable %v, and that it is rolled back", err, s.Retryable(err), s.Ambiguous(err), s.Result(err), tt.retryable)
 			}
 			if c, found, err := s.Lookup(t.Context(), record("k").Key); found {
@@ -263,7 +283,8 @@ func TestSQLiteWritersQueue(t *testing.T) {
 	}
 	wg.Wait()
 	if stats := s.db.Stats(); stats.OpenConnections > 2 || stats.MaxIdleClosed > 0 {
-		t.Errorf("%d open and %d closed connections, want few because one transaction writes at a time", stats.OpenConnections, stats.MaxIdleClosed)
+		t.Errorf("%d open and %d closed connections, want few because one transaction writes at a time",
+			stats.OpenConnections, stats.MaxIdleClosed)
 	}
 }
 
@@ -328,19 +349,21 @@ func (c opaqueConn) Prepare(query string) (driver.Stmt, error) {
 	return stmt, err
 }
 
-// opaqueDriver registers a driver whose errors have no codes, and returns its name. Each call uses a new name, because drivers
-// cannot be unregistered.
+// opaqueDriver registers a driver whose errors have no codes, and returns its name. Each call uses a new name, because
+// drivers cannot be unregistered.
 func opaqueDriver(d driver.Driver) (name string) {
 	name = fmt.Sprintf("opaque %T %d", d, len(sql.Drivers()))
 	sql.Register(name, opaque{d})
 	return name
 }
 
-// With a driver whose errors have no codes, a busy database would look like a bad message, and the message would be parked.
+// With a driver whose errors have no codes, a busy database would look like a bad message, and the message would be
+// parked.
 func TestSQLiteRefusesADriverWithoutCodes(t *testing.T) {
 	d := openSQLite(t)
 	s := newNode(t, openDB(t, opaqueDriver(d.db.Driver()), d.dsn), sqlstore.Config{Dialect: sqlstore.SQLite})
-	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(), "sqlstore_test.opaque") {
+	if err := s.Register(t.Context(), "billing", 0); err == nil || !strings.Contains(err.Error(),
+		"sqlstore_test.opaque") {
 		t.Errorf("Register = %v, want an error that names the driver", err)
 	}
 }

@@ -32,7 +32,8 @@ const sqliteWrite = `INSERT INTO effects (name) SELECT ? UNION ALL SELECT hex(ze
 // sqliteWritten are the names that sqliteWrite wrote.
 const sqliteWritten = `SELECT name FROM effects WHERE length(name) < 100 ORDER BY name`
 
-// What a handler leaves on its connection must not affect the handlers of later transactions, also if it fails or panics.
+// What a handler leaves on its connection must not affect the handlers of later transactions, also if it fails or
+// panics.
 func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 	for _, leaves := range sqliteLeftovers {
 		for _, end := range []string{"returns nil", "fails", "panics"} {
@@ -42,7 +43,8 @@ func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 				s.db.SetMaxOpenConns(1)
 				attempt := func(id string, do func(tx *sql.Tx) error) error {
 					defer func() { _ = recover() }()
-					return s.InTx(t.Context(), []dedup.Record{record(id)}, func(tx *sql.Tx, _ []dedup.Claim) error { return do(tx) })
+					return s.InTx(t.Context(), []dedup.Record{record(id)},
+						func(tx *sql.Tx, _ []dedup.Claim) error { return do(tx) })
 				}
 				_ = attempt("leaves", func(tx *sql.Tx) error {
 					if _, err := tx.ExecContext(t.Context(), leaves); err != nil {
@@ -62,14 +64,16 @@ func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 						return err
 					}
 					err := attempt(id, write)
-					if err != nil && s.Retryable(err) && strings.Contains(leaves, "max_page_count") { // this error makes the Store close the connection
+					if err != nil && s.Retryable(err) && strings.Contains(leaves, "max_page_count") {
+						// this error makes the Store close the connection
 						err = attempt(id, write)
 					}
 					if err != nil {
 						t.Errorf("message %d: %v", i, err)
 					}
 				}
-				exec(t, d.own, `INSERT INTO effects (name) VALUES ('beside')`) // SQLITE_BUSY if the connection keeps its locks
+				// SQLITE_BUSY if the connection keeps its locks
+				exec(t, d.own, `INSERT INTO effects (name) VALUES ('beside')`)
 				if got := stringsOf(t, d.own, sqliteWritten); !slices.Equal(got, []string{"0", "1", "beside"}) {
 					t.Errorf("effects %q, want 0, 1 and beside", got)
 				}
@@ -78,8 +82,8 @@ func TestSQLiteHandlersLeaveNothingOnTheirConnection(t *testing.T) {
 	}
 }
 
-// Within a batch, what one handler leaves on the connection must not lose or hold up the effects of the others. All messages are
-// committed, and none is parked.
+// Within a batch, what one handler leaves on the connection must not lose or hold up the effects of the others. All
+// messages are committed, and none is parked.
 func TestSQLiteHandlersOfABatchLeaveNothing(t *testing.T) {
 	for _, leaves := range sqliteLeftovers {
 		for at := range 4 {
@@ -108,7 +112,8 @@ func TestSQLiteHandlersOfABatchLeaveNothing(t *testing.T) {
 	}
 }
 
-// A handler that can never write, because of its own PRAGMA, holds up no other message of its batches, and is parked in the end.
+// A handler that can never write, because of its own PRAGMA, holds up no other message of its batches, and is parked in
+// the end.
 func TestSQLiteQueryOnlyHoldsUpNoOtherMessage(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -137,7 +142,8 @@ func TestSQLiteQueryOnlyHoldsUpNoOtherMessage(t *testing.T) {
 	}
 }
 
-// A handler that removes what it made keeps the connection and its batch. What a connection had before is not the handler's.
+// A handler that removes what it made keeps the connection and its batch. What a connection had before is not the
+// handler's.
 func TestSQLiteKeepsAConnectionThatIsAsBefore(t *testing.T) {
 	d := openSQLite(t)
 	s := d.open(t, d.dsn, deduptest.Options{})
@@ -161,17 +167,22 @@ func TestSQLiteKeepsAConnectionThatIsAsBefore(t *testing.T) {
 			t.Errorf("%v: %v", statements, err)
 		}
 	}
-	if got := stringsOf(t, s.db, `SELECT n FROM own`); len(got) != 1 { // no such table, if the connection is another one
+	if got := stringsOf(t, s.db, `SELECT n FROM own`); len(got) != 1 {
+		// no such table, if the connection is another one
 		t.Errorf("table own has %q", got)
 	}
-	for _, change := range []string{`ALTER TABLE own RENAME TO effects`, `DROP TABLE own; CREATE TEMP TABLE effects (name TEXT)`} {
+	for _, change := range []string{
+		`ALTER TABLE own RENAME TO effects`,
+		`DROP TABLE own; CREATE TEMP TABLE effects (name TEXT)`,
+	} {
 		err := s.InTx(t.Context(), []dedup.Record{record(change)}, func(tx *sql.Tx, _ []dedup.Claim) error {
 			if _, err := tx.ExecContext(t.Context(), change); err != nil {
 				return err
 			}
 			return s.VerifyTx(t.Context(), tx)
 		})
-		if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(), "temporary table") {
+		if err == nil || s.Retryable(err) || errors.Is(err, dedup.ErrTxEnded) || !strings.Contains(err.Error(),
+			"temporary table") {
 			t.Errorf("%s: InTx = %v, want an error that names the temporary table", change, err)
 		}
 	}
@@ -181,8 +192,9 @@ func sqliteConsumer(t *testing.T, s *node, handle func(context.Context, *sql.Tx,
 	t.Helper()
 	s.db.SetMaxOpenConns(1)
 	c, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: "billing", Store: s.Store, Key: consumer.MessageID, Handle: handle, MaxAttempts: 3, Backoff: func(int) time.Duration { return 0 },
-		Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: s.Store, Key: consumer.MessageID, Handle: handle, MaxAttempts: 3,
+		Backoff: func(int) time.Duration { return 0 },
+		Logger:  slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ func sqliteHarness() deduptest.Harness[*sql.Tx] {
 			"each error code of COMMIT tells whether the outcome is known": "COMMIT fails for few reasons; TestSQLiteRefusedCommit has them",
 			"purge spares a row that a transaction is forgetting":          oneWriter,
 			"a source that another process is registering is waited for":   oneWriter,
-			"a snapshot older than the purge does not hide it":             oneWriter + "; TestSQLiteClaimAfterRead shows what becomes of a reader",
+			"a snapshot older than the purge does not hide it": oneWriter +
+				"; TestSQLiteClaimAfterRead shows what becomes of a reader",
 		},
 	}
 }
@@ -74,7 +75,8 @@ func newSQLiteDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			return wait, err
 		},
 		Wrote: func(ctx context.Context, tx *sql.Tx) (yes bool, err error) {
-			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes) // rows that the last writing statement changed
+			// rows that the last writing statement changed
+			err = tx.QueryRowContext(ctx, `SELECT changes() > 0`).Scan(&yes)
 			return yes, err
 		},
 		Plant: func(t *testing.T, at dedup.KeyHash, k dedup.Key) {
@@ -117,7 +119,8 @@ var emptySQLite = sync.OnceValues(func() (file []byte, err error) {
 	if err == nil {
 		_, err = db.Exec(`CREATE TABLE effects (name TEXT NOT NULL)`)
 	}
-	if err := errors.Join(err, db.Close()); err != nil { // closing the last connection moves the log's contents into the file
+	if err := errors.Join(err, db.Close()); err != nil {
+		// closing the last connection moves the log's contents into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
@@ -139,7 +142,10 @@ func openSQLite(t testing.TB) *sqliteDB {
 }
 
 func (d *sqliteDB) open(t testing.TB, dsn string, o deduptest.Options) *node {
-	return newNode(t, openDB(t, "sqlite", dsn), sqlstore.Config{Dialect: sqlstore.SQLite, ClaimTimeout: o.Wait, Compact: o.Compact})
+	return newNode(t, openDB(t, "sqlite", dsn), sqlstore.Config{
+		Dialect: sqlstore.SQLite, ClaimTimeout: o.Wait,
+		Compact: o.Compact,
+	})
 }
 
 func (d *sqliteDB) age(t *testing.T, by time.Duration) {
@@ -158,17 +164,38 @@ var sqliteProvocations = map[string]struct {
 	statements []string
 	as         deduptest.Code
 }{
-	"no such table":       {[]string{`INSERT INTO missing VALUES (1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
-	"no such column":      {[]string{`UPDATE effects SET missing = 1`}, deduptest.Code{Retryable: true, Ambiguous: true}},
-	"too few columns":     {[]string{`INSERT INTO effects (missing) VALUES (1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
-	"no such function":    {[]string{`SELECT missing(1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
-	"syntax error":        {[]string{`INSERT INTO INTO effects`}, deduptest.Code{Retryable: true, Ambiguous: true}},
-	"readonly":            {[]string{`PRAGMA query_only = 1`, `DELETE FROM effects`}, deduptest.Code{Retryable: true}},
-	"full":                {[]string{`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`}, deduptest.Code{Retryable: true}},
-	"not null":            {[]string{`INSERT INTO effects (name) VALUES (NULL)`}, deduptest.Code{}},
-	"unique":              {[]string{`CREATE TEMP TABLE u (x UNIQUE)`, `INSERT INTO u VALUES (1), (1)`}, deduptest.Code{}},
-	"check":               {[]string{`CREATE TEMP TABLE c (x CHECK (x > 1))`, `INSERT INTO c VALUES (1)`}, deduptest.Code{}},
-	"datatype":            {[]string{`CREATE TEMP TABLE d (x INTEGER) STRICT`, `INSERT INTO d VALUES ('text')`}, deduptest.Code{}},
+	"no such table": {
+		[]string{`INSERT INTO missing VALUES (1)`},
+		deduptest.Code{Retryable: true, Ambiguous: true},
+	},
+	"no such column": {
+		[]string{`UPDATE effects SET missing = 1`},
+		deduptest.Code{Retryable: true, Ambiguous: true},
+	},
+	"too few columns": {
+		[]string{`INSERT INTO effects (missing) VALUES (1)`},
+		deduptest.Code{Retryable: true, Ambiguous: true},
+	},
+	"no such function": {[]string{`SELECT missing(1)`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"syntax error":     {[]string{`INSERT INTO INTO effects`}, deduptest.Code{Retryable: true, Ambiguous: true}},
+	"readonly":         {[]string{`PRAGMA query_only = 1`, `DELETE FROM effects`}, deduptest.Code{Retryable: true}},
+	"full": {
+		[]string{`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`},
+		deduptest.Code{Retryable: true},
+	},
+	"not null": {[]string{`INSERT INTO effects (name) VALUES (NULL)`}, deduptest.Code{}},
+	"unique": {
+		[]string{`CREATE TEMP TABLE u (x UNIQUE)`, `INSERT INTO u VALUES (1), (1)`},
+		deduptest.Code{},
+	},
+	"check": {
+		[]string{`CREATE TEMP TABLE c (x CHECK (x > 1))`, `INSERT INTO c VALUES (1)`},
+		deduptest.Code{},
+	},
+	"datatype": {
+		[]string{`CREATE TEMP TABLE d (x INTEGER) STRICT`, `INSERT INTO d VALUES ('text')`},
+		deduptest.Code{},
+	},
 	"malformed JSON":      {[]string{`SELECT json('{')`}, deduptest.Code{}},
 	"overflow":            {[]string{`SELECT abs(-9223372036854775808)`}, deduptest.Code{}},
 	"raised by a trigger": {[]string{`CREATE TEMP TABLE r (x)`, `CREATE TEMP TRIGGER rt BEFORE INSERT ON r BEGIN SELECT raise(ABORT, 'no'); END`, `INSERT INTO r VALUES (1)`}, deduptest.Code{}},
@@ -198,7 +225,8 @@ func raiseSQLite(ctx context.Context, tx *sql.Tx, code string) (err error) {
 	return err
 }
 
-// The SQL function test_cancel calls the function in sqliteCancels that its argument names. A timer could fire before the statement begins.
+// The SQL function test_cancel calls the function in sqliteCancels that its argument names. A timer could fire before
+// the statement begins.
 var (
 	sqliteCalls   atomic.Int64
 	sqliteCancels sync.Map
@@ -215,7 +243,8 @@ func registerSQLiteCancel() {
 // sqliteMisuses returns all ways for a handler to end or lose its transaction on SQLite.
 func sqliteMisuses() []deduptest.Misuse[*sql.Tx] {
 	return append(misuses(),
-		unstoppable("INSERT OR ROLLBACK that conflicts", `CREATE TEMP TABLE u (x UNIQUE)`, `INSERT OR ROLLBACK INTO u VALUES (1), (1)`),
+		unstoppable("INSERT OR ROLLBACK that conflicts", `CREATE TEMP TABLE u (x UNIQUE)`,
+			`INSERT OR ROLLBACK INTO u VALUES (1), (1)`),
 		text("disk full", false, `PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`),
 		text("a nested BEGIN", false, `BEGIN IMMEDIATE`),
 		text("SQL error", false, `INSERT INTO effects (name) VALUES (NULL)`),

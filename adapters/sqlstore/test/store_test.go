@@ -37,8 +37,8 @@ func TestNewNamesTheField(t *testing.T) {
 	}
 }
 
-// A network error or io.ErrUnexpectedEOF from a handler is not the database's: another service or a parser may have returned
-// it.
+// A network error or io.ErrUnexpectedEOF from a handler is not the database's: another service or a parser may have
+// returned it.
 func TestRetryableOfErrorsWithoutACode(t *testing.T) {
 	s := newNode(t, openDB(t, "sqlite", ":memory:"), sqlstore.Config{Dialect: sqlstore.SQLite})
 	for _, test := range []struct {
@@ -120,7 +120,8 @@ func TestARegistrationOutlivesTheTransactionThatNeededIt(t *testing.T) {
 	})
 }
 
-// A claim made after the registration expired is undone before its handler runs, and made again under a new registration.
+// A claim made after the registration expired is undone before its handler runs, and made again under a new
+// registration.
 func TestAClaimAfterItsRegistrationRanOut(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
@@ -199,7 +200,8 @@ func TestHandlersErrorTellsOfItsLostTransaction(t *testing.T) {
 				}
 				return own
 			})
-			gone := db.dialect == "mysql" && name == "ROLLBACK" // nothing written afterwards is committed, as after a deadlock
+			// nothing written afterwards is committed, as after a deadlock
+			gone := db.dialect == "mysql" && name == "ROLLBACK"
 			if !errors.Is(err, own) || errors.Is(err, dedup.ErrTxEnded) == gone {
 				t.Errorf("%s: %v, want the handler's error, and ErrTxEnded: %v", name, err, !gone)
 			}
@@ -237,7 +239,13 @@ func TestEndedTransactionIsFoundWithoutAClaim(t *testing.T) {
 func TestFingerprintsOfAllBits(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := db.open(deduptest.Options{})
-		prints := []dedup.Fingerprint{{0x80}, {0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {7: 1}, {0: 0x80, 7: 1}}
+		prints := []dedup.Fingerprint{
+			{0x80},
+			{0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			{7: 1},
+			{0: 0x80, 7: 1},
+		}
 		var recs []dedup.Record
 		for i, f := range prints {
 			r := record(fmt.Sprint(i))

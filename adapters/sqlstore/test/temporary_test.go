@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// batchOf handles six messages, a to f, in batches. Each message has one effect; then leave runs. batchOf returns the names of the effects that db
-// sees, and the number of transactions that the handlers got.
+// batchOf handles six messages, a to f, in batches. Each message has one effect; then leave runs. batchOf returns the
+// names of the effects that db sees, and the number of transactions that the handlers got.
 func batchOf(t *testing.T, db *sql.DB, s *node, leave func(ctx context.Context, tx *sql.Tx, id string) error) (effects []string, transactions int) {
 	t.Helper()
 	var xids []string
@@ -44,7 +44,8 @@ func batchOf(t *testing.T, db *sql.DB, s *node, leave func(ctx context.Context, 
 	return stringsOf(t, db, `SELECT name FROM effects ORDER BY name`), len(slices.Compact(xids))
 }
 
-// A temporary table hides a table of the same name from all later statements of the transaction, also from those of other handlers.
+// A temporary table hides a table of the same name from all later statements of the transaction, also from those of
+// other handlers.
 func TestATemporaryTableOfANeighbour(t *testing.T) {
 	t.Parallel()
 	for _, create := range []string{
@@ -72,7 +73,8 @@ func TestATemporaryTableOfANeighbour(t *testing.T) {
 	}
 }
 
-// Handlers that drop their temporary tables share a transaction, also on a connection that the application gave a temporary table.
+// Handlers that drop their temporary tables share a transaction, also on a connection that the application gave a
+// temporary table.
 func TestATemporaryTableThatIsDropped(t *testing.T) {
 	t.Parallel()
 	d := openPostgres(t, testdb.Postgres18(t))
@@ -90,7 +92,8 @@ func TestATemporaryTableThatIsDropped(t *testing.T) {
 	}
 }
 
-// A replay is one handler's transaction, so it may leave a temporary table. Then the letter is removed in the same transaction.
+// A replay is one handler's transaction, so it may leave a temporary table. Then the letter is removed in the same
+// transaction.
 func TestAReplayMayLeaveATemporaryTable(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		s := alone(db)
@@ -112,7 +115,10 @@ func TestAReplayMayLeaveATemporaryTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		if err := c.Process(t.Context(), &consumer.Message{ID: "a", Position: "suite/a", Payload: []byte("a"), Attempt: 1}); err != nil {
+		if err := c.Process(t.Context(), &consumer.Message{
+			ID: "a", Position: "suite/a", Payload: []byte("a"),
+			Attempt: 1,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		broken = false

@@ -17,7 +17,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// refusing is a driver of a server that refuses statements that contain part: with err, or if that is nil as a statement that is none.
+// refusing is a driver of a server that refuses statements that contain part: with err, or if that is nil as a
+// statement that is none.
 type refusing struct {
 	driver.Driver
 	part string
@@ -76,7 +77,8 @@ func TestStartRefusesAServerThatRefusesStatements(t *testing.T) {
 				n := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Dialect(f.dialect)})
 				refused := func(who string, err error) {
 					t.Helper()
-					if err == nil || !strings.Contains(err.Error(), "the server refuses a statement") || n.Retryable(err) {
+					if err == nil || !strings.Contains(err.Error(), "the server refuses a statement") ||
+						n.Retryable(err) {
 						t.Errorf("%s = %v, retryable: %v", who, err, n.Retryable(err))
 					}
 				}

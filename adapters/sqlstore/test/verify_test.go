@@ -27,7 +27,10 @@ func misusesOf(t *testing.T, db fixture) []deduptest.Misuse[*sql.Tx] {
 func TestRollbackByTheHandlerIsKnown(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, fails := range []error{nil, errUndo} {
-			for name, end := range map[string]func(*sql.Tx) error{"rollback": (*sql.Tx).Rollback, "commit": (*sql.Tx).Commit} {
+			for name, end := range map[string]func(*sql.Tx) error{
+				"rollback": (*sql.Tx).Rollback,
+				"commit":   (*sql.Tx).Commit,
+			} {
 				s := db.open(deduptest.Options{})
 				err := s.InTx(t.Context(), []dedup.Record{record(fmt.Sprint(name, fails))}, func(tx *sql.Tx, _ []dedup.Claim) error {
 					_ = end(tx)
@@ -41,8 +44,8 @@ func TestRollbackByTheHandlerIsKnown(t *testing.T) {
 	})
 }
 
-// A handler that commits and then returns an error has left its claim behind. With its error alone, the message would be
-// delivered again and taken for a duplicate.
+// A handler that commits and then returns an error has left its claim behind. With its error alone, the message would
+// be delivered again and taken for a duplicate.
 func TestAHandlerThatCommitsAndFailsIsReported(t *testing.T) {
 	broken := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO no_such_table_of_txonce VALUES (1)`)
@@ -53,8 +56,12 @@ func TestAHandlerThatCommitsAndFailsIsReported(t *testing.T) {
 		for _, m := range misusesOf(t, db) {
 			for how, fail := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 				"an error of its own": func(context.Context, *sql.Tx) error { return errUndo },
-				"a cancelled call":    func(context.Context, *sql.Tx) error { return fmt.Errorf("call: %w", context.Canceled) },
-				"a failed statement":  broken,
+				"a cancelled call": func(context.Context,
+					*sql.Tx,
+				) error {
+					return fmt.Errorf("call: %w", context.Canceled)
+				},
+				"a failed statement": broken,
 				"an effect, and a failed statement": func(ctx context.Context, tx *sql.Tx) error {
 					_, _ = tx.ExecContext(ctx, `INSERT INTO effects (name) VALUES ('late')`)
 					return broken(ctx, tx)
@@ -93,7 +100,8 @@ func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, m := range misusesOf(t, db) {
 			t.Run(m.Name, func(t *testing.T) {
-				ctx, s := t.Context(), db.open(deduptest.Options{}) // a new database each time, because SQLite's PRAGMA max_page_count would stay
+				// a new database each time, because SQLite's PRAGMA max_page_count would stay
+				ctx, s := t.Context(), db.open(deduptest.Options{})
 				recs := []dedup.Record{record(m.Name + "0"), record(m.Name + "1")}
 				var before, verified error
 				err := s.InTx(ctx, recs, func(tx *sql.Tx, _ []dedup.Claim) error {
@@ -131,8 +139,8 @@ func TestVerifyTxTellsWhatAHandlerDid(t *testing.T) {
 	})
 }
 
-// A handler of a batch cannot roll back to a savepoint that an earlier handler has left set: the effects of the handlers between
-// them would be lost, and their claims would be committed.
+// A handler of a batch cannot roll back to a savepoint that an earlier handler has left set: the effects of the
+// handlers between them would be lost, and their claims would be committed.
 func TestVerifyTxEndsSavepoints(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db fixture) {
 		for _, statement := range []string{`ROLLBACK TO SAVEPOINT work`, `RELEASE SAVEPOINT work`} {
@@ -154,7 +162,8 @@ func TestVerifyTxEndsSavepoints(t *testing.T) {
 	})
 }
 
-// If a handler ignored a failed statement, or left rows open, its transaction has not ended, and the database is not at fault.
+// If a handler ignored a failed statement, or left rows open, its transaction has not ended, and the database is not at
+// fault.
 func TestVerifyTxBlamesTheHandler(t *testing.T) {
 	open := func(query string) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error {
@@ -214,7 +223,8 @@ func TestVerifyTxBlamesTheHandler(t *testing.T) {
 							return nil
 						})
 						if err == nil || errors.Is(err, dedup.ErrTxEnded) || s.Retryable(err) || s.Ambiguous(err) {
-							t.Errorf("InTx = %v (retryable %v, ambiguous %v), want an error of the handler's", err, s.Retryable(err), s.Ambiguous(err))
+							t.Errorf("InTx = %v (retryable %v, ambiguous %v), want an error of the handler's", err,
+								s.Retryable(err), s.Ambiguous(err))
 						}
 						if c := claim(t, s, r); c[0].Verdict != dedup.First {
 							t.Errorf("claimed again: %v, want first", c[0].Verdict)

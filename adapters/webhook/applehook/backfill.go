@@ -15,15 +15,16 @@ import (
 	"github.com/txonce/txonce/internal/backoff"
 )
 
-// Backfill passes notifications that the receiver missed to its consumer, from Apple's history. Several processes may run one each:
-// what one has handled is a duplicate for the others.
+// Backfill passes notifications that the receiver missed to its consumer, from Apple's history. Several processes may
+// run one each: what one has handled is a duplicate for the others.
 type Backfill[TTx any] struct {
 	cfg        BackfillConfig[TTx]
 	history    *historyClient
 	checkpoint *webhook.Checkpoint[TTx]
 }
 
-// NewBackfill returns a Backfill, or an error that names all fields of cfg that are at fault. It uses neither the network nor the database.
+// NewBackfill returns a Backfill, or an error that names all fields of cfg that are at fault. It uses neither the
+// network nor the database.
 func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	cfg, key, err := cfg.withDefaults()
 	if err != nil {
@@ -38,9 +39,11 @@ func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	if cfg.HTTPClient != nil {
 		client = *cfg.HTTPClient
 	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for one host
+	// the token is for one host
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Backfill[TTx]{cfg: cfg, checkpoint: checkpoint, history: &historyClient{
-		url: cfg.URL, client: &client, issuer: cfg.IssuerID, keyID: cfg.KeyID, bundleID: cfg.Verifier.cfg.BundleID, key: key,
+		url: cfg.URL, client: &client, issuer: cfg.IssuerID, keyID: cfg.KeyID, bundleID: cfg.Verifier.cfg.BundleID,
+		key: key,
 	}}, nil
 }
 
@@ -54,9 +57,10 @@ type Passed struct {
 	Skipped int       // notifications that do not verify, and that BackfillConfig.Refused skipped
 }
 
-// Run makes a pass at once, and one after each Interval, until ctx ends. Then it returns nil. It waits for a database or an API that
-// does not answer, however long that takes. An error is one that a person must correct: Apple refuses the key, a notification does
-// not verify, or the Processor gave a notification up and has no place to park it. Nothing is lost then: the checkpoint stays before it.
+// Run makes a pass at once, and one after each Interval, until ctx ends. Then it returns nil. It waits for a database
+// or an API that does not answer, however long that takes. An error is one that a person must correct: Apple refuses
+// the key, a notification does not verify, or the Processor gave a notification up and has no place to park it. Nothing
+// is lost then: the checkpoint stays before it.
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_, err := b.Pass(ctx)
@@ -87,8 +91,8 @@ const (
 	margin = 10 * time.Minute
 )
 
-// Pass passes all notifications since the checkpoint to the Processor, and moves the checkpoint to now. When it returns nil, each
-// is committed or parked.
+// Pass passes all notifications since the checkpoint to the Processor, and moves the checkpoint to now. When it returns
+// nil, each is committed or parked.
 func (b *Backfill[TTx]) Pass(ctx context.Context) (passed Passed, err error) {
 	if starter, ok := b.cfg.Processor.(driver.Starter); ok {
 		if err := starter.Start(ctx); err != nil {
@@ -114,7 +118,8 @@ func (b *Backfill[TTx]) Pass(ctx context.Context) (passed Passed, err error) {
 		passed.Through, from = to, to
 	}
 	if passed.New+passed.Parked+passed.Skipped > 0 {
-		b.cfg.Logger.InfoContext(ctx, "applehook: backfill handled notifications that were missed", "app", b.cfg.Verifier.tenant, "new", passed.New,
+		b.cfg.Logger.InfoContext(ctx, "applehook: backfill handled notifications that were missed", "app",
+			b.cfg.Verifier.tenant, "new", passed.New,
 			"parked", passed.Parked, "skipped", passed.Skipped, "read", passed.Read)
 	}
 	return passed, nil
@@ -132,7 +137,8 @@ func (b *Backfill[TTx]) begin(ctx context.Context, now time.Time) (time.Time, er
 	if saved != nil {
 		var s state
 		if err := json.Unmarshal(saved, &s); err != nil || s.Version != stateVersion {
-			return from, fmt.Errorf("applehook: backfill: the checkpoint of %q was saved by another version: %.100q", b.cfg.Name, saved)
+			return from, fmt.Errorf("applehook: backfill: the checkpoint of %q was saved by another version: %.100q",
+				b.cfg.Name, saved)
 		}
 		through := time.UnixMilli(s.Through)
 		if through.After(now) {
@@ -187,6 +193,7 @@ func (b *Backfill[TTx]) database(ctx context.Context, do func() error) error {
 // waits logs the first failure of a row, and then each tenth.
 func (b *Backfill[TTx]) waits(ctx context.Context, what string, failures int, err error) {
 	if failures%10 == 1 {
-		b.cfg.Logger.WarnContext(ctx, "applehook: backfill waits: "+what, "app", b.cfg.Verifier.tenant, "failures", failures, "error", err)
+		b.cfg.Logger.WarnContext(ctx, "applehook: backfill waits: "+what, "app", b.cfg.Verifier.tenant, "failures",
+			failures, "error", err)
 	}
 }

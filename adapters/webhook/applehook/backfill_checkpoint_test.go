@@ -111,7 +111,10 @@ func TestBackfillCheckpoint(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		forged, err := forger.SignedPayload(appletest.Notification{Type: "REFUND", UUID: "forged", BundleID: bundle, AppAppleID: appID, SignedDate: time.Now()})
+		forged, err := forger.SignedPayload(appletest.Notification{
+			Type: "REFUND", UUID: "forged", BundleID: bundle,
+			AppAppleID: appID, SignedDate: time.Now(),
+		})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -170,22 +173,26 @@ func TestBackfillCheckpoint(t *testing.T) {
 		w.once(ids)
 	})
 	inBubble(t, "a checkpoint in the future, of a clock that was wrong", func(w *world) {
-		c, err := webhook.NewCheckpoint(dedup.Store[*deduptest.Tx](w.store), "billing/apple/Production/"+bundle, 181*day)
+		c, err := webhook.NewCheckpoint(dedup.Store[*deduptest.Tx](w.store), "billing/apple/Production/"+bundle,
+			181*day)
 		if err != nil {
 			w.Fatal(err)
 		}
-		if err := c.Save(w.Context(), fmt.Appendf(nil, `{"version":1,"through":%d}`, time.Now().Add(30*day).UnixMilli())); err != nil {
+		if err := c.Save(w.Context(), fmt.Appendf(nil, `{"version":1,"through":%d}`,
+			time.Now().Add(30*day).UnixMilli())); err != nil {
 			w.Fatal(err)
 		}
 		ids := w.missed(2)
 		w.pass(w.backfill())
 		w.once(ids)
-		if through := w.through(); through.After(time.Now()) || !strings.Contains(w.logs.String(), "the checkpoint is in the future") {
+		if through := w.through(); through.After(time.Now()) || !strings.Contains(w.logs.String(),
+			"the checkpoint is in the future") {
 			w.Errorf("through %v, logs %s", through, w.logs)
 		}
 	})
 	inBubble(t, "a checkpoint of another version", func(w *world) {
-		c, err := webhook.NewCheckpoint(dedup.Store[*deduptest.Tx](w.store), "billing/apple/Production/"+bundle, 181*day)
+		c, err := webhook.NewCheckpoint(dedup.Store[*deduptest.Tx](w.store), "billing/apple/Production/"+bundle,
+			181*day)
 		if err != nil {
 			w.Fatal(err)
 		}

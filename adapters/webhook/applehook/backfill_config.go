@@ -24,13 +24,15 @@ import (
 
 // BackfillConfig configures a Backfill. TTx is the native transaction of its Store.
 type BackfillConfig[TTx any] struct {
-	// Name names the checkpoint. Use the name of the consumer behind Processor: each consumer needs a checkpoint of its own. Required.
+	// Name names the checkpoint. Use the name of the consumer behind Processor: each consumer needs a checkpoint of its
+	// own. Required.
 	Name string
 
 	// Verifier is that of the receiver. It says which app and environment the history is of. Required.
 	Verifier *Verifier
 
-	// Processor handles the notifications: the same consumer that the receiver uses, so that both use the same keys. Required.
+	// Processor handles the notifications: the same consumer that the receiver uses, so that both use the same keys.
+	// Required.
 	Processor driver.BatchProcessor
 
 	// Store keeps the checkpoint. It must be a driver.ResultStore, as pgxstore and sqlstore are. Required.
@@ -42,13 +44,13 @@ type BackfillConfig[TTx any] struct {
 	KeyID      string
 	PrivateKey []byte
 
-	// Since is when the Processor began to handle the notifications. Earlier ones are not fetched, because something else has handled
-	// them, and they would run again. Later passes begin at the checkpoint. A time before Apple's history, which has 180 days, or 30 in
-	// the sandbox, means its beginning. Do not change it later. Required.
+	// Since is when the Processor began to handle the notifications. Earlier ones are not fetched, because something
+	// else has handled them, and they would run again. Later passes begin at the checkpoint. A time before Apple's
+	// history, which has 180 days, or 30 in the sandbox, means its beginning. Do not change it later. Required.
 	Since time.Time
 
-	// OnlyFailures asks only for notifications that your server did not acknowledge. That is less to read, but does not repair a
-	// database that lost commits, or notifications that an earlier server acknowledged and lost.
+	// OnlyFailures asks only for notifications that your server did not acknowledge. That is less to read, but does not
+	// repair a database that lost commits, or notifications that an earlier server acknowledged and lost.
 	//
 	// Defaults to false: all notifications are passed to the Processor, and those that it knows do nothing.
 	OnlyFailures bool
@@ -58,16 +60,17 @@ type BackfillConfig[TTx any] struct {
 	// Defaults to 1 hour.
 	Interval time.Duration
 
-	// Overlap is how long before the checkpoint each pass begins, for notifications that appear late in Apple's history. It
-	// must be longer than this machine's clock may be wrong.
+	// Overlap is how long before the checkpoint each pass begins, for notifications that appear late in Apple's
+	// history. It must be longer than this machine's clock may be wrong.
 	//
 	// Defaults to 3 hours. The minimum is 10 minutes.
 	Overlap time.Duration
 
-	// Refused is called with a notification that does not verify, although it comes from Apple's API. If it returns nil, the
-	// notification is skipped. Its error ends the pass.
+	// Refused is called with a notification that does not verify, although it comes from Apple's API. If it returns
+	// nil, the notification is skipped. Its error ends the pass.
 	//
-	// Defaults to a function that returns err: the checkpoint stays before the notification until a person finds the cause.
+	// Defaults to a function that returns err: the checkpoint stays before the notification until a person finds the
+	// cause.
 	Refused func(err error, signedPayload string) error
 
 	// URL is the address of the App Store Server API, for tests.
@@ -178,7 +181,8 @@ func checkURL(s string) error {
 		return errors.New("it is not a URL")
 	case u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		return errors.New("want a scheme and a host only, such as https://127.0.0.1:8443")
-	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()), u.Scheme == "https":
+	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()),
+		u.Scheme == "https":
 		return nil
 	default:
 		return errors.New("want https, because the token must stay secret; http only for this machine")

@@ -36,7 +36,8 @@ func TestBackfill(t *testing.T) {
 		w.api.Missed(time.Now(), after)
 		cfg := w.config(w.store)
 		live := func(signedPayload string) {
-			events, err := w.verifier.Verify(w.Context(), &webhook.Delivery{Body: body(w, signedPayload), Time: time.Now()})
+			events, err := w.verifier.Verify(w.Context(),
+				&webhook.Delivery{Body: body(w, signedPayload), Time: time.Now()})
 			if err != nil {
 				w.Fatal(err)
 			}

@@ -50,7 +50,8 @@ func (b *Backfill[TTx]) span(ctx context.Context, from, to time.Time, passed *Pa
 	return nil
 }
 
-// newSpan returns a request. It begins later than from if Apple's history does by now, because this pass waited for something.
+// newSpan returns a request. It begins later than from if Apple's history does by now, because this pass waited for
+// something.
 func (b *Backfill[TTx]) newSpan(from, to time.Time) span {
 	if oldest := b.oldest(time.Now()); from.Before(oldest) {
 		from = oldest
@@ -88,7 +89,8 @@ func (b *Backfill[TTx]) handle(ctx context.Context, p *page, passed *Passed) err
 		event, err := b.cfg.Verifier.verify(ctx, item.SignedPayload, moment{now: time.Now()})
 		switch {
 		case webhook.RefusalOf(err) != "":
-			if err := usercode.Err("BackfillConfig.Refused", func() error { return b.cfg.Refused(err, item.SignedPayload) }); err != nil {
+			if err := usercode.Err("BackfillConfig.Refused",
+				func() error { return b.cfg.Refused(err, item.SignedPayload) }); err != nil {
 				return fmt.Errorf("applehook: backfill: a notification in Apple's history does not verify: %w", err)
 			}
 			passed.Skipped++

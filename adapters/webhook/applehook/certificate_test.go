@@ -25,7 +25,8 @@ func TestVerifyChain(t *testing.T) {
 	mixed := func(leaf, intermediate, root *issued) chain { return chain{leaf, intermediate, root} }
 	second := issue(t, c.intermediate, options{name: "second", ca: true, marks: []asn1.ObjectIdentifier{markIntermediate}})
 	deep := mixed(issue(t, second, options{name: "leaf", marks: []asn1.ObjectIdentifier{markLeaf}}), second, c.root)
-	direct := mixed(issue(t, c.root, options{name: "leaf", marks: []asn1.ObjectIdentifier{markLeaf}}), c.intermediate, c.root)
+	direct := mixed(issue(t, c.root, options{name: "leaf", marks: []asn1.ObjectIdentifier{markLeaf}}),
+		c.intermediate, c.root)
 
 	var cases []refusedCase
 	for _, tt := range []struct {
@@ -34,12 +35,24 @@ func TestVerifyChain(t *testing.T) {
 		text string
 	}{
 		{"case 56: the attacker's own chain with the right extensions", other, "unknown authority"},
-		{"case 56: the attacker's chain that names the real root", mixed(other.leaf, other.intermediate, c.root), "unknown authority"},
-		{"case 56: the real intermediate above the attacker's leaf", mixed(other.leaf, c.intermediate, c.root), "unknown authority"},
-		{"case 56: a developer's leaf, without the marker", under(func(leaf, _ *options) { leaf.marks = nil }), "leaf certificate lacks"},
+		{
+			"case 56: the attacker's chain that names the real root", mixed(other.leaf, other.intermediate, c.root),
+			"unknown authority",
+		},
+		{
+			"case 56: the real intermediate above the attacker's leaf", mixed(other.leaf, c.intermediate, c.root),
+			"unknown authority",
+		},
+		{
+			"case 56: a developer's leaf, without the marker", under(func(leaf, _ *options) { leaf.marks = nil }),
+			"leaf certificate lacks",
+		},
 		{"case 56: a leaf with another marker", under(func(leaf, _ *options) { leaf.marks = []asn1.ObjectIdentifier{{1, 2, 840, 113635, 100, 6, 11, 2}} }), "leaf certificate lacks"},
 		{"case 56: an intermediate without the marker", under(func(_, intermediate *options) { intermediate.marks = nil }), "intermediate certificate lacks"},
-		{"R4: an intermediate that is no authority", under(func(_, intermediate *options) { intermediate.ca = false }), "not one of an authority"},
+		{
+			"R4: an intermediate that is no authority", under(func(_, intermediate *options) { intermediate.ca = false }),
+			"not one of an authority",
+		},
 		{"R4: a leaf that is an authority", under(func(leaf, _ *options) { leaf.ca = true }), "one of an authority"},
 		{"R4: a leaf with an RSA key", under(func(leaf, _ *options) { leaf.signer = rsaKey }), "P-256"},
 		{"R4: a chain of 4", deep, "unknown authority"},
@@ -74,7 +87,8 @@ func TestVerifyChain(t *testing.T) {
 	})
 	t.Run("case 56: Apple's root does not trust a test's chain", func(t *testing.T) {
 		v := newVerifier(t, c, func(cfg *applehook.Config) { cfg.Roots = nil })
-		if _, err := verify(t, v, body(t, c.sign(t, full(t, c)))); webhook.RefusalOf(err) != webhook.BadSignature || !strings.Contains(err.Error(), "unknown authority") {
+		if _, err := verify(t, v, body(t, c.sign(t, full(t, c)))); webhook.RefusalOf(err) != webhook.BadSignature ||
+			!strings.Contains(err.Error(), "unknown authority") {
 			t.Error(err)
 		}
 	})
@@ -89,11 +103,23 @@ func TestVerifyRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuseAll(t, v, []refusedCase{
-		{"before the certificates' validity", body(t, c.sign(t, date(notBefore.Add(-time.Second)))), webhook.BadSignature, "not yet valid"},
+		{
+			"before the certificates' validity", body(t, c.sign(t, date(notBefore.Add(-time.Second)))),
+			webhook.BadSignature, "not yet valid",
+		},
 		{"after it", body(t, c.sign(t, date(notAfter.Add(time.Second)))), webhook.BadSignature, "expired"},
-		{"another leaf", body(t, chain{other.leaf, c.intermediate, c.root}.sign(t, notification())), webhook.BadSignature, "unknown authority"},
-		{"another intermediate", body(t, chain{c.leaf, other.intermediate, c.root}.sign(t, notification())), webhook.BadSignature, "unknown authority"},
-		{"another key", body(t, signJWS(t, m{"alg": "ES256", "x5c": c.x5c()}, notification(), other.leaf.key)), webhook.BadSignature, "signature is wrong"},
+		{
+			"another leaf", body(t, chain{other.leaf, c.intermediate, c.root}.sign(t, notification())),
+			webhook.BadSignature, "unknown authority",
+		},
+		{
+			"another intermediate", body(t, chain{c.leaf, other.intermediate, c.root}.sign(t, notification())),
+			webhook.BadSignature, "unknown authority",
+		},
+		{
+			"another key", body(t, signJWS(t, m{"alg": "ES256", "x5c": c.x5c()}, notification(), other.leaf.key)),
+			webhook.BadSignature, "signature is wrong",
+		},
 	})
 	for range 100 { // more than are remembered
 		another := newChainUnder(t, c.root)

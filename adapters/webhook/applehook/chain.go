@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// Apple marks the certificates of the App Store with these extensions. Without this check, any developer could sign notifications,
-// because the same root is above the certificates that Apple issues to developers.
+// Apple marks the certificates of the App Store with these extensions. Without this check, any developer could sign
+// notifications, because the same root is above the certificates that Apple issues to developers.
 var (
 	markLeaf         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
 	markIntermediate = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
 )
 
-// certificates parses the leaf and the intermediate. The third certificate is never used, because the sender chooses it.
+// certificates parses the leaf and the intermediate. The third certificate is never used, because the sender chooses
+// it.
 func (j *jws) certificates() (leaf, intermediate *x509.Certificate, err error) {
 	if leaf, err = x509.ParseCertificate(j.x5c[0]); err != nil {
 		return nil, nil, fmt.Errorf("x5c[0]: %w", err)
@@ -45,8 +46,8 @@ func (v *Verifier) verifyChain(leaf, intermediate *x509.Certificate, at time.Tim
 	return chain, err
 }
 
-// buildChain uses the key of a certificate only after it has verified who issued that certificate. Anybody can send a certificate with a
-// key so large that one signature takes minutes to check.
+// buildChain uses the key of a certificate only after it has verified who issued that certificate. Anybody can send a
+// certificate with a key so large that one signature takes minutes to check.
 func (v *Verifier) buildChain(leaf, intermediate *x509.Certificate, at time.Time) ([]*x509.Certificate, error) {
 	switch {
 	case leaf.IsCA:
@@ -91,8 +92,8 @@ func marked(cert *x509.Certificate, mark asn1.ObjectIdentifier) bool {
 	return slices.ContainsFunc(cert.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(mark) })
 }
 
-// chains remembers the chains that were verified, because a notification has three of them, and verifying one takes longer than all else.
-// Only what Apple issued comes in, so a sender of forgeries cannot fill it.
+// chains remembers the chains that were verified, because a notification has three of them, and verifying one takes
+// longer than all else. Only what Apple issued comes in, so a sender of forgeries cannot fill it.
 type chains struct {
 	mu    sync.Mutex
 	known map[pair][]*x509.Certificate
@@ -108,7 +109,8 @@ func pairOf(leaf, intermediate *x509.Certificate) pair {
 // maxChains is many times the number that Apple uses at once.
 const maxChains = 64
 
-// find returns a chain that was verified, if all its certificates are valid at the time at. Nothing else in a chain depends on time.
+// find returns a chain that was verified, if all its certificates are valid at the time at. Nothing else in a chain
+// depends on time.
 func (c *chains) find(key pair, at time.Time) []*x509.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()

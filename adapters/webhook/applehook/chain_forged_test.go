@@ -62,14 +62,16 @@ func signedByHuge(t testing.TB, cert *issued, size int) *issued {
 // hugeChain is what a stranger sends: a leaf below an intermediate with an RSA modulus of size bytes.
 func hugeChain(t testing.TB, size int, small *rsa.PrivateKey) chain {
 	t.Helper()
-	c := newChain(t, func(_, intermediate *options) { intermediate.signer = small }) // so that the leaf names RSA as its algorithm
+	// so that the leaf names RSA as its algorithm
+	c := newChain(t, func(_, intermediate *options) { intermediate.signer = small })
 	public := newHugeKey(t, size)
 	c.intermediate = issue(t, c.root, options{name: "intermediate", ca: true, signer: public, marks: []asn1.ObjectIdentifier{markIntermediate}})
 	c.leaf = signedByHuge(t, c.leaf, size)
 	return c
 }
 
-// TestForgedChainIsCheap: anybody can send certificates. The key in one must not be used before it is known to be small, and who issued it.
+// TestForgedChainIsCheap: anybody can send certificates. The key in one must not be used before it is known to be
+// small, and who issued it.
 func TestForgedChainIsCheap(t *testing.T) {
 	v := newVerifier(t, newChain(t))
 	small, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -88,13 +90,15 @@ func TestForgedChainIsCheap(t *testing.T) {
 	}
 	t.Run("an intermediate on P-521", func(t *testing.T) {
 		c := newChain(t, func(_, intermediate *options) { intermediate.curve = elliptic.P521() })
-		if _, err := verify(t, newVerifier(t, c), body(t, c.sign(t, notification()))); err == nil || !strings.Contains(err.Error(), "no ECDSA key on P-256 or P-384") {
+		if _, err := verify(t, newVerifier(t, c), body(t, c.sign(t, notification()))); err == nil ||
+			!strings.Contains(err.Error(), "no ECDSA key on P-256 or P-384") {
 			t.Error(err)
 		}
 	})
 	t.Run("the root is asked about the intermediate first", func(t *testing.T) {
 		c := newChain(t)
-		c.leaf = newChain(t).leaf // has the same names, so that only the key of the intermediate shows that it is another's
+		// has the same names, so that only the key of the intermediate shows that it is another's
+		c.leaf = newChain(t).leaf
 		_, err := verify(t, v, body(t, c.sign(t, notification())))
 		unknown, ok := errors.AsType[x509.UnknownAuthorityError](err)
 		if !ok || !unknown.Cert.Equal(c.intermediate.Certificate) {

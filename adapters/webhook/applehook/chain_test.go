@@ -65,7 +65,8 @@ func issue(t testing.TB, parent *issued, o options) *issued {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: o.name},
 		NotBefore: notBefore, NotAfter: o.until,
-		BasicConstraintsValid: true, IsCA: o.ca, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: o.usage, OCSPServer: o.ocsp,
+		BasicConstraintsValid: true, IsCA: o.ca, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: o.usage,
+		OCSPServer: o.ocsp,
 	}
 	if o.ca {
 		template.KeyUsage = x509.KeyUsageCertSign
@@ -103,7 +104,10 @@ func newChain(t testing.TB, changes ...func(leaf, intermediate *options)) chain 
 func newChainUnder(t testing.TB, root *issued, changes ...func(leaf, intermediate *options)) chain {
 	t.Helper()
 	leaf := options{name: "leaf", marks: []asn1.ObjectIdentifier{markLeaf}}
-	intermediate := options{name: "intermediate", ca: true, curve: elliptic.P384(), marks: []asn1.ObjectIdentifier{markIntermediate}}
+	intermediate := options{
+		name: "intermediate", ca: true, curve: elliptic.P384(),
+		marks: []asn1.ObjectIdentifier{markIntermediate},
+	}
 	for _, change := range changes {
 		change(&leaf, &intermediate)
 	}

@@ -21,14 +21,16 @@ const (
 
 // Config configures a Verifier.
 type Config struct {
-	// BundleID is the app's bundle identifier, such as com.example.app. Notifications for other apps are refused. Required.
+	// BundleID is the app's bundle identifier, such as com.example.app. Notifications for other apps are refused.
+	// Required.
 	BundleID string
 
-	// AppAppleID is the app's number in the App Store: "Apple ID" under App Information in App Store Connect. Notifications of the
-	// production environment must carry it. Required in Production.
+	// AppAppleID is the app's number in the App Store: "Apple ID" under App Information in App Store Connect.
+	// Notifications of the production environment must carry it. Required in Production.
 	AppAppleID int64
 
-	// Environment is the environment whose notifications are accepted. Use a Verifier and an endpoint of its own for each. Required.
+	// Environment is the environment whose notifications are accepted. Use a Verifier and an endpoint of its own for
+	// each. Required.
 	Environment Environment
 
 	// Roots are the certificates that the chain of each signature must end in. Tests use those of appletest.
@@ -36,10 +38,10 @@ type Config struct {
 	// Defaults to Apple Root CA - G3, see AppleRoots.
 	Roots []*x509.Certificate
 
-	// OCSP asks the authority of each certificate whether the certificate is revoked, and compares the certificates' validity with
-	// the time of the delivery instead of the signed time. A delivery is answered with 503 when the authority cannot be reached, so
-	// that Apple tries again. The answer is kept for 15 minutes. A Backfill does not ask, because the certificates of old notifications
-	// may have expired.
+	// OCSP asks the authority of each certificate whether the certificate is revoked, and compares the certificates'
+	// validity with the time of the delivery instead of the signed time. A delivery is answered with 503 when the
+	// authority cannot be reached, so that Apple tries again. The answer is kept for 15 minutes. A Backfill does not
+	// ask, because the certificates of old notifications may have expired.
 	//
 	// Defaults to false: only the certificates' signatures, markers and validity are checked.
 	OCSP bool
@@ -49,8 +51,8 @@ type Config struct {
 	// Defaults to a client of its own.
 	HTTPClient *http.Client
 
-	// MaxAge is how old a notification may be, by its signed time. Apple's last retry comes 157 hours after the first attempt. A Backfill
-	// ignores it.
+	// MaxAge is how old a notification may be, by its signed time. Apple's last retry comes 157 hours after the first
+	// attempt. A Backfill ignores it.
 	//
 	// Defaults to 30 days. The minimum in Production is 181 hours.
 	MaxAge time.Duration
@@ -60,8 +62,8 @@ type Config struct {
 	// Defaults to 10 seconds.
 	Deadline time.Duration
 
-	// DropSandbox acknowledges and drops notifications of the sandbox that arrive at this endpoint in Production, instead of
-	// refusing them. Apple sends a sandbox notification once, so a refusal causes no retries.
+	// DropSandbox acknowledges and drops notifications of the sandbox that arrive at this endpoint in Production,
+	// instead of refusing them. Apple sends a sandbox notification once, so a refusal causes no retries.
 	//
 	// Defaults to false: they are refused as webhook.WrongApp.
 	DropSandbox bool
@@ -76,8 +78,8 @@ const (
 	defaultMaxAge   = 30 * 24 * time.Hour
 	defaultDeadline = 10 * time.Second
 
-	// lastRetry is the time between the first attempt and the last one in Production: retries come 1, 12, 24, 48 and 72 hours after
-	// the attempt before.
+	// lastRetry is the time between the first attempt and the last one in Production: retries come 1, 12, 24, 48 and 72
+	// hours after the attempt before.
 	lastRetry = (1 + 12 + 24 + 48 + 72) * time.Hour
 
 	// maxBundleID leaves room for the rest of the tenant in dedup.MaxTenant.
@@ -102,7 +104,8 @@ func (c Config) withDefaults() (Config, error) {
 			refuse("AppAppleID is required in Production: copy the number \"Apple ID\" from App Information in App Store Connect")
 		}
 		if c.MaxAge > 0 && c.MaxAge < lastRetry+24*time.Hour {
-			refuse("MaxAge is %v: want at least %v, because Apple's last retry comes %v after the first attempt", c.MaxAge, lastRetry+24*time.Hour, lastRetry)
+			refuse("MaxAge is %v: want at least %v, because Apple's last retry comes %v after the first attempt",
+				c.MaxAge, lastRetry+24*time.Hour, lastRetry)
 		}
 	case Sandbox:
 		if c.DropSandbox {
@@ -111,7 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 	case "":
 		refuse("Environment is required: applehook.Production or applehook.Sandbox")
 	default:
-		refuse("Environment is %q: want applehook.Production or applehook.Sandbox; what Xcode signs cannot be verified", c.Environment)
+		refuse("Environment is %q: want applehook.Production or applehook.Sandbox; what Xcode signs cannot be verified",
+			c.Environment)
 	}
 	if c.AppAppleID < 0 {
 		refuse("AppAppleID is %d: copy the number \"Apple ID\" from App Information in App Store Connect", c.AppAppleID)

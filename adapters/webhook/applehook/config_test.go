@@ -34,24 +34,63 @@ func TestNewRefuses(t *testing.T) {
 		want   []string // in the error
 	}{
 		{"no bundle", func(cfg *applehook.Config) { cfg.BundleID = "" }, []string{"Config.BundleID is required"}},
-		{"a bundle with a slash", func(cfg *applehook.Config) { cfg.BundleID = "a/b" }, []string{"Config.BundleID", "not a bundle identifier"}},
-		{"a bundle with a space", func(cfg *applehook.Config) { cfg.BundleID = "com.example.app " }, []string{"Config.BundleID"}},
-		{"a long bundle", func(cfg *applehook.Config) { cfg.BundleID = strings.Repeat("x", 201) }, []string{"Config.BundleID"}},
-		{"no app ID in production", func(cfg *applehook.Config) { cfg.AppAppleID = 0 }, []string{"Config.AppAppleID is required in Production", "App Store Connect"}},
+		{
+			"a bundle with a slash", func(cfg *applehook.Config) { cfg.BundleID = "a/b" },
+			[]string{"Config.BundleID", "not a bundle identifier"},
+		},
+		{
+			"a bundle with a space", func(cfg *applehook.Config) { cfg.BundleID = "com.example.app " },
+			[]string{"Config.BundleID"},
+		},
+		{
+			"a long bundle", func(cfg *applehook.Config) { cfg.BundleID = strings.Repeat("x", 201) },
+			[]string{"Config.BundleID"},
+		},
+		{
+			"no app ID in production", func(cfg *applehook.Config) { cfg.AppAppleID = 0 },
+			[]string{"Config.AppAppleID is required in Production", "App Store Connect"},
+		},
 		{"a negative app ID", func(cfg *applehook.Config) { cfg.AppAppleID = -1 }, []string{"Config.AppAppleID is -1"}},
-		{"no environment", func(cfg *applehook.Config) { cfg.Environment = "" }, []string{"Config.Environment is required"}},
-		{"R7: Xcode", func(cfg *applehook.Config) { cfg.Environment = "Xcode" }, []string{`Config.Environment is "Xcode"`}},
-		{"R7: LocalTesting", func(cfg *applehook.Config) { cfg.Environment = "LocalTesting" }, []string{"Config.Environment"}},
-		{"no roots", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{} }, []string{"Config.Roots is empty", "leave it nil"}},
-		{"a nil root", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{nil} }, []string{"Config.Roots[0] is nil"}},
-		{"a leaf as root", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{c.leaf.Certificate} }, []string{"Config.Roots[0]", "not the certificate of an authority"}},
+		{
+			"no environment", func(cfg *applehook.Config) { cfg.Environment = "" },
+			[]string{"Config.Environment is required"},
+		},
+		{
+			"R7: Xcode", func(cfg *applehook.Config) { cfg.Environment = "Xcode" },
+			[]string{`Config.Environment is "Xcode"`},
+		},
+		{
+			"R7: LocalTesting", func(cfg *applehook.Config) { cfg.Environment = "LocalTesting" },
+			[]string{"Config.Environment"},
+		},
+		{
+			"no roots", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{} },
+			[]string{"Config.Roots is empty", "leave it nil"},
+		},
+		{
+			"a nil root", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{nil} },
+			[]string{"Config.Roots[0] is nil"},
+		},
+		{
+			"a leaf as root", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{c.leaf.Certificate} },
+			[]string{"Config.Roots[0]", "not the certificate of an authority"},
+		},
 		{"an intermediate as root", func(cfg *applehook.Config) { cfg.Roots = []*x509.Certificate{c.intermediate.Certificate} }, []string{"Config.Roots[0]", "use the root itself"}},
-		{"a client without OCSP", func(cfg *applehook.Config) { cfg.HTTPClient = http.DefaultClient }, []string{"Config.HTTPClient has no effect"}},
+		{
+			"a client without OCSP", func(cfg *applehook.Config) { cfg.HTTPClient = http.DefaultClient },
+			[]string{"Config.HTTPClient has no effect"},
+		},
 		{"a negative age", func(cfg *applehook.Config) { cfg.MaxAge = -1 }, []string{"Config.MaxAge"}},
-		{"an age shorter than Apple's retries", func(cfg *applehook.Config) { cfg.MaxAge = 7 * day }, []string{"Config.MaxAge is 168h0m0s", "181h0m0s"}},
+		{
+			"an age shorter than Apple's retries", func(cfg *applehook.Config) { cfg.MaxAge = 7 * day },
+			[]string{"Config.MaxAge is 168h0m0s", "181h0m0s"},
+		},
 		{"a negative deadline", func(cfg *applehook.Config) { cfg.Deadline = -1 }, []string{"Config.Deadline"}},
 		{"DropSandbox in the sandbox", func(cfg *applehook.Config) { cfg.Environment, cfg.DropSandbox = applehook.Sandbox, true }, []string{"Config.DropSandbox has no effect"}},
-		{"all errors at once", func(cfg *applehook.Config) { cfg.BundleID, cfg.AppAppleID = "", 0 }, []string{"Config.BundleID", "Config.AppAppleID"}},
+		{
+			"all errors at once", func(cfg *applehook.Config) { cfg.BundleID, cfg.AppAppleID = "", 0 },
+			[]string{"Config.BundleID", "Config.AppAppleID"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := applehook.Config{BundleID: bundle, AppAppleID: appID, Environment: applehook.Production}
@@ -68,7 +107,10 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a short age in the sandbox, without an app ID", func(t *testing.T) {
-		if _, err := applehook.New(applehook.Config{BundleID: bundle, Environment: applehook.Sandbox, MaxAge: time.Hour}); err != nil {
+		if _, err := applehook.New(applehook.Config{
+			BundleID: bundle, Environment: applehook.Sandbox,
+			MaxAge: time.Hour,
+		}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -91,7 +133,10 @@ func TestAppleRoots(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	c := newChain(t)
-	want := webhook.Source{Name: "apple", Horizon: 181 * day, Deadline: 10 * time.Second, MaxBody: 256 << 10, GiveUpAfter: 120 * time.Hour}
+	want := webhook.Source{
+		Name: "apple", Horizon: 181 * day, Deadline: 10 * time.Second, MaxBody: 256 << 10,
+		GiveUpAfter: 120 * time.Hour,
+	}
 	if diff := cmp.Diff(want, newVerifier(t, c).Source()); diff != "" {
 		t.Errorf("production (-want +got):\n%s", diff)
 	}
@@ -140,25 +185,49 @@ func TestNewBackfillRefuses(t *testing.T) {
 		{"a long name", func(cfg *backfillConfig) { cfg.Name = strings.Repeat("x", 255) }, "BackfillConfig.Name"},
 		{"no verifier", func(cfg *backfillConfig) { cfg.Verifier = nil }, "BackfillConfig.Verifier is required"},
 		{"no processor", func(cfg *backfillConfig) { cfg.Processor = nil }, "BackfillConfig.Processor is required"},
-		{"a nil processor", func(cfg *backfillConfig) { cfg.Processor = (*consumer.Consumer[*deduptest.Tx])(nil) }, "BackfillConfig.Processor is required"},
-		{"a short window", func(cfg *backfillConfig) { cfg.Processor = shortWindow{} }, "BackfillConfig.Processor forgets keys after 4319h0m0s"},
+		{
+			"a nil processor", func(cfg *backfillConfig) { cfg.Processor = (*consumer.Consumer[*deduptest.Tx])(nil) },
+			"BackfillConfig.Processor is required",
+		},
+		{
+			"a short window", func(cfg *backfillConfig) { cfg.Processor = shortWindow{} },
+			"BackfillConfig.Processor forgets keys after 4319h0m0s",
+		},
 		{"no store", func(cfg *backfillConfig) { cfg.Store = nil }, "BackfillConfig.Store is required"},
 		{"a store without results", func(cfg *backfillConfig) { cfg.Store = noResults{cfg.Store} }, "ResultStore"},
 		{"no start", func(cfg *backfillConfig) { cfg.Since = time.Time{} }, "BackfillConfig.Since is required"},
 		{"no issuer", func(cfg *backfillConfig) { cfg.IssuerID = "" }, "BackfillConfig.IssuerID is required"},
 		{"no key ID", func(cfg *backfillConfig) { cfg.KeyID = "" }, "BackfillConfig.KeyID is required"},
-		{"no key", func(cfg *backfillConfig) { cfg.PrivateKey = nil }, "BackfillConfig.PrivateKey: it is not PEM: use the content of the .p8 file"},
+		{
+			"no key", func(cfg *backfillConfig) { cfg.PrivateKey = nil },
+			"BackfillConfig.PrivateKey: it is not PEM: use the content of the .p8 file",
+		},
 		{"a key that is not PKCS #8", func(cfg *backfillConfig) {
 			cfg.PrivateKey = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("hunter2")})
 		}, "BackfillConfig.PrivateKey: it is not a PKCS #8 key"},
-		{"an Ed25519 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(ed) }, "BackfillConfig.PrivateKey: it is not an ECDSA key on P-256"},
-		{"a P-384 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(p384) }, "BackfillConfig.PrivateKey: it is not an ECDSA key on P-256"},
+		{
+			"an Ed25519 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(ed) },
+			"BackfillConfig.PrivateKey: it is not an ECDSA key on P-256",
+		},
+		{
+			"a P-384 key", func(cfg *backfillConfig) { cfg.PrivateKey = pemOf(p384) },
+			"BackfillConfig.PrivateKey: it is not an ECDSA key on P-256",
+		},
 		{"a negative interval", func(cfg *backfillConfig) { cfg.Interval = -1 }, "BackfillConfig.Interval"},
-		{"an interval without a pause", func(cfg *backfillConfig) { cfg.Interval = time.Second - 1 }, "BackfillConfig.Interval"},
-		{"a short overlap", func(cfg *backfillConfig) { cfg.Overlap = time.Minute }, "BackfillConfig.Overlap is 1m0s: want at least 10m0s"},
+		{
+			"an interval without a pause", func(cfg *backfillConfig) { cfg.Interval = time.Second - 1 },
+			"BackfillConfig.Interval",
+		},
+		{
+			"a short overlap", func(cfg *backfillConfig) { cfg.Overlap = time.Minute },
+			"BackfillConfig.Overlap is 1m0s: want at least 10m0s",
+		},
 		{"a plain URL", func(cfg *backfillConfig) { cfg.URL = "http://api.example" }, "BackfillConfig.URL"},
 		{"a URL with a user", func(cfg *backfillConfig) { cfg.URL = "https://x@api.example" }, "BackfillConfig.URL"},
-		{"a URL with a path", func(cfg *backfillConfig) { cfg.URL = "https://api.example/inApps" }, "BackfillConfig.URL"},
+		{
+			"a URL with a path", func(cfg *backfillConfig) { cfg.URL = "https://api.example/inApps" },
+			"BackfillConfig.URL",
+		},
 		{"not a URL", func(cfg *backfillConfig) { cfg.URL = "api" }, "BackfillConfig.URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +242,10 @@ func TestNewBackfillRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, url := range []string{"", "https://api.example", "http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost:8080"} {
+	for _, url := range []string{
+		"", "https://api.example", "http://127.0.0.1:8080", "http://[::1]:8080",
+		"http://localhost:8080",
+	} {
 		cfg := newWorld(t).config(consumertest.NewStore())
 		cfg.URL = url
 		if _, err := applehook.NewBackfill(cfg); err != nil {
@@ -198,7 +270,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a transaction that is an array":  `{"applehook":1,"notification":{},"transaction":[]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if n, err := applehook.Decode(&consumer.Message{Payload: []byte(payload)}); n != nil || !consumer.IsPermanent(err) {
+			if n, err := applehook.Decode(&consumer.Message{Payload: []byte(payload)}); n != nil ||
+				!consumer.IsPermanent(err) {
 				t.Error(n, err)
 			}
 		})

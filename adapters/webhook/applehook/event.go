@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// payload is what Message.Payload holds: what Apple signed, without the signature of the whole. Stored messages depend on it.
+// payload is what Message.Payload holds: what Apple signed, without the signature of the whole. Stored messages depend
+// on it.
 type payload struct {
 	Version        int             `json:"applehook"`
 	Notification   json.RawMessage `json:"notification"`
@@ -42,8 +43,8 @@ func (v *Verifier) event(all verified) (event webhook.Event, err error) {
 	if original == "" {
 		original = read(renewal, "originalTransactionId")
 	}
-	// These say what the notification is about. Fields that may change when Apple signs it again are left out: dates, status,
-	// certificates.
+	// These say what the notification is about. Fields that may change when Apple signs it again are left out: dates,
+	// status, certificates.
 	stable := []string{
 		uuid, kind, subtype, original, read(transaction, "transactionId"), read(transaction, "productId"),
 		read(inner("summary"), "requestIdentifier"), read(inner("summary"), "productId"),
@@ -53,9 +54,12 @@ func (v *Verifier) event(all verified) (event webhook.Event, err error) {
 	case err != nil:
 		return event, webhook.Refuse(webhook.Malformed, "applehook: %w", err)
 	case !printable(uuid):
-		return event, webhook.Refuse(webhook.Malformed, "applehook: notificationUUID has %d bytes; want 1 to 255 of printable ASCII", len(uuid))
+		return event, webhook.Refuse(webhook.Malformed,
+			"applehook: notificationUUID has %d bytes; want 1 to 255 of printable ASCII", len(uuid))
 	case !printable(kind) || subtype != "" && !printable(subtype):
-		return event, webhook.Refuse(webhook.Malformed, "applehook: notificationType %.100q or subtype %.100q: want 1 to 255 bytes of printable ASCII", kind, subtype)
+		return event, webhook.Refuse(webhook.Malformed,
+			"applehook: notificationType %.100q or subtype %.100q: want 1 to 255 bytes of printable ASCII", kind,
+			subtype)
 	}
 	fingerprint := fingerprintOf(stable)
 	event.Message = consumer.Message{
@@ -82,8 +86,8 @@ func membersOf(o *opened) object {
 	return o.members
 }
 
-// payload returns the JSON of a payload. json.Marshal would change the bytes that Apple signed: it escapes some letters and removes
-// white space.
+// payload returns the JSON of a payload. json.Marshal would change the bytes that Apple signed: it escapes some letters
+// and removes white space.
 func (all *verified) payload() []byte {
 	b := fmt.Appendf(nil, `{"applehook":%d,"notification":%s`, payloadVersion, all.notification.raw)
 	for _, part := range []struct {
@@ -97,7 +101,8 @@ func (all *verified) payload() []byte {
 	return append(b, '}')
 }
 
-// fingerprintOf hashes fields with their lengths, so that ("ab", "c") and ("a", "bc") differ. Stored fingerprints depend on it.
+// fingerprintOf hashes fields with their lengths, so that ("ab", "c") and ("a", "bc") differ. Stored fingerprints
+// depend on it.
 func fingerprintOf(fields []string) dedup.Fingerprint {
 	content := []byte("applehook 1")
 	for _, field := range fields {

@@ -68,7 +68,8 @@ func ExampleDecode() {
 		}
 		switch {
 		case n.Type == "DID_RENEW" && n.Transaction != nil:
-			fmt.Println(n.Transaction.OriginalTransactionID, "is paid until", n.Transaction.ExpiresDate.Time().Format(time.DateOnly))
+			fmt.Println(n.Transaction.OriginalTransactionID, "is paid until",
+				n.Transaction.ExpiresDate.Time().Format(time.DateOnly))
 		default: // Apple adds types
 		}
 		return nil
@@ -89,7 +90,10 @@ func ExampleBackfill() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	verifier, err := applehook.New(applehook.Config{BundleID: "com.example.app", AppAppleID: 1234567890, Environment: applehook.Production, Roots: authority.Roots()})
+	verifier, err := applehook.New(applehook.Config{
+		BundleID: "com.example.app", AppAppleID: 1234567890,
+		Environment: applehook.Production, Roots: authority.Roots(),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -108,10 +112,16 @@ func ExampleBackfill() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	api := &appletest.API{Key: &key.PublicKey, IssuerID: "57246542-96fe", KeyID: "2X9R4HXF34", BundleID: "com.example.app"}
+	api := &appletest.API{
+		Key: &key.PublicKey, IssuerID: "57246542-96fe", KeyID: "2X9R4HXF34",
+		BundleID: "com.example.app",
+	}
 	server := httptest.NewServer(api)
 	defer server.Close()
-	missed, err := authority.SignedPayload(appletest.Notification{Type: "DID_RENEW", BundleID: "com.example.app", AppAppleID: 1234567890})
+	missed, err := authority.SignedPayload(appletest.Notification{
+		Type: "DID_RENEW", BundleID: "com.example.app",
+		AppAppleID: 1234567890,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -123,9 +133,10 @@ func ExampleBackfill() {
 
 	backfill, err := applehook.NewBackfill(applehook.BackfillConfig[*deduptest.Tx]{
 		Name: "subscriptions", Verifier: verifier, Processor: subscriptions, Store: store, Logger: logger,
-		IssuerID: "57246542-96fe", KeyID: "2X9R4HXF34", PrivateKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		Since: time.Now().Add(-24 * time.Hour), // in a program, the date when this consumer went live
-		URL:   server.URL,                      // leave this out to ask Apple
+		IssuerID: "57246542-96fe", KeyID: "2X9R4HXF34",
+		PrivateKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		Since:      time.Now().Add(-24 * time.Hour), // in a program, the date when this consumer went live
+		URL:        server.URL,                      // leave this out to ask Apple
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// fixedChain has the same keys and serial numbers in each process, so that the seeds of the process that coordinates a fuzz run
-// verify in those that fuzz.
+// fixedChain has the same keys and serial numbers in each process, so that the seeds of the process that coordinates a
+// fuzz run verify in those that fuzz.
 func fixedChain(t testing.TB) chain {
 	t.Helper()
 	key := func(name string, curve elliptic.Curve) crypto.Signer {
@@ -122,7 +122,10 @@ func FuzzParseJWS(f *testing.F) {
 
 // An object that is accepted reads the same with encoding/json, whatever the case of its names.
 func FuzzParseObject(f *testing.F) {
-	for _, seed := range []string{`{}`, `{"a":1,"A":2}`, `{"a":{"b":[{"c":null},[]]},"d":"\ud800"}`, `null`, `[]`, `{"a":1}{}`, `{"\u0061":1,"a":2}`, `{"ſ":1,"s":2,"S":3}`} {
+	for _, seed := range []string{
+		`{}`, `{"a":1,"A":2}`, `{"a":{"b":[{"c":null},[]]},"d":"\ud800"}`, `null`, `[]`,
+		`{"a":1}{}`, `{"\u0061":1,"a":2}`, `{"ſ":1,"s":2,"S":3}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -169,7 +172,8 @@ func FuzzOCSPResponse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, der []byte) {
 		// The second request was about the leaf.
-		if applehook.CheckOCSPResponse(der, c.leaf.Certificate, c.intermediate.Certificate, received) == nil && !bytes.Contains(der, signed[1]) {
+		if applehook.CheckOCSPResponse(der, c.leaf.Certificate, c.intermediate.Certificate, received) == nil &&
+			!bytes.Contains(der, signed[1]) {
 			t.Errorf("accepted: %x", der)
 		}
 	})

@@ -41,13 +41,18 @@ func with(o m, members m) m {
 
 func transaction() m {
 	return m{
-		"transactionId": "2000000123456789", "originalTransactionId": "2000000000000001", "bundleId": bundle, "environment": "Production",
-		"productId": "pro.monthly", "price": 9990, "currency": "EUR", "signedDate": signed.UnixMilli(), "expiresDate": 1900000000000,
+		"transactionId": "2000000123456789", "originalTransactionId": "2000000000000001", "bundleId": bundle,
+		"environment": "Production",
+		"productId":   "pro.monthly", "price": 9990, "currency": "EUR", "signedDate": signed.UnixMilli(),
+		"expiresDate": 1900000000000,
 	}
 }
 
 func renewal() m {
-	return m{"originalTransactionId": "2000000000000001", "environment": "Production", "autoRenewStatus": 1, "signedDate": signed.UnixMilli()}
+	return m{
+		"originalTransactionId": "2000000000000001", "environment": "Production", "autoRenewStatus": 1,
+		"signedDate": signed.UnixMilli(),
+	}
 }
 
 // data has no signed parts.

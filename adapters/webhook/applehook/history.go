@@ -74,12 +74,13 @@ func retryable(err error) bool {
 		e.code == accountNotFoundRetryable || e.code == appNotFoundRetryable
 }
 
-// outdated reports that the request was right when the span began: its pagination token has expired, or its start date has left Apple's
-// history.
+// outdated reports that the request was right when the span began: its pagination token has expired, or its start date
+// has left Apple's history.
 func outdated(err error) bool {
 	const startDateTooFarInPast, invalidPaginationToken, paginationTokenExpired = 4000012, 4000014, 4000017
 	e, ok := errors.AsType[*apiError](err)
-	return ok && (e.code == startDateTooFarInPast || e.code == invalidPaginationToken || e.code == paginationTokenExpired)
+	return ok && (e.code == startDateTooFarInPast || e.code == invalidPaginationToken ||
+		e.code == paginationTokenExpired)
 }
 
 // page makes one request. token is empty for the first page.
@@ -146,7 +147,8 @@ func newAPIError(resp *http.Response, content []byte, now time.Time) error {
 // maxRetryAfter limits how long a server's answer can pause a Backfill. Apple's limits are per hour.
 const maxRetryAfter = 2 * time.Hour
 
-// retryAfter reads the header Retry-After. Apple's is a time in milliseconds since 1970; RFC 9110 has seconds to wait, or a date.
+// retryAfter reads the header Retry-After. Apple's is a time in milliseconds since 1970; RFC 9110 has seconds to wait,
+// or a date.
 func retryAfter(header string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	header = strings.TrimSpace(header)
@@ -171,7 +173,8 @@ func (c *historyClient) bearer(now time.Time) (string, error) {
 		return "", err
 	}
 	claims, err := json.Marshal(map[string]any{
-		"iss": c.issuer, "iat": now.Unix(), "exp": now.Add(tokenLife).Unix(), "aud": "appstoreconnect-v1", "bid": c.bundleID,
+		"iss": c.issuer, "iat": now.Unix(), "exp": now.Add(tokenLife).Unix(), "aud": "appstoreconnect-v1",
+		"bid": c.bundleID,
 	})
 	if err != nil {
 		return "", err

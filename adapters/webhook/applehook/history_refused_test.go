@@ -33,7 +33,10 @@ func TestBackfillRefused(t *testing.T) {
 				return true
 			}
 		}, 1, "307"},
-		{"a page that leads to itself", func(w *world, _ *backfillConfig) { w.api.Fail = pagesInACircle("x") }, 2, "without end"},
+		{
+			"a page that leads to itself", func(w *world, _ *backfillConfig) { w.api.Fail = pagesInACircle("x") }, 2,
+			"without end",
+		},
 		{"pages that lead to each other", func(w *world, _ *backfillConfig) { w.api.Fail = pagesInACircle("x", "y", "z") }, 4, "without end"},
 		{"a pagination token that never works", func(w *world, _ *backfillConfig) {
 			w.api.Fail = func(rw http.ResponseWriter, r *http.Request, _ int) bool {
@@ -47,7 +50,8 @@ func TestBackfillRefused(t *testing.T) {
 		}, 12, "expired"},
 		{"a start date that is always too old", func(w *world, _ *backfillConfig) {
 			w.api.Fail = func(rw http.ResponseWriter, _ *http.Request, _ int) bool {
-				appletest.Refuse(rw, 400, 4000012, "Invalid request. The start date is earlier than the earliest allowed date.")
+				appletest.Refuse(rw, 400, 4000012,
+					"Invalid request. The start date is earlier than the earliest allowed date.")
 				return true
 			}
 		}, 6, "earliest allowed"},
@@ -78,7 +82,8 @@ func pagesInACircle(tokens ...string) func(http.ResponseWriter, *http.Request, i
 			appletest.Refuse(w, 400, 4000002, "Too many requests of this test.")
 			return true
 		}
-		fmt.Fprintf(w, `{"hasMore": true, "paginationToken": %q, "notificationHistory": []}`, tokens[request%len(tokens)])
+		fmt.Fprintf(w, `{"hasMore": true, "paginationToken": %q, "notificationHistory": []}`,
+			tokens[request%len(tokens)])
 		return true
 	}
 }
@@ -88,7 +93,8 @@ func TestAPI(t *testing.T) {
 	_, public := newKey(t)
 	api := &appletest.API{Key: public, IssuerID: "issuer", KeyID: "KEY", BundleID: bundle}
 	for _, authorization := range []string{"", "Bearer x", "Bearer a.b.c", "Basic eA=="} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.example"+appletest.Path, strings.NewReader(`{}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.example"+appletest.Path,
+			strings.NewReader(`{}`))
 		if err != nil {
 			t.Fatal(err)
 		}

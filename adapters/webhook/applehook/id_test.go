@@ -24,14 +24,26 @@ func TestVerifyID(t *testing.T) {
 		{"case 72: NUL", raw(`"a\u0000b"`), webhook.Malformed, "notificationUUID"},
 		{"case 71: a lone surrogate", raw(`"\ud800"`), webhook.Malformed, "notificationUUID"},
 		{"case 71: a number", raw("9007199254740993"), webhook.Malformed, "notificationUUID"},
-		{"case 71: invalid UTF-8", body(t, c.sign(t, `{"notificationUUID":"`+"\xff"+`","notificationType":"X"}`)), webhook.Malformed, "UTF-8"},
+		{
+			"case 71: invalid UTF-8", body(t, c.sign(t, `{"notificationUUID":"`+"\xff"+`","notificationType":"X"}`)),
+			webhook.Malformed, "UTF-8",
+		},
 		{"case 71: duplicate ID", body(t, c.sign(t, strings.Replace(string(toJSON(t, notification())), `{`, `{"notificationUUID":"x",`, 1))), webhook.Malformed, "twice"},
 		{"case 71: duplicate ID in another case", body(t, c.sign(t, strings.Replace(string(toJSON(t, notification())), `{`, `{"notificationUuid":"x",`, 1))), webhook.Malformed, "twice"},
 		{"case 71: duplicate in an inner object", body(t, c.sign(t, strings.Replace(string(toJSON(t, notification())), `{"appAppleId"`, `{"bundleId":"x","appAppleId"`, 1))), webhook.Malformed, "twice"},
 		{"case 71: deep nesting", body(t, c.sign(t, with(notification(), m{"x": json.RawMessage(strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40))}))), webhook.Malformed, "nested deeper"},
-		{"no type", body(t, c.sign(t, with(notification(), m{"notificationType": nil}))), webhook.Malformed, "notificationType"},
-		{"a type with a line break", body(t, c.sign(t, with(notification(), m{"notificationType": "A\nB"}))), webhook.Malformed, "notificationType"},
-		{"a subtype that is an array", body(t, c.sign(t, with(notification(), m{"subtype": []int{1}}))), webhook.Malformed, "subtype"},
+		{
+			"no type", body(t, c.sign(t, with(notification(), m{"notificationType": nil}))), webhook.Malformed,
+			"notificationType",
+		},
+		{
+			"a type with a line break", body(t, c.sign(t, with(notification(), m{"notificationType": "A\nB"}))),
+			webhook.Malformed, "notificationType",
+		},
+		{
+			"a subtype that is an array", body(t, c.sign(t, with(notification(), m{"subtype": []int{1}}))),
+			webhook.Malformed, "subtype",
+		},
 		{"not JSON", body(t, c.sign(t, "hello")), webhook.Malformed, "signedPayload"},
 	})
 	t.Run("case 72: 255 bytes", func(t *testing.T) {
@@ -68,11 +80,13 @@ func TestVerifyAgain(t *testing.T) {
 	first := event(full(t, c), c)
 	later := with(full(t, other), m{"signedDate": signed.Add(time.Second).UnixMilli()})
 	later["data"] = with(later["data"].(m), m{
-		"status": 2, "signedTransactionInfo": other.sign(t, with(transaction(), m{"signedDate": signed.Add(time.Second).UnixMilli(), "newField": true})),
+		"status": 2, "signedTransactionInfo": other.sign(t,
+			with(transaction(), m{"signedDate": signed.Add(time.Second).UnixMilli(), "newField": true})),
 	})
 	again := event(later, other)
 	t.Run("E18: signed again with other certificates, dates and status", func(t *testing.T) {
-		if first.Message.ID != again.Message.ID || first.Message.Tenant != again.Message.Tenant || *first.Message.Fingerprint != *again.Message.Fingerprint {
+		if first.Message.ID != again.Message.ID || first.Message.Tenant != again.Message.Tenant ||
+			*first.Message.Fingerprint != *again.Message.Fingerprint {
 			t.Errorf("%v and %v", first.Message, again.Message)
 		}
 	})

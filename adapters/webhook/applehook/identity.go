@@ -65,13 +65,16 @@ func (v *Verifier) dropsAsSandbox(id identity) bool {
 func (v *Verifier) checkIdentity(id identity) error {
 	switch {
 	case id.bundleID != v.cfg.BundleID:
-		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is for the bundle %.100q, not %q", id.bundleID, v.cfg.BundleID)
+		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is for the bundle %.100q, not %q",
+			id.bundleID, v.cfg.BundleID)
 	case v.dropsAsSandbox(id):
 		return nil
 	case v.cfg.Environment == Production && id.environment == Production && id.appAppleID != v.cfg.AppAppleID:
-		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is for the app %d, not %d", id.appAppleID, v.cfg.AppAppleID)
+		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is for the app %d, not %d", id.appAppleID,
+			v.cfg.AppAppleID)
 	case id.environment != v.cfg.Environment:
-		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is from the environment %.20q, not %q", id.environment, v.cfg.Environment)
+		return webhook.Refuse(webhook.WrongApp, "applehook: the notification is from the environment %.20q, not %q",
+			id.environment, v.cfg.Environment)
 	}
 	return nil
 }

@@ -27,15 +27,30 @@ func TestVerifyIdentity(t *testing.T) {
 		{"no environment", dataWith(m{"environment": nil}), webhook.WrongApp, "environment"},
 		{"the bundle counts before the environment", dataWith(m{"bundleId": "com.example.other", "environment": "Sandbox"}), webhook.WrongApp, "bundle"},
 		{"no identity", sign(without), webhook.WrongApp, "names no app"},
-		{"all null", sign(with(without, m{"data": json.RawMessage("null"), "summary": json.RawMessage("null")})), webhook.WrongApp, "names no app"},
-		{"the first object counts", sign(with(notification(), m{"data": m{}, "summary": data()})), webhook.WrongApp, "bundle"},
+		{
+			"all null", sign(with(without, m{"data": json.RawMessage("null"), "summary": json.RawMessage("null")})),
+			webhook.WrongApp, "names no app",
+		},
+		{
+			"the first object counts", sign(with(notification(), m{"data": m{}, "summary": data()})), webhook.WrongApp,
+			"bundle",
+		},
 		{"sandbox token", sign(with(without, m{"externalPurchaseToken": with(token, m{"externalPurchaseId": "SANDBOX_b2158121"})})), webhook.WrongApp, "Sandbox"},
-		{"token of another app", sign(with(without, m{"externalPurchaseToken": with(token, m{"appAppleId": 7})})), webhook.WrongApp, "app 7"},
+		{
+			"token of another app", sign(with(without, m{"externalPurchaseToken": with(token, m{"appAppleId": 7})})),
+			webhook.WrongApp, "app 7",
+		},
 		{"data is a string", sign(with(notification(), m{"data": "x"})), webhook.Malformed, "data"},
 		{"bundle is a number", dataWith(m{"bundleId": 7}), webhook.Malformed, "bundleId"},
 		{"environment is a number", dataWith(m{"environment": 7}), webhook.Malformed, "environment"},
-		{"case 71: the app as a float", dataWith(m{"appAppleId": json.RawMessage("1234567890.0")}), webhook.Malformed, "appAppleId"},
-		{"case 71: the app as a huge integer", dataWith(m{"appAppleId": json.RawMessage("12345678901234567890123")}), webhook.Malformed, "appAppleId"},
+		{
+			"case 71: the app as a float", dataWith(m{"appAppleId": json.RawMessage("1234567890.0")}), webhook.Malformed,
+			"appAppleId",
+		},
+		{
+			"case 71: the app as a huge integer", dataWith(m{"appAppleId": json.RawMessage("12345678901234567890123")}),
+			webhook.Malformed, "appAppleId",
+		},
 		{"token ID is a number", sign(with(without, m{"externalPurchaseToken": with(token, m{"externalPurchaseId": 7})})), webhook.Malformed, "externalPurchaseId"},
 	})
 	for _, tt := range []struct {
@@ -69,7 +84,8 @@ func TestVerifyIdentity(t *testing.T) {
 func TestVerifyEnvironments(t *testing.T) {
 	c := newChain(t)
 	sandbox := with(notification(), m{"data": with(data(), m{
-		"environment": "Sandbox", "appAppleId": nil, "signedTransactionInfo": c.sign(t, with(transaction(), m{"environment": "Sandbox"})),
+		"environment": "Sandbox", "appAppleId": nil, "signedTransactionInfo": c.sign(t,
+			with(transaction(), m{"environment": "Sandbox"})),
 	})})
 	inSandbox := func(cfg *applehook.Config) { cfg.Environment, cfg.AppAppleID = applehook.Sandbox, 0 }
 	drop := func(cfg *applehook.Config) { cfg.DropSandbox = true }
@@ -85,7 +101,8 @@ func TestVerifyEnvironments(t *testing.T) {
 	})
 	t.Run("case 58: the sandbox of another app is refused all the same", func(t *testing.T) {
 		other := with(sandbox, m{"data": with(sandbox["data"].(m), m{"bundleId": "com.example.other"})})
-		if _, err := verify(t, newVerifier(t, c, drop), body(t, c.sign(t, other))); webhook.RefusalOf(err) != webhook.WrongApp {
+		if _, err := verify(t, newVerifier(t, c, drop),
+			body(t, c.sign(t, other))); webhook.RefusalOf(err) != webhook.WrongApp {
 			t.Error(err)
 		}
 	})
@@ -102,7 +119,8 @@ func TestVerifyEnvironments(t *testing.T) {
 		}
 	})
 	t.Run("the sandbox's endpoint refuses production", func(t *testing.T) {
-		if _, err := verify(t, newVerifier(t, c, inSandbox), body(t, c.sign(t, full(t, c)))); webhook.RefusalOf(err) != webhook.WrongApp {
+		if _, err := verify(t, newVerifier(t, c, inSandbox),
+			body(t, c.sign(t, full(t, c)))); webhook.RefusalOf(err) != webhook.WrongApp {
 			t.Error(err)
 		}
 	})

@@ -30,7 +30,8 @@ type jws struct {
 	x5c       [3][]byte // the certificates: leaf, intermediate, root
 }
 
-// parseJWS reads the form of a JWS. The algorithm must be ES256: the header does not choose it. Keys and URLs in the header are ignored.
+// parseJWS reads the form of a JWS. The algorithm must be ES256: the header does not choose it. Keys and URLs in the
+// header are ignored.
 func parseJWS(compact string) (*jws, error) {
 	if len(compact) > maxJWS {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(compact), maxJWS)

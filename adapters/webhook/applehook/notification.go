@@ -9,12 +9,12 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Decode returns the notification in a message of a Verifier or a Backfill. Its signatures are verified already: a message from the
-// database or from a dead letter can be decoded at any time. The error is consumer.Permanent, so that a handler that returns it parks
-// the message at once.
+// Decode returns the notification in a message of a Verifier or a Backfill. Its signatures are verified already: a
+// message from the database or from a dead letter can be decoded at any time. The error is consumer.Permanent, so that
+// a handler that returns it parks the message at once.
 //
-// A field whose form Apple has changed is no error: it is zero, and Notification.Unread has its value. A handler that needs such a field,
-// above all an amount, must look there, or return an error if there is anything.
+// A field whose form Apple has changed is no error: it is zero, and Notification.Unread has its value. A handler that
+// needs such a field, above all an amount, must look there, or return an error if there is anything.
 func Decode(msg *consumer.Message) (*Notification, error) {
 	var p payload
 	if err := json.Unmarshal(msg.Payload, &p); err != nil {
@@ -65,8 +65,8 @@ func (m Millis) Time() time.Time {
 	return time.UnixMilli(int64(m)).UTC()
 }
 
-// Notification is what Apple calls responseBodyV2DecodedPayload. Apple adds types, subtypes and fields from time to time: ignore the
-// types that you do not know, and find new fields in Raw.
+// Notification is what Apple calls responseBodyV2DecodedPayload. Apple adds types, subtypes and fields from time to
+// time: ignore the types that you do not know, and find new fields in Raw.
 type Notification struct {
 	Type       string `json:"notificationType"` // such as DID_RENEW
 	Subtype    string `json:"subtype"`          // such as BILLING_RECOVERY; often empty
@@ -87,20 +87,21 @@ type Notification struct {
 
 	Raw json.RawMessage `json:"-"` // the JSON, as Apple signed it
 
-	// Unread are the fields that could not be read, also those of the parts above. Their paths begin with "transaction.", "renewal." or
-	// "appTransaction.", or are those of the notification itself, such as "data.status".
+	// Unread are the fields that could not be read, also those of the parts above. Their paths begin with
+	// "transaction.", "renewal." or "appTransaction.", or are those of the notification itself, such as "data.status".
 	Unread []Unread `json:"-"`
 }
 
-// Data is the app of a notification, and the state of a subscription. Its signed parts are in Notification.Transaction and
-// Notification.Renewal.
+// Data is the app of a notification, and the state of a subscription. Its signed parts are in Notification.Transaction
+// and Notification.Renewal.
 type Data struct {
-	AppAppleID               int64       `json:"appAppleId"`
-	BundleID                 string      `json:"bundleId"`
-	BundleVersion            string      `json:"bundleVersion"`
-	Environment              Environment `json:"environment"`
-	Status                   int         `json:"status"` // 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked
-	ConsumptionRequestReason string      `json:"consumptionRequestReason"`
+	AppAppleID    int64       `json:"appAppleId"`
+	BundleID      string      `json:"bundleId"`
+	BundleVersion string      `json:"bundleVersion"`
+	Environment   Environment `json:"environment"`
+	// 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked
+	Status                   int    `json:"status"`
+	ConsumptionRequestReason string `json:"consumptionRequestReason"`
 }
 
 // Summary is the result of a request to extend the subscriptions of many customers.

@@ -33,11 +33,14 @@ func newRevocation(client *http.Client) *revocation {
 		own = *client
 	}
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &revocation{client: &own, good: make(map[pair]time.Time), inquiries: fetch.Shared[pair, struct{}]{FailedFor: ocspFailedFor}}
+	return &revocation{
+		client: &own, good: make(map[pair]time.Time),
+		inquiries: fetch.Shared[pair, struct{}]{FailedFor: ocspFailedFor},
+	}
 }
 
-// check returns nil if neither leaf nor intermediate is revoked. An error that is not errRevoked may pass. Only one inquiry about a pair
-// runs at a time, and all deliveries wait for it, each until its ctx ends.
+// check returns nil if neither leaf nor intermediate is revoked. An error that is not errRevoked may pass. Only one
+// inquiry about a pair runs at a time, and all deliveries wait for it, each until its ctx ends.
 func (r *revocation) check(ctx context.Context, chain []*x509.Certificate, now time.Time) error {
 	key := pairOf(chain[0], chain[1])
 	_, err := r.inquiries.Get(ctx, key, fetch.Request[struct{}]{

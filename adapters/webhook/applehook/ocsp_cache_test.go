@@ -55,7 +55,10 @@ func TestOCSPCache(t *testing.T) {
 		v := newVerifier(t, c, ask(r))
 		bodies := make([][]byte, 33)
 		for i := range bodies {
-			leaf := chain{issue(t, c.intermediate, options{name: "leaf", marks: c.marks(), ocsp: []string{leafURL}}), c.intermediate, c.root}
+			leaf := chain{
+				issue(t, c.intermediate, options{name: "leaf", marks: c.marks(), ocsp: []string{leafURL}}),
+				c.intermediate, c.root,
+			}
 			bodies[i] = body(t, leaf.sign(t, with(notification(), m{"signedDate": nil})))
 			if _, err := verifyAt(t, v, bodies[i], received.Add(time.Duration(i)*time.Second)); err != nil {
 				t.Fatal(err)
@@ -87,7 +90,8 @@ func TestOCSPCache(t *testing.T) {
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
 			all.Go(func() {
-				if _, err := v.Verify(ctx, &webhook.Delivery{Body: content, Time: received}); !errors.Is(err, context.Canceled) || webhook.RefusalOf(err) != "" {
+				if _, err := v.Verify(ctx, &webhook.Delivery{Body: content, Time: received}); !errors.Is(err,
+					context.Canceled) || webhook.RefusalOf(err) != "" {
 					t.Errorf("a delivery whose request ended: %v", err)
 				}
 			})
@@ -107,9 +111,14 @@ func TestOCSPCache(t *testing.T) {
 			r.wait = make(chan struct{})
 			v := newVerifier(t, c, ask(r))
 			began := time.Now()
-			for _, tt := range []struct{ limit, want time.Duration }{{2 * time.Second, 2 * time.Second}, {time.Minute, 10 * time.Second}, {time.Minute, 10 * time.Second}} {
+			for _, tt := range []struct{ limit, want time.Duration }{
+				{2 * time.Second, 2 * time.Second},
+				{time.Minute, 10 * time.Second},
+				{time.Minute, 10 * time.Second},
+			} {
 				ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
-				if _, err := v.Verify(ctx, &webhook.Delivery{Body: content, Time: received}); err == nil || webhook.RefusalOf(err) != "" {
+				if _, err := v.Verify(ctx, &webhook.Delivery{Body: content, Time: received}); err == nil ||
+					webhook.RefusalOf(err) != "" {
 					t.Error(err)
 				}
 				cancel()

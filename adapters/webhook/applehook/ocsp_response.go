@@ -128,7 +128,8 @@ func (id certID) is(cert, issuer *x509.Certificate) bool {
 	for _, h := range hashes {
 		if h.oid.Equal(id.HashAlgorithm.Algorithm) {
 			name, key, err := hashIssuer(issuer, h.hash)
-			return err == nil && bytes.Equal(name, id.NameHash) && bytes.Equal(key, id.KeyHash) && id.Serial != nil && id.Serial.Cmp(cert.SerialNumber) == 0
+			return err == nil && bytes.Equal(name, id.NameHash) && bytes.Equal(key, id.KeyHash) && id.Serial != nil &&
+				id.Serial.Cmp(cert.SerialNumber) == 0
 		}
 	}
 	return false
@@ -157,7 +158,8 @@ func checkOCSPResponse(der []byte, cert, issuer *x509.Certificate, now time.Time
 			return fmt.Errorf("%w since %v", errRevoked, r.Revoked.At.UTC().Format(time.RFC3339))
 		case r.ThisUpdate.After(now.Add(maxAhead)):
 			return fmt.Errorf("the OCSP response is of %v, which is in the future", r.ThisUpdate)
-		case !r.NextUpdate.IsZero() && r.NextUpdate.Before(now.Add(-maxAhead)), r.NextUpdate.IsZero() && r.ThisUpdate.Before(oldest):
+		case !r.NextUpdate.IsZero() && r.NextUpdate.Before(now.Add(-maxAhead)), r.NextUpdate.IsZero() &&
+			r.ThisUpdate.Before(oldest):
 			return fmt.Errorf("the OCSP response is outdated: it is of %v", r.ThisUpdate)
 		case !bool(r.Good) || bool(r.Unknown):
 			return errors.New("the OCSP responder does not know the certificate")
@@ -192,8 +194,8 @@ func parseOCSPResponse(der []byte) (*basicResponse, error) {
 	return &basic, nil
 }
 
-// verify returns nil if issuer signed b, or a responder that issuer appointed. It does not read the responder's name, because only
-// the key decides.
+// verify returns nil if issuer signed b, or a responder that issuer appointed. It does not read the responder's name,
+// because only the key decides.
 func (b *basicResponse) verify(issuer *x509.Certificate, now time.Time) error {
 	i := slices.IndexFunc(signatureAlgorithms, func(a struct {
 		oid       asn1.ObjectIdentifier

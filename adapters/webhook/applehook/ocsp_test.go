@@ -70,7 +70,10 @@ func TestOCSP(t *testing.T) {
 		{"case 59: an empty response", func(r *responder) { r.raw = []byte{} }, later, "OCSP response"},
 		{"case 59: not ASN.1", func(r *responder) { r.raw = []byte("<html>") }, later, "OCSP response"},
 		{"case 59: an endless response", func(r *responder) { r.raw = make([]byte, 1<<20) }, later, "more than"},
-		{"revoked", each(func(s *single) { s.Status = revokedAt(t, received.Add(-time.Hour)) }), string(webhook.BadSignature), "revoked since 2027"},
+		{
+			"revoked", each(func(s *single) { s.Status = revokedAt(t, received.Add(-time.Hour)) }),
+			string(webhook.BadSignature), "revoked since 2027",
+		},
 		{"revoked, in an outdated response", each(func(s *single) {
 			s.Status, s.Next = revokedAt(t, received.Add(-time.Hour)), received.Add(-time.Hour)
 		}), string(webhook.BadSignature), "revoked"},
@@ -80,12 +83,27 @@ func TestOCSP(t *testing.T) {
 		}, later, "not signed"},
 		{"unknown", each(func(s *single) { s.Status = unknown }), later, "does not know"},
 		{"signed by the leaf", func(r *responder) { r.by = byLeaf(c.leaf.key) }, later, "not signed"},
-		{"signed by the issuer of another certificate", func(r *responder) { r.by = byLeaf(c.root.key) }, later, "not signed"},
-		{"about another serial number", each(func(s *single) { s.CertID.Serial = big.NewInt(7) }), later, "another certificate"},
-		{"about another issuer's name", each(func(s *single) { s.CertID.NameHash = make([]byte, 32) }), later, "another certificate"},
-		{"about another issuer's key", each(func(s *single) { s.CertID.KeyHash = make([]byte, 32) }), later, "another certificate"},
+		{
+			"signed by the issuer of another certificate", func(r *responder) { r.by = byLeaf(c.root.key) }, later,
+			"not signed",
+		},
+		{
+			"about another serial number", each(func(s *single) { s.CertID.Serial = big.NewInt(7) }), later,
+			"another certificate",
+		},
+		{
+			"about another issuer's name", each(func(s *single) { s.CertID.NameHash = make([]byte, 32) }), later,
+			"another certificate",
+		},
+		{
+			"about another issuer's key", each(func(s *single) { s.CertID.KeyHash = make([]byte, 32) }), later,
+			"another certificate",
+		},
 		{"with an unknown hash", each(func(s *single) { s.CertID.Algorithm.Algorithm = asn1.ObjectIdentifier{1, 2, 3} }), later, "another certificate"},
-		{"no answer", func(r *responder) { r.change = func(tbs *tbsResponse) { tbs.Responses = nil } }, later, "another certificate"},
+		{
+			"no answer", func(r *responder) { r.change = func(tbs *tbsResponse) { tbs.Responses = nil } }, later,
+			"another certificate",
+		},
 		{"about another certificate first", func(r *responder) {
 			r.change = func(tbs *tbsResponse) {
 				other := tbs.Responses[0]
@@ -101,7 +119,10 @@ func TestOCSP(t *testing.T) {
 		{"a critical extension of the answer", each(func(s *single) { s.Extra = critical }), later, "critical"},
 		{"a critical extension of the response", func(r *responder) { r.change = func(tbs *tbsResponse) { tbs.Extra = critical } }, later, "critical"},
 		{"signed by an appointed responder", func(r *responder) { appointing(r, appointed) }, accepted, ""},
-		{"signed by a responder whose certificate is missing", func(r *responder) { r.by = byLeaf(appointed.key) }, later, "not signed"},
+		{
+			"signed by a responder whose certificate is missing", func(r *responder) { r.by = byLeaf(appointed.key) },
+			later, "not signed",
+		},
 		{"signed by a responder without the usage", func(r *responder) { appointing(r, issue(t, c.intermediate, options{name: "responder"})) }, later, "not signed"},
 		{"signed by a responder whose certificate has expired", func(r *responder) {
 			appointing(r, issue(t, c.intermediate, options{name: "responder", usage: appointed.ExtKeyUsage, until: received.Add(-time.Second)}))
@@ -131,7 +152,8 @@ func TestOCSP(t *testing.T) {
 		if _, err := verify(t, newVerifier(t, c, ask(r)), body(t, c.sign(t, full(t, c)))); err != nil {
 			t.Fatal(err)
 		}
-		const want = "POST " + intermediateURL + " application/ocsp-request\nPOST " + leafURL + " application/ocsp-request"
+		const want = "POST " + intermediateURL + " application/ocsp-request\nPOST " + leafURL +
+			" application/ocsp-request"
 		if got := strings.Join(r.requests, "\n"); got != want {
 			t.Errorf("requests:\n%s", got)
 		}
@@ -146,7 +168,8 @@ func TestOCSP(t *testing.T) {
 	t.Run("a forgery causes no request", func(t *testing.T) {
 		r, other := newResponder(t, c), newChain(t, withOCSP)
 		_, _ = verify(t, newVerifier(t, c, ask(r)), body(t, other.sign(t, full(t, c))))
-		stolen := signJWS(t, m{"alg": "ES256", "x5c": c.x5c()}, full(t, c), other.leaf.key) // Apple's certificates are public
+		// Apple's certificates are public
+		stolen := signJWS(t, m{"alg": "ES256", "x5c": c.x5c()}, full(t, c), other.leaf.key)
 		_, _ = verify(t, newVerifier(t, c, ask(r)), body(t, stolen))
 		if n := r.count(); n != 0 {
 			t.Errorf("%d requests", n)
@@ -161,7 +184,8 @@ func TestOCSP(t *testing.T) {
 	})
 	t.Run("R5: with online checks, the certificates must be valid now", func(t *testing.T) {
 		n := with(notification(), m{"signedDate": notAfter.Add(-time.Hour).UnixMilli()})
-		_, err := verifyAt(t, newVerifier(t, c, ask(newResponder(t, c))), body(t, c.sign(t, n)), notAfter.Add(time.Hour))
+		_, err := verifyAt(t, newVerifier(t, c, ask(newResponder(t, c))), body(t, c.sign(t, n)),
+			notAfter.Add(time.Hour))
 		if webhook.RefusalOf(err) != webhook.BadSignature || !strings.Contains(err.Error(), "expired") {
 			t.Error(err)
 		}

@@ -45,7 +45,10 @@ var (
 )
 
 func revokedAt(t testing.TB, at time.Time) asn1.RawValue {
-	return asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 1, IsCompound: true, Bytes: must(t)(asn1.MarshalWithParams(at, "generalized"))}
+	return asn1.RawValue{
+		Class: asn1.ClassContextSpecific, Tag: 1, IsCompound: true,
+		Bytes: must(t)(asn1.MarshalWithParams(at, "generalized")),
+	}
 }
 
 func must(t testing.TB) func(der []byte, err error) []byte {
@@ -104,7 +107,10 @@ func (r *responder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if der == nil {
 		der = r.respond(body, req.URL.String())
 	}
-	return &http.Response{StatusCode: max(r.status, 200), Status: http.StatusText(max(r.status, 200)), Body: io.NopCloser(bytes.NewReader(der)), Header: http.Header{"Location": {"http://elsewhere.example"}}}, nil
+	return &http.Response{
+		StatusCode: max(r.status, 200), Status: http.StatusText(max(r.status, 200)),
+		Body: io.NopCloser(bytes.NewReader(der)), Header: http.Header{"Location": {"http://elsewhere.example"}},
+	}, nil
 }
 
 func (r *responder) respond(request []byte, url string) []byte {
@@ -116,7 +122,10 @@ func (r *responder) respond(request []byte, url string) []byte {
 		return nil
 	}
 	tbs := tbsResponse{
-		Responder: asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 2, IsCompound: true, Bytes: must(r)(asn1.Marshal(make([]byte, 20)))},
+		Responder: asn1.RawValue{
+			Class: asn1.ClassContextSpecific, Tag: 2, IsCompound: true,
+			Bytes: must(r)(asn1.Marshal(make([]byte, 20))),
+		},
 		Produced:  received,
 		Responses: []single{{CertID: req.TBS.List[0].CertID, Status: good, This: received.Add(-time.Hour), Next: received.Add(time.Hour)}},
 	}

@@ -38,7 +38,8 @@ func checkRoots(roots []*x509.Certificate, refuse func(format string, args ...an
 		case !root.BasicConstraintsValid || !root.IsCA:
 			refuse("Roots[%d] (%s) is not the certificate of an authority: use the root, not a certificate that signs notifications", i, root.Subject)
 		case !bytes.Equal(root.RawSubject, root.RawIssuer):
-			refuse("Roots[%d] (%s) is issued by %s: use the root itself, so that the chain has three certificates", i, root.Subject, root.Issuer)
+			refuse("Roots[%d] (%s) is issued by %s: use the root itself, so that the chain has three certificates", i,
+				root.Subject, root.Issuer)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func TestVerifyJWS(t *testing.T) {
 		t.Fatal(err)
 	}
 	withSignature := func(s string) []byte { return body(t, parts[0]+"."+parts[1]+"."+s) }
-	lastLetter := func(s string) string { // another letter with the same bytes: it differs in the bits after the last byte only
+	lastLetter := func(s string) string {
+		// another letter with the same bytes: it differs in the bits after the last byte only
 		const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 		return s[:len(s)-1] + string(letters[strings.IndexByte(letters, s[len(s)-1])+1])
 	}
@@ -61,7 +62,10 @@ func TestVerifyJWS(t *testing.T) {
 		{"case 50: no alg", withHeader(with(header, m{"alg": nil})), webhook.Unsigned, "alg"},
 		{"case 50: alg is an array", withHeader(with(header, m{"alg": []string{"ES256"}})), webhook.Unsigned, "alg"},
 		{"case 50: two algs", withHeader(`{"alg":"none","alg":"ES256"}`), webhook.Unsigned, "twice"},
-		{"case 50: the attacker's jwk", body(t, signJWS(t, with(header, m{"jwk": jwk}), n, attacker)), webhook.BadSignature, "signature is wrong"},
+		{
+			"case 50: the attacker's jwk", body(t, signJWS(t, with(header, m{"jwk": jwk}), n, attacker)),
+			webhook.BadSignature, "signature is wrong",
+		},
 		{"case 50: the attacker's jku", body(t, signJWS(t, with(header, m{"jku": "https://evil.example/jwks", "x5u": "https://evil.example/x.pem"}), n, attacker)), webhook.BadSignature, "signature is wrong"},
 		{"R2: crit", withHeader(with(header, m{"crit": []string{"exp"}, "exp": 1})), webhook.Unsigned, "crit"},
 		{"R2: empty crit", withHeader(with(header, m{"crit": json.RawMessage("null")})), webhook.Unsigned, "crit"},
@@ -71,7 +75,10 @@ func TestVerifyJWS(t *testing.T) {
 		{"R2: four parts", body(t, good+".x"), webhook.Unsigned, "4 parts"},
 		{"R2: padding", withSignature(parts[2] + "=="), webhook.Unsigned, "part 3"},
 		{"R2: trailing bits", withSignature(lastLetter(parts[2])), webhook.Unsigned, "part 3"},
-		{"R2: a line break, which encoding/base64 skips", withSignature(parts[2][:40] + "\n" + parts[2][40:]), webhook.Unsigned, "line break"},
+		{
+			"R2: a line break, which encoding/base64 skips", withSignature(parts[2][:40] + "\n" + parts[2][40:]),
+			webhook.Unsigned, "line break",
+		},
 		{"R2: the standard alphabet", withSignature(base64.RawStdEncoding.EncodeToString(append([]byte{0xfb, 0xff}, signature[2:]...))), webhook.Unsigned, "part 3"},
 		{"R2: a header that is not an object", withHeader("[]"), webhook.Unsigned, "header"},
 		{"case 47: empty signature", withSignature(""), webhook.Unsigned, "0 bytes"},
@@ -79,24 +86,45 @@ func TestVerifyJWS(t *testing.T) {
 		{"R6: a truncated signature", withSignature(b64url(signature[:63])), webhook.Unsigned, "63 bytes"},
 		{"R6: r and s are 0", withSignature(b64url(make([]byte, 64))), webhook.BadSignature, "signature is wrong"},
 		{"R6: another payload", body(t, parts[0]+"."+b64url(toJSON(t, with(n, m{"notificationType": "REFUND"})))+"."+parts[2]), webhook.BadSignature, "signature is wrong"},
-		{"R6: another header", body(t, b64url(toJSON(t, with(header, m{"kid": "x"})))+"."+parts[1]+"."+parts[2]), webhook.BadSignature, "signature is wrong"},
+		{
+			"R6: another header", body(t, b64url(toJSON(t, with(header, m{"kid": "x"})))+"."+parts[1]+"."+parts[2]),
+			webhook.BadSignature, "signature is wrong",
+		},
 
 		{"case 56: no x5c", withHeader(with(header, m{"x5c": nil})), webhook.Unsigned, "x5c"},
 		{"case 56: x5c is a string", withHeader(with(header, m{"x5c": x5c[0]})), webhook.Unsigned, "x5c"},
 		{"case 56: 0 certificates", withHeader(with(header, m{"x5c": []string{}})), webhook.Unsigned, "0 certificates"},
 		{"case 56: 1 certificate", withHeader(with(header, m{"x5c": x5c[:1]})), webhook.Unsigned, "1 certificates"},
 		{"case 56: 2 certificates", withHeader(with(header, m{"x5c": x5c[:2]})), webhook.Unsigned, "2 certificates"},
-		{"case 56: 4 certificates", withHeader(with(header, m{"x5c": append(c.x5c(), x5c[2])})), webhook.Unsigned, "4 certificates"},
-		{"case 56: reversed order", withHeader(with(header, m{"x5c": []string{x5c[2], x5c[1], x5c[0]}})), webhook.BadSignature, "P-256"},
+		{
+			"case 56: 4 certificates", withHeader(with(header, m{"x5c": append(c.x5c(), x5c[2])})), webhook.Unsigned,
+			"4 certificates",
+		},
+		{
+			"case 56: reversed order", withHeader(with(header, m{"x5c": []string{x5c[2], x5c[1], x5c[0]}})),
+			webhook.BadSignature, "P-256",
+		},
 		{"case 56: leaf and intermediate exchanged", withHeader(with(header, m{"x5c": []string{x5c[1], x5c[0], x5c[2]}})), webhook.BadSignature, "P-256"},
-		{"case 56: bad base64 in the leaf", withHeader(with(header, m{"x5c": []string{x5c[0] + "!", x5c[1], x5c[2]}})), webhook.Unsigned, "x5c[0]"},
-		{"case 56: bad base64 in the root", withHeader(with(header, m{"x5c": []string{x5c[0], x5c[1], "%"}})), webhook.Unsigned, "x5c[2]"},
-		{"case 56: base64url in x5c", withHeader(with(header, m{"x5c": []string{b64url(c.leaf.Raw), x5c[1], x5c[2]}})), webhook.Unsigned, "x5c[0]"},
+		{
+			"case 56: bad base64 in the leaf", withHeader(with(header, m{"x5c": []string{x5c[0] + "!", x5c[1], x5c[2]}})),
+			webhook.Unsigned, "x5c[0]",
+		},
+		{
+			"case 56: bad base64 in the root", withHeader(with(header, m{"x5c": []string{x5c[0], x5c[1], "%"}})),
+			webhook.Unsigned, "x5c[2]",
+		},
+		{
+			"case 56: base64url in x5c", withHeader(with(header, m{"x5c": []string{b64url(c.leaf.Raw), x5c[1], x5c[2]}})),
+			webhook.Unsigned, "x5c[0]",
+		},
 		{"case 56: line breaks in x5c", withHeader(with(header, m{"x5c": []string{x5c[0][:64] + "\n" + x5c[0][64:], x5c[1], x5c[2]}})), webhook.Unsigned, "line break"},
 		{"case 56: not a certificate", withHeader(with(header, m{"x5c": []string{b64([]byte("hello")), x5c[1], x5c[2]}})), webhook.Unsigned, "x5c[0]"},
 		{"case 56: the intermediate is not a certificate", withHeader(with(header, m{"x5c": []string{x5c[0], b64([]byte("hello")), x5c[2]}})), webhook.Unsigned, "x5c[1]"},
 		{"case 56: bytes after the leaf", withHeader(with(header, m{"x5c": []string{b64(append(c.leaf.Raw, 0)), x5c[1], x5c[2]}})), webhook.Unsigned, "x5c[0]"},
-		{"case 56: a number in x5c", withHeader(with(header, m{"x5c": []any{x5c[0], x5c[1], 3}})), webhook.Unsigned, "x5c"},
+		{
+			"case 56: a number in x5c", withHeader(with(header, m{"x5c": []any{x5c[0], x5c[1], 3}})),
+			webhook.Unsigned, "x5c",
+		},
 	})
 	t.Run("R3: the third certificate is not used", func(t *testing.T) {
 		if _, err := verify(t, newVerifier(t, c), withHeader(with(header, m{"x5c": []string{x5c[0], x5c[1], b64([]byte("any"))}, "kid": "any", "typ": "JWT"}))); err != nil {

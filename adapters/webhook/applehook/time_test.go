@@ -29,8 +29,14 @@ func TestVerifyTime(t *testing.T) {
 		{"case 57: an exponent", raw("1.772600765e12"), webhook.BadTime, "signedDate"},
 		{"case 57: an object", raw("{}"), webhook.BadTime, "signedDate"},
 		{"case 57: true", raw("true"), webhook.BadTime, "signedDate"},
-		{"5 minutes and 1 ms ahead", date(received.Add(5*time.Minute + time.Millisecond).UnixMilli()), webhook.BadTime, "ahead"},
-		{"MaxAge and 1 ms ago", date(received.Add(-30*24*time.Hour - time.Millisecond).UnixMilli()), webhook.BadTime, "MaxAge"},
+		{
+			"5 minutes and 1 ms ahead", date(received.Add(5*time.Minute + time.Millisecond).UnixMilli()), webhook.BadTime,
+			"ahead",
+		},
+		{
+			"MaxAge and 1 ms ago", date(received.Add(-30*24*time.Hour - time.Millisecond).UnixMilli()), webhook.BadTime,
+			"MaxAge",
+		},
 	})
 	for _, tt := range []struct {
 		name string
@@ -40,7 +46,10 @@ func TestVerifyTime(t *testing.T) {
 		{"exactly 5 minutes ahead", date(received.Add(5 * time.Minute).UnixMilli()), received},
 		{"exactly MaxAge ago", date(received.Add(-30 * 24 * time.Hour).UnixMilli()), received},
 		{"Apple's last retry", date(received.Add(-157 * time.Hour).UnixMilli()), received},
-		{"case 57: an expired leaf, but the signed date is inside of its validity", date(notAfter.Add(-time.Hour).UnixMilli()), notAfter.Add(24 * time.Hour)},
+		{
+			"case 57: an expired leaf, but the signed date is inside of its validity",
+			date(notAfter.Add(-time.Hour).UnixMilli()), notAfter.Add(24 * time.Hour),
+		},
 		{"R5: no signed date, so the time of the delivery counts", date(nil), received},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,12 +59,14 @@ func TestVerifyTime(t *testing.T) {
 		})
 	}
 	t.Run("R5: no signed date, and the leaf has expired", func(t *testing.T) {
-		if _, err := verifyAt(t, newVerifier(t, c), date(nil), notAfter.Add(time.Hour)); webhook.RefusalOf(err) != webhook.BadSignature {
+		if _, err := verifyAt(t, newVerifier(t, c), date(nil),
+			notAfter.Add(time.Hour)); webhook.RefusalOf(err) != webhook.BadSignature {
 			t.Error(err)
 		}
 	})
 	t.Run("a forged bad time is a bad signature", func(t *testing.T) {
-		if _, err := verify(t, newVerifier(t, newChain(t)), raw("1e30")); webhook.RefusalOf(err) != webhook.BadSignature {
+		if _, err := verify(t, newVerifier(t, newChain(t)),
+			raw("1e30")); webhook.RefusalOf(err) != webhook.BadSignature {
 			t.Error(err)
 		}
 	})

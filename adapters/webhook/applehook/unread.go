@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Unread is a field that has another form than this version expects, such as a number that became a string. The field of the struct is
-// zero then.
+// Unread is a field that has another form than this version expects, such as a number that became a string. The field
+// of the struct is zero then.
 type Unread struct {
 	Path string          // such as "transaction.price"
 	Raw  json.RawMessage // its value, as Apple signed it
 	Err  error
 }
 
-// decodeFields decodes the members of raw that into has a field for, each by itself. It returns those that it could not read.
+// decodeFields decodes the members of raw that into has a field for, each by itself. It returns those that it could not
+// read.
 func decodeFields(raw json.RawMessage, into reflect.Value, path string) (unread []Unread) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {

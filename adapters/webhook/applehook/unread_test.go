@@ -26,15 +26,18 @@ func TestDecodeKeepsWhatItUnderstands(t *testing.T) {
 			m{"price": "9990", "quantity": m{"n": 1}, "expiresDate": "soon", "revocationReason": "x"},
 			m{"eligibleWinBackOfferIds": []any{"a", 1}, "isInBillingRetryPeriod": 1, "renewalDate": 1e30},
 			map[string]string{
-				"data.status": "true", "transaction.price": `"9990"`, "transaction.quantity": `{"n":1}`, "transaction.expiresDate": `"soon"`,
-				"transaction.revocationReason": `"x"`, "renewal.eligibleWinBackOfferIds": `["a",1]`, "renewal.isInBillingRetryPeriod": "1", "renewal.renewalDate": "1e+30",
+				"data.status": "true", "transaction.price": `"9990"`, "transaction.quantity": `{"n":1}`,
+				"transaction.expiresDate":      `"soon"`,
+				"transaction.revocationReason": `"x"`, "renewal.eligibleWinBackOfferIds": `["a",1]`,
+				"renewal.isInBillingRetryPeriod": "1", "renewal.renewalDate": "1e+30",
 			},
 		},
 		{"null", m{"status": nil}, m{"price": nil}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := with(notification(), m{"data": with(with(data(), tt.data), m{
-				"signedTransactionInfo": c.sign(t, with(transaction(), tt.transaction)), "signedRenewalInfo": c.sign(t, with(renewal(), tt.renewal)),
+				"signedTransactionInfo": c.sign(t, with(transaction(), tt.transaction)), "signedRenewalInfo": c.sign(t,
+					with(renewal(), tt.renewal)),
 			})})
 			event, err := verify(t, newVerifier(t, c), body(t, c.sign(t, all)))
 			if err != nil {
@@ -56,10 +59,13 @@ func TestDecodeKeepsWhatItUnderstands(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Unread (-want +got):\n%s", diff)
 			}
-			if n.UUID != uuid || n.Data.BundleID != bundle || n.Transaction.ProductID != "pro.monthly" || n.Transaction.Currency != "EUR" || n.Renewal.AutoRenewStatus != 1 {
+			if n.UUID != uuid || n.Data.BundleID != bundle || n.Transaction.ProductID != "pro.monthly" ||
+				n.Transaction.Currency != "EUR" || n.Renewal.AutoRenewStatus != 1 {
 				t.Errorf("other fields are lost: %+v, %+v, %+v", n, n.Transaction, n.Renewal)
 			}
-			if _, changed := tt.want["renewal.eligibleWinBackOfferIds"]; changed && (n.Renewal.EligibleWinBackOfferIDs != nil || n.Transaction.Price != 0 || n.Transaction.RevocationReason != nil) {
+			if _, changed := tt.want["renewal.eligibleWinBackOfferIds"]; changed &&
+				(n.Renewal.EligibleWinBackOfferIDs != nil || n.Transaction.Price != 0 ||
+					n.Transaction.RevocationReason != nil) {
 				t.Errorf("fields that could not be read are not zero: %+v, %+v", n.Transaction, n.Renewal)
 			}
 		})

@@ -51,12 +51,13 @@ func tenant(environment Environment, bundleID string) string {
 func (v *Verifier) Source() webhook.Source {
 	s := webhook.Source{Name: "apple", Deadline: v.cfg.Deadline, MaxBody: maxBody}
 	if v.cfg.Environment == Sandbox {
-		// The sandbox makes one attempt, so a failure parks at once. While nothing can be parked, only a Backfill finds the notification
-		// again. 0 would mean an unknown age.
+		// The sandbox makes one attempt, so a failure parks at once. While nothing can be parked, only a Backfill finds
+		// the notification again. 0 would mean an unknown age.
 		s.Horizon, s.GiveUpAfter = historyOf(Sandbox)+24*time.Hour, time.Nanosecond
 		return s
 	}
-	// Attempts are made 0, 1, 13, 37, 85 and 157 hours after the first. 120 hours are between the last two, with room for delays.
+	// Attempts are made 0, 1, 13, 37, 85 and 157 hours after the first. 120 hours are between the last two, with room
+	// for delays.
 	s.Horizon, s.GiveUpAfter = historyOf(Production)+24*time.Hour, 120*time.Hour
 	return s
 }
@@ -69,14 +70,17 @@ func historyOf(environment Environment) time.Duration {
 	return 180 * 24 * time.Hour
 }
 
-// Verify implements webhook.Verifier. The body is {"signedPayload": "…"}. It returns one event, whose payload Decode reads.
+// Verify implements webhook.Verifier. The body is {"signedPayload": "…"}. It returns one event, whose payload Decode
+// reads.
 func (v *Verifier) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	if len(d.Body) > maxJWS {
-		return nil, webhook.Refuse(webhook.Unsigned, "applehook: the body has %d bytes, more than %d", len(d.Body), maxJWS)
+		return nil, webhook.Refuse(webhook.Unsigned, "applehook: the body has %d bytes, more than %d",
+			len(d.Body), maxJWS)
 	}
 	body, err := parseObject(d.Body)
 	if err != nil {
-		return nil, webhook.Refuse(webhook.Unsigned, "applehook: the body is not as Apple sends it (a proxy must not change it): %w", err)
+		return nil, webhook.Refuse(webhook.Unsigned,
+			"applehook: the body is not as Apple sends it (a proxy must not change it): %w", err)
 	}
 	signedPayload, err := body.text("signedPayload")
 	if err == nil && signedPayload == "" {
@@ -121,7 +125,8 @@ func (v *Verifier) verify(ctx context.Context, signedPayload string, m moment) (
 	return v.event(all)
 }
 
-// checkAge refuses a live delivery that is too old, or from the future. The certificates allow both: they are valid for years.
+// checkAge refuses a live delivery that is too old, or from the future. The certificates allow both: they are valid for
+// years.
 func (v *Verifier) checkAge(at time.Time, m moment) error {
 	switch {
 	case !m.live || at.IsZero():
@@ -129,7 +134,8 @@ func (v *Verifier) checkAge(at time.Time, m moment) error {
 	case at.Sub(m.now) > maxAhead:
 		return webhook.Refuse(webhook.BadTime, "applehook: signedDate is %v, more than %v ahead of this machine's clock", at.UTC(), maxAhead)
 	case m.now.Sub(at) > v.cfg.MaxAge:
-		return webhook.Refuse(webhook.BadTime, "applehook: signedDate is %v, longer ago than Config.MaxAge, %v", at.UTC(), v.cfg.MaxAge)
+		return webhook.Refuse(webhook.BadTime, "applehook: signedDate is %v, longer ago than Config.MaxAge, %v",
+			at.UTC(), v.cfg.MaxAge)
 	}
 	return nil
 }
@@ -188,7 +194,8 @@ func (v *Verifier) open(ctx context.Context, name, compact string, m moment) (o 
 	return o, nil
 }
 
-// maxReason limits errors that contain text of a sender whose signature is not verified, such as names in its certificates.
+// maxReason limits errors that contain text of a sender whose signature is not verified, such as names in its
+// certificates.
 const maxReason = 300
 
 func shortened(err error) error {

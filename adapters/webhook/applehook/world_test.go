@@ -74,7 +74,8 @@ func (w *world) config(store dedup.Store[*deduptest.Tx]) applehook.BackfillConfi
 	logger := slog.New(slog.NewTextHandler(w.logs, nil))
 	_, parks := store.(driver.ParkingLot[*deduptest.Tx])
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Window: 200 * day, Logger: logger,
+		Name: "billing", Store: store, RejectGivenUp: !parks, Key: consumer.MessageID, Window: 200 * day,
+		Logger: logger,
 		Handle: func(ctx context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 			if w.handle != nil {
 				if err := w.handle(ctx, tx, msg); err != nil {
@@ -88,7 +89,8 @@ func (w *world) config(store dedup.Store[*deduptest.Tx]) applehook.BackfillConfi
 		w.Fatal(err)
 	}
 	return applehook.BackfillConfig[*deduptest.Tx]{
-		Name: "billing", Verifier: w.verifier, Processor: billing, Store: store, IssuerID: "issuer", KeyID: "KEY", PrivateKey: w.key,
+		Name: "billing", Verifier: w.verifier, Processor: billing, Store: store, IssuerID: "issuer", KeyID: "KEY",
+		PrivateKey: w.key,
 		Since:      time.Now().Add(-200 * day),
 		HTTPClient: &http.Client{Transport: inProcess{w.api}}, Logger: logger,
 	}
@@ -114,7 +116,8 @@ func (w *world) signed(at time.Time, kind string) (signedPayload, id string) {
 	w.numbers++
 	id = fmt.Sprintf("00000000-0000-4000-8000-%012d", w.numbers)
 	signedPayload, err := w.authority.SignedPayload(appletest.Notification{
-		Type: kind, UUID: id, SignedDate: at, BundleID: bundle, AppAppleID: appID, Transaction: map[string]any{"originalTransactionId": strconv.Itoa(w.numbers % 7)},
+		Type: kind, UUID: id, SignedDate: at, BundleID: bundle, AppAppleID: appID,
+		Transaction: map[string]any{"originalTransactionId": strconv.Itoa(w.numbers % 7)},
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -194,8 +197,9 @@ func newWorld(t *testing.T) *world {
 	}
 	key, public := newKey(t)
 	return &world{
-		T: t, authority: authority, verifier: verifier, store: consumertest.NewStore(), key: key, logs: new(bytes.Buffer),
-		api: &appletest.API{Key: public, IssuerID: "issuer", KeyID: "KEY", BundleID: bundle},
+		T: t, authority: authority, verifier: verifier, store: consumertest.NewStore(), key: key,
+		logs: new(bytes.Buffer),
+		api:  &appletest.API{Key: public, IssuerID: "issuer", KeyID: "KEY", BundleID: bundle},
 	}
 }
 

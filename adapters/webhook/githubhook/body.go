@@ -11,8 +11,8 @@ import (
 
 const formPrefix = "payload="
 
-// decode returns the JSON of a body. Whether the body is a form depends on the body and not on the header Content-Type, which is
-// not signed.
+// decode returns the JSON of a body. Whether the body is a form depends on the body and not on the header Content-Type,
+// which is not signed.
 func decode(body []byte) (payload []byte, isPing bool, err error) {
 	payload = body
 	if bytes.HasPrefix(body, []byte(formPrefix)) {

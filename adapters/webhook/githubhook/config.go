@@ -10,22 +10,22 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// Endpoint names the hook or the app that sends to this endpoint, such as "releases-hook". It is part of each event's key,
-	// because GitHub sends one event to several hooks and apps with the same ID. Each hook and each app needs its own. A new
-	// name makes all events new. Required.
+	// Endpoint names the hook or the app that sends to this endpoint, such as "releases-hook". It is part of each
+	// event's key, because GitHub sends one event to several hooks and apps with the same ID. Each hook and each app
+	// needs its own. A new name makes all events new. Required.
 	Endpoint string
 
-	// Secrets are the hook's secrets. Any of them may have made a signature: configure the old and the new secret while you
-	// change it. Each has 16 bytes or more. Required.
+	// Secrets are the hook's secrets. Any of them may have made a signature: configure the old and the new secret while
+	// you change it. Each has 16 bytes or more. Required.
 	Secrets []string
 
-	// Topic is the type of the events that this endpoint takes, such as "release". A delivery whose header X-GitHub-Event names
-	// another is refused. Required, unless TrustTopicHeader is set.
+	// Topic is the type of the events that this endpoint takes, such as "release". A delivery whose header
+	// X-GitHub-Event names another is refused. Required, unless TrustTopicHeader is set.
 	Topic string
 
-	// TrustTopicHeader takes the type of each event from the header X-GitHub-Event, for a hook that sends several types. The
-	// header is not signed: somebody who has captured a delivery can send its body once for each other type, and each of
-	// them runs. Set it only if handlers check that the body is of the type that they expect.
+	// TrustTopicHeader takes the type of each event from the header X-GitHub-Event, for a hook that sends several
+	// types. The header is not signed: somebody who has captured a delivery can send its body once for each other type,
+	// and each of them runs. Set it only if handlers check that the body is of the type that they expect.
 	//
 	// Defaults to false: Topic is required.
 	TrustTopicHeader bool
@@ -51,8 +51,9 @@ func (c Config) validate() error {
 			refuse("Secrets[%d] %w; set a random secret in the settings of the hook or the app, and configure it here", i, err)
 		}
 	}
-	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, "=", "name the one event that the hook sends, such as \"release\", "+
-		"because the header X-GitHub-Event is not signed; or set TrustTopicHeader if handlers check the body"); err != nil {
+	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, "=",
+		"name the one event that the hook sends, such as \"release\", "+
+			"because the header X-GitHub-Event is not signed; or set TrustTopicHeader if handlers check the body"); err != nil {
 		refuse("Topic %w", err)
 	}
 	return errors.Join(wrong...)

@@ -27,7 +27,8 @@ type receiver struct {
 func newReceiver(t *testing.T) *receiver {
 	r := &receiver{t: t, store: consumertest.NewStore()}
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "releases", Store: r.store, Key: consumer.MessageID, Window: githubhook.Horizon + 1, Logger: slog.New(slog.DiscardHandler),
+		Name: "releases", Store: r.store, Key: consumer.MessageID, Window: githubhook.Horizon + 1,
+		Logger: slog.New(slog.DiscardHandler),
 		Handle: func(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 			r.ran = append(r.ran, msg.Topic+" "+msg.ID)
 			return tx.Add("effect")
@@ -97,7 +98,8 @@ func TestDeduplication(t *testing.T) {
 	})
 	t.Run("one event to two apps, with one ID and two payloads", func(t *testing.T) {
 		const otherBody = `{"action":"published","release":{"id":17},"installation":{"id":3}}`
-		r, hook, app := newReceiver(t), newVerifier(t, nil), newVerifier(t, func(c *githubhook.Config) { c.Endpoint = "app" })
+		r, hook, app := newReceiver(t), newVerifier(t, nil),
+			newVerifier(t, func(c *githubhook.Config) { c.Endpoint = "app" })
 		r.deliver(hook, h, body)
 		r.deliver(app, headers(sha256Of(secret, otherBody), guid, "release"), otherBody)
 		r.want([]string{"release " + guid, "release " + guid}, nil)

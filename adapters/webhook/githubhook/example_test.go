@@ -9,10 +9,14 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/githubhook"
 )
 
-// GitHub signs the body and not the ID. The same body with a new ID has the same alias, so it is parked as known content.
+// GitHub signs the body and not the ID. The same body with a new ID has the same alias, so it is parked as known
+// content.
 func ExampleVerifier() {
 	const hookSecret = "a random secret of the hook"
-	verifier, err := githubhook.New(githubhook.Config{Endpoint: "releases-hook", Topic: "release", Secrets: []string{hookSecret}})
+	verifier, err := githubhook.New(githubhook.Config{
+		Endpoint: "releases-hook", Topic: "release",
+		Secrets: []string{hookSecret},
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -21,7 +25,8 @@ func ExampleVerifier() {
 	var aliases []string
 	for _, id := range []string{"72d3162e-cc78-11e3-81ab-4c9367dc0958", "an-attackers-new-id"} {
 		header := githubhook.Sign(hookSecret, id, "release", body)
-		events, err := verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: body, Time: time.Now()})
+		events, err := verifier.Verify(context.Background(),
+			&webhook.Delivery{Header: header, Body: body, Time: time.Now()})
 		if err != nil {
 			panic(err)
 		}

@@ -11,10 +11,13 @@ import (
 	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
-// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
-// for the same body may be accepted, and a body that is accepted has one alias, whatever its ID.
+// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test
+// itself makes for the same body may be accepted, and a body that is accepted has one alias, whatever its ID.
 func FuzzVerify(f *testing.F) {
-	for _, body := range []string{body, form(body), pingBody, "payload=%7B%7D&payload=%7B%7D", `{"zen":1,"Zen":2}`, ""} {
+	for _, body := range []string{
+		body, form(body), pingBody, "payload=%7B%7D&payload=%7B%7D",
+		`{"zen":1,"Zen":2}`, "",
+	} {
 		f.Add(sha256Of(secret, body), guid, "release", body)
 	}
 	f.Add(sha1Of(secret, body), guid, "release", body)
@@ -31,7 +34,8 @@ func FuzzVerify(f *testing.F) {
 				t.Errorf("accepted without a signature: %q for %q", signature, body)
 			}
 			msg := got.Message
-			if got.Drop == "" && msg.Topic != event || msg.ID != guid || strings.Contains(guid, "=") || len(msg.Aliases) != 1 {
+			if got.Drop == "" && msg.Topic != event || msg.ID != guid || strings.Contains(guid, "=") ||
+				len(msg.Aliases) != 1 {
 				t.Errorf("ID %q and type %q became %+v", guid, event, got)
 			}
 			if payload := string(msg.Payload); payload != body && "payload="+payload != unescape(body) {
@@ -53,10 +57,13 @@ func unescape(form string) string {
 	return s
 }
 
-// FuzzBody signs what the fuzzer makes, so that the body is decoded. What is accepted is a JSON object, and as a form it is the same
-// event.
+// FuzzBody signs what the fuzzer makes, so that the body is decoded. What is accepted is a JSON object, and as a form
+// it is the same event.
 func FuzzBody(f *testing.F) {
-	seeds := []string{body, form(body), pingBody, form(pingBody), "payload=%7B%7D&payload=%7B%7D", "payload=%zz", `{"zen":1,"Zen":2}`, "[]"}
+	seeds := []string{
+		body, form(body), pingBody, form(pingBody), "payload=%7B%7D&payload=%7B%7D", "payload=%zz",
+		`{"zen":1,"Zen":2}`, "[]",
+	}
 	for _, body := range seeds {
 		f.Add(body)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Horizon is how long the keys of events must be remembered. GitHub itself delivers again for three days at most, but it signs
-// no time: a captured delivery is accepted for ever, and runs again after its keys were forgotten.
+// Horizon is how long the keys of events must be remembered. GitHub itself delivers again for three days at most, but
+// it signs no time: a captured delivery is accepted for ever, and runs again after its keys were forgotten.
 const Horizon = 400 * 24 * time.Hour
 
 const (
@@ -22,7 +22,8 @@ const (
 	// deadline is that of github.com. GitHub Enterprise Server may wait for 30 seconds.
 	deadline = 10 * time.Second
 
-	// maxBody: GitHub caps payloads at 25 MB, and does not deliver larger ones. It does not repeat a delivery that was refused.
+	// maxBody: GitHub caps payloads at 25 MB, and does not deliver larger ones. It does not repeat a delivery that was
+	// refused.
 	maxBody = 25 << 20
 
 	signatureHeader = "X-Hub-Signature-256"
@@ -74,7 +75,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	case isPing: // also if the header says otherwise, because it is not signed
 		topic, drop = ping, "GitHub's ping to a new hook"
 	case topic == ping:
-		return nil, webhook.Refuse(webhook.WrongApp, "the header %s says ping, but the signed body is of another event", eventHeader)
+		return nil, webhook.Refuse(webhook.WrongApp, "the header %s says ping, but the signed body is of another event",
+			eventHeader)
 	case !v.cfg.TrustTopicHeader && topic != v.cfg.Topic:
 		return nil, webhook.Refuse(webhook.WrongApp,
 			"the event is %q, and Config.Topic is %q: send each event to an endpoint of its own", topic, v.cfg.Topic)
@@ -91,15 +93,16 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	case err != nil:
 		return webhook.Refuse(webhook.Unsigned, "%w; has the hook a secret?", err)
 	}
-	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) }, "the hook's secret")
+	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) },
+		"the hook's secret")
 }
 
 func sign(secret, body []byte) string {
 	return "sha256=" + hex.EncodeToString(strict.MAC(sha256.New, secret, body))
 }
 
-// Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type. A
-// Verifier refuses both unless they have 1 to 255 visible ASCII characters, without spaces and "=".
+// Sign returns the headers that GitHub would add to body, for tests. delivery is the event's ID, and event is its type.
+// A Verifier refuses both unless they have 1 to 255 visible ASCII characters, without spaces and "=".
 func Sign(secret, delivery, event string, body []byte) http.Header {
 	h := http.Header{}
 	h.Set(signatureHeader, sign([]byte(secret), body))

@@ -88,7 +88,8 @@ func TestVerify(t *testing.T) {
 				t.Fatalf("refused as %q", refusal)
 			}
 			msg := event.Message
-			if msg.ID != guid || msg.Tenant != "github/releases-hook" || msg.Topic != "release" || string(msg.Payload) != body || event.Drop != "" {
+			if msg.ID != guid || msg.Tenant != "github/releases-hook" || msg.Topic != "release" ||
+				string(msg.Payload) != body || event.Drop != "" {
 				t.Errorf("event %+v", event)
 			}
 			if !msg.Time.IsZero() || msg.Headers != nil {
@@ -100,7 +101,10 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "github", Horizon: 400 * 24 * time.Hour, Deadline: 10 * time.Second, MaxBody: 25 << 20}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{
+		Name: "github", Horizon: 400 * 24 * time.Hour, Deadline: 10 * time.Second,
+		MaxBody: 25 << 20,
+	}, v.Source()); diff != "" {
 		t.Errorf("E26: %s", diff)
 	}
 }
@@ -122,15 +126,20 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"case 47: missing signature", verifiers.Change(h, "X-Hub-Signature-256"), body, webhook.Unsigned},
 		{"case 47: empty signature", signed(""), body, webhook.Unsigned},
-		{"case 47: duplicate signature", verifiers.Change(h, "X-Hub-Signature-256", good, good), body, webhook.Unsigned},
+		{
+			"case 47: duplicate signature", verifiers.Change(h, "X-Hub-Signature-256", good, good), body,
+			webhook.Unsigned,
+		},
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
-		{"case 50: only SHA-1", verifiers.Change(verifiers.Change(h, "X-Hub-Signature-256"), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.Unsigned},
+		{"case 50: only SHA-1", verifiers.Change(verifiers.Change(h, "X-Hub-Signature-256"), "X-Hub-Signature",
+			sha1Of(secret, body)), body, webhook.Unsigned},
 		{"case 50: SHA-1 in the header of SHA-256", signed(sha1Of(secret, body)), body, webhook.BadSignature},
 		{
 			"case 50: SHA-1 is right, SHA-256 is not",
-			verifiers.Change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body, webhook.BadSignature,
+			verifiers.Change(signed(sha256Of(stranger, body)), "X-Hub-Signature", sha1Of(secret, body)), body,
+			webhook.BadSignature,
 		},
 		{"case 50: without the algorithm", signed(good[7:]), body, webhook.BadSignature},
 		{"case 51: truncated", signed(good[:20]), body, webhook.BadSignature},
@@ -143,10 +152,19 @@ func TestRefuses(t *testing.T) {
 		{"missing ID", verifiers.Change(h, "X-GitHub-Delivery"), body, webhook.Malformed},
 		{"empty ID", verifiers.Change(h, "X-GitHub-Delivery", ""), body, webhook.Malformed},
 		{"two IDs", verifiers.Change(h, "X-GitHub-Delivery", guid, otherGUID), body, webhook.Malformed},
-		{"case 72: an ID of 256 bytes", verifiers.Change(h, "X-GitHub-Delivery", strings.Repeat("a", 256)), body, webhook.Malformed},
+		{
+			"case 72: an ID of 256 bytes", verifiers.Change(h, "X-GitHub-Delivery", strings.Repeat("a", 256)), body,
+			webhook.Malformed,
+		},
 		{"case 72: an ID with NUL", verifiers.Change(h, "X-GitHub-Delivery", guid+"\x00"), body, webhook.Malformed},
-		{"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-GitHub-Delivery", guid+"\xff"), body, webhook.Malformed},
-		{"an ID that could be an alias", verifiers.Change(h, "X-GitHub-Delivery", "body-sha256=00"), body, webhook.Malformed},
+		{
+			"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-GitHub-Delivery", guid+"\xff"), body,
+			webhook.Malformed,
+		},
+		{
+			"an ID that could be an alias", verifiers.Change(h, "X-GitHub-Delivery", "body-sha256=00"), body,
+			webhook.Malformed,
+		},
 		{"missing type", verifiers.Change(h, "X-GitHub-Event"), body, webhook.Malformed},
 		{"two types", verifiers.Change(h, "X-GitHub-Event", "release", "push"), body, webhook.Malformed},
 		{"E17: another type", verifiers.Change(h, "X-GitHub-Event", "push"), body, webhook.WrongApp},
@@ -159,7 +177,10 @@ func TestRefuses(t *testing.T) {
 		{"E24: a form with another field", of(otherField), otherField, webhook.Malformed},
 		{"E24: a form with a broken escape", of("payload=%zz"), "payload=%zz", webhook.Malformed},
 		{"E24: a form without JSON", of("payload=1"), "payload=1", webhook.Malformed},
-		{"E24: a form without payload", of("x=" + url.QueryEscape(body)), "x=" + url.QueryEscape(body), webhook.Malformed},
+		{
+			"E24: a form without payload", of("x=" + url.QueryEscape(body)), "x=" + url.QueryEscape(body),
+			webhook.Malformed,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, refusal := verify(t, newVerifier(t, nil), test.header, test.body); refusal != test.want {
@@ -199,7 +220,8 @@ func TestAliases(t *testing.T) {
 		{"the same topic in the header", trustTopic, guid, "release", body, true, true, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			event, refusal := verify(t, newVerifier(t, test.change), headers(sha256Of(secret, test.body), test.guid, test.event), test.body)
+			event, refusal := verify(t, newVerifier(t, test.change), headers(sha256Of(secret, test.body), test.guid,
+				test.event), test.body)
 			if refusal != "" {
 				t.Fatalf("refused as %q", refusal)
 			}
@@ -212,7 +234,8 @@ func TestAliases(t *testing.T) {
 			if sameKey != test.sameKey || sameAlias != test.sameAlias {
 				t.Errorf("the same key: %v, the same alias: %v", sameKey, sameAlias)
 			}
-			if same := *a.Fingerprint == *b.Fingerprint; same != test.same || a.Fingerprint.IsZero() || b.Fingerprint.IsZero() {
+			if same := *a.Fingerprint == *b.Fingerprint; same != test.same || a.Fingerprint.IsZero() ||
+				b.Fingerprint.IsZero() {
 				t.Errorf("the same fingerprint: %v", same)
 			}
 		})
@@ -232,7 +255,8 @@ func TestPing(t *testing.T) {
 		{"under another type, which is not signed", trustTopic, "release", pingBody},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			event, refusal := verify(t, newVerifier(t, test.change), headers(sha256Of(secret, test.body), guid, test.event), test.body)
+			event, refusal := verify(t, newVerifier(t, test.change), headers(sha256Of(secret, test.body), guid,
+				test.event), test.body)
 			if refusal != "" || event.Drop == "" || event.Message.Topic != "ping" {
 				t.Errorf("refused as %q; event %+v, want one to drop", refusal, event)
 			}
@@ -246,7 +270,8 @@ func TestPing(t *testing.T) {
 	})
 	t.Run("not all of a ping's members", func(t *testing.T) {
 		const body = `{"zen":"a","hook_id":1}`
-		if _, refusal := verify(t, newVerifier(t, nil), headers(sha256Of(secret, body), guid, "ping"), body); refusal != webhook.WrongApp {
+		if _, refusal := verify(t, newVerifier(t, nil), headers(sha256Of(secret, body), guid, "ping"),
+			body); refusal != webhook.WrongApp {
 			t.Errorf("refused as %q", refusal)
 		}
 	})

@@ -34,11 +34,13 @@ func TestConsumer(t *testing.T) {
 	receive("d6", "paid", `{"order":5}`)    // captured before it was delivered, and sent with the id of another event
 	receive("d6", "paid", `{"order":6}`)
 	receive("d5", "paid", `{"order":5}`)
-	if diff := cmp.Diff([]string{"d1:paid", "d3:shipped", "d4:paid", "d4:shipped", "d6:paid"}, outcomes.Handled); diff != "" {
+	if diff := cmp.Diff([]string{"d1:paid", "d3:shipped", "d4:paid", "d4:shipped", "d6:paid"},
+		outcomes.Handled); diff != "" {
 		t.Errorf("E17: handled (-want +got)\n%s", diff)
 	}
 	want := []string{
-		"d2:paid " + string(observe.CauseKnownContent), "d6:paid " + string(observe.CauseMismatch), "d5:paid " + string(observe.CauseKnownContent),
+		"d2:paid " + string(observe.CauseKnownContent), "d6:paid " + string(observe.CauseMismatch),
+		"d5:paid " + string(observe.CauseKnownContent),
 	}
 	if diff := cmp.Diff(want, outcomes.Parked); diff != "" {
 		t.Errorf("case 54: parked (-want +got)\n%s", diff)

@@ -46,7 +46,8 @@ func (p *plan) events(d *webhook.Delivery) ([]webhook.Event, error) {
 	if len(items) == 0 {
 		sum := sha256.Sum256(d.Body)
 		return []webhook.Event{{Drop: "batch without items", Message: consumer.Message{
-			ID: "empty:" + hex.EncodeToString(sum[:]), Tenant: p.cfg.Name, Topic: p.cfg.Name, Payload: d.Body, Fingerprint: &dedup.Fingerprint{},
+			ID: "empty:" + hex.EncodeToString(sum[:]), Tenant: p.cfg.Name, Topic: p.cfg.Name, Payload: d.Body,
+			Fingerprint: &dedup.Fingerprint{},
 		}}}, nil
 	}
 	events := make([]webhook.Event, len(items))
@@ -92,8 +93,8 @@ func (p *plan) event(d *webhook.Delivery, payload []byte) (event webhook.Event, 
 	if p.unsignedID() {
 		alias := strict.BodyAlias(p.cfg.Name, "", m.Topic, payload)
 		m.Aliases = []string{alias}
-		// Without it, somebody who sends a captured body with the ID of another delivery first would make that delivery a duplicate,
-		// and it would be lost.
+		// Without it, somebody who sends a captured body with the ID of another delivery first would make that delivery
+		// a duplicate, and it would be lost.
 		*m.Fingerprint = dedup.FingerprintOf([]byte(alias))
 	}
 	if p.fingerprint != nil {
@@ -137,7 +138,8 @@ func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string,
 			err = strict.ID(id)
 		}
 		if err == nil && p.unsignedID() {
-			// With the topic, a delivery that is repeated to the endpoint of another topic does not take an ID from that topic's events.
+			// With the topic, a delivery that is repeated to the endpoint of another topic does not take an ID from
+			// that topic's events.
 			id = escape.Replace(id) + ":" + topic
 			err = strict.NotAlias(id)
 		}
@@ -159,8 +161,8 @@ func (p *plan) id(d *webhook.Delivery, topic string, payload []byte) (id string,
 	return id, strict.ID(id)
 }
 
-// idPart is text, and takes true and false too if boolean is set. Different values give different results: a string that could be taken
-// for another value keeps its quotes, so that 1 and "1" differ.
+// idPart is text, and takes true and false too if boolean is set. Different values give different results: a string
+// that could be taken for another value keeps its quotes, so that 1 and "1" differ.
 func idPart(payload []byte, path []string, boolean bool) (string, error) {
 	raw, err := strict.Lookup(payload, path)
 	if err != nil {

@@ -41,7 +41,8 @@ func TestCase54UnsignedID(t *testing.T) {
 	if first.ID != "d1:orders/paid" || first.Topic != "orders/paid" {
 		t.Errorf("%+v", first)
 	}
-	if again := event("d2", "orders/paid", `not even JSON`); again.ID != "d2:orders/paid" || again.Aliases[0] != first.Aliases[0] || again.Tenant != first.Tenant {
+	if again := event("d2", "orders/paid", `not even JSON`); again.ID != "d2:orders/paid" ||
+		again.Aliases[0] != first.Aliases[0] || again.Tenant != first.Tenant {
 		t.Errorf("case 54: a known body with a new id has the aliases %q, had %q", again.Aliases, first.Aliases)
 	}
 	if other := event("d3", "orders/paid", `other`); other.Aliases[0] == first.Aliases[0] {
@@ -51,12 +52,16 @@ func TestCase54UnsignedID(t *testing.T) {
 		t.Error("E17: a body under another topic has the same alias, so that its event would be lost")
 	}
 	for name, edit := range map[string]func(http.Header){
-		"case 47: no id":          func(h http.Header) { h.Del("X-Delivery") },
-		"case 47: two ids":        func(h http.Header) { h.Add("X-Delivery", "d2") },
-		"case 47: no topic":       func(h http.Header) { h.Del("X-Topic") },
-		"case 72: a long id":      func(h http.Header) { h.Set("X-Delivery", strings.Repeat("x", 256)) },
-		"case 72: NUL in an id":   func(h http.Header) { h.Set("X-Delivery", "a\x00") },
-		"an id that is an alias":  func(h http.Header) { h.Set("X-Delivery", "body"); h.Set("X-Topic", "sha256="+strings.Repeat("0", 64)) },
+		"case 47: no id":        func(h http.Header) { h.Del("X-Delivery") },
+		"case 47: two ids":      func(h http.Header) { h.Add("X-Delivery", "d2") },
+		"case 47: no topic":     func(h http.Header) { h.Del("X-Topic") },
+		"case 72: a long id":    func(h http.Header) { h.Set("X-Delivery", strings.Repeat("x", 256)) },
+		"case 72: NUL in an id": func(h http.Header) { h.Set("X-Delivery", "a\x00") },
+		"an id that is an alias": func(h http.Header) {
+			h.Set("X-Delivery", "body")
+			h.Set("X-Topic",
+				"sha256="+strings.Repeat("0", 64))
+		},
 		"case 72: NUL in a topic": func(h http.Header) { h.Set("X-Topic", "a\x00") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,11 +87,15 @@ func TestCase67Batch(t *testing.T) {
 	for _, event := range got {
 		items = append(items, event.Message.ID+" "+event.Message.Topic+" "+string(event.Message.Payload)+event.Drop)
 	}
-	want := []string{`e1 a {"id":"e1","type":"a","n":1}`, `e2 b {"id":"e2","type":"b", "n":2}`, `e1 a {"id":"e1","type":"a","n":1}`}
+	want := []string{
+		`e1 a {"id":"e1","type":"a","n":1}`, `e2 b {"id":"e2","type":"b", "n":2}`,
+		`e1 a {"id":"e1","type":"a","n":1}`,
+	}
 	if diff := cmp.Diff(want, items); diff != "" {
 		t.Errorf("case 67: (-want +got)\n%s", diff)
 	}
-	if *got[0].Message.Fingerprint != *got[2].Message.Fingerprint || *got[0].Message.Fingerprint == *got[1].Message.Fingerprint {
+	if *got[0].Message.Fingerprint != *got[2].Message.Fingerprint ||
+		*got[0].Message.Fingerprint == *got[1].Message.Fingerprint {
 		t.Error("case 67: fingerprints are not of the items")
 	}
 	whole := with(simple(), func(c *hmachook.Config) { c.ItemsPath = "." })
@@ -136,7 +145,10 @@ func TestE18Fingerprint(t *testing.T) {
 			t.Errorf("E18: %s has another fingerprint", body)
 		}
 	}
-	for _, body := range []string{`{"id":"e1","data":{"amount":2}}`, `{"id":"e1","data":{"amount":null,"currency":1}}`, `{"id":"e1","data":{}}`} {
+	for _, body := range []string{
+		`{"id":"e1","data":{"amount":2}}`, `{"id":"e1","data":{"amount":null,"currency":1}}`,
+		`{"id":"e1","data":{}}`,
+	} {
 		if fingerprint(body) == first {
 			t.Errorf("E18: %s has the fingerprint of another content", body)
 		}
@@ -146,17 +158,23 @@ func TestE18Fingerprint(t *testing.T) {
 // TestScalarIDs: 1 and "1" are different values of a JSON document, and so are true and "true".
 func TestScalarIDs(t *testing.T) {
 	v, err := hmachook.New(hmachook.Config{
-		Name: "probe", Secrets: []string{"a secret of the tests, 32 bytes.."}, SignatureHeader: "X-Sig", SignatureEncoding: hmachook.Hex, IDPaths: []string{"kind", "id"},
+		Name: "probe", Secrets: []string{"a secret of the tests, 32 bytes.."}, SignatureHeader: "X-Sig",
+		SignatureEncoding: hmachook.Hex, IDPaths: []string{"kind", "id"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]string{}
 	for _, body := range []string{
-		`{"kind":"a","id":1}`, `{"kind":"a","id":"1"}`, `{"kind":"a","id":true}`, `{"kind":"a","id":"true"}`, `{"kind":"a:1","id":"b"}`, `{"kind":"a","id":"1:b"}`,
-		`{"kind":"a\\","id":":b"}`, `{"kind":"a","id":-0}`, `{"kind":"a","id":0}`, `{"kind":"a","id":" 1"}`, `{"kind":"a","id":"1 "}`,
+		`{"kind":"a","id":1}`, `{"kind":"a","id":"1"}`, `{"kind":"a","id":true}`, `{"kind":"a","id":"true"}`,
+		`{"kind":"a:1","id":"b"}`, `{"kind":"a","id":"1:b"}`,
+		`{"kind":"a\\","id":":b"}`, `{"kind":"a","id":-0}`, `{"kind":"a","id":0}`, `{"kind":"a","id":" 1"}`,
+		`{"kind":"a","id":"1 "}`,
 	} {
-		events, err := v.Verify(t.Context(), &webhook.Delivery{Header: v.Sign("", []byte(body), time.Now()), Body: []byte(body), Time: time.Now()})
+		events, err := v.Verify(t.Context(), &webhook.Delivery{
+			Header: v.Sign("", []byte(body), time.Now()),
+			Body:   []byte(body), Time: time.Now(),
+		})
 		if err != nil {
 			t.Logf("%s: %v", body, err)
 			continue

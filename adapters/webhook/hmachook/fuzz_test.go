@@ -37,7 +37,10 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, at, cut uint16, patch, name, value, url string) {
 		i := int(which) % len(configs)
 		v, original := verifiers[i], bodies[i]
-		d := &webhook.Delivery{Header: http.Header{"X-Delivery": {"d1"}}, Body: []byte(original), URL: target, Time: now}
+		d := &webhook.Delivery{
+			Header: http.Header{"X-Delivery": {"d1"}}, Body: []byte(original), URL: target,
+			Time: now,
+		}
 		if err := v.SignTo(d.Header, nil, target, []byte(original), now); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +55,10 @@ func FuzzVerify(f *testing.F) {
 		if name != "" {
 			header[http.CanonicalHeaderKey(name)] = []string{value}
 		}
-		changed := &webhook.Delivery{Header: header, Body: []byte(original[:from] + patch + original[to:]), URL: url, Time: now}
+		changed := &webhook.Delivery{
+			Header: header, Body: []byte(original[:from] + patch + original[to:]), URL: url,
+			Time: now,
+		}
 		got, err := v.Verify(t.Context(), changed)
 		if err != nil {
 			return
@@ -61,7 +67,8 @@ func FuzzVerify(f *testing.F) {
 			if got[0].Message.Topic == "t" && !reflect.DeepEqual(got[0].Message.Aliases, want[0].Message.Aliases) {
 				t.Fatalf("accepted another body: %+v", got)
 			}
-			got[0].Message.ID, got[0].Message.Topic, got[0].Message.Aliases = want[0].Message.ID, want[0].Message.Topic, want[0].Message.Aliases
+			got[0].Message.ID, got[0].Message.Topic, got[0].Message.Aliases = want[0].Message.ID, want[0].Message.Topic,
+				want[0].Message.Aliases
 		}
 		if !reflect.DeepEqual(want, got) { // not cmp.Diff: its coverage is random
 			t.Fatalf("accepted changed content: signed %+v, accepted %+v", want, got)
@@ -84,7 +91,10 @@ func FuzzBody(f *testing.F) {
 	f.Add(`{"id":1,"ID":2}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, v := range verifiers {
-			events, err := v.Verify(t.Context(), &webhook.Delivery{Header: v.Sign(target, []byte(body), now), Body: []byte(body), Time: now})
+			events, err := v.Verify(t.Context(), &webhook.Delivery{
+				Header: v.Sign(target, []byte(body), now),
+				Body:   []byte(body), Time: now,
+			})
 			if err != nil {
 				if webhook.RefusalOf(err) != webhook.Malformed || events != nil {
 					t.Errorf("Verify = %+v, %v", events, err)

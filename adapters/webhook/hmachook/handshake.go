@@ -10,10 +10,11 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// Handshake describes the signed deliveries with which a sender tests an endpoint, and the answer that it expects. They are dropped.
+// Handshake describes the signed deliveries with which a sender tests an endpoint, and the answer that it expects. They
+// are dropped.
 type Handshake struct {
-	// Path is a field that tells a handshake from an event, such as "challenge". Value is its text or integer; with an empty Value, each
-	// delivery that has the field is a handshake.
+	// Path is a field that tells a handshake from an event, such as "challenge". Value is its text or integer; with an
+	// empty Value, each delivery that has the field is a handshake.
 	Path  string
 	Value string
 
@@ -25,7 +26,8 @@ type Handshake struct {
 func (c *checker) handshake(p *plan) {
 	h := &p.cfg.Handshake
 	p.handshake, p.challenge = c.path("Handshake.Path", h.Path), c.path("Handshake.ReplyPath", h.ReplyPath)
-	if h.Path == "" && (h.Value != "" || h.ReplyPath != "" || h.Reply.Status != 0 || h.Reply.ContentType != "" || h.Reply.Body != nil) {
+	if h.Path == "" && (h.Value != "" || h.ReplyPath != "" || h.Reply.Status != 0 || h.Reply.ContentType != "" ||
+		h.Reply.Body != nil) {
 		c.refuse("Handshake.Path is required with the other fields of Handshake: name a field that only a handshake has")
 	}
 	if h.ReplyPath != "" && len(h.Reply.Body) > 0 {

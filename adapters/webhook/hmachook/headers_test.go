@@ -32,8 +32,14 @@ func TestCase55FramingOfHeaders(t *testing.T) {
 	}{
 		{"from the timestamp to the id", touching, "d1", "d12", stamp[1:], body, webhook.Unsigned},
 		{"from the id to the timestamp", touching, "d1", "d", "1" + stamp, body, webhook.Unsigned},
-		{"from the id, which ends like a time, to the body", touching, "d2026-05-28T20:26:40Z", "d", stamp, stamp + body, webhook.Malformed},
-		{"from the id, which ends like a time and a body", touching, "d2026-05-28T20:26:40Z{}", "d", stamp, "{}" + stamp + body, webhook.Malformed},
+		{
+			"from the id, which ends like a time, to the body", touching, "d2026-05-28T20:26:40Z", "d", stamp,
+			stamp + body, webhook.Malformed,
+		},
+		{
+			"from the id, which ends like a time and a body", touching, "d2026-05-28T20:26:40Z{}", "d", stamp,
+			"{}" + stamp + body, webhook.Malformed,
+		},
 		{"from the body to the id", touching, "d1", "d1" + stamp + `{"a":[{}]}`, stamp, "", webhook.Unsigned},
 		{"white space to the timestamp", touching, "d1", "d1", stamp + " ", body, webhook.Unsigned},
 		{"from the id to the timestamp, with a separator", dotted, "d1.x", "d1", "x." + stamp, body, webhook.Unsigned},

@@ -49,7 +49,8 @@ func parsePublicKey(s string) (crypto.PublicKey, error) {
 		return nil, errors.New("is empty: copy the endpoint's public key from the sender")
 	}
 	der, err := hex.DecodeString(s)
-	if block, rest := pem.Decode([]byte(s)); block != nil && block.Type == "PUBLIC KEY" && strings.TrimSpace(string(rest)) == "" {
+	if block, rest := pem.Decode([]byte(s)); block != nil && block.Type == "PUBLIC KEY" &&
+		strings.TrimSpace(string(rest)) == "" {
 		der, err = block.Bytes, nil
 	} else if err != nil {
 		der, err = strict.Base64(base64.StdEncoding, s)
@@ -92,7 +93,8 @@ func (p *plan) possible(n int) bool {
 	return p.public == nil && n == p.newHash()().Size()
 }
 
-// authentic reports whether a configured key made one of the signatures. The key decides the algorithm, not the delivery.
+// authentic reports whether a configured key made one of the signatures. The key decides the algorithm, not the
+// delivery.
 func (p *plan) authentic(text []byte, signatures [][]byte) bool {
 	if p.public == nil {
 		return strict.Signed(p.newHash(), p.keys, [][]byte{text}, signatures)

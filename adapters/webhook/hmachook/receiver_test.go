@@ -17,18 +17,20 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// TestEmptyBody: net/http does not lift the read deadline of a delivery without a body. A handler that takes longer than ReadTimeout must get its 200 nevertheless, and the
-// next delivery on the same connection too.
+// TestEmptyBody: net/http does not lift the read deadline of a delivery without a body. A handler that takes longer
+// than ReadTimeout must get its 200 nevertheless, and the next delivery on the same connection too.
 func TestEmptyBody(t *testing.T) {
 	v, err := hmachook.New(hmachook.Config{
-		Name: "probe", Secrets: []string{"a secret of the tests, 32 bytes.."}, SignatureHeader: "X-Sig", SignatureEncoding: hmachook.Hex, IDHeader: "X-Id",
+		Name: "probe", Secrets: []string{"a secret of the tests, 32 bytes.."}, SignatureHeader: "X-Sig",
+		SignatureEncoding: hmachook.Hex, IDHeader: "X-Id",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := consumertest.NewStore()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID, Window: 401 * 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: store, Key: consumer.MessageID, Window: 401 * 24 * time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
 		Handle: func(_ context.Context, tx *deduptest.Tx, m *consumer.Message) error {
 			<-time.After(300 * time.Millisecond)
 			return tx.Add(m.ID)
@@ -38,7 +40,8 @@ func TestEmptyBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := webhook.New(webhook.Config{
-		Verifier: v, Processor: c, ReadTimeout: 100 * time.Millisecond, AcceptedRisks: []webhook.Risk{webhook.RiskUntimedInline}, Logger: slog.New(slog.DiscardHandler),
+		Verifier: v, Processor: c, ReadTimeout: 100 * time.Millisecond,
+		AcceptedRisks: []webhook.Risk{webhook.RiskUntimedInline}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

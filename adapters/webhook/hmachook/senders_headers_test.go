@@ -14,27 +14,34 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/hmachook"
 )
 
-// zendesk signs a time in the form of RFC 3339 and the body. This is for its event subscriptions, whose events have an id of their own.
+// zendesk signs a time in the form of RFC 3339 and the body. This is for its event subscriptions, whose events have an
+// id of their own.
 func zendesk(secret string) hmachook.Config {
 	return hmachook.Config{
 		Name: "zendesk", Secrets: []string{secret},
 		SignatureHeader: "X-Zendesk-Webhook-Signature", SignatureEncoding: hmachook.Base64,
-		TimestampHeader: "X-Zendesk-Webhook-Signature-Timestamp", TimestampFormat: hmachook.RFC3339, Signed: "{timestamp}{body}",
+		TimestampHeader: "X-Zendesk-Webhook-Signature-Timestamp", TimestampFormat: hmachook.RFC3339,
+		Signed:  "{timestamp}{body}",
 		IDPaths: []string{"id"}, TopicPath: "type", ScopePath: "account_id", CreatedPath: "time",
 		Deadline: 12 * time.Second,
 	}
 }
 
-// twitch signs its message's id, which is in a header only, the time and the body. It tests an endpoint with a challenge, which it
-// expects back. Its documentation says that messages older than 10 minutes are to be refused.
+// twitch signs its message's id, which is in a header only, the time and the body. It tests an endpoint with a
+// challenge, which it expects back. Its documentation says that messages older than 10 minutes are to be refused.
 func twitch(secret string) hmachook.Config {
 	return hmachook.Config{
 		Name: "twitch", Secrets: []string{secret},
-		SignatureHeader: "Twitch-Eventsub-Message-Signature", SignaturePrefix: "sha256=", SignatureEncoding: hmachook.Hex,
-		TimestampHeader: "Twitch-Eventsub-Message-Timestamp", TimestampFormat: hmachook.RFC3339, Tolerance: 10 * time.Minute,
-		Signed:   "{header:Twitch-Eventsub-Message-Id}{timestamp}{body}",
-		IDHeader: "Twitch-Eventsub-Message-Id", TopicPath: "subscription.type",
-		Handshake: hmachook.Handshake{Path: "challenge", ReplyPath: "challenge", Reply: webhook.Reply{ContentType: "text/plain"}},
+		SignatureHeader: "Twitch-Eventsub-Message-Signature", SignaturePrefix: "sha256=",
+		SignatureEncoding: hmachook.Hex,
+		TimestampHeader:   "Twitch-Eventsub-Message-Timestamp", TimestampFormat: hmachook.RFC3339,
+		Tolerance: 10 * time.Minute,
+		Signed:    "{header:Twitch-Eventsub-Message-Id}{timestamp}{body}",
+		IDHeader:  "Twitch-Eventsub-Message-Id", TopicPath: "subscription.type",
+		Handshake: hmachook.Handshake{
+			Path: "challenge", ReplyPath: "challenge",
+			Reply: webhook.Reply{ContentType: "text/plain"},
+		},
 	}
 }
 
@@ -42,8 +49,9 @@ func twitch(secret string) hmachook.Config {
 func calendly(key string) hmachook.Config {
 	return hmachook.Config{
 		Name: "calendly", Secrets: []string{key},
-		SignatureHeader: "Calendly-Webhook-Signature", SignatureElement: "v1", ElementSeparator: ",", SignatureEncoding: hmachook.Hex,
-		TimestampElement: "t", Signed: "{timestamp}.{body}",
+		SignatureHeader: "Calendly-Webhook-Signature", SignatureElement: "v1", ElementSeparator: ",",
+		SignatureEncoding: hmachook.Hex,
+		TimestampElement:  "t", Signed: "{timestamp}.{body}",
 		IDPaths: []string{"event", "payload.uri"}, TopicPath: "event", CreatedPath: "created_at",
 	}
 }
@@ -70,11 +78,13 @@ func TestSendersOfHeaders(t *testing.T) {
 		id, tenant, eventType string
 	}{
 		{"Zendesk", zendesk(key), zendeskBody, map[string]string{
-			"X-Zendesk-Webhook-Signature":           base64.StdEncoding.EncodeToString(mac(key, "2026-05-28T20:26:40Z"+zendeskBody)),
+			"X-Zendesk-Webhook-Signature": base64.StdEncoding.EncodeToString(mac(key,
+				"2026-05-28T20:26:40Z"+zendeskBody)),
 			"X-Zendesk-Webhook-Signature-Timestamp": "2026-05-28T20:26:40Z",
 		}, "01JC4", "zendesk/12514403", "zen:event-type:user.created"},
 		{"Twitch", twitch(key), twitchBody, map[string]string{
-			"Twitch-Eventsub-Message-Signature": "sha256=" + hex.EncodeToString(mac(key, id+"2026-05-28T20:26:40.123456789Z"+twitchBody)),
+			"Twitch-Eventsub-Message-Signature": "sha256=" +
+				hex.EncodeToString(mac(key, id+"2026-05-28T20:26:40.123456789Z"+twitchBody)),
 			"Twitch-Eventsub-Message-Timestamp": "2026-05-28T20:26:40.123456789Z", "Twitch-Eventsub-Message-Id": id,
 		}, id, "twitch", "channel.follow"},
 		{"Calendly", calendly(key), calendlyBody, map[string]string{
@@ -126,11 +136,13 @@ func TestHandshake(t *testing.T) {
 		return d
 	}
 	events, err := v.Verify(t.Context(), deliver(`{"challenge":"pogchamp-kappa-360noscope","subscription":{"type":"channel.follow"}}`))
-	if err != nil || events[0].Drop == "" || events[0].Reply == nil || string(events[0].Reply.Body) != "pogchamp-kappa-360noscope" {
+	if err != nil || events[0].Drop == "" || events[0].Reply == nil ||
+		string(events[0].Reply.Body) != "pogchamp-kappa-360noscope" {
 		t.Fatalf("%+v, %v", events, err)
 	}
 	for _, body := range []string{
-		`{"challenge":"a","challenge":"b"}`, `{"challenge":"a","Challenge":"b"}`, `{"Challenge":"a"}`, `{"challenge":{}}`, `{"challenge":null}`,
+		`{"challenge":"a","challenge":"b"}`, `{"challenge":"a","Challenge":"b"}`, `{"Challenge":"a"}`,
+		`{"challenge":{}}`, `{"challenge":null}`,
 	} {
 		refused(t, v, deliver(body), webhook.Malformed)
 	}
@@ -142,7 +154,10 @@ func TestHandshake(t *testing.T) {
 		c.Handshake = hmachook.Handshake{Path: "type", Value: "1", Reply: webhook.Reply{Status: http.StatusNoContent}}
 	})
 	v = newVerifier(t, cfg)
-	for body, drop := range map[string]bool{`{"id":"e1","type":1}`: true, `{"id":"e1","type":2}`: false, `{"id":"e1"}`: false} {
+	for body, drop := range map[string]bool{
+		`{"id":"e1","type":1}`: true, `{"id":"e1","type":2}`: false,
+		`{"id":"e1"}`: false,
+	} {
 		events, err := v.Verify(t.Context(), signed(t, cfg, body))
 		if err != nil || (events[0].Drop != "") != drop || drop && events[0].Reply.Status != http.StatusNoContent {
 			t.Errorf("%s: %+v, %v", body, events, err)

@@ -21,7 +21,8 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/hmachook"
 )
 
-// sendGrid signs its timestamp and the body with ECDSA. A delivery is a batch, and an event may come in several of them.
+// sendGrid signs its timestamp and the body with ECDSA. A delivery is a batch, and an event may come in several of
+// them.
 func sendGrid(key string) hmachook.Config {
 	return hmachook.Config{
 		Name: "sendgrid", PublicKeys: []string{key},
@@ -32,9 +33,9 @@ func sendGrid(key string) hmachook.Config {
 	}
 }
 
-// discord signs its timestamp and the body with Ed25519. This is for interactions, which are answered with a deferred message. Discord
-// tests an endpoint with a PING, and with a wrong signature, which it expects to be answered with 401: set
-// webhook.Config.RefusalStatus.
+// discord signs its timestamp and the body with Ed25519. This is for interactions, which are answered with a deferred
+// message. Discord tests an endpoint with a PING, and with a wrong signature, which it expects to be answered with 401:
+// set webhook.Config.RefusalStatus.
 func discord(key string) hmachook.Config {
 	return hmachook.Config{
 		Name: "discord", PublicKeys: []string{key},
@@ -73,7 +74,8 @@ func TestSendersOfPublicKeys(t *testing.T) {
 		ids             string
 	}{
 		{
-			"SendGrid", sg, sendGridBody, ecdsaSignature, "X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email-Event-Webhook-Timestamp",
+			"SendGrid", sg, sendGridBody, ecdsaSignature, "X-Twilio-Email-Event-Webhook-Signature",
+			"X-Twilio-Email-Event-Webhook-Timestamp",
 			"sendgrid delivered ZGVsaXZlcmVkLTA 1779999990;sendgrid open b3Blbi0w 1779999995;",
 		},
 		{
@@ -81,7 +83,8 @@ func TestSendersOfPublicKeys(t *testing.T) {
 			`discord/11 interaction "846462639134605312" -62135596800;`,
 		},
 		{
-			"Discord's key in PEM", newVerifier(t, discord(edKeyPEM)), discordBody, edSignature, "X-Signature-Ed25519", "X-Signature-Timestamp",
+			"Discord's key in PEM", newVerifier(t, discord(edKeyPEM)), discordBody, edSignature, "X-Signature-Ed25519",
+			"X-Signature-Timestamp",
 			`discord/11 interaction "846462639134605312" -62135596800;`,
 		},
 	} {
@@ -95,7 +98,8 @@ func TestSendersOfPublicKeys(t *testing.T) {
 			}
 			got := ""
 			for _, e := range events {
-				got += fmt.Sprintf("%s %s %s %d;", e.Message.Tenant, e.Message.Topic, e.Message.ID, e.Message.Time.Unix())
+				got += fmt.Sprintf("%s %s %s %d;", e.Message.Tenant, e.Message.Topic, e.Message.ID,
+					e.Message.Time.Unix())
 			}
 			if got != test.ids {
 				t.Errorf("got %s, want %s", got, test.ids)
@@ -105,12 +109,24 @@ func TestSendersOfPublicKeys(t *testing.T) {
 				edit func(*webhook.Delivery)
 				want webhook.Refusal
 			}{
-				{"case 47: two signatures", func(d *webhook.Delivery) { d.Header.Add(test.header, test.signature) }, webhook.Unsigned},
-				{"case 47: two timestamps", func(d *webhook.Delivery) { d.Header.Add(test.at, "1780000000") }, webhook.Unsigned},
+				{
+					"case 47: two signatures", func(d *webhook.Delivery) { d.Header.Add(test.header, test.signature) },
+					webhook.Unsigned,
+				},
+				{
+					"case 47: two timestamps", func(d *webhook.Delivery) { d.Header.Add(test.at, "1780000000") },
+					webhook.Unsigned,
+				},
 				{"case 47: no timestamp", func(d *webhook.Delivery) { d.Header.Del(test.at) }, webhook.Unsigned},
-				{"another timestamp", func(d *webhook.Delivery) { d.Header.Set(test.at, "1780000001") }, webhook.BadSignature},
+				{
+					"another timestamp", func(d *webhook.Delivery) { d.Header.Set(test.at, "1780000001") },
+					webhook.BadSignature,
+				},
 				{"case 48: an hour later", func(d *webhook.Delivery) { d.Time = now.Add(time.Hour) }, webhook.BadTime},
-				{"another body", func(d *webhook.Delivery) { d.Body = []byte(strings.Replace(test.body, "1", "2", 1)) }, webhook.BadSignature},
+				{
+					"another body", func(d *webhook.Delivery) { d.Body = []byte(strings.Replace(test.body, "1", "2", 1)) },
+					webhook.BadSignature,
+				},
 				{"case 51: a signature of zeros", func(d *webhook.Delivery) {
 					d.Header.Set(test.header, strings.NewReplacer("MEUC", "AAAA", "6", "0").Replace(test.signature))
 				}, webhook.BadSignature},
@@ -132,7 +148,8 @@ func TestSendersOfPublicKeys(t *testing.T) {
 			}
 		})
 	}
-	events, err := dc.Verify(t.Context(), delivery(discordPing, map[string]string{"X-Signature-Ed25519": edPing, "X-Signature-Timestamp": "1780000000"}))
+	events, err := dc.Verify(t.Context(), delivery(discordPing,
+		map[string]string{"X-Signature-Ed25519": edPing, "X-Signature-Timestamp": "1780000000"}))
 	if err != nil || events[0].Drop == "" || string(events[0].Reply.Body) != `{"type":1}` {
 		t.Errorf("PING: %+v, %v", events, err)
 	}
@@ -210,13 +227,17 @@ func TestPublicKeysAreChecked(t *testing.T) {
 		{"another curve", p384, "is an ECDSA key on P-384: want one on P-256"},
 		{"low order", strings.Repeat("0", 64), "is a point of low order"},
 		{"low order with a sign", strings.Repeat("0", 62) + "80", "is a point of low order"},
-		{"a private key in PEM", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "is a private key"},
+		{
+			"a private key in PEM", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+			"is a private key",
+		},
 		{"a private key", base64.StdEncoding.EncodeToString(der), "is no public key"},
 		{"two keys in one", edKeyPEM + edKeyPEM, "is neither"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := hmachook.New(discord(test.key))
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "hmachook: Config.PublicKeys[0] is") {
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(),
+				"hmachook: Config.PublicKeys[0] is") {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if err != nil && len(test.key) > 8 && strings.Contains(err.Error(), test.key) {
@@ -230,7 +251,8 @@ func TestPublicKeysAreChecked(t *testing.T) {
 		"SecretEncoding has no effect":               func(c *hmachook.Config) { c.SecretEncoding = hmachook.Hex },
 		"Secrets is required, or PublicKeys":         func(c *hmachook.Config) { c.PublicKeys = nil },
 	} {
-		if _, err := hmachook.New(with(discord(edKey), edit)); err == nil || !strings.Contains(err.Error(), "hmachook: Config."+name) {
+		if _, err := hmachook.New(with(discord(edKey), edit)); err == nil || !strings.Contains(err.Error(),
+			"hmachook: Config."+name) {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/hmachook"
 )
 
-// The configs of this file follow what EDGE A5 and the senders' public documentation say. Where these were not clear, a comment says so.
+// The configs of this file follow what EDGE A5 and the senders' public documentation say. Where these were not clear, a
+// comment says so.
 
-// square signs the notification URL followed by the body. Its documentation names 10 seconds for a response, and retries for 72 hours (an
-// earlier page) or 24 hours.
+// square signs the notification URL followed by the body. Its documentation names 10 seconds for a response, and
+// retries for 72 hours (an earlier page) or 24 hours.
 func square(key string) hmachook.Config {
 	return hmachook.Config{
 		Name: "square", Secrets: []string{key},
@@ -29,20 +30,22 @@ func square(key string) hmachook.Config {
 	}
 }
 
-// paddle signs its timestamp, a colon and the body. event_id is the same for all destinations of an event, notification_id is not. Its
-// documentation names 5 seconds for a response and retries for 3 days, and keeps notifications for 90 days, for repeats by hand.
+// paddle signs its timestamp, a colon and the body. event_id is the same for all destinations of an event,
+// notification_id is not. Its documentation names 5 seconds for a response and retries for 3 days, and keeps
+// notifications for 90 days, for repeats by hand.
 func paddle(secret string) hmachook.Config {
 	return hmachook.Config{
 		Name: "paddle", Secrets: []string{secret},
-		SignatureHeader: "Paddle-Signature", SignatureElement: "h1", ElementSeparator: ";", SignatureEncoding: hmachook.Hex,
-		TimestampElement: "ts", Signed: "{timestamp}:{body}",
+		SignatureHeader: "Paddle-Signature", SignatureElement: "h1", ElementSeparator: ";",
+		SignatureEncoding: hmachook.Hex,
+		TimestampElement:  "ts", Signed: "{timestamp}:{body}",
 		IDPaths: []string{"event_id"}, TopicPath: "event_type", CreatedPath: "occurred_at",
 		Horizon: 91 * 24 * time.Hour, GiveUpAfter: 71 * time.Hour, Deadline: 5 * time.Second,
 	}
 }
 
-// revenueCat has the id and type where RevenueCat has them. The form of X-RevenueCat-Signature was not verified: this is a header with
-// the hexadecimal HMAC of the body. Take it from their documentation.
+// revenueCat has the id and type where RevenueCat has them. The form of X-RevenueCat-Signature was not verified: this
+// is a header with the hexadecimal HMAC of the body. Take it from their documentation.
 func revenueCat(secret string) hmachook.Config {
 	return hmachook.Config{
 		Name: "revenuecat", Secrets: []string{secret},
@@ -51,8 +54,9 @@ func revenueCat(secret string) hmachook.Config {
 	}
 }
 
-// adyenPlatform is for webhooks of Adyen's platforms, whose raw body is signed. Which field identifies an event differs between their
-// types: here it is a field that this test invents. Classic webhooks have a signature for each item, and need a Verifier of their own.
+// adyenPlatform is for webhooks of Adyen's platforms, whose raw body is signed. Which field identifies an event differs
+// between their types: here it is a field that this test invents. Classic webhooks have a signature for each item, and
+// need a Verifier of their own.
 func adyenPlatform(key string) hmachook.Config {
 	return hmachook.Config{
 		Name: "adyen", Secrets: []string{key}, SecretEncoding: hmachook.Hex,
@@ -80,16 +84,19 @@ func TestSenders(t *testing.T) {
 		id, tenant, eventType string
 	}{
 		{
-			"Square", square(key), squareBody, "X-Square-Hmacsha256-Signature", base64.StdEncoding.EncodeToString(mac([]byte(key), target+squareBody)),
+			"Square", square(key), squareBody, "X-Square-Hmacsha256-Signature",
+			base64.StdEncoding.EncodeToString(mac([]byte(key), target+squareBody)),
 			"6a8f", "square/M1", "payment.updated",
 		},
 		{
-			"Paddle Billing", paddle(key), paddleBody, "Paddle-Signature", "ts=1780000000;h1=" + hex.EncodeToString(mac([]byte(key), "1780000000:"+paddleBody)),
+			"Paddle Billing", paddle(key), paddleBody, "Paddle-Signature",
+			"ts=1780000000;h1=" + hex.EncodeToString(mac([]byte(key), "1780000000:"+paddleBody)),
 			"evt_1", "paddle", "transaction.paid",
 		},
 		{
 			"Paddle Billing, while a secret is replaced", paddle(key), paddleBody, "Paddle-Signature",
-			"ts=1780000000;h1=" + strings.Repeat("0", 64) + ";h1=" + hex.EncodeToString(mac([]byte(key), "1780000000:"+paddleBody)),
+			"ts=1780000000;h1=" + strings.Repeat("0", 64) + ";h1=" + hex.EncodeToString(mac([]byte(key),
+				"1780000000:"+paddleBody)),
 			"evt_1", "paddle", "transaction.paid",
 		},
 		{
@@ -105,7 +112,10 @@ func TestSenders(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVerifier(t, test.cfg)
-			d := &webhook.Delivery{Header: http.Header{test.header: {test.value}}, Body: []byte(test.body), URL: target, Time: now}
+			d := &webhook.Delivery{
+				Header: http.Header{test.header: {test.value}}, Body: []byte(test.body), URL: target,
+				Time: now,
+			}
 			events, err := v.Verify(t.Context(), d)
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +123,8 @@ func TestSenders(t *testing.T) {
 			if m := events[0].Message; m.ID != test.id || m.Tenant != test.tenant || m.Topic != test.eventType {
 				t.Errorf("%+v", m)
 			}
-			if test.cfg.CreatedPath != "" && !events[0].Message.Time.Equal(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) {
+			if test.cfg.CreatedPath != "" && !events[0].Message.Time.Equal(time.Date(2026, 5, 4, 3, 2, 1, 0,
+				time.UTC)) {
 				t.Errorf("E26: Message.Time is %v", events[0].Message.Time)
 			}
 			if !strings.Contains(test.value, ";h1=0") && v.Sign(target, d.Body, now).Get(test.header) != test.value {
@@ -184,7 +195,8 @@ func ExampleNew_square() {
 	}
 	body := []byte(`{"type":"payment.updated","event_id":"6a8f5f28","created_at":"2026-05-04T03:02:01Z"}`)
 	const url = "https://hooks.example.com/square"
-	events, err := square.Verify(context.Background(), &webhook.Delivery{Header: square.Sign(url, body, time.Now()), Body: body, URL: url, Time: time.Now()})
+	events, err := square.Verify(context.Background(),
+		&webhook.Delivery{Header: square.Sign(url, body, time.Now()), Body: body, URL: url, Time: time.Now()})
 	if err != nil {
 		panic(err)
 	}
@@ -192,7 +204,8 @@ func ExampleNew_square() {
 	// Output: 6a8f5f28 payment.updated
 }
 
-// A sender that puts the event's id only into a header: the message has an alias, so that a repeated body with a new id is parked.
+// A sender that puts the event's id only into a header: the message has an alias, so that a repeated body with a new id
+// is parked.
 func ExampleNew_unsignedID() {
 	acme, err := hmachook.New(hmachook.Config{
 		Name:              "acme",

@@ -88,8 +88,8 @@ func (p *plan) elements(value string) (signatures []string, timestamp string, er
 	return signatures, timestamp, nil
 }
 
-// written is RFC 3339 in the one form in which no beginning and no end of a time is a time too. time.Parse accepts others, such as a comma
-// before the fraction.
+// written is RFC 3339 in the one form in which no beginning and no end of a time is a time too. time.Parse accepts
+// others, such as a comma before the fraction.
 var written = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})$`)
 
 // parseSigned reads a time that is a part of the signed text.
@@ -113,8 +113,9 @@ func parseTime(format TimeFormat, text string) (time.Time, error) {
 	return of(n), err
 }
 
-// Sign returns the header fields that the sender described by Config would add to sign body at now, with the first of Secrets. url is
-// needed only if {url} is signed. It is for tests. It panics with PublicKeys: use SignTo, as for a sender that signs headers.
+// Sign returns the header fields that the sender described by Config would add to sign body at now, with the first of
+// Secrets. url is needed only if {url} is signed. It is for tests. It panics with PublicKeys: use SignTo, as for a
+// sender that signs headers.
 func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 	h := http.Header{}
 	if err := v.SignTo(h, nil, url, body, now); err != nil {
@@ -123,8 +124,8 @@ func (v *Verifier) Sign(url string, body []byte, now time.Time) http.Header {
 	return h
 }
 
-// SignTo is Sign for all Configs: it adds the fields to h, which has the headers that Config.Signed names. key is the private key of one of
-// PublicKeys, or nil for the first of Secrets.
+// SignTo is Sign for all Configs: it adds the fields to h, which has the headers that Config.Signed names. key is the
+// private key of one of PublicKeys, or nil for the first of Secrets.
 func (v *Verifier) SignTo(h http.Header, key crypto.Signer, url string, body []byte, now time.Time) error {
 	cfg := v.plan.cfg
 	timestamp := formatTime(cfg.TimestampFormat, now)

@@ -48,11 +48,17 @@ func TestCase48Tolerance(t *testing.T) {
 	})
 	for _, n := range []int64{0, 1, 999_999_999_999} {
 		t.Run("E22: signed at "+strconv.FormatInt(n, 10), func(t *testing.T) {
-			d := &webhook.Delivery{Header: newVerifier(t, timed()).Sign(target, []byte(body), time.Unix(n, 0)), Body: []byte(body), Time: now}
+			d := &webhook.Delivery{
+				Header: newVerifier(t, timed()).Sign(target, []byte(body), time.Unix(n, 0)),
+				Body:   []byte(body), Time: now,
+			}
 			refused(t, newVerifier(t, timed()), d, webhook.BadTime)
 		})
 	}
-	for _, text := range []string{"1<<62", strconv.Itoa(1 << 62), strconv.FormatUint(math.MaxUint64, 10), "-1", "+1780000000", "1780000000.0", " 1780000000", "1e9", "", "１"} {
+	for _, text := range []string{
+		"1<<62", strconv.Itoa(1 << 62), strconv.FormatUint(math.MaxUint64, 10), "-1",
+		"+1780000000", "1780000000.0", " 1780000000", "1e9", "", "１",
+	} {
 		t.Run("E22: the text "+text, func(t *testing.T) {
 			d := signed(t, timed(), body)
 			_, signature, _ := strings.Cut(d.Header.Get("X-Signature"), ";")
@@ -92,8 +98,14 @@ func TestCase53Rotation(t *testing.T) {
 
 // Where parts of the signed text have no separator between them, bytes could be moved from one to the other.
 func TestCase55Framing(t *testing.T) {
-	url := with(simple(), func(c *hmachook.Config) { c.IDPaths, c.IDHeader, c.Signed = nil, "X-Delivery", "{url}{body}" })
-	adjacent := with(timed(), func(c *hmachook.Config) { c.IDPaths, c.IDHeader, c.Signed = nil, "X-Delivery", "{timestamp}{body}" })
+	url := with(simple(), func(c *hmachook.Config) {
+		c.IDPaths, c.IDHeader, c.Signed = nil, "X-Delivery",
+			"{url}{body}"
+	})
+	adjacent := with(timed(), func(c *hmachook.Config) {
+		c.IDPaths, c.IDHeader, c.Signed = nil, "X-Delivery",
+			"{timestamp}{body}"
+	})
 	for _, test := range []struct {
 		name  string
 		cfg   hmachook.Config
@@ -126,7 +138,8 @@ func TestURLIsRequired(t *testing.T) {
 	cfg := with(simple(), func(c *hmachook.Config) { c.Signed = "{url}{body}" })
 	d := signed(t, cfg, `{"id":"e1"}`)
 	d.URL = ""
-	if _, err := newVerifier(t, cfg).Verify(t.Context(), d); err == nil || webhook.RefusalOf(err) != "" || !strings.Contains(err.Error(), "webhook.Config.PublicURL") {
+	if _, err := newVerifier(t, cfg).Verify(t.Context(), d); err == nil || webhook.RefusalOf(err) != "" ||
+		!strings.Contains(err.Error(), "webhook.Config.PublicURL") {
 		t.Errorf("E25: Verify = %v; want an error that is no refusal and names PublicURL", err)
 	}
 	d.URL = "https://evil.example/in?shop=1"

@@ -23,11 +23,12 @@ const (
 type template struct {
 	parts []string
 
-	// container says that the body must be a JSON object or array. Apart from white space, no beginning or end of such a text is one too, so
-	// only one division of the signed text into parts is possible.
+	// container says that the body must be a JSON object or array. Apart from white space, no beginning or end of such
+	// a text is one too, so only one division of the signed text into parts is possible.
 	container bool
 
-	// without has, for each {header:X}, the characters that its value must not have, because they say where the value begins and ends.
+	// without has, for each {header:X}, the characters that its value must not have, because they say where the value
+	// begins and ends.
 	without map[string]string
 }
 
@@ -66,9 +67,9 @@ func newTemplate(text string, format TimeFormat) (template, error) {
 	return t, nil
 }
 
-// header checks that it is clear where the value of the header at part i begins and ends. Visible characters without braces and brackets
-// cannot be taken for the begin or end of a body that is a container. Literal text beside the value separates it, if the value does not have
-// the character that it touches.
+// header checks that it is clear where the value of the header at part i begins and ends. Visible characters without
+// braces and brackets cannot be taken for the begin or end of a body that is a container. Literal text beside the value
+// separates it, if the value does not have the character that it touches.
 func (t *template) header(i int, name string, format TimeFormat) error {
 	p, before, next := t.parts[i], t.at(i-1), t.at(i+1)
 	if !fieldName.MatchString(name) {

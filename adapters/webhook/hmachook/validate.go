@@ -126,7 +126,8 @@ func (c *checker) signature(cfg Config) {
 
 func (c *checker) signedHeaders(p *plan) {
 	if p.signed.signs(p.cfg.SignatureHeader) {
-		c.refuse("Signed has the header %s, which is SignatureHeader: no signature covers itself", p.cfg.SignatureHeader)
+		c.refuse("Signed has the header %s, which is SignatureHeader: no signature covers itself",
+			p.cfg.SignatureHeader)
 	}
 	if p.cfg.TimestampHeader != "" && p.signed.signs(p.cfg.TimestampHeader) {
 		c.refuse("Signed has the header %s, which is TimestampHeader: write {timestamp}", p.cfg.TimestampHeader)
@@ -141,7 +142,8 @@ func (c *checker) risks(p *plan) {
 	if cfg.Hash == SHA1 && !slices.Contains(cfg.AcceptedRisks, RiskSHA1) {
 		c.refuse("Hash is SHA1: use another one if the sender offers it, or accept RiskSHA1")
 	}
-	if cfg.TopicHeader != "" && !p.signed.signs(cfg.TopicHeader) && !slices.Contains(cfg.AcceptedRisks, RiskUnsignedTopic) {
+	if cfg.TopicHeader != "" && !p.signed.signs(cfg.TopicHeader) && !slices.Contains(cfg.AcceptedRisks,
+		RiskUnsignedTopic) {
 		c.refuse("TopicHeader is not signed: use TopicPath, or Topic with an endpoint for each type, or accept RiskUnsignedTopic")
 	}
 }

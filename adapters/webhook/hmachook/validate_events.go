@@ -48,7 +48,8 @@ func (c *checker) events(p *plan) {
 	if topics == 0 {
 		cfg.Topic = cfg.Name
 	}
-	if cfg.Scope != "" && (strict.ID(cfg.Scope) != nil || len(cfg.Scope) > maxScope || strings.Contains(cfg.Scope, "/")) {
+	if cfg.Scope != "" && (strict.ID(cfg.Scope) != nil || len(cfg.Scope) > maxScope ||
+		strings.Contains(cfg.Scope, "/")) {
 		c.refuse("Scope is %q: want at most %d printable bytes without a slash", cfg.Scope, maxScope)
 	}
 	switch {
@@ -77,7 +78,8 @@ func (c *checker) source(p *plan) {
 	timed := cfg.TimestampHeader != "" || cfg.TimestampElement != "" || cfg.TimestampPath != "" || cfg.CreatedPath != ""
 	if cfg.Horizon > 0 && cfg.Horizon < defaultHorizon && !timed {
 		c.refuse("Horizon is %s: want 400 days or more, because a sender that signs no time cannot prevent that "+
-			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one", days.Text(cfg.Horizon))
+			"a captured delivery is repeated later; set CreatedPath or a timestamp if the sender has one",
+			days.Text(cfg.Horizon))
 	}
 	cfg.Horizon = cmp.Or(cfg.Horizon, defaultHorizon)
 	if err := strict.Reply(cfg.Reply.Status, cfg.Reply.Body); err != nil {

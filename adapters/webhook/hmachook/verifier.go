@@ -26,11 +26,14 @@ func New(cfg Config) (*Verifier, error) {
 // Source describes the sender.
 func (v *Verifier) Source() webhook.Source {
 	cfg := v.plan.cfg
-	return webhook.Source{Name: cfg.Name, Horizon: cfg.Horizon, Deadline: cfg.Deadline, GiveUpAfter: cfg.GiveUpAfter, Reply: cfg.Reply}
+	return webhook.Source{
+		Name: cfg.Name, Horizon: cfg.Horizon, Deadline: cfg.Deadline, GiveUpAfter: cfg.GiveUpAfter,
+		Reply: cfg.Reply,
+	}
 }
 
-// Verify returns the event of d, or those of its batch. A batch without items is one dropped event. If {url} is signed and d has no URL,
-// the error is no refusal.
+// Verify returns the event of d, or those of its batch. A batch without items is one dropped event. If {url} is signed
+// and d has no URL, the error is no refusal.
 func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	p := &v.plan
 	if d.URL == "" && p.signed.has(partURL) {
@@ -52,8 +55,9 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 		}
 	}
 	if !p.authentic(p.signed.text(d.Header, d.Body, timestamp, d.URL), macs) {
-		return nil, webhook.Refuse(webhook.BadSignature, "no configured key made this signature: compare Config's keys and Config.Signed "+
-			"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"no configured key made this signature: compare Config's keys and Config.Signed "+
+				"with the sender's, and check that no proxy changes the raw body%s", p.urlHint(d))
 	}
 	if p.signed.container && !strict.IsContainer(d.Body) {
 		return nil, webhook.Refuse(webhook.Malformed, "the body is not a JSON object or array")
@@ -92,6 +96,7 @@ func (p *plan) urlHint(d *webhook.Delivery) string {
 
 // needsJSON reports whether a path leads into the body.
 func (p *plan) needsJSON() bool {
-	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil || p.created != nil ||
+	return p.wholeBody || p.items != nil || p.timestamp != nil || p.topic != nil || p.scope != nil ||
+		p.created != nil ||
 		p.ids != nil || p.fingerprint != nil || p.handshake != nil
 }

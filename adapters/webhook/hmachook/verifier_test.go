@@ -25,7 +25,8 @@ var now = time.Unix(1_780_000_000, 0)
 // simple is the least Config.
 func simple() hmachook.Config {
 	return hmachook.Config{
-		Name: "acme", Secrets: []string{secret}, SignatureHeader: "X-Signature", SignatureEncoding: hmachook.Hex, IDPaths: []string{"id"},
+		Name: "acme", Secrets: []string{secret}, SignatureHeader: "X-Signature", SignatureEncoding: hmachook.Hex,
+		IDPaths: []string{"id"},
 	}
 }
 
@@ -53,7 +54,10 @@ func newVerifier(t testing.TB, cfg hmachook.Config) *hmachook.Verifier {
 // signed returns a delivery of body.
 func signed(t testing.TB, cfg hmachook.Config, body string) *webhook.Delivery {
 	t.Helper()
-	return &webhook.Delivery{Header: newVerifier(t, cfg).Sign(target, []byte(body), now), Body: []byte(body), URL: target, Time: now}
+	return &webhook.Delivery{
+		Header: newVerifier(t, cfg).Sign(target, []byte(body), now), Body: []byte(body),
+		URL: target, Time: now,
+	}
 }
 
 func refused(t *testing.T, v *hmachook.Verifier, d *webhook.Delivery, want webhook.Refusal) {
@@ -79,14 +83,20 @@ func TestVerify(t *testing.T) {
 		{"a prefix and base64", with(simple(), func(c *hmachook.Config) {
 			c.SignaturePrefix, c.SignatureEncoding = "sha256=", hmachook.Base64
 		}), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
-		{"SHA-512", with(simple(), func(c *hmachook.Config) { c.Hash = hmachook.SHA512 }), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
+		{
+			"SHA-512", with(simple(), func(c *hmachook.Config) { c.Hash = hmachook.SHA512 }), `{"id":"e1"}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"},
+		},
 		{"SHA-1, if it is accepted", with(simple(), func(c *hmachook.Config) {
 			c.Hash, c.AcceptedRisks = hmachook.SHA1, []hmachook.Risk{hmachook.RiskSHA1}
 		}), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
 		{"a hexadecimal secret", with(simple(), func(c *hmachook.Config) {
 			c.Secrets, c.SecretEncoding = []string{"00112233445566778899aabbccddeeff"}, hmachook.Hex
 		}), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
-		{"a timestamp in the signature's header", timed(), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
+		{
+			"a timestamp in the signature's header", timed(), `{"id":"e1"}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"},
+		},
 		{"a timestamp in its own header, in milliseconds", with(simple(), func(c *hmachook.Config) {
 			c.TimestampHeader, c.TimestampFormat, c.Signed = "X-Time", hmachook.UnixMillis, "v0:{timestamp}:{body}"
 		}), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
@@ -95,24 +105,36 @@ func TestVerify(t *testing.T) {
 			`{"id":"e1","sent":{"at":1780000000}}`,
 			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"},
 		},
-		{"E25: the URL", with(simple(), func(c *hmachook.Config) { c.Signed = "{url}{body}" }), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"}},
 		{
-			"E26: fields of the body", with(simple(), func(c *hmachook.Config) {
-				c.IDPaths, c.TopicPath, c.Scope, c.ScopePath, c.CreatedPath = []string{"event.id"}, "event.type", "live", "account", "event.at"
-			}), `{"account":"a/1","event":{"id":9007199254740993,"type":"paid","at":"2026-05-04T03:02:01.5+02:00"}}`,
-			consumer.Message{ID: "9007199254740993", Tenant: "acme/live/a/1", Topic: "paid", Time: time.Date(2026, 5, 4, 1, 2, 1, 5e8, time.UTC)},
+			"E25: the URL", with(simple(), func(c *hmachook.Config) { c.Signed = "{url}{body}" }), `{"id":"e1"}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme"},
 		},
 		{
-			"a creation time in milliseconds", with(simple(), func(c *hmachook.Config) { c.CreatedPath, c.CreatedFormat = "at", hmachook.UnixMillis }),
+			"E26: fields of the body", with(simple(), func(c *hmachook.Config) {
+				c.IDPaths, c.TopicPath, c.Scope, c.ScopePath, c.CreatedPath = []string{"event.id"}, "event.type",
+					"live", "account", "event.at"
+			}), `{"account":"a/1","event":{"id":9007199254740993,"type":"paid","at":"2026-05-04T03:02:01.5+02:00"}}`,
+			consumer.Message{
+				ID: "9007199254740993", Tenant: "acme/live/a/1", Topic: "paid",
+				Time: time.Date(2026, 5, 4, 1, 2, 1, 5e8, time.UTC),
+			},
+		},
+		{
+			"a creation time in milliseconds", with(simple(),
+				func(c *hmachook.Config) { c.CreatedPath, c.CreatedFormat = "at", hmachook.UnixMillis }),
 			`{"id":"e1","at":1780000000123}`,
 			consumer.Message{ID: "e1", Tenant: "acme", Topic: "acme", Time: time.UnixMilli(1780000000123)},
 		},
 		{
-			"an id of several fields", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a", "b", "ok"} }),
+			"an id of several fields", with(simple(),
+				func(c *hmachook.Config) { c.IDPaths = []string{"a", "b", "ok"} }),
 			`{"a":"x:y","b":"\\","ok":true}`,
 			consumer.Message{ID: `x\:y:\\:true`, Tenant: "acme", Topic: "acme"},
 		},
-		{"a fixed topic", with(simple(), func(c *hmachook.Config) { c.Topic = "orders" }), `{"id":"e1"}`, consumer.Message{ID: "e1", Tenant: "acme", Topic: "orders"}},
+		{
+			"a fixed topic", with(simple(), func(c *hmachook.Config) { c.Topic = "orders" }), `{"id":"e1"}`,
+			consumer.Message{ID: "e1", Tenant: "acme", Topic: "orders"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := newVerifier(t, test.cfg).Verify(t.Context(), signed(t, test.cfg, test.body))
@@ -153,13 +175,22 @@ func TestVerifyRefuses(t *testing.T) {
 		d    *webhook.Delivery
 		want webhook.Refusal
 	}{
-		{"case 47: no signature", simple(), header(simple(), func(h http.Header) { h.Del("X-Signature") }), webhook.Unsigned},
-		{"case 47: an empty signature", simple(), header(simple(), func(h http.Header) { h.Set("X-Signature", "") }), webhook.Unsigned},
+		{
+			"case 47: no signature", simple(), header(simple(), func(h http.Header) { h.Del("X-Signature") }),
+			webhook.Unsigned,
+		},
+		{
+			"case 47: an empty signature", simple(), header(simple(), func(h http.Header) { h.Set("X-Signature", "") }),
+			webhook.Unsigned,
+		},
 		{"case 47: two signature headers", simple(), header(simple(), func(h http.Header) { h.Add("X-Signature", h.Get("X-Signature")) }), webhook.Unsigned},
 		{"case 47: no signature among the elements", timed(), header(timed(), replace("h1=", "h0=")), webhook.Unsigned},
 		{"case 47: no timestamp", timed(), header(timed(), replace("ts=", "tt=")), webhook.Unsigned},
 		{"case 47: two timestamps", timed(), header(timed(), replace("ts=", "ts=1;ts=")), webhook.Unsigned},
-		{"case 47: many elements", timed(), header(timed(), replace("ts=", strings.Repeat("x=;", 32)+"ts=")), webhook.Unsigned},
+		{
+			"case 47: many elements", timed(), header(timed(), replace("ts=", strings.Repeat("x=;", 32)+"ts=")),
+			webhook.Unsigned,
+		},
 		{"case 47: many elements after the signature", timed(), header(timed(), func(h http.Header) {
 			h.Set("X-Signature", h.Get("X-Signature")+strings.Repeat(";x=", 31))
 		}), webhook.Unsigned},
@@ -179,15 +210,21 @@ func TestVerifyRefuses(t *testing.T) {
 		{"case 51: a wrong signature", simple(), header(simple(), func(h http.Header) { h.Set("X-Signature", strings.Repeat("0", 64)) }), webhook.BadSignature},
 		{"case 55: digits moved from the timestamp", timed(), func() *webhook.Delivery {
 			d := signed(t, timed(), body)
-			d.Header.Set("X-Signature", strings.Replace(d.Header.Get("X-Signature"), "ts=1780000000", "ts=178000000", 1))
+			d.Header.Set("X-Signature", strings.Replace(d.Header.Get("X-Signature"), "ts=1780000000",
+				"ts=178000000", 1))
 			d.Body = []byte("0:" + body)
 			return d
 		}(), webhook.BadSignature},
 		{"case 71: the id occurs twice", simple(), signed(t, simple(), `{"id":"e1","id":"e2"}`), webhook.Malformed},
-		{"case 71: the id occurs twice in other case", simple(), signed(t, simple(), `{"ID":"e1","id":"e2"}`), webhook.Malformed},
 		{
-			"case 71: the object around the id occurs twice", with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }),
-			signed(t, with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }), `{"a":{"id":"e1"},"A":{"id":"e2"}}`), webhook.Malformed,
+			"case 71: the id occurs twice in other case", simple(), signed(t, simple(), `{"ID":"e1","id":"e2"}`),
+			webhook.Malformed,
+		},
+		{
+			"case 71: the object around the id occurs twice",
+			with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }),
+			signed(t, with(simple(), func(c *hmachook.Config) { c.IDPaths = []string{"a.id"} }),
+				`{"a":{"id":"e1"},"A":{"id":"e2"}}`), webhook.Malformed,
 		},
 		{"case 71: a fraction", simple(), signed(t, simple(), `{"id":1.0}`), webhook.Malformed},
 		{"case 71: deep nesting", simple(), signed(t, simple(), `{"id":"e1","a":`+strings.Repeat("[", 10000)+strings.Repeat("]", 10000)+`}`), webhook.Malformed},
@@ -198,7 +235,10 @@ func TestVerifyRefuses(t *testing.T) {
 		{"case 71: no object", simple(), signed(t, simple(), `[1]`), webhook.Malformed},
 		{"case 71: no JSON", simple(), signed(t, simple(), `id=1`), webhook.Malformed},
 		{"case 71: no body", simple(), signed(t, simple(), ``), webhook.Malformed},
-		{"case 72: a long id", simple(), signed(t, simple(), `{"id":"`+strings.Repeat("x", 256)+`"}`), webhook.Malformed},
+		{
+			"case 72: a long id", simple(), signed(t, simple(), `{"id":"`+strings.Repeat("x", 256)+`"}`),
+			webhook.Malformed,
+		},
 		{"case 72: NUL in the id", simple(), signed(t, simple(), `{"id":"a\u0000b"}`), webhook.Malformed},
 		{"case 72: an empty id", simple(), signed(t, simple(), `{"id":""}`), webhook.Malformed},
 		{"case 72: no id", simple(), signed(t, simple(), `{}`), webhook.Malformed},

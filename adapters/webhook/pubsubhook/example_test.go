@@ -10,7 +10,8 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/pubsubhook"
 )
 
-// A Verifier belongs into webhook.Config.Verifier. Here it is called by hand, with a notification of Google Play that a Signer signed.
+// A Verifier belongs into webhook.Config.Verifier. Here it is called by hand, with a notification of Google Play that a
+// Signer signed.
 func Example() {
 	signer, err := pubsubhook.NewSigner()
 	if err != nil {
@@ -34,7 +35,8 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		events, err := play.Verify(context.Background(), &webhook.Delivery{Header: header, Body: body, Time: time.Now()})
+		events, err := play.Verify(context.Background(),
+			&webhook.Delivery{Header: header, Body: body, Time: time.Now()})
 		if err != nil {
 			fmt.Println("refused:", webhook.RefusalOf(err))
 			return
@@ -54,7 +56,8 @@ func ExampleSigner() {
 	if err != nil {
 		panic(err)
 	}
-	header, body, err := signer.Sign(pubsubhook.Push{Subscription: "projects/p/subscriptions/play", Data: []byte("{}")}, time.Now())
+	header, body, err := signer.Sign(pubsubhook.Push{Subscription: "projects/p/subscriptions/play", Data: []byte("{}")},
+		time.Now())
 	fmt.Println(http.Header.Get(header, "Content-Type"), len(body) > 0, err)
 	// Output: application/json true <nil>
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// For any header and body, the Verifier does not panic, refuses a forged token, and returns only messages that can be claimed.
+// For any header and body, the Verifier does not panic, refuses a forged token, and returns only messages that can be
+// claimed.
 func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, &network{})
 	right := push(f)
@@ -29,7 +30,8 @@ func FuzzVerify(f *testing.F) {
 		}
 		d = push(t)
 		d.Header.Set("Authorization", authorization)
-		if events, err := v.Verify(t.Context(), d); err == nil && len(authorization) > 7 && authorization[7:] != token[7:] || webhook.RefusalOf(err) == "" && err != nil {
+		if events, err := v.Verify(t.Context(), d); err == nil && len(authorization) > 7 &&
+			authorization[7:] != token[7:] || webhook.RefusalOf(err) == "" && err != nil {
 			t.Errorf("Verify = %+v, %v", events, err)
 		}
 	})

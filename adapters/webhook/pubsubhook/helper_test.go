@@ -49,7 +49,8 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func response(status int, body string) *http.Response {
 	return &http.Response{
-		Status: http.StatusText(status), StatusCode: status, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte(body))),
+		Status: http.StatusText(status), StatusCode: status, Header: http.Header{},
+		Body: io.NopCloser(bytes.NewReader([]byte(body))),
 	}
 }
 

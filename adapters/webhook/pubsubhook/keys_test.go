@@ -61,7 +61,10 @@ func TestKeysCannotBeFetched(t *testing.T) {
 			if req.URL.Host != "www.googleapis.com" {
 				return response(200, jwks(t, good)), nil
 			}
-			return &http.Response{StatusCode: 302, Header: http.Header{"Location": {"https://evil.example/certs"}}, Body: http.NoBody}, nil
+			return &http.Response{
+				StatusCode: 302, Header: http.Header{"Location": {"https://evil.example/certs"}},
+				Body: http.NoBody,
+			}, nil
 		}}
 		d := push(t)
 		d.Header.Set("Authorization", token)
@@ -81,7 +84,8 @@ func TestKeysCannotBeFetched(t *testing.T) {
 	})
 }
 
-// The keys are kept for an hour, an unknown key is looked for once a minute, and a failure is repeated after 10 seconds.
+// The keys are kept for an hour, an unknown key is looked for once a minute, and a failure is repeated after 10
+// seconds.
 func TestKeysAreKept(t *testing.T) {
 	sharedSigner()
 	old, renewed := newKey(t, 2048), newKey(t, 2048)

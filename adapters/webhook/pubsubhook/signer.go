@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// Signer makes deliveries for tests, with a key of its own. It is also the http.RoundTripper that serves this key, so that a Verifier with
-// Config.Transport = signer accepts what signer signed, and no test needs a network. It is safe for concurrent use.
+// Signer makes deliveries for tests, with a key of its own. It is also the http.RoundTripper that serves this key, so
+// that a Verifier with Config.Transport = signer accepts what signer signed, and no test needs a network. It is safe
+// for concurrent use.
 type Signer struct {
 	key *rsa.PrivateKey
 	id  string
@@ -54,7 +55,10 @@ func (s *Signer) Sign(p Push, now time.Time) (http.Header, []byte, error) {
 		p.PublishTime = now
 	}
 	published := p.PublishTime.UTC().Format(time.RFC3339Nano)
-	message := map[string]any{"data": p.Data, "messageId": id, "message_id": id, "publishTime": published, "publish_time": published}
+	message := map[string]any{
+		"data": p.Data, "messageId": id, "message_id": id, "publishTime": published,
+		"publish_time": published,
+	}
 	if p.Attributes != nil {
 		message["attributes"] = p.Attributes
 	}
@@ -79,7 +83,8 @@ func (s *Signer) Token(claims map[string]any) (string, error) {
 		return "", fmt.Errorf("pubsubhook: Token: %w", err)
 	}
 	enc := base64.RawURLEncoding
-	signed := enc.EncodeToString([]byte(`{"alg":"RS256","kid":"`+s.id+`","typ":"JWT"}`)) + "." + enc.EncodeToString(payload)
+	signed := enc.EncodeToString([]byte(`{"alg":"RS256","kid":"`+s.id+`","typ":"JWT"}`)) + "." +
+		enc.EncodeToString(payload)
 	hash := sha256.Sum256([]byte(signed))
 	signature, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, hash[:])
 	if err != nil {
@@ -98,5 +103,8 @@ func (s *Signer) RoundTrip(*http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body))}, nil
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
 }

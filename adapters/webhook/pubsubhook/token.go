@@ -24,8 +24,8 @@ type token struct {
 	claims    strict.Members
 }
 
-// parseToken reads the value of the header Authorization. The algorithm must be RS256: the token's header does not choose it. Keys and URLs in
-// the header are ignored.
+// parseToken reads the value of the header Authorization. The algorithm must be RS256: the token's header does not
+// choose it. Keys and URLs in the header are ignored.
 func parseToken(authorization string) (t token, err error) {
 	scheme, compact, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -65,7 +65,8 @@ func parseToken(authorization string) (t token, err error) {
 
 // check refuses a token whose claims are wrong, if they are Google's. It needs no network.
 func (v *Verifier) check(t token, received time.Time) error {
-	if issuer, err := t.claims.String("iss"); err != nil || issuer != "https://accounts.google.com" && issuer != "accounts.google.com" {
+	if issuer, err := t.claims.String("iss"); err != nil || issuer != "https://accounts.google.com" &&
+		issuer != "accounts.google.com" {
 		return webhook.Refuse(webhook.BadSignature, "the token's issuer is not Google")
 	}
 	// A list of audiences is refused: Google sends one.
@@ -92,15 +93,16 @@ func (v *Verifier) check(t token, received time.Time) error {
 		}
 		at := time.Unix(seconds, 0)
 		if claim.future && received.Sub(at) > v.cfg.Tolerance || !claim.future && at.Sub(received) > v.cfg.Tolerance {
-			return webhook.Refuse(webhook.BadTime, "the token's %s is %v, and it was received at %v: is a clock wrong?", claim.name,
+			return webhook.Refuse(webhook.BadTime, "the token's %s is %v, and it was received at %v: is a clock wrong?",
+				claim.name,
 				at.UTC().Format(time.RFC3339), received.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil
 }
 
-// authenticate returns an error unless Google made the token for a configured subscription. An error that is no refusal means that the
-// keys are not known.
+// authenticate returns an error unless Google made the token for a configured subscription. An error that is no refusal
+// means that the keys are not known.
 func (v *Verifier) authenticate(ctx context.Context, d *webhook.Delivery) error {
 	authorization, err := strict.Header(d.Header, "Authorization")
 	if err != nil {

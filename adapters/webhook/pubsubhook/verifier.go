@@ -41,7 +41,10 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Pub/Sub.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: source, Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
+	return webhook.Source{
+		Name: source, Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline,
+		GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody,
+	}
 }
 
 // Verify returns the message of d. If Google's keys cannot be fetched, the error is not a refusal.
@@ -55,17 +58,20 @@ func (v *Verifier) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.E
 	}
 	subscription, err := push.String("subscription")
 	if err != nil {
-		return nil, webhook.Refuse(webhook.Malformed, "the body's %w: payload unwrapping must be off for the subscription", err)
+		return nil, webhook.Refuse(webhook.Malformed,
+			"the body's %w: payload unwrapping must be off for the subscription", err)
 	}
 	if !slices.Contains(v.cfg.Subscriptions, subscription) {
-		return nil, webhook.Refuse(webhook.WrongApp, "the subscription is %.256q: compare Config.Subscriptions", subscription)
+		return nil, webhook.Refuse(webhook.WrongApp, "the subscription is %.256q: compare Config.Subscriptions",
+			subscription)
 	}
 	m, err := read(push["message"])
 	if err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "the message: %w", err)
 	}
 	if ahead := m.Time.Sub(d.Time); ahead > dedup.MaxAhead {
-		return nil, fmt.Errorf("pubsubhook: publishTime %v is %v ahead of this machine's clock: set the clock", m.Time, ahead)
+		return nil, fmt.Errorf("pubsubhook: publishTime %v is %v ahead of this machine's clock: set the clock",
+			m.Time, ahead)
 	}
 	m.Tenant, m.Topic = source+"/"+subscription, subscription
 	return []webhook.Event{{Message: m}}, nil

@@ -23,7 +23,8 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []webhook.Event{{Message: consumer.Message{
-		ID: "136969346945", Tenant: "pubsub/" + play, Topic: play, OrderingKey: "k", Payload: []byte(`{"packageName":"com.example.app"}`),
+		ID: "136969346945", Tenant: "pubsub/" + play, Topic: play, OrderingKey: "k",
+		Payload: []byte(`{"packageName":"com.example.app"}`),
 		Headers: map[string]string{"pubsub-attribute-a": "b"}, Time: now,
 	}}}
 	if diff := cmp.Diff(want, events, cmpopts.IgnoreFields(consumer.Message{}, "Fingerprint")); diff != "" {
@@ -39,13 +40,17 @@ func TestVerify(t *testing.T) {
 	}
 	other := push(t)
 	other.Body = []byte(strings.Replace(string(other.Body), `"a":"b"`, `"a":"c"`, 1))
-	if changed, err := v.Verify(t.Context(), other); err != nil || *changed[0].Message.Fingerprint == *events[0].Message.Fingerprint {
+	if changed, err := v.Verify(t.Context(), other); err != nil ||
+		*changed[0].Message.Fingerprint == *events[0].Message.Fingerprint {
 		t.Errorf("other content has the same fingerprint: %v", err)
 	}
 	if got := n.requests.Load(); got != 1 {
 		t.Errorf("%d requests for keys, want 1", got)
 	}
-	source := webhook.Source{Name: "pubsub", Horizon: 32 * 24 * time.Hour, Deadline: 10 * time.Second, GiveUpAfter: 6 * 24 * time.Hour, MaxBody: 16 << 20}
+	source := webhook.Source{
+		Name: "pubsub", Horizon: 32 * 24 * time.Hour, Deadline: 10 * time.Second,
+		GiveUpAfter: 6 * 24 * time.Hour, MaxBody: 16 << 20,
+	}
 	if diff := cmp.Diff(source, v.Source()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -80,7 +85,11 @@ func TestClaims(t *testing.T) {
 		{"case 48: an end as fraction", map[string]any{"exp": 4102444800.5}, webhook.BadTime},
 		{"E22: 1<<62", map[string]any{"exp": int64(1) << 62}, webhook.BadTime},
 		{"case 48: issued as far ahead as allowed", map[string]any{"iat": now.Add(5 * time.Minute).Unix()}, ""},
-		{"case 48: issued in the future", map[string]any{"iat": now.Add(5*time.Minute + time.Second).Unix()}, webhook.BadTime},
+		{
+			"case 48: issued in the future",
+			map[string]any{"iat": now.Add(5*time.Minute + time.Second).Unix()},
+			webhook.BadTime,
+		},
 		{"case 48: issued unknown", map[string]any{"iat": nil}, webhook.BadTime},
 		{"case 48: valid from now", map[string]any{"nbf": now.Unix()}, ""},
 		{"case 48: not valid yet", map[string]any{"nbf": now.Add(time.Hour).Unix()}, webhook.BadTime},
@@ -124,13 +133,29 @@ func TestTokenIsRefused(t *testing.T) {
 		{"case 50: no signature", []string{parts[0] + "." + parts[1] + "."}, webhook.BadSignature},
 		{"case 50: alg HS256", []string{jwt(t, key, `{"alg":"HS256","kid":"k1"}`, claims(nil))}, webhook.Unsigned},
 		{"case 50: alg PS256", []string{jwt(t, key, `{"alg":"PS256","kid":"k1"}`, claims(nil))}, webhook.Unsigned},
-		{"case 50: alg in other case", []string{jwt(t, key, `{"alg":"rs256","kid":"k1"}`, claims(nil))}, webhook.Unsigned},
+		{
+			"case 50: alg in other case",
+			[]string{jwt(t, key, `{"alg":"rs256","kid":"k1"}`, claims(nil))},
+			webhook.Unsigned,
+		},
 		{"case 50: no alg", []string{jwt(t, key, `{"kid":"k1"}`, claims(nil))}, webhook.Unsigned},
-		{"case 50: alg twice", []string{jwt(t, key, `{"alg":"RS256","Alg":"none","kid":"k1"}`, claims(nil))}, webhook.Unsigned},
-		{"case 50: crit", []string{jwt(t, key, `{"alg":"RS256","kid":"k1","crit":["b64"]}`, claims(nil))}, webhook.Unsigned},
+		{
+			"case 50: alg twice",
+			[]string{jwt(t, key, `{"alg":"RS256","Alg":"none","kid":"k1"}`, claims(nil))},
+			webhook.Unsigned,
+		},
+		{
+			"case 50: crit",
+			[]string{jwt(t, key, `{"alg":"RS256","kid":"k1","crit":["b64"]}`, claims(nil))},
+			webhook.Unsigned,
+		},
 		{"no kid", []string{jwt(t, key, `{"alg":"RS256"}`, claims(nil))}, webhook.Unsigned},
 		{"an unknown kid", []string{jwt(t, key, `{"alg":"RS256","kid":"k2"}`, claims(nil))}, webhook.BadSignature},
-		{"case 50: a key of the attacker", []string{jwt(t, newKey(t, 2048), header, claims(nil))}, webhook.BadSignature},
+		{
+			"case 50: a key of the attacker",
+			[]string{jwt(t, newKey(t, 2048), header, claims(nil))},
+			webhook.BadSignature,
+		},
 		{"case 51: two parts", []string{parts[0] + "." + parts[1]}, webhook.Unsigned},
 		{"case 51: four parts", []string{good + ".e30"}, webhook.Unsigned},
 		{"case 51: padding", []string{good + "="}, webhook.Unsigned},

@@ -11,35 +11,35 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// Endpoint names the subscription that sends to this endpoint, such as "orders-paid". It is part of each event's key. Several
-	// subscriptions with the same name share their events. A new name makes all events new. Required.
+	// Endpoint names the subscription that sends to this endpoint, such as "orders-paid". It is part of each event's
+	// key. Several subscriptions with the same name share their events. A new name makes all events new. Required.
 	Endpoint string
 
-	// Secrets are client secrets of the app. For webhooks that were created in the admin of a shop, it is the secret shown
-	// there. Any of them may have made a signature: configure the old and the new secret while you rotate it. Each has 24 bytes or
-	// more. Required.
+	// Secrets are client secrets of the app. For webhooks that were created in the admin of a shop, it is the secret
+	// shown there. Any of them may have made a signature: configure the old and the new secret while you rotate it.
+	// Each has 24 bytes or more. Required.
 	Secrets []string
 
-	// Topic is the topic of this endpoint, such as "orders/paid". A delivery whose header X-Shopify-Topic names another is refused.
-	// Required, unless TrustTopicHeader is set.
+	// Topic is the topic of this endpoint, such as "orders/paid". A delivery whose header X-Shopify-Topic names another
+	// is refused. Required, unless TrustTopicHeader is set.
 	Topic string
 
-	// TrustTopicHeader takes the topic of each event from the header X-Shopify-Topic, for an endpoint with several topics. The
-	// header is not signed: somebody who has captured a delivery can send its body once for each other topic, and each of
-	// them runs.
+	// TrustTopicHeader takes the topic of each event from the header X-Shopify-Topic, for an endpoint with several
+	// topics. The header is not signed: somebody who has captured a delivery can send its body once for each other
+	// topic, and each of them runs.
 	//
 	// Defaults to false: Topic is required.
 	TrustTopicHeader bool
 
-	// Shop is the domain of the only shop that sends to this endpoint, such as "acme.myshopify.com". A delivery whose header
-	// X-Shopify-Shop-Domain names another is refused. Handlers find it in Message.Headers.
+	// Shop is the domain of the only shop that sends to this endpoint, such as "acme.myshopify.com". A delivery whose
+	// header X-Shopify-Shop-Domain names another is refused. Handlers find it in Message.Headers.
 	//
 	// Defaults to none: all shops that have installed the app.
 	Shop string
 
-	// TrustShopHeader gives handlers the header X-Shopify-Shop-Domain in Message.Headers, for an app of several shops. The header
-	// is not signed: somebody who captures a delivery and suppresses it can send it under the name of another shop. Where
-	// the body names the shop, use that.
+	// TrustShopHeader gives handlers the header X-Shopify-Shop-Domain in Message.Headers, for an app of several shops.
+	// The header is not signed: somebody who captures a delivery and suppresses it can send it under the name of
+	// another shop. Where the body names the shop, use that.
 	//
 	// Defaults to false.
 	TrustShopHeader bool
@@ -67,8 +67,9 @@ func (c Config) validate() error {
 			refuse("Secrets[%d] %w; copy the app's whole client secret", i, err)
 		}
 	}
-	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, ":=", "name the one topic of this endpoint, such as \"orders/paid\", "+
-		"because the header X-Shopify-Topic is not signed; or set TrustTopicHeader"); err != nil {
+	if err := bodymac.CheckTopic(c.Topic, c.TrustTopicHeader, ":=",
+		"name the one topic of this endpoint, such as \"orders/paid\", "+
+			"because the header X-Shopify-Topic is not signed; or set TrustTopicHeader"); err != nil {
 		refuse("Topic %w", err)
 	}
 	switch {

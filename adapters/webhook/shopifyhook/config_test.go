@@ -24,17 +24,29 @@ func TestConfig(t *testing.T) {
 		{"trusted headers", func(c *shopifyhook.Config) { trustTopic(c); trustShop(c) }, nil},
 		{"case 52: no secret", secrets(), []string{"Config.Secrets is required", "client secret"}},
 		{"case 52: empty", secrets(secret, ""), []string{"Config.Secrets[1] is empty", "copy"}},
-		{"case 52: white space", secrets("                            "), []string{"Config.Secrets[0] is only white space"}},
+		{
+			"case 52: white space", secrets("                            "),
+			[]string{"Config.Secrets[0] is only white space"},
+		},
 		{"case 52: short", secrets("0123456789abcdef0123456"), []string{"Config.Secrets[0] is shorter than 24 bytes", "copy"}},
 		{"case 52: with a newline", secrets(secret + "\n"), []string{"Config.Secrets[0] begins or ends with white space"}},
 		{
 			"case 52: an access token", secrets("shpat_0123456789abcdef0123456789abcdef"),
 			[]string{"Config.Secrets[0] is an access token", "client secret"},
 		},
-		{"no endpoint", func(c *shopifyhook.Config) { c.Endpoint = "" }, []string{"Config.Endpoint is required", "name the subscription"}},
+		{
+			"no endpoint", func(c *shopifyhook.Config) { c.Endpoint = "" },
+			[]string{"Config.Endpoint is required", "name the subscription"},
+		},
 		{"an endpoint with a space", func(c *shopifyhook.Config) { c.Endpoint = "a b" }, []string{"Config.Endpoint"}},
-		{"a long endpoint", func(c *shopifyhook.Config) { c.Endpoint = strings.Repeat("a", 129) }, []string{"Config.Endpoint"}},
-		{"E17: no topic", func(c *shopifyhook.Config) { c.Topic = "" }, []string{"Config.Topic is required", "TrustTopicHeader"}},
+		{
+			"a long endpoint", func(c *shopifyhook.Config) { c.Endpoint = strings.Repeat("a", 129) },
+			[]string{"Config.Endpoint"},
+		},
+		{
+			"E17: no topic", func(c *shopifyhook.Config) { c.Topic = "" },
+			[]string{"Config.Topic is required", "TrustTopicHeader"},
+		},
 		{
 			"E17: a topic and its header", func(c *shopifyhook.Config) { c.TrustTopicHeader = true },
 			[]string{"Config.Topic and TrustTopicHeader are both set"},
@@ -44,7 +56,10 @@ func TestConfig(t *testing.T) {
 			"a shop and its header", func(c *shopifyhook.Config) { oneShop(c); trustShop(c) },
 			[]string{"Config.Shop and TrustShopHeader are both set"},
 		},
-		{"a shop's URL", func(c *shopifyhook.Config) { c.Shop = "https://" + shop }, []string{"Config.Shop", "want a domain"}},
+		{
+			"a shop's URL", func(c *shopifyhook.Config) { c.Shop = "https://" + shop },
+			[]string{"Config.Shop", "want a domain"},
+		},
 		{
 			"several faults at once", func(c *shopifyhook.Config) { *c = shopifyhook.Config{} },
 			[]string{"Config.Endpoint", "Config.Secrets", "Config.Topic"},

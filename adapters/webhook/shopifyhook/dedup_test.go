@@ -61,7 +61,8 @@ func TestDeduplication(t *testing.T) {
 			"case 54: a captured delivery with a new ID and the name of another shop",
 			[]delivered{
 				{trustShop, h, body},
-				{trustShop, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", otherEvent), "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
+				{trustShop, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", otherEvent),
+					"X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
 			},
 			[]string{ran(topic, event)},
 			[]string{"known_content " + topic + ":" + otherEvent},
@@ -74,7 +75,10 @@ func TestDeduplication(t *testing.T) {
 		},
 		{
 			"a delivery that an attacker sends first under the name of another shop",
-			[]delivered{{trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.myshopify.com"), body}, {trustShop, h, body}},
+			[]delivered{
+				{trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.myshopify.com"), body},
+				{trustShop, h, body},
+			},
 			[]string{ran(topic, event)},
 			[]string{"mismatch " + topic + ":" + event},
 		},
@@ -102,7 +106,8 @@ func TestDeduplication(t *testing.T) {
 			var effects []string
 			store := consumertest.NewStore()
 			c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-				Name: "orders", Store: store, Key: consumer.MessageID, Window: shopifyhook.Horizon + 1, Logger: slog.New(slog.DiscardHandler),
+				Name: "orders", Store: store, Key: consumer.MessageID, Window: shopifyhook.Horizon + 1,
+				Logger: slog.New(slog.DiscardHandler),
 				Handle: func(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
 					effects = append(effects, msg.Topic+" "+msg.ID)
 					return tx.Add("effect")

@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
-// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
-// for the same body may be accepted, and a body that is accepted has one alias, whatever its ID and shop.
+// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test
+// itself makes for the same body may be accepted, and a body that is accepted has one alias, whatever its ID and shop.
 func FuzzVerify(f *testing.F) {
 	f.Add(signature(secret, body), event, topic, shop, body)
 	f.Add(signature(secret, ""), event, topic, shop, "")
@@ -32,7 +32,8 @@ func FuzzVerify(f *testing.F) {
 				string(msg.Payload) != body || len(msg.Aliases) != 1 {
 				t.Errorf("ID %q, topic %q and body %q became %+v", event, topic, body, msg)
 			}
-			again, _ := verify(t, v, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", "new"), "X-Shopify-Shop-Domain", "other.myshopify.com"), body)
+			again, _ := verify(t, v, verifiers.Change(verifiers.Change(h, "X-Shopify-Event-Id", "new"),
+				"X-Shopify-Shop-Domain", "other.myshopify.com"), body)
 			if len(again.Message.Aliases) != 1 || again.Message.Aliases[0] != msg.Aliases[0] {
 				t.Errorf("with a new ID the alias of %q is new too", body)
 			}

@@ -12,8 +12,9 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Horizon is how long the keys of events must be remembered. Shopify itself delivers again for four hours at most, but it signs
-// no time: a captured delivery is accepted until the secret is changed, and runs again after its keys were forgotten.
+// Horizon is how long the keys of events must be remembered. Shopify itself delivers again for four hours at most, but
+// it signs no time: a captured delivery is accepted until the secret is changed, and runs again after its keys were
+// forgotten.
 const Horizon = 400 * 24 * time.Hour
 
 // ShopHeader is the name of the shop's domain in Message.Headers.
@@ -73,7 +74,8 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	if err != nil {
 		return nil, err
 	}
-	// The ID has a colon and the topic has none, so different pairs make different IDs. Neither has "=", so no ID is an alias.
+	// The ID has a colon and the topic has none, so different pairs make different IDs. Neither has "=", so no ID is an
+	// alias.
 	msg := bodymac.Message(source, v.cfg.Endpoint, topic+":"+id, topic, d.Body, " "+shop)
 	if shop != "" {
 		msg.Headers = map[string]string{ShopHeader: shop}
@@ -86,7 +88,8 @@ func (v *Verifier) authenticate(d *webhook.Delivery) error {
 	if err != nil {
 		return webhook.Refuse(webhook.Unsigned, "%w", err)
 	}
-	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) }, "the app's client secret")
+	return bodymac.Authenticate(v.keys, signature, func(key []byte) string { return sign(key, d.Body) },
+		"the app's client secret")
 }
 
 // shop returns the shop that handlers may know.

@@ -84,8 +84,10 @@ func TestVerify(t *testing.T) {
 	}{
 		{"JSON", body, headers(signature(secret, body), event, topic)},
 		{"E24: XML", "<order/>", headers(signature(secret, "<order/>"), event, topic)},
-		{"the second subscription's delivery", body, verifiers.Change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id", "another")},
-		{"without a delivery's ID", body, verifiers.Change(headers(signature(secret, body), event, topic), "X-Shopify-Webhook-Id")},
+		{"the second subscription's delivery", body, verifiers.Change(headers(signature(secret, body), event, topic),
+			"X-Shopify-Webhook-Id", "another")},
+		{"without a delivery's ID", body, verifiers.Change(headers(signature(secret, body), event, topic),
+			"X-Shopify-Webhook-Id")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, refusal := verify(t, v, test.header, test.body)
@@ -102,7 +104,10 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "shopify", Horizon: 400 * 24 * time.Hour, Deadline: 5 * time.Second, MaxBody: 16 << 20}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{
+		Name: "shopify", Horizon: 400 * 24 * time.Hour, Deadline: 5 * time.Second,
+		MaxBody: 16 << 20,
+	}, v.Source()); diff != "" {
 		t.Errorf("E26: %s", diff)
 	}
 }
@@ -119,7 +124,10 @@ func TestRefuses(t *testing.T) {
 	}{
 		{"case 47: missing signature", verifiers.Change(h, "X-Shopify-Hmac-SHA256"), "", webhook.Unsigned},
 		{"case 47: empty signature", signed(""), "", webhook.Unsigned},
-		{"case 47: duplicate signature", verifiers.Change(h, "X-Shopify-Hmac-SHA256", good, good), "", webhook.Unsigned},
+		{
+			"case 47: duplicate signature", verifiers.Change(h, "X-Shopify-Hmac-SHA256", good, good), "",
+			webhook.Unsigned,
+		},
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
@@ -128,19 +136,34 @@ func TestRefuses(t *testing.T) {
 		{"case 51: without padding", signed(strings.TrimRight(good, "=")), "", webhook.BadSignature},
 		{"case 51: longer", signed(good + "AAAA"), "", webhook.BadSignature},
 		{"case 51: only padding", signed("===="), "", webhook.BadSignature},
-		{"case 51: with a newline inside, which base64 skips", signed(good[:8] + "\n" + good[8:]), "", webhook.BadSignature},
+		{
+			"case 51: with a newline inside, which base64 skips", signed(good[:8] + "\n" + good[8:]), "",
+			webhook.BadSignature,
+		},
 		{"a stranger's signature", signed(signature(stranger, body)), "", webhook.BadSignature},
 
 		{"missing ID", verifiers.Change(h, "X-Shopify-Event-Id"), "", webhook.Malformed},
 		{"empty ID", verifiers.Change(h, "X-Shopify-Event-Id", ""), "", webhook.Malformed},
 		{"two IDs", verifiers.Change(h, "X-Shopify-Event-Id", event, otherEvent), "", webhook.Malformed},
-		{"case 72: an ID of 256 bytes", verifiers.Change(h, "X-Shopify-Event-Id", strings.Repeat("a", 256)), "", webhook.Malformed},
+		{
+			"case 72: an ID of 256 bytes", verifiers.Change(h, "X-Shopify-Event-Id", strings.Repeat("a", 256)), "",
+			webhook.Malformed,
+		},
 		{"case 72: an ID with NUL", verifiers.Change(h, "X-Shopify-Event-Id", event+"\x00"), "", webhook.Malformed},
-		{"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-Shopify-Event-Id", event+"\xff"), "", webhook.Malformed},
-		{"an ID that could be an alias", verifiers.Change(h, "X-Shopify-Event-Id", "body-sha256=00"), "", webhook.Malformed},
+		{
+			"case 71: an ID that is not UTF-8", verifiers.Change(h, "X-Shopify-Event-Id", event+"\xff"), "",
+			webhook.Malformed,
+		},
+		{
+			"an ID that could be an alias", verifiers.Change(h, "X-Shopify-Event-Id", "body-sha256=00"), "",
+			webhook.Malformed,
+		},
 		{"missing topic", verifiers.Change(h, "X-Shopify-Topic"), "", webhook.Malformed},
 		{"two topics", verifiers.Change(h, "X-Shopify-Topic", topic, "orders/create"), "", webhook.Malformed},
-		{"a topic with a colon, which could be part of the ID", verifiers.Change(h, "X-Shopify-Topic", "orders:paid"), "", webhook.Malformed},
+		{
+			"a topic with a colon, which could be part of the ID", verifiers.Change(h, "X-Shopify-Topic", "orders:paid"),
+			"", webhook.Malformed,
+		},
 		{"E17: another topic", verifiers.Change(h, "X-Shopify-Topic", "orders/create"), "", webhook.WrongApp},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -177,7 +200,10 @@ func TestShop(t *testing.T) {
 		{"trusted", trustShop, h, shop, ""},
 		{"trusted, missing", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},
 		{"trusted, twice", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", shop, other), "", webhook.Malformed},
-		{"trusted, not a domain", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.io/?"+shop), "", webhook.Malformed},
+		{
+			"trusted, not a domain", trustShop, verifiers.Change(h, "X-Shopify-Shop-Domain", "evil.io/?"+shop), "",
+			webhook.Malformed,
+		},
 		{"one shop", oneShop, h, shop, ""},
 		{"one shop, another", oneShop, verifiers.Change(h, "X-Shopify-Shop-Domain", other), "", webhook.WrongApp},
 		{"one shop, missing", oneShop, verifiers.Change(h, "X-Shopify-Shop-Domain"), "", webhook.Malformed},

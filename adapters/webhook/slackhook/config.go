@@ -11,12 +11,12 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// Secrets are signing secrets of the app. Any of them may have made a signature: configure the old and the new secret while you
-	// regenerate it. Each has 24 bytes or more. Required.
+	// Secrets are signing secrets of the app. Any of them may have made a signature: configure the old and the new
+	// secret while you regenerate it. Each has 24 bytes or more. Required.
 	Secrets []string
 
-	// Tolerance is how far the signed time of the attempt may be from the time of receipt, in both directions. It is one hour at
-	// most: there is no way to switch the check off.
+	// Tolerance is how far the signed time of the attempt may be from the time of receipt, in both directions. It is
+	// one hour at most: there is no way to switch the check off.
 	//
 	// Defaults to 5 minutes.
 	Tolerance time.Duration

@@ -22,7 +22,8 @@ func ExampleVerifier() {
 	} {
 		// The receiver of package webhook makes the Delivery of an HTTP request. A test signs it.
 		header := slackhook.Sign(signingSecret, time.Now(), []byte(body))
-		events, err := verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: []byte(body), Time: time.Now()})
+		events, err := verifier.Verify(context.Background(),
+			&webhook.Delivery{Header: header, Body: []byte(body), Time: time.Now()})
 		if err != nil {
 			panic(err)
 		}

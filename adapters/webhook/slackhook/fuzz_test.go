@@ -6,11 +6,14 @@ import (
 	"testing"
 )
 
-// FuzzVerify begins with requests that are right. Of what it makes of them, only requests whose signature the test itself makes for
-// the same bytes may be accepted.
+// FuzzVerify begins with requests that are right. Of what it makes of them, only requests whose signature the test
+// itself makes for the same bytes may be accepted.
 func FuzzVerify(f *testing.F) {
 	ts := unix(now)
-	for _, body := range []string{body, challenge, `{"type":"app_rate_limited"}`, "command=%2Fa", `{"type":"a","Type":"b"}`, ""} {
+	for _, body := range []string{
+		body, challenge, `{"type":"app_rate_limited"}`, "command=%2Fa",
+		`{"type":"a","Type":"b"}`, "",
+	} {
 		f.Add(v0(secret, ts, body), ts, body)
 	}
 	f.Add(v0(secret, "99999999999", body), "99999999999", body)
@@ -33,7 +36,10 @@ func FuzzVerify(f *testing.F) {
 
 // FuzzBody signs what the fuzzer makes, so that the body is read.
 func FuzzBody(f *testing.F) {
-	for _, body := range []string{body, challenge, `{"type":"app_rate_limited"}`, "command=%2Fa", `{"type":"a","Type":"b"}`} {
+	for _, body := range []string{
+		body, challenge, `{"type":"app_rate_limited"}`, "command=%2Fa",
+		`{"type":"a","Type":"b"}`,
+	} {
 		f.Add(body)
 	}
 	v := newVerifier(f, secret)
@@ -53,7 +59,8 @@ func FuzzBody(f *testing.F) {
 		if err := json.Unmarshal([]byte(body), &handler); err != nil {
 			t.Fatalf("accepted %q: %v", body, err)
 		}
-		if msg := event.Message; msg.ID != handler.ID || msg.Tenant != "slack/"+handler.App || msg.Topic != handler.Event.Type {
+		if msg := event.Message; msg.ID != handler.ID || msg.Tenant != "slack/"+handler.App ||
+			msg.Topic != handler.Event.Type {
 			t.Errorf("%q became %+v, and a handler reads %+v", body, msg, handler)
 		}
 	})

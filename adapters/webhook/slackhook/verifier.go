@@ -50,7 +50,10 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Slack.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: source, Horizon: horizon, Deadline: deadline, GiveUpAfter: giveUpAfter, MaxBody: maxBody}
+	return webhook.Source{
+		Name: source, Horizon: horizon, Deadline: deadline, GiveUpAfter: giveUpAfter,
+		MaxBody: maxBody,
+	}
 }
 
 // Verify returns the one event of d.

@@ -81,7 +81,10 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	source := webhook.Source{Name: "slack", Horizon: 48 * time.Hour, Deadline: 3 * time.Second, GiveUpAfter: 4 * time.Minute, MaxBody: 4 << 20}
+	source := webhook.Source{
+		Name: "slack", Horizon: 48 * time.Hour, Deadline: 3 * time.Second,
+		GiveUpAfter: 4 * time.Minute, MaxBody: 4 << 20,
+	}
 	if diff := cmp.Diff(source, v.Source()); diff != "" {
 		t.Error(diff)
 	}
@@ -113,15 +116,30 @@ func TestRefuses(t *testing.T) {
 		{"case 49: a newline more", h, body + "\n", webhook.BadSignature},
 		{"case 49: a byte order mark", h, "\ufeff" + body, webhook.BadSignature},
 		{"case 49: other white space", h, strings.ReplaceAll(body, ":", ": "), webhook.BadSignature},
-		{"case 50: an unknown version", verifiers.Change(h, "X-Slack-Signature", "v1="+good[3:]), "", webhook.BadSignature},
+		{
+			"case 50: an unknown version", verifiers.Change(h, "X-Slack-Signature", "v1="+good[3:]), "",
+			webhook.BadSignature,
+		},
 		{"case 50: no version", verifiers.Change(h, "X-Slack-Signature", good[3:]), "", webhook.BadSignature},
 		{"case 51: truncated", verifiers.Change(h, "X-Slack-Signature", good[:20]), "", webhook.BadSignature},
 		{"case 51: only the version", verifiers.Change(h, "X-Slack-Signature", "v0="), "", webhook.BadSignature},
 		{"case 51: longer", verifiers.Change(h, "X-Slack-Signature", good+"00"), "", webhook.BadSignature},
-		{"case 51: in capitals", verifiers.Change(h, "X-Slack-Signature", "v0="+strings.ToUpper(good[3:])), "", webhook.BadSignature},
-		{"another time", verifiers.Change(h, "X-Slack-Request-Timestamp", unix(now.Add(time.Second))), "", webhook.BadSignature},
-		{"digits moved from the time to the body", verifiers.Change(h, "X-Slack-Request-Timestamp", ts[:9]), ts[9:] + ":" + body, webhook.BadSignature},
-		{"a stranger's signature", verifiers.Change(h, "X-Slack-Signature", v0(stranger, ts, body)), "", webhook.BadSignature},
+		{
+			"case 51: in capitals", verifiers.Change(h, "X-Slack-Signature", "v0="+strings.ToUpper(good[3:])), "",
+			webhook.BadSignature,
+		},
+		{
+			"another time", verifiers.Change(h, "X-Slack-Request-Timestamp", unix(now.Add(time.Second))), "",
+			webhook.BadSignature,
+		},
+		{
+			"digits moved from the time to the body", verifiers.Change(h, "X-Slack-Request-Timestamp", ts[:9]),
+			ts[9:] + ":" + body, webhook.BadSignature,
+		},
+		{
+			"a stranger's signature", verifiers.Change(h, "X-Slack-Signature", v0(stranger, ts, body)), "",
+			webhook.BadSignature,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.body == "" {

@@ -26,8 +26,8 @@ const (
 	minKey, maxKey = 2048, 8192 // bits
 )
 
-// certificates fetches and keeps the certificates of SNS. A certificate never changes under its URL, which contains a hash, so it is
-// kept until others take its place.
+// certificates fetches and keeps the certificates of SNS. A certificate never changes under its URL, which contains a
+// hash, so it is kept until others take its place.
 type certificates struct {
 	client  *http.Client
 	fetches fetch.Shared[string, *x509.Certificate]
@@ -63,8 +63,8 @@ func (c *certificates) key(ctx context.Context, url string, now time.Time) (*rsa
 	return cert.PublicKey.(*rsa.PublicKey), nil
 }
 
-// certificate returns a known certificate, or waits until it was fetched. One fetch is for all that need the certificate, and each of them
-// waits until its ctx ends.
+// certificate returns a known certificate, or waits until it was fetched. One fetch is for all that need the
+// certificate, and each of them waits until its ctx ends.
 func (c *certificates) certificate(ctx context.Context, url string) (*x509.Certificate, error) {
 	return c.fetches.Get(ctx, url, fetch.Request[*x509.Certificate]{
 		Known: func() (*x509.Certificate, bool) { cert := c.known[url]; return cert, cert != nil },
@@ -74,7 +74,8 @@ func (c *certificates) certificate(ctx context.Context, url string) (*x509.Certi
 			}
 			return nil
 		},
-		Do:   func(ctx context.Context) (*x509.Certificate, error) { return c.fetch(ctx, url) }, // the client's timeout ends it
+		// the client's timeout ends it
+		Do:   func(ctx context.Context) (*x509.Certificate, error) { return c.fetch(ctx, url) },
 		Keep: func(cert *x509.Certificate) { c.keep(url, cert) },
 	})
 }

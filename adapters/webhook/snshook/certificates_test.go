@@ -143,7 +143,10 @@ func rsaKey(t *testing.T, bits int) *rsa.PrivateKey {
 
 func certificate(t *testing.T, notAfter time.Time, key crypto.Signer) string {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: notAfter}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter: notAfter,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +229,8 @@ func TestFetchTimesOut(t *testing.T) {
 		body := sign(t, snshook.Message{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := v.Verify(ctx, &webhook.Delivery{Body: body, Time: published}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := v.Verify(ctx, &webhook.Delivery{Body: body, Time: published}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a delivery with a deadline: %v", err)
 		}
 		if took := time.Since(start); took != time.Second {
@@ -244,7 +248,8 @@ func TestFetchTimesOut(t *testing.T) {
 func TestTransportPanics(t *testing.T) {
 	v, network := newVerifier(t, snshook.Config{})
 	network.respond = func(*http.Request) (*http.Response, error) { panic("a fault of the transport") }
-	if _, err := verify(t, v, sign(t, snshook.Message{})); err == nil || webhook.RefusalOf(err) != "" || !strings.Contains(err.Error(), "a fault of the transport") {
+	if _, err := verify(t, v, sign(t, snshook.Message{})); err == nil || webhook.RefusalOf(err) != "" ||
+		!strings.Contains(err.Error(), "a fault of the transport") {
 		t.Errorf("Verify = %v; want an error that is no refusal", err)
 	}
 }
@@ -280,7 +285,8 @@ func TestFetchesAreLimited(t *testing.T) {
 		forge := func(from int) {
 			for i := range 100 {
 				url := fmt.Sprintf("https://sns.us-east-1.amazonaws.com/SimpleNotificationService-%x.pem", from+i)
-				if _, err := verify(t, v, changed(t, body, map[string]any{"SigningCertURL": url})); err == nil || webhook.RefusalOf(err) != "" {
+				if _, err := verify(t, v, changed(t, body, map[string]any{"SigningCertURL": url})); err == nil ||
+					webhook.RefusalOf(err) != "" {
 					t.Fatalf("a forged message: %v", err)
 				}
 			}

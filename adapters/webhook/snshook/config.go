@@ -14,33 +14,34 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// TopicArns are the topics whose messages are accepted, such as "arn:aws:sns:eu-west-1:123456789012:orders". Anybody can make a
-	// topic of their own send messages with a valid signature to this endpoint. Required.
+	// TopicArns are the topics whose messages are accepted, such as "arn:aws:sns:eu-west-1:123456789012:orders".
+	// Anybody can make a topic of their own send messages with a valid signature to this endpoint. Required.
 	TopicArns []string
 
-	// Subscription gets the body of each verified SubscriptionConfirmation for a topic of TopicArns, before it is dropped. Store the body
-	// where an operator finds it and can pass it to Confirm. The same confirmation may come several times. Subscription must be safe
-	// for concurrent use, and must not wait.
+	// Subscription gets the body of each verified SubscriptionConfirmation for a topic of TopicArns, before it is
+	// dropped. Store the body where an operator finds it and can pass it to Confirm. The same confirmation may come
+	// several times. Subscription must be safe for concurrent use, and must not wait.
 	//
 	// Defaults to nothing.
 	Subscription func(body []byte)
 
-	// Transport fetches certificates and, in Confirm, the SubscribeURL. Set it where requests need a proxy of your own. In tests it may
-	// be a *Signer.
+	// Transport fetches certificates and, in Confirm, the SubscribeURL. Set it where requests need a proxy of your own.
+	// In tests it may be a *Signer.
 	//
 	// Defaults to http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Horizon is how long after its publication SNS may deliver a message. Attempts end an hour after the first one at the latest, but
-	// a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The Processor's window must be at least
-	// as long.
+	// Horizon is how long after its publication SNS may deliver a message. Attempts end an hour after the first one at
+	// the latest, but a subscription that limits its rate (maxReceivesPerSecond) can delay the first attempt. The
+	// Processor's window must be at least as long.
 	//
 	// Defaults to 24 hours. The minimum is 1 hour.
 	Horizon time.Duration
 
-	// GiveUpAfter is an age of messages. When a message is older, each attempt may be the last, so it is parked after one failure of the
-	// handler. Set it to a little less than the sum of the delays in the subscription's delivery policy. A value that is too long loses
-	// messages that fail in each attempt, unless the subscription has a dead-letter queue. A value that is too short parks them early.
+	// GiveUpAfter is an age of messages. When a message is older, each attempt may be the last, so it is parked after
+	// one failure of the handler. Set it to a little less than the sum of the delays in the subscription's delivery
+	// policy. A value that is too long loses messages that fail in each attempt, unless the subscription has a
+	// dead-letter queue. A value that is too short parks them early.
 	//
 	// Defaults to 30 seconds: SNS repeats an attempt 3 times, 20 seconds apart, unless the policy says otherwise. So
 	// a failure of the third attempt, after 40 seconds, parks the message.
@@ -60,8 +61,9 @@ type Config struct {
 // Risk names a setting that is refused because it is unsafe, unless AcceptedRisks contains it.
 type Risk = risks.Risk
 
-// RiskSHA1 accepts messages with SignatureVersion 1 too, which are signed with SHA-1. A publisher who can make two texts with the same
-// SHA-1 hash, and publishes one of them, can forge the other. Set the topic's attribute SignatureVersion to 2 instead.
+// RiskSHA1 accepts messages with SignatureVersion 1 too, which are signed with SHA-1. A publisher who can make two
+// texts with the same SHA-1 hash, and publishes one of them, can forge the other. Set the topic's attribute
+// SignatureVersion to 2 instead.
 const RiskSHA1 Risk = "RiskSHA1"
 
 var topicArn = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?$`)

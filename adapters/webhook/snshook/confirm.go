@@ -12,9 +12,9 @@ import (
 // subscribeURL is matched by the whole SubscribeURL as it is.
 var subscribeURL = regexp.MustCompile(`^https://sns\.[a-zA-Z0-9-]{3,63}\.amazonaws\.com(\.cn)?/\?[!-"$-~]+$`)
 
-// Confirm accepts a subscription: it requests the SubscribeURL of a SubscriptionConfirmation, whose body Config.Subscription got. body is
-// verified again, as Verify does, and the URL must be one that confirms this subscription at an SNS host. Confirming twice does no
-// harm. A confirmation is valid for three days.
+// Confirm accepts a subscription: it requests the SubscribeURL of a SubscriptionConfirmation, whose body
+// Config.Subscription got. body is verified again, as Verify does, and the URL must be one that confirms this
+// subscription at an SNS host. Confirming twice does no harm. A confirmation is valid for three days.
 //
 // Call Confirm after a person has decided to: a program that confirms everything lets others subscribe this endpoint.
 func (v *Verifier) Confirm(ctx context.Context, body []byte) error {
@@ -46,7 +46,10 @@ func checkSubscribeURL(fields map[string]string) error {
 	if err != nil {
 		return errors.New("its query cannot be parsed")
 	}
-	for name, want := range map[string]string{"Action": "ConfirmSubscription", "TopicArn": fields["TopicArn"], "Token": fields["Token"]} {
+	for name, want := range map[string]string{
+		"Action": "ConfirmSubscription", "TopicArn": fields["TopicArn"],
+		"Token": fields["Token"],
+	} {
 		if got := query[name]; len(got) != 1 || got[0] != want {
 			return fmt.Errorf("its parameter %s is not that of the message", name)
 		}

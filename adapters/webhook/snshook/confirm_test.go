@@ -57,8 +57,14 @@ func TestConfirmRefuses(t *testing.T) {
 		want webhook.Refusal
 	}{
 		{"a notification", sign(t, snshook.Message{}), ""},
-		{"an unsubscribe confirmation, which has a SubscribeURL too", sign(t, snshook.Message{Type: "UnsubscribeConfirmation"}), ""},
-		{"another topic", sign(t, snshook.Message{Type: "SubscriptionConfirmation", TopicArn: other}), webhook.WrongApp},
+		{
+			"an unsubscribe confirmation, which has a SubscribeURL too",
+			sign(t, snshook.Message{Type: "UnsubscribeConfirmation"}), "",
+		},
+		{
+			"another topic", sign(t, snshook.Message{Type: "SubscriptionConfirmation", TopicArn: other}),
+			webhook.WrongApp,
+		},
 		{"a URL that is not signed", changed(t, confirmation, map[string]any{"SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=x"}), webhook.BadSignature},
 	} {
 		t.Run("case 60: "+test.name, func(t *testing.T) {
@@ -78,7 +84,8 @@ func TestConfirmRefuses(t *testing.T) {
 
 func TestSubscribeURL(t *testing.T) {
 	var fields map[string]string
-	if err := json.Unmarshal(sign(t, snshook.Message{Type: "SubscriptionConfirmation", Token: "t"}), &fields); err != nil {
+	if err := json.Unmarshal(sign(t, snshook.Message{Type: "SubscriptionConfirmation", Token: "t"}),
+		&fields); err != nil {
 		t.Fatal(err)
 	}
 	const query = "?Action=ConfirmSubscription&TopicArn=" + orders + "&Token=t"
@@ -154,12 +161,33 @@ func TestConfig(t *testing.T) {
 		want string
 	}{
 		{"E23: no topics", snshook.Config{}, "snshook: Config.TopicArns is required: list the topics whose messages you expect, because messages of anybody's topic have a valid signature"},
-		{"an empty topic", snshook.Config{TopicArns: []string{orders, ""}}, `snshook: Config.TopicArns[1] is "": want the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:orders`},
+		{
+			"an empty topic",
+			snshook.Config{TopicArns: []string{orders, ""}},
+			`snshook: Config.TopicArns[1] is "": want the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:orders`,
+		},
 		{"a pattern", snshook.Config{TopicArns: []string{"*"}}, `snshook: Config.TopicArns[0] is "*": want the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:orders`},
-		{"a subscription's ARN", snshook.Config{TopicArns: []string{orders + ":c9135db0-26c4-47ec-8998-413945fb5a96"}}, `snshook: Config.TopicArns[0] is "` + orders + `:c9135db0-26c4-47ec-8998-413945fb5a96": want the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:orders`},
-		{"a short horizon", snshook.Config{TopicArns: []string{orders}, Horizon: time.Minute}, "snshook: Config.Horizon is 1m0s: want an hour or more, because SNS may repeat a delivery for an hour"},
-		{"a negative duration", snshook.Config{TopicArns: []string{orders}, GiveUpAfter: -1}, "snshook: Config.GiveUpAfter is -1ns: want more than 0, or 0 for the default"},
-		{"an unknown risk", snshook.Config{TopicArns: []string{orders}, AcceptedRisks: []snshook.Risk{"RiskMD5"}}, `snshook: Config.AcceptedRisks contains "RiskMD5"; the risks that can be accepted here are ["RiskSHA1"]`},
+		{
+			"a subscription's ARN",
+			snshook.Config{TopicArns: []string{orders + ":c9135db0-26c4-47ec-8998-413945fb5a96"}},
+			`snshook: Config.TopicArns[0] is "` + orders +
+				`:c9135db0-26c4-47ec-8998-413945fb5a96": want the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:orders`,
+		},
+		{
+			"a short horizon",
+			snshook.Config{TopicArns: []string{orders}, Horizon: time.Minute},
+			"snshook: Config.Horizon is 1m0s: want an hour or more, because SNS may repeat a delivery for an hour",
+		},
+		{
+			"a negative duration",
+			snshook.Config{TopicArns: []string{orders}, GiveUpAfter: -1},
+			"snshook: Config.GiveUpAfter is -1ns: want more than 0, or 0 for the default",
+		},
+		{
+			"an unknown risk",
+			snshook.Config{TopicArns: []string{orders}, AcceptedRisks: []snshook.Risk{"RiskMD5"}},
+			`snshook: Config.AcceptedRisks contains "RiskMD5"; the risks that can be accepted here are ["RiskSHA1"]`,
+		},
 		{"a FIFO topic", snshook.Config{TopicArns: []string{orders + ".fifo"}}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -177,11 +205,16 @@ func TestConfig(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	v, _ := newVerifier(t, snshook.Config{})
-	if got := v.Source(); got.Name != "sns" || got.Horizon != 24*time.Hour || got.GiveUpAfter != 30*time.Second || got.Deadline != 15*time.Second {
+	if got := v.Source(); got.Name != "sns" || got.Horizon != 24*time.Hour || got.GiveUpAfter != 30*time.Second ||
+		got.Deadline != 15*time.Second {
 		t.Errorf("Source() = %+v", got)
 	}
-	v, _ = newVerifier(t, snshook.Config{Horizon: 2 * time.Hour, GiveUpAfter: 50 * time.Minute, Deadline: 5 * time.Second})
-	if got := v.Source(); got.Horizon != 2*time.Hour || got.GiveUpAfter != 50*time.Minute || got.Deadline != 5*time.Second {
+	v, _ = newVerifier(t, snshook.Config{
+		Horizon: 2 * time.Hour, GiveUpAfter: 50 * time.Minute,
+		Deadline: 5 * time.Second,
+	})
+	if got := v.Source(); got.Horizon != 2*time.Hour || got.GiveUpAfter != 50*time.Minute ||
+		got.Deadline != 5*time.Second {
 		t.Errorf("Source() = %+v", got)
 	}
 }

@@ -35,7 +35,8 @@ func Example() {
 		fmt.Printf("%s: %s\n", events[0].Message.ID, events[0].Message.Payload)
 	}
 	receive(snshook.Message{
-		TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders", MessageID: "165545c9-2a5c-472c-8df2-7ff2be2b3b1b", Message: "order 42 is paid",
+		TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders", MessageID: "165545c9-2a5c-472c-8df2-7ff2be2b3b1b",
+		Message: "order 42 is paid",
 	})
 	receive(snshook.Message{TopicArn: "arn:aws:sns:eu-west-1:666666666666:orders", Message: "order 42 is refunded"})
 	// Output:
@@ -49,7 +50,10 @@ func ExampleSigner() {
 	if err != nil {
 		panic(err)
 	}
-	body, err := signer.Sign(snshook.Message{TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders", Message: "order 42 is paid"})
+	body, err := signer.Sign(snshook.Message{
+		TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders",
+		Message:  "order 42 is paid",
+	})
 	fmt.Println(len(body) > 0, err)
 	// Output: true <nil>
 }
@@ -69,7 +73,10 @@ func ExampleVerifier_Confirm() {
 	if err != nil {
 		panic(err)
 	}
-	body, err := signer.Sign(snshook.Message{TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders", Type: "SubscriptionConfirmation"})
+	body, err := signer.Sign(snshook.Message{
+		TopicArn: "arn:aws:sns:eu-west-1:123456789012:orders",
+		Type:     "SubscriptionConfirmation",
+	})
 	if err != nil {
 		panic(err)
 	}

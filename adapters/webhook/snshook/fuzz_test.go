@@ -43,15 +43,16 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzFields: the signed text of an accepted message can be divided into fields in one way only, so that no bytes can be moved from one
-// field to another under the same signature.
+// FuzzFields: the signed text of an accepted message can be divided into fields in one way only, so that no bytes can
+// be moved from one field to another under the same signature.
 func FuzzFields(f *testing.F) {
 	v, err := snshook.New(snshook.Config{TopicArns: []string{orders}, Transport: sharedSigner()})
 	if err != nil {
 		f.Fatal(err)
 	}
 	var template map[string]string
-	if err := json.Unmarshal(sign(f, snshook.Message{Message: "hello", Type: "SubscriptionConfirmation"}), &template); err != nil {
+	if err := json.Unmarshal(sign(f, snshook.Message{Message: "hello", Type: "SubscriptionConfirmation"}),
+		&template); err != nil {
 		f.Fatal(err)
 	}
 	f.Add("Notification", "a\nMessageId\nb", template["MessageId"], "subject", template["Timestamp"])

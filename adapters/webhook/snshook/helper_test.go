@@ -110,7 +110,8 @@ func changed(t testing.TB, body []byte, fields map[string]any) []byte {
 func verify(t testing.TB, v *snshook.Verifier, body []byte) ([]webhook.Event, error) {
 	t.Helper()
 	return v.Verify(t.Context(), &webhook.Delivery{
-		Header: http.Header{"Content-Type": {"text/plain; charset=UTF-8"}}, Body: body, Time: published.Add(time.Second),
+		Header: http.Header{"Content-Type": {"text/plain; charset=UTF-8"}}, Body: body,
+		Time: published.Add(time.Second),
 	})
 }
 

@@ -82,8 +82,8 @@ func (v *Verifier) readMessage(body []byte) (m message, err error) {
 		case err != nil:
 			return m, webhook.Refuse(webhook.Unsigned, "%s %w", name, err)
 		case name != "Message" && strings.ContainsFunc(value, unicode.IsControl):
-			// The signed text has a line for each name and value. With line breaks only in Message, its first field, the text
-			// can be divided into fields in one way only.
+			// The signed text has a line for each name and value. With line breaks only in Message, its first field,
+			// the text can be divided into fields in one way only.
 			return m, webhook.Refuse(webhook.Unsigned, "%s has a control character", name)
 		}
 		m.fields[name] = value
@@ -108,18 +108,22 @@ func (v *Verifier) checkClaims(m *message) (err error) {
 	case version == "1" && slices.Contains(v.cfg.AcceptedRisks, RiskSHA1):
 		m.hash = crypto.SHA1
 	default:
-		return webhook.Refuse(webhook.BadSignature, "SignatureVersion is %.40q: set the topic's attribute SignatureVersion to 2", version)
+		return webhook.Refuse(webhook.BadSignature,
+			"SignatureVersion is %.40q: set the topic's attribute SignatureVersion to 2", version)
 	}
-	if m.signature, err = strict.Base64(base64.StdEncoding, m.fields["Signature"]); err != nil || len(m.signature) < minKey/8 || len(m.signature) > maxKey/8 {
+	if m.signature, err = strict.Base64(base64.StdEncoding, m.fields["Signature"]); err != nil ||
+		len(m.signature) < minKey/8 || len(m.signature) > maxKey/8 {
 		return webhook.Refuse(webhook.Unsigned, "Signature is not the base64 of a signature")
 	}
 	if m.certificate = m.fields["SigningCertURL"]; !certificateURL.MatchString(m.certificate) {
-		return webhook.Refuse(webhook.BadSignature, "SigningCertURL is %.256q, which is not the URL of a certificate of SNS", m.certificate)
+		return webhook.Refuse(webhook.BadSignature,
+			"SigningCertURL is %.256q, which is not the URL of a certificate of SNS", m.certificate)
 	}
 	return nil
 }
 
-// signedText returns the text that SNS signs: the names and values of the signed fields, each with a line break after it.
+// signedText returns the text that SNS signs: the names and values of the signed fields, each with a line break after
+// it.
 func signedText(kind string, fields map[string]string) []byte {
 	var text []byte
 	for _, name := range signedFields(kind) {

@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// Signer signs messages for tests, with a key and certificate of its own. It is also the http.RoundTripper that serves this
-// certificate, so that a Verifier with Config.Transport = signer accepts what signer signed, and no test needs a network. It is safe
-// for concurrent use.
+// Signer signs messages for tests, with a key and certificate of its own. It is also the http.RoundTripper that serves
+// this certificate, so that a Verifier with Config.Transport = signer accepts what signer signed, and no test needs a
+// network. It is safe for concurrent use.
 type Signer struct {
 	key *rsa.PrivateKey
 	pem []byte
@@ -111,8 +111,8 @@ func (s *Signer) sign(fields map[string]string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// RoundTrip answers like SNS: requests for the certificate with the certificate, and other requests with 200 if they confirm a
-// subscription and with 404 if not.
+// RoundTrip answers like SNS: requests for the certificate with the certificate, and other requests with 200 if they
+// confirm a subscription and with 404 if not.
 func (s *Signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	status, body := http.StatusNotFound, []byte(nil)
 	switch {

@@ -35,11 +35,14 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes SNS.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: "sns", Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
+	return webhook.Source{
+		Name: "sns", Horizon: v.cfg.Horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter,
+		MaxBody: maxBody,
+	}
 }
 
-// Verify returns the message of d. Confirmations of subscriptions are dropped events. If the certificate cannot be fetched, the error is
-// not a refusal: SNS does not repeat what was answered with 4xx.
+// Verify returns the message of d. Confirmations of subscriptions are dropped events. If the certificate cannot be
+// fetched, the error is not a refusal: SNS does not repeat what was answered with 4xx.
 func (v *Verifier) Verify(ctx context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	m, err := v.verified(ctx, d.Body, d.Time)
 	if err != nil {
@@ -85,12 +88,15 @@ func (v *Verifier) verified(ctx context.Context, body []byte, received time.Time
 	digest := m.hash.New()
 	digest.Write(signedText(m.kind, m.fields))
 	if err := rsa.VerifyPKCS1v15(key, m.hash, digest.Sum(nil), m.signature); err != nil {
-		return m, webhook.Refuse(webhook.BadSignature, "the key of %s did not sign this message: check that no proxy changes the body",
+		return m, webhook.Refuse(webhook.BadSignature,
+			"the key of %s did not sign this message: check that no proxy changes the body",
 			m.certificate)
 	}
 	if ahead := m.timestamp.Sub(received); ahead > dedup.MaxAhead {
-		// Not a refusal: SNS signed this time, so it is this machine's clock that is wrong, and SNS does not repeat what was answered with 4xx.
-		return m, fmt.Errorf("snshook: Timestamp %s is %v ahead of this machine's clock: set the clock", m.fields["Timestamp"], ahead)
+		// Not a refusal: SNS signed this time, so it is this machine's clock that is wrong, and SNS does not repeat
+		// what was answered with 4xx.
+		return m, fmt.Errorf("snshook: Timestamp %s is %v ahead of this machine's clock: set the clock",
+			m.fields["Timestamp"], ahead)
 	}
 	return m, nil
 }

@@ -18,7 +18,8 @@ import (
 func TestVerify(t *testing.T) {
 	v, _ := newVerifier(t, snshook.Config{})
 	message := consumer.Message{
-		ID: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324", Tenant: "sns/" + orders, Topic: orders, Payload: []byte("line 1\nline \"2\" ü"),
+		ID: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324", Tenant: "sns/" + orders, Topic: orders,
+		Payload: []byte("line 1\nline \"2\" ü"),
 		Headers: map[string]string{"sns-timestamp": "2026-05-04T03:02:01.123Z"}, Time: published,
 	}
 	for _, test := range []struct {
@@ -35,7 +36,10 @@ func TestVerify(t *testing.T) {
 		{name: "a subject of null is not signed", edit: map[string]any{"Subject": nil}, want: func(*webhook.Event) {}},
 		{
 			name: "nothing unsigned is passed on",
-			edit: map[string]any{"UnsubscribeURL": "https://evil.example", "MessageAttributes": map[string]any{"a": map[string]any{"Type": "String", "Value": "b"}}},
+			edit: map[string]any{
+				"UnsubscribeURL":    "https://evil.example",
+				"MessageAttributes": map[string]any{"a": map[string]any{"Type": "String", "Value": "b"}},
+			},
 			want: func(*webhook.Event) {},
 		},
 		{
@@ -89,7 +93,12 @@ func TestFingerprint(t *testing.T) {
 	if again := fingerprint(snshook.Message{Message: "a", Subject: "b", Timestamp: published.Add(time.Second)}); again != first {
 		t.Error("E18: the fingerprint depends on more than the content")
 	}
-	for _, m := range []snshook.Message{{Message: "ab"}, {Message: "a"}, {Message: "", Subject: "ba"}, {Message: "b", Subject: "a"}} {
+	for _, m := range []snshook.Message{
+		{Message: "ab"},
+		{Message: "a"},
+		{Message: "", Subject: "ba"},
+		{Message: "b", Subject: "a"},
+	} {
 		if fingerprint(m) == first {
 			t.Errorf("%+v has the fingerprint of another content", m)
 		}
@@ -134,17 +143,29 @@ func TestVerifyRefuses(t *testing.T) {
 		{"case 51: a truncated signature", set("Signature", fields["Signature"][:100]), webhook.Unsigned},
 		{"case 51: a signature of another length", set("Signature", strings.Repeat("AAAA", 100)), webhook.BadSignature},
 		{"case 51: a signature of no base64", set("Signature", "!"+fields["Signature"][1:]), webhook.Unsigned},
-		{"a signature by another key", changed(t, forged, map[string]any{"SigningCertURL": fields["SigningCertURL"]}), webhook.BadSignature},
+		{
+			"a signature by another key", changed(t, forged, map[string]any{"SigningCertURL": fields["SigningCertURL"]}),
+			webhook.BadSignature,
+		},
 		{"case 54: another id", set("MessageId", "00000000-0000-4000-8000-000000000000"), webhook.BadSignature},
 		{"case 60: another topic", sign(t, snshook.Message{TopicArn: other}), webhook.WrongApp},
 		{"case 60: the topic is altered", set("TopicArn", other), webhook.WrongApp},
 		{"case 71: the id occurs twice", twice("MessageId", "00000000-0000-4000-8000-000000000000"), webhook.Unsigned},
-		{"case 71: the id occurs twice in other case", twice("messageid", "00000000-0000-4000-8000-000000000000"), webhook.Unsigned},
+		{
+			"case 71: the id occurs twice in other case", twice("messageid", "00000000-0000-4000-8000-000000000000"),
+			webhook.Unsigned,
+		},
 		{"case 71: the message occurs twice", twice("MESSAGE", "bye"), webhook.Unsigned},
-		{"case 71: deep nesting", twiceRaw(signed, strings.Repeat("[", 10000)+strings.Repeat("]", 10000)), webhook.Unsigned},
+		{
+			"case 71: deep nesting", twiceRaw(signed, strings.Repeat("[", 10000)+strings.Repeat("]", 10000)),
+			webhook.Unsigned,
+		},
 		{"case 71: invalid UTF-8", bytes.Replace(signed, []byte("hello"), []byte("h\xffllo"), 1), webhook.Unsigned},
 		{"case 72: a long id", sign(t, snshook.Message{MessageID: strings.Repeat("a", 256)}), webhook.Unsigned},
-		{"case 72: an id with NUL", sign(t, snshook.Message{MessageID: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf32\x00"}), webhook.Unsigned},
+		{
+			"case 72: an id with NUL", sign(t, snshook.Message{MessageID: "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf32\x00"}),
+			webhook.Unsigned,
+		},
 		{"another type", set("Type", "UnsubscribeConfirmation"), webhook.Unsigned},
 		{"an unknown type", set("Type", "Other"), webhook.Unsigned},
 		{"the subject is removed", set("Subject", nil), webhook.BadSignature},
@@ -177,7 +198,8 @@ func twiceRaw(body []byte, raw string) []byte {
 	return append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"More":`+raw+`}`...)
 }
 
-// The signed text has a line for each name and each value. A Message with line breaks must not be readable as several fields.
+// The signed text has a line for each name and each value. A Message with line breaks must not be readable as several
+// fields.
 func TestCase55Framing(t *testing.T) {
 	v, _ := newVerifier(t, snshook.Config{})
 	const inner = "Message\na\nMessageId\n00000000-0000-4000-8000-000000000000\nSubject\nb"
@@ -219,7 +241,8 @@ func TestCase48Time(t *testing.T) {
 	}
 }
 
-// A message of 256 KiB, which is SNS's limit, has many control characters: in the JSON of the delivery each takes six bytes.
+// A message of 256 KiB, which is SNS's limit, has many control characters: in the JSON of the delivery each takes six
+// bytes.
 func TestLargestMessage(t *testing.T) {
 	v, _ := newVerifier(t, snshook.Config{})
 	text := strings.Repeat("\x01", 256<<10)

@@ -13,46 +13,48 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// Sender is a name for the sender, such as "clerk": lower-case letters, digits, "-", "_" and ".". It is part of each event's
-	// key, because two senders may use the same ID. A new name makes all events new. Required.
+	// Sender is a name for the sender, such as "clerk": lower-case letters, digits, "-", "_" and ".". It is part of
+	// each event's key, because two senders may use the same ID. A new name makes all events new. Required.
 	Sender string
 
-	// Endpoint distinguishes several accounts at one sender if their event IDs could be the same. It is part of each event's key.
+	// Endpoint distinguishes several accounts at one sender if their event IDs could be the same. It is part of each
+	// event's key.
 	//
 	// Defaults to none.
 	Endpoint string
 
-	// Secrets are the endpoint's signing secrets: whsec_ and 24 to 64 bytes in base64. Any of them may have made a signature:
-	// configure the old and the new secret while the sender changes it. Required, unless there are PublicKeys.
+	// Secrets are the endpoint's signing secrets: whsec_ and 24 to 64 bytes in base64. Any of them may have made a
+	// signature: configure the old and the new secret while the sender changes it. Required, unless there are
+	// PublicKeys.
 	Secrets []string
 
-	// PublicKeys are the keys of a sender that signs with Ed25519: whpk_ and 32 bytes in base64. Any of them may belong to a
-	// signature.
+	// PublicKeys are the keys of a sender that signs with Ed25519: whpk_ and 32 bytes in base64. Any of them may belong
+	// to a signature.
 	//
 	// Defaults to none: signatures of version v1a are ignored.
 	PublicKeys []string
 
-	// Tolerance is how far the signed time of the attempt may be from the time of receipt, in both directions. It is one hour at
-	// most: there is no way to switch the check off.
+	// Tolerance is how far the signed time of the attempt may be from the time of receipt, in both directions. It is
+	// one hour at most: there is no way to switch the check off.
 	//
 	// Defaults to 5 minutes.
 	Tolerance time.Duration
 
 	// TimeField is the name of the body's member with the time when the event was created, in the form of RFC 3339. The
-	// specification calls it "timestamp". Set it if all events of the sender have this member: an event without it is refused.
-	// The member must be the same in each delivery of an event.
+	// specification calls it "timestamp". Set it if all events of the sender have this member: an event without it is
+	// refused. The member must be the same in each delivery of an event.
 	//
 	// Defaults to none: the age of an event is unknown, so events must be stored and forwarded. See webhook.NewInbox.
 	TimeField string
 
-	// GiveUpAfter is an age of events. When an event is older, each attempt may be the sender's last. Set it a little below the age when
-	// the last attempt is due. It needs a TimeField.
+	// GiveUpAfter is an age of events. When an event is older, each attempt may be the sender's last. Set it a little
+	// below the age when the last attempt is due. It needs a TimeField.
 	//
 	// Defaults to 12 hours with a TimeField. Svix makes its last attempt after 27 hours.
 	GiveUpAfter time.Duration
 
-	// Horizon is how long after an event the sender may deliver it again, including by hand. The window of the Processor must be
-	// at least as long.
+	// Horizon is how long after an event the sender may deliver it again, including by hand. The window of the
+	// Processor must be at least as long.
 	//
 	// Defaults to 90 days.
 	Horizon time.Duration
@@ -91,7 +93,8 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	if len(c.Secrets)+len(c.PublicKeys) == 0 {
-		refuse("Secrets is required, or PublicKeys: copy the endpoint's signing secret, which begins with %s", secretPrefix)
+		refuse("Secrets is required, or PublicKeys: copy the endpoint's signing secret, which begins with %s",
+			secretPrefix)
 	}
 	for i, secret := range c.Secrets {
 		if _, err := decodeSecret(secret); err != nil {
@@ -185,7 +188,8 @@ func decodePublicKey(s string) (ed25519.PublicKey, error) {
 	case err != nil:
 		return nil, errors.New("is not base64 after whpk_: copy the endpoint's public key without spaces and newlines")
 	case len(key) != ed25519.PublicKeySize:
-		return nil, fmt.Errorf("has %d bytes after decoding, not %d: copy the endpoint's public key", len(key), ed25519.PublicKeySize)
+		return nil, fmt.Errorf("has %d bytes after decoding, not %d: copy the endpoint's public key", len(key),
+			ed25519.PublicKeySize)
 	case strict.LowOrder(key):
 		return nil, errors.New("is a point of low order: anybody could make its signatures; copy the endpoint's public key")
 	}

@@ -26,15 +26,33 @@ func TestConfig(t *testing.T) {
 		wants  []string // parts of the error
 	}{
 		{"no sender", func(c *standardhook.Config) { c.Sender = "" }, []string{"Config.Sender is required"}},
-		{"a sender with a slash, which could be an endpoint", func(c *standardhook.Config) { c.Sender = "a/b" }, []string{"Config.Sender"}},
-		{"a sender with a package of its own", func(c *standardhook.Config) { c.Sender = "stripe" }, []string{"Config.Sender is \"stripe\", and package stripehook"}},
+		{
+			"a sender with a slash, which could be an endpoint", func(c *standardhook.Config) { c.Sender = "a/b" },
+			[]string{"Config.Sender"},
+		},
+		{
+			"a sender with a package of its own", func(c *standardhook.Config) { c.Sender = "stripe" },
+			[]string{"Config.Sender is \"stripe\", and package stripehook"},
+		},
 		{"a sender in capitals", func(c *standardhook.Config) { c.Sender = "Clerk" }, []string{"Config.Sender"}},
 		{"a sender with a space inside", func(c *standardhook.Config) { c.Sender = "a b" }, []string{"Config.Sender"}},
 		{"an endpoint with a space", func(c *standardhook.Config) { c.Endpoint = "a b" }, []string{"Config.Endpoint"}},
-		{"a long endpoint", func(c *standardhook.Config) { c.Endpoint = strings.Repeat("a", 129) }, []string{"Config.Endpoint"}},
-		{"case 52: no key", func(c *standardhook.Config) { c.Secrets = nil }, []string{"Config.Secrets is required", "whsec_"}},
-		{"case 52: empty", func(c *standardhook.Config) { c.Secrets = []string{secret, ""} }, []string{"Config.Secrets[1] is empty", "copy"}},
-		{"case 52: white space", func(c *standardhook.Config) { c.Secrets = []string{" \t\n"} }, []string{"Config.Secrets[0] is empty"}},
+		{
+			"a long endpoint", func(c *standardhook.Config) { c.Endpoint = strings.Repeat("a", 129) },
+			[]string{"Config.Endpoint"},
+		},
+		{
+			"case 52: no key", func(c *standardhook.Config) { c.Secrets = nil },
+			[]string{"Config.Secrets is required", "whsec_"},
+		},
+		{
+			"case 52: empty", func(c *standardhook.Config) { c.Secrets = []string{secret, ""} },
+			[]string{"Config.Secrets[1] is empty", "copy"},
+		},
+		{
+			"case 52: white space", func(c *standardhook.Config) { c.Secrets = []string{" \t\n"} },
+			[]string{"Config.Secrets[0] is empty"},
+		},
 		{
 			"case 52: whsec_ only", func(c *standardhook.Config) { c.Secrets = []string{"whsec_"} },
 			[]string{"Config.Secrets[0] is whsec_ without a secret"},
@@ -47,7 +65,10 @@ func TestConfig(t *testing.T) {
 			"case 52: short", func(c *standardhook.Config) { c.Secrets = []string{short} },
 			[]string{"Config.Secrets[0] is shorter than 24 bytes", "copy"},
 		},
-		{"case 52: long", func(c *standardhook.Config) { c.Secrets = []string{long} }, []string{"Config.Secrets[0] has 66 bytes"}},
+		{
+			"case 52: long", func(c *standardhook.Config) { c.Secrets = []string{long} },
+			[]string{"Config.Secrets[0] has 66 bytes"},
+		},
 		{
 			"case 52: zeros", func(c *standardhook.Config) { c.Secrets = []string{"whsec_" + zeros} },
 			[]string{"Config.Secrets[0] is one byte again and again"},
@@ -73,13 +94,22 @@ func TestConfig(t *testing.T) {
 			"case 50: a private key as secret", func(c *standardhook.Config) { c.Secrets = []string{privateKey} },
 			[]string{"Config.Secrets[0] is a private key"},
 		},
-		{"case 52: an empty public key", func(c *standardhook.Config) { c.PublicKeys = []string{""} }, []string{"Config.PublicKeys[0] is empty"}},
-		{"case 52: whpk_ only", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_"} }, []string{"Config.PublicKeys[0] has 0 bytes"}},
+		{
+			"case 52: an empty public key", func(c *standardhook.Config) { c.PublicKeys = []string{""} },
+			[]string{"Config.PublicKeys[0] is empty"},
+		},
+		{
+			"case 52: whpk_ only", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_"} },
+			[]string{"Config.PublicKeys[0] has 0 bytes"},
+		},
 		{
 			"case 52: a public key of zeros", func(c *standardhook.Config) { c.PublicKeys = []string{"whpk_" + zeros} },
 			[]string{"Config.PublicKeys[0] is a point of low order"},
 		},
-		{"a public key that is cut", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[:20]} }, []string{"Config.PublicKeys[0]"}},
+		{
+			"a public key that is cut", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[:20]} },
+			[]string{"Config.PublicKeys[0]"},
+		},
 		{
 			"a secret as public key", func(c *standardhook.Config) { c.PublicKeys = []string{secret} },
 			[]string{"Config.PublicKeys[0] is a secret"},
@@ -92,8 +122,14 @@ func TestConfig(t *testing.T) {
 			"a public key without whpk_", func(c *standardhook.Config) { c.PublicKeys = []string{publicKey[5:]} },
 			[]string{"Config.PublicKeys[0] does not begin with whpk_"},
 		},
-		{"case 48: a negative tolerance", func(c *standardhook.Config) { c.Tolerance = -1 }, []string{"Config.Tolerance"}},
-		{"case 48: a tolerance that is none", func(c *standardhook.Config) { c.Tolerance = math.MaxInt64 }, []string{"Config.Tolerance"}},
+		{
+			"case 48: a negative tolerance", func(c *standardhook.Config) { c.Tolerance = -1 },
+			[]string{"Config.Tolerance"},
+		},
+		{
+			"case 48: a tolerance that is none", func(c *standardhook.Config) { c.Tolerance = math.MaxInt64 },
+			[]string{"Config.Tolerance"},
+		},
 		{
 			"an age without a time", func(c *standardhook.Config) { c.GiveUpAfter = time.Hour },
 			[]string{"Config.GiveUpAfter needs a TimeField", "webhook.NewInbox"},
@@ -101,7 +137,10 @@ func TestConfig(t *testing.T) {
 		{"a negative age", func(c *standardhook.Config) { c.GiveUpAfter = -1 }, []string{"Config.GiveUpAfter"}},
 		{"a negative horizon", func(c *standardhook.Config) { c.Horizon = -1 }, []string{"Config.Horizon"}},
 		{
-			"a horizon before the last attempt", func(c *standardhook.Config) { c.TimeField, c.Horizon = "timestamp", time.Hour },
+			"a horizon before the last attempt", func(c *standardhook.Config) {
+				c.TimeField, c.Horizon = "timestamp",
+					time.Hour
+			},
 			[]string{"Horizon"},
 		},
 		{
@@ -149,8 +188,8 @@ func TestConfigAccepts(t *testing.T) {
 	}
 }
 
-// The eight points of low order, and their second encodings. For most of them this test also finds a signature without a private
-// key, which package ed25519 accepts: so New must not.
+// The eight points of low order, and their second encodings. For most of them this test also finds a signature without
+// a private key, which package ed25519 accepts: so New must not.
 func TestLowOrderPublicKeys(t *testing.T) {
 	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 	encode := func(y *big.Int, sign byte) []byte {
@@ -166,7 +205,8 @@ func TestLowOrderPublicKeys(t *testing.T) {
 	one, minusOne := big.NewInt(1), new(big.Int).Sub(p, big.NewInt(1))
 	forged := 0
 	for name, y := range map[string]*big.Int{
-		"0": new(big.Int), "1": one, "-1": minusOne, "order 8": order8, "order 8, negative": new(big.Int).Sub(p, order8),
+		"0": new(big.Int), "1": one, "-1": minusOne, "order 8": order8, "order 8, negative": new(big.Int).Sub(p,
+			order8),
 		"0 as p": p, "1 as p+1": new(big.Int).Add(p, one),
 	} {
 		for sign := range byte(2) {
@@ -185,8 +225,8 @@ func TestLowOrderPublicKeys(t *testing.T) {
 	}
 }
 
-// orderEight returns the y coordinate of a point of order 8. Such a point doubles to one with y = 0, so x² = -y², and the
-// equation of the curve, -x² + y² = 1 + d x² y², becomes d y⁴ + 2 y² - 1 = 0.
+// orderEight returns the y coordinate of a point of order 8. Such a point doubles to one with y = 0, so x² = -y², and
+// the equation of the curve, -x² + y² = 1 + d x² y², becomes d y⁴ + 2 y² - 1 = 0.
 func orderEight(p *big.Int) *big.Int {
 	d := new(big.Int).ModInverse(big.NewInt(121666), p)
 	d.Mul(d, big.NewInt(-121665)).Mod(d, p)
@@ -202,8 +242,8 @@ func orderEight(p *big.Int) *big.Int {
 	panic("no point of order 8")
 }
 
-// forge looks for a signature of key without a private key: with S = 0 and R = the neutral element, it is right for each message
-// whose hash is a multiple of the key's order.
+// forge looks for a signature of key without a private key: with S = 0 and R = the neutral element, it is right for
+// each message whose hash is a multiple of the key's order.
 func forge(key []byte) bool {
 	signature := make([]byte, 64)
 	signature[0] = 1 // R is the neutral element

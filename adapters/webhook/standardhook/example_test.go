@@ -22,7 +22,8 @@ func ExampleVerifier() {
 	if err != nil {
 		panic(err)
 	}
-	events, err := verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: body, Time: time.Now()})
+	events, err := verifier.Verify(context.Background(),
+		&webhook.Delivery{Header: header, Body: body, Time: time.Now()})
 	if err != nil {
 		panic(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/test/verifiers"
 )
 
-// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test itself makes
-// for the same bytes may be accepted.
+// FuzzVerify begins with deliveries that are right. Of what it makes of them, only deliveries whose signature the test
+// itself makes for the same bytes may be accepted.
 func FuzzVerify(f *testing.F) {
 	ts := unix(now)
 	f.Add(id, ts, v1(secret, id, ts, body), body, false)
@@ -32,7 +32,8 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		signatures := strings.Split(signature, " ")
-		if !slices.Contains(signatures, v1(secret, id, ts, body)) && !slices.Contains(signatures, v1a(private, id, ts, body)) {
+		if !slices.Contains(signatures, v1(secret, id, ts, body)) &&
+			!slices.Contains(signatures, v1a(private, id, ts, body)) {
 			t.Errorf("accepted without a signature: id %q, time %q, signature %q, body %q", id, ts, signature, body)
 		}
 		seconds, err := strconv.ParseInt(ts, 10, 64)
@@ -48,7 +49,10 @@ func FuzzVerify(f *testing.F) {
 
 // FuzzBody signs what the fuzzer makes, so that the body is read. What is read must be what a handler reads.
 func FuzzBody(f *testing.F) {
-	seeds := []string{body, `{"type":5}`, `{"type":"a","Type":"b"}`, `{"timestamp":"2026-03-01T10:00:00+01:00"}`, "a=b", "[]", ""}
+	seeds := []string{
+		body, `{"type":5}`, `{"type":"a","Type":"b"}`, `{"timestamp":"2026-03-01T10:00:00+01:00"}`, "a=b",
+		"[]", "",
+	}
 	for _, body := range seeds {
 		f.Add(body)
 	}

@@ -17,8 +17,8 @@ type signed struct {
 // families are the prefixes of the headers.
 var families = [...]string{"Webhook-", "Svix-"}
 
-// readHeaders reads one family of headers. If there are headers of both, they must agree: otherwise an attacker could add an ID to
-// a captured delivery that another reader, such as a proxy, takes for the event's.
+// readHeaders reads one family of headers. If there are headers of both, they must agree: otherwise an attacker could
+// add an ID to a captured delivery that another reader, such as a proxy, takes for the event's.
 func readHeaders(h http.Header) (signed, error) {
 	var found []signed
 	for _, prefix := range families {
@@ -62,8 +62,8 @@ func readFamily(h http.Header, prefix string) (s signed, there bool, err error) 
 // maxSignatures limits how much work a forged header can cause.
 const maxSignatures = 32
 
-// parseSignatures returns the encoded signatures of the two known versions. Other versions, which a later specification may have, are
-// ignored.
+// parseSignatures returns the encoded signatures of the two known versions. Other versions, which a later specification
+// may have, are ignored.
 func parseSignatures(header string) (v1, v1a []string, err error) {
 	items := strings.Split(header, " ")
 	if len(items) > maxSignatures {

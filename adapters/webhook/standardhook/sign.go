@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/internal/strict"
 )
 
-// Sign returns the headers that a sender would add to body, for tests. key is a secret, whsec_…, or an Ed25519 private key: whsk_ and
-// the base64 of its 64 bytes or of its 32-byte seed. at is the time of the attempt.
+// Sign returns the headers that a sender would add to body, for tests. key is a secret, whsec_…, or an Ed25519 private
+// key: whsk_ and the base64 of its 64 bytes or of its 32-byte seed. at is the time of the attempt.
 func Sign(key, id string, at time.Time, body []byte) (http.Header, error) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	content := append([]byte(id+"."+timestamp+"."), body...)

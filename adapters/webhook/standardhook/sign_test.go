@@ -13,7 +13,10 @@ func TestSign(t *testing.T) {
 	for _, test := range []struct{ name, key, want string }{
 		{"a secret", secret, v1(secret, id, unix(now), body)},
 		{"a private key", "whsk_" + base64.StdEncoding.EncodeToString(private), v1a(private, id, unix(now), body)},
-		{"the seed of a private key", "whsk_" + base64.StdEncoding.EncodeToString(private.Seed()), v1a(private, id, unix(now), body)},
+		{
+			"the seed of a private key", "whsk_" + base64.StdEncoding.EncodeToString(private.Seed()),
+			v1a(private, id, unix(now), body),
+		},
 		{"an empty secret", "", ""},
 		{"half of a private key", "whsk_" + base64.StdEncoding.EncodeToString(private[:16]), ""},
 	} {

@@ -57,7 +57,10 @@ const maxBody = 1 << 20
 
 // Source describes the sender.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: v.cfg.Sender, Horizon: v.cfg.Horizon, Deadline: deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
+	return webhook.Source{
+		Name: v.cfg.Sender, Horizon: v.cfg.Horizon, Deadline: deadline,
+		GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody,
+	}
 }
 
 // Verify returns the one event of d.
@@ -123,7 +126,8 @@ func (v *Verifier) message(id string, body []byte) (consumer.Message, error) {
 		return msg, fmt.Errorf("the body: %w", err)
 	}
 	kind, err := object.Field("type")
-	if err != nil && !errors.Is(err, strict.ErrMissing) && !errors.Is(err, strict.ErrOtherCase) { // not all senders have a "type"
+	if err != nil && !errors.Is(err, strict.ErrMissing) && !errors.Is(err, strict.ErrOtherCase) {
+		// not all senders have a "type"
 		return msg, fmt.Errorf("the body's \"type\" %w", err)
 	}
 	if topic, err := strict.Text(kind); err == nil {

@@ -54,7 +54,8 @@ func v1(secret, id, timestamp, body string) string {
 }
 
 func v1a(key ed25519.PrivateKey, id, timestamp, body string) string {
-	return "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, fmt.Appendf(nil, "%s.%s.%s", id, timestamp, body)))
+	return "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(key, fmt.Appendf(nil, "%s.%s.%s", id,
+		timestamp, body)))
 }
 
 func unix(t time.Time) string { return fmt.Sprint(t.Unix()) }
@@ -100,7 +101,8 @@ func newVerifier(t testing.TB, cfg standardhook.Config) *standardhook.Verifier {
 
 func TestVerify(t *testing.T) {
 	v := newVerifier(t, standardhook.Config{})
-	events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)), body, now)
+	events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), body)),
+		body, now)
 	if refusal != "" {
 		t.Fatal(refusal)
 	}
@@ -111,7 +113,10 @@ func TestVerify(t *testing.T) {
 	if diff := cmp.Diff(want, events); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(webhook.Source{Name: "clerk", Horizon: 90 * 24 * time.Hour, Deadline: 15 * time.Second, MaxBody: 1 << 20}, v.Source()); diff != "" {
+	if diff := cmp.Diff(webhook.Source{
+		Name: "clerk", Horizon: 90 * 24 * time.Hour, Deadline: 15 * time.Second,
+		MaxBody: 1 << 20,
+	}, v.Source()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -139,9 +144,15 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"case 47: no headers", http.Header{}, "", webhook.Unsigned},
 		{"case 47: missing signature", without(signed(good), "webhook-signature"), "", webhook.Unsigned},
 		{"case 47: empty signature", signed(""), "", webhook.Unsigned},
-		{"case 47: duplicate signature", merge(signed(good), http.Header{"Webhook-Signature": {good}}), "", webhook.Unsigned},
+		{
+			"case 47: duplicate signature", merge(signed(good), http.Header{"Webhook-Signature": {good}}), "",
+			webhook.Unsigned,
+		},
 		{"case 47: duplicate id", merge(signed(good), http.Header{"Webhook-Id": {"msg_other"}}), "", webhook.Unsigned},
-		{"case 47: duplicate timestamp", merge(signed(good), http.Header{"Webhook-Timestamp": {ts}}), "", webhook.Unsigned},
+		{
+			"case 47: duplicate timestamp", merge(signed(good), http.Header{"Webhook-Timestamp": {ts}}), "",
+			webhook.Unsigned,
+		},
 		{"case 47: missing id", without(signed(good), "webhook-id"), "", webhook.Unsigned},
 		{"case 47: missing timestamp", without(signed(good), "webhook-timestamp"), "", webhook.Unsigned},
 
@@ -172,7 +183,10 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"case 51: longer", signed(good + "AAAA"), "", webhook.BadSignature},
 		{"case 51: without padding", signed(strings.TrimRight(good, "=")), "", webhook.BadSignature},
 		{"case 51: in hex", signed(fmt.Sprintf("v1,%x", raw)), "", webhook.BadSignature},
-		{"case 51: URL alphabet", signed("v1," + strings.NewReplacer("+", "-", "/", "_").Replace(raw) + "-"), "", webhook.BadSignature},
+		{
+			"case 51: URL alphabet", signed("v1," + strings.NewReplacer("+", "-", "/", "_").Replace(raw) + "-"), "",
+			webhook.BadSignature,
+		},
 
 		{"case 53: several signatures, one of ours", signed(v1(stranger, id, ts, body) + " " + good), "", ""},
 		{
@@ -182,9 +196,15 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"too many signatures", signed(strings.Repeat("v1,x ", 32) + good), "", webhook.Unsigned},
 
 		{"case 55: an ID with a dot", withID("msg.1"), "", webhook.Unsigned},
-		{"case 55: digits moved from the time to the body", headers("webhook", id, ts[:9], good), ts[9:] + "." + body, webhook.BadSignature},
+		{
+			"case 55: digits moved from the time to the body", headers("webhook", id, ts[:9], good), ts[9:] + "." + body,
+			webhook.BadSignature,
+		},
 		{"case 55: the time moved into the ID", headers("webhook", id+"."+ts, "1", good), body, webhook.Unsigned},
-		{"case 55: the end of the ID moved to the time", headers("webhook", id[:4], id[4:]+"."+ts, good), "", webhook.Unsigned},
+		{
+			"case 55: the end of the ID moved to the time", headers("webhook", id[:4], id[4:]+"."+ts, good), "",
+			webhook.Unsigned,
+		},
 		{"case 72: an ID of 255 bytes", withID(strings.Repeat("a", 255)), "", ""},
 		{"case 72: a longer ID", withID(strings.Repeat("a", 256)), "", webhook.Unsigned},
 		{"case 72: an ID with NUL", withID("msg\x00"), "", webhook.Unsigned},
@@ -193,22 +213,30 @@ func TestAcceptsAndRefuses(t *testing.T) {
 		{"another time", headers("webhook", id, unix(now.Add(time.Second)), good), "", webhook.BadSignature},
 
 		{"E25: both families, equal", merge(signed(good), headers("svix", id, ts, good)), "", ""},
-		{"E25: both families, another ID", merge(signed(good), headers("svix", "msg_other", ts, good)), "", webhook.Unsigned},
+		{
+			"E25: both families, another ID", merge(signed(good), headers("svix", "msg_other", ts, good)), "",
+			webhook.Unsigned,
+		},
 		{
 			"E25: both families, each signed, another ID",
-			merge(signed(good), headers("svix", "msg_other", ts, v1(secret, "msg_other", ts, body))), "", webhook.Unsigned,
+			merge(signed(good), headers("svix", "msg_other", ts, v1(secret, "msg_other", ts, body))), "",
+			webhook.Unsigned,
 		},
 		{"E25: both families, another signature", merge(signed(good), headers("svix", id, ts, v1(stranger, id, ts, body))), "", webhook.Unsigned},
 		{"E25: headers of two families", merge(
 			without(signed(good), "webhook-id"),
 			without(without(headers("svix", id, ts, good), "svix-timestamp"), "svix-signature")), "", webhook.Unsigned},
-		{"E25: one header of the other family", merge(signed(good), http.Header{"Svix-Id": {id}}), "", webhook.Unsigned},
+		{
+			"E25: one header of the other family", merge(signed(good), http.Header{"Svix-Id": {id}}), "",
+			webhook.Unsigned,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.body == "" {
 				test.body = body
 			}
-			if _, refusal := verifiers.Verify(t, newVerifier(t, standardhook.Config{}), test.header, test.body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, newVerifier(t, standardhook.Config{}), test.header, test.body,
+				now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -232,7 +260,8 @@ func TestRotation(t *testing.T) {
 	} {
 		t.Run("case 53: "+test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{Secrets: test.secrets})
-			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), body,
+				now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -262,17 +291,27 @@ func TestEd25519(t *testing.T) {
 		{"the secret's signature beside public keys", []string{secret}, v1(secret, id, ts, body), body, ""},
 		{"case 49: another body", nil, good, body + " ", webhook.BadSignature},
 		{"case 50: an HMAC with the public key", nil, mac, body, webhook.BadSignature},
-		{"case 50: an HMAC with the public key, as v1a", nil, "v1a," + strings.TrimPrefix(mac, "v1,"), body, webhook.BadSignature},
+		{
+			"case 50: an HMAC with the public key, as v1a", nil, "v1a," + strings.TrimPrefix(mac, "v1,"), body,
+			webhook.BadSignature,
+		},
 		{"case 50: an HMAC with the public key, beside secrets", []string{secret}, mac, body, webhook.BadSignature},
-		{"case 50: an Ed25519 signature as v1", nil, "v1," + strings.TrimPrefix(good, "v1a,"), body, webhook.BadSignature},
+		{
+			"case 50: an Ed25519 signature as v1", nil, "v1," + strings.TrimPrefix(good, "v1a,"), body,
+			webhook.BadSignature,
+		},
 		{"case 51: truncated", nil, good[:len(good)-4], body, webhook.BadSignature},
-		{"case 51: with a newline inside, which base64 skips", nil, good[:20] + "\n" + good[20:], body, webhook.BadSignature},
+		{
+			"case 51: with a newline inside, which base64 skips", nil, good[:20] + "\n" + good[20:], body,
+			webhook.BadSignature,
+		},
 		{"case 51: without padding", nil, strings.TrimRight(good, "="), body, webhook.BadSignature},
 		{"case 51: other trailing bits", nil, otherTrailingBits(good), body, webhook.BadSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{Secrets: test.secrets, PublicKeys: []string{publicKey}})
-			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), test.body, now); refusal != test.want {
+			if _, refusal := verifiers.Verify(t, v, headers("webhook", id, ts, test.signature), test.body,
+				now); refusal != test.want {
 				t.Errorf("refused as %q, want %q", refusal, test.want)
 			}
 		})
@@ -299,10 +338,19 @@ func TestMessage(t *testing.T) {
 		name, body, timeField string
 		want                  *want // nil: malformed
 	}{
-		{"E26: the time of the attempt is not the event's", body, "", &want{"user.created", of("user.created"), time.Time{}}},
+		{
+			"E26: the time of the attempt is not the event's", body, "",
+			&want{"user.created", of("user.created"), time.Time{}},
+		},
 		{"E26: the signed time of the event", body, "timestamp", &want{"user.created", of("user.created"), created}},
-		{"E26: in another zone", `{"type":"a","timestamp":"2026-03-01T11:00:00.5+01:00"}`, "timestamp", &want{"a", of("a"), created}},
-		{"E26: the sender's own name for it", `{"type":"a","created":"2026-03-01T10:00:00.5Z"}`, "created", &want{"a", of("a"), created}},
+		{
+			"E26: in another zone", `{"type":"a","timestamp":"2026-03-01T11:00:00.5+01:00"}`, "timestamp",
+			&want{"a", of("a"), created},
+		},
+		{
+			"E26: the sender's own name for it", `{"type":"a","created":"2026-03-01T10:00:00.5Z"}`, "created",
+			&want{"a", of("a"), created},
+		},
 		{"E18: the same type in other white space", "{ \"type\" : \"a\" }", "", &want{"a", of("a"), time.Time{}}},
 		{"no type", `{"data":1}`, "", &want{"", zero, time.Time{}}},
 		{"a type that is not a string", `{"type":5}`, "", &want{"", zero, time.Time{}}},
@@ -311,17 +359,27 @@ func TestMessage(t *testing.T) {
 		{"E24: empty", "", "", &want{"", zero, time.Time{}}},
 		{"case 71: two types", `{"type":"a","type":"b"}`, "", nil},
 		{"case 71: two types in other case", `{"type":"a","Type":"b"}`, "", nil},
-		{"case 71: nested 10,000 levels deep", strings.Repeat(`{"a":`, 9999) + "1" + strings.Repeat("}", 9999), "", nil},
+		{
+			"case 71: nested 10,000 levels deep", strings.Repeat(`{"a":`, 9999) + "1" + strings.Repeat("}", 9999),
+			"", nil,
+		},
 		{"time field: not JSON", "a=b", "timestamp", nil},
 		{"time field: missing", `{"type":"a"}`, "timestamp", nil},
-		{"time field: twice", `{"timestamp":"2026-03-01T10:00:00Z","timestamp":"2026-03-01T11:00:00Z"}`, "timestamp", nil},
+		{
+			"time field: twice", `{"timestamp":"2026-03-01T10:00:00Z","timestamp":"2026-03-01T11:00:00Z"}`,
+			"timestamp", nil,
+		},
 		{"time field: a number", `{"timestamp":1700000000}`, "timestamp", nil},
 		{"time field: no time", `{"timestamp":"yesterday"}`, "timestamp", nil},
-		{"time field: the zero time, which would mean unknown", `{"timestamp":"0001-01-01T00:00:00Z"}`, "timestamp", nil},
+		{
+			"time field: the zero time, which would mean unknown", `{"timestamp":"0001-01-01T00:00:00Z"}`,
+			"timestamp", nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVerifier(t, standardhook.Config{TimeField: test.timeField})
-			events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now), v1(secret, id, unix(now), test.body)), test.body, now)
+			events, refusal := verifiers.Verify(t, v, headers("webhook", id, unix(now),
+				v1(secret, id, unix(now), test.body)), test.body, now)
 			if test.want == nil {
 				if refusal != webhook.Malformed {
 					t.Errorf("refused as %q, want %q", refusal, webhook.Malformed)
@@ -332,7 +390,8 @@ func TestMessage(t *testing.T) {
 				t.Fatalf("refused as %q", refusal)
 			}
 			msg := events[0].Message
-			if diff := cmp.Diff(*test.want, want{msg.Topic, *msg.Fingerprint, msg.Time}); diff != "" || string(msg.Payload) != test.body {
+			if diff := cmp.Diff(*test.want, want{msg.Topic, *msg.Fingerprint, msg.Time}); diff != "" ||
+				string(msg.Payload) != test.body {
 				t.Errorf("payload %q, (-want +got)\n%s", msg.Payload, diff)
 			}
 		})
@@ -347,7 +406,10 @@ func TestTenant(t *testing.T) {
 	if len(events) != 1 || events[0].Message.Tenant != "svix/eu" {
 		t.Errorf("events %+v, want the tenant svix/eu", events)
 	}
-	want := webhook.Source{Name: "svix", Horizon: 24 * time.Hour, Deadline: 15 * time.Second, GiveUpAfter: time.Hour, MaxBody: 1 << 20}
+	want := webhook.Source{
+		Name: "svix", Horizon: 24 * time.Hour, Deadline: 15 * time.Second, GiveUpAfter: time.Hour,
+		MaxBody: 1 << 20,
+	}
 	if diff := cmp.Diff(want, v.Source()); diff != "" {
 		t.Error(diff)
 	}

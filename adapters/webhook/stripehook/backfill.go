@@ -12,9 +12,9 @@ import (
 	"github.com/txonce/txonce/internal/await"
 )
 
-// Backfill fetches events with List Events and hands them to the Processor that also handles the webhooks. An event that a webhook has
-// delivered is a duplicate then, and so is a webhook that comes after the Backfill. Make one with NewBackfill. It is safe for
-// concurrent use, also by several processes: the second then finds duplicates.
+// Backfill fetches events with List Events and hands them to the Processor that also handles the webhooks. An event
+// that a webhook has delivered is a duplicate then, and so is a webhook that comes after the Backfill. Make one with
+// NewBackfill. It is safe for concurrent use, also by several processes: the second then finds duplicates.
 type Backfill[TTx any] struct {
 	cfg   BackfillConfig[TTx]
 	keys  keys
@@ -23,7 +23,8 @@ type Backfill[TTx any] struct {
 	passing sync.Mutex // held during a pass
 }
 
-// NewBackfill returns a Backfill, or an error that names all fields of cfg that are at fault. It uses neither the network nor the database.
+// NewBackfill returns a Backfill, or an error that names all fields of cfg that are at fault. It uses neither the
+// network nor the database.
 func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -41,23 +42,25 @@ func NewBackfill[TTx any](cfg BackfillConfig[TTx]) (*Backfill[TTx], error) {
 	return b, nil
 }
 
-// Run makes a pass every Interval until ctx ends, and then returns nil. A pass that fails is logged, and the next one begins where the
-// checkpoint is.
+// Run makes a pass every Interval until ctx ends, and then returns nil. A pass that fails is logged, and the next one
+// begins where the checkpoint is.
 func (b *Backfill[TTx]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := b.Once(ctx); err != nil && ctx.Err() == nil {
-			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope", b.scope(), "error", err)
+			b.cfg.Logger.ErrorContext(ctx, "backfill of Stripe's events failed; the next pass tries again", "scope",
+				b.scope(), "error", err)
 		}
 		_ = await.Sleep(ctx, b.cfg.Interval)
 	}
 	return nil
 }
 
-// Once makes one pass: it fetches all events from Overlap before the checkpoint to now, and returns nil when each of them is handled
-// or parked. It repeats events whose attempts fail, as the Processor asks, until ctx ends.
+// Once makes one pass: it fetches all events from Overlap before the checkpoint to now, and returns nil when each of
+// them is handled or parked. It repeats events whose attempts fail, as the Processor asks, until ctx ends.
 //
-// The checkpoint never passes an event that is not handled: after an error or a crash the next pass fetches that event again. An event
-// that the Processor rejects, because it has nowhere to park it, does not stop the others, but the checkpoint stays before it.
+// The checkpoint never passes an event that is not handled: after an error or a crash the next pass fetches that event
+// again. An event that the Processor rejects, because it has nowhere to park it, does not stop the others, but the
+// checkpoint stays before it.
 func (b *Backfill[TTx]) Once(ctx context.Context) error {
 	b.passing.Lock()
 	defer b.passing.Unlock()
@@ -87,12 +90,14 @@ type period struct {
 	to   int64 // the first second after it; 0: it has no end
 }
 
-// pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected before they are
-// handled. A period with too many to keep in memory is divided: the pass goes through its first half and then through the rest.
+// pass handles all events since seen, the oldest first. List Events has the newest first, so events are collected
+// before they are handled. A period with too many to keep in memory is divided: the pass goes through its first half
+// and then through the rest.
 //
-// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the time when the
-// pass began, because events that come later are older than such an event. That time does not move on during the pass: the events that
-// are ahead would never be collected if the pass divided them from the others again and again.
+// An event can be ahead of this machine's clock, as those of Stripe's test clocks are. The checkpoint stays behind the
+// time when the pass began, because events that come later are older than such an event. That time does not move on
+// during the pass: the events that are ahead would never be collected if the pass divided them from the others again
+// and again.
 func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 	overlap := int64((b.cfg.Overlap + time.Second - 1) / time.Second)
 	from, now := max(seen-overlap, b.since), time.Now().Unix()
@@ -135,7 +140,8 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 		}
 		from, ends = p.to, ends[:len(ends)-1]
 		// The next period probably has as many events in the same time.
-		if width := p.to - p.from; len(ends) > 1 && ends[len(ends)-1] > from+2*width && len(found.messages) >= b.cfg.MaxPages*pageSize/2 {
+		if width := p.to - p.from; len(ends) > 1 && ends[len(ends)-1] > from+2*width &&
+			len(found.messages) >= b.cfg.MaxPages*pageSize/2 {
 			ends = append(ends, from+width)
 		}
 	}
@@ -145,8 +151,8 @@ func (b *Backfill[TTx]) pass(ctx context.Context, seen int64) error {
 // maxAge is longer than Stripe lists events, in seconds. It only guides where a period is divided.
 const maxAge = int64(31 * 24 * time.Hour / time.Second)
 
-// middle is within p, which is longer than a second and has its newest event at newest. The time before the oldest possible event does
-// not count.
+// middle is within p, which is longer than a second and has its newest event at newest. The time before the oldest
+// possible event does not count.
 func (p period) middle(newest int64) int64 {
 	lower := max(p.from, newest-maxAge)
 	return lower + max((newest+1-lower)/2, 1)
@@ -155,7 +161,8 @@ func (p period) middle(newest int64) int64 {
 // maxUndivided limits the pages of a period that cannot be divided, as a multiple of MaxPages.
 const maxUndivided = 100
 
-// undivided handles the events of a period that cannot be divided, page by page. They are the only ones that are handled newest first.
+// undivided handles the events of a period that cannot be divided, page by page. They are the only ones that are
+// handled newest first.
 func (b *Backfill[TTx]) undivided(ctx context.Context, p period) error {
 	var rejected error
 	pages := 0
@@ -171,7 +178,8 @@ func (b *Backfill[TTx]) undivided(ctx context.Context, p period) error {
 		}
 		if pages++; page.more && pages == maxUndivided*b.cfg.MaxPages {
 			return fmt.Errorf("list events: the list of the events since %v has no end after %d pages: if so many events have one time, "+
-				"raise BackfillConfig.MaxPages; if not, Stripe's API or a proxy repeats pages", time.Unix(p.from, 0).UTC(), pages)
+				"raise BackfillConfig.MaxPages; if not, Stripe's API or a proxy repeats pages",
+				time.Unix(p.from, 0).UTC(), pages)
 		}
 	}
 	return rejected

@@ -17,9 +17,21 @@ func TestMalformedEventNamesItsFields(t *testing.T) {
 	}{
 		{"little", `{"id":"evt_1","object":"event"}`, []string{`"type"`, `"livemode"`, `"created"`}, []string{`"id"`}},
 		{"nothing", `{}`, []string{`"object"`, `"id"`, `"type"`, `"livemode"`, `"created"`}, nil},
-		{"no object", `{"id":"evt_1","type":"x","livemode":true,"created":1}`, []string{`"object"`}, []string{`"id"`, `"type"`, `"livemode"`, `"created"`}},
-		{"a thin event", `{"id":"evt_1","object":"v2.core.event","type":"x","created":1,"livemode":true}`, []string{`"created"`}, []string{`"id"`, `"livemode"`}},
-		{"an account", `{"id":7,"object":"event","type":"x","created":1,"livemode":true,"account":"a:b"}`, []string{`"id"`, `"account"`}, []string{`"created"`}},
+		{
+			"no object", `{"id":"evt_1","type":"x","livemode":true,"created":1}`,
+			[]string{`"object"`},
+			[]string{`"id"`, `"type"`, `"livemode"`, `"created"`},
+		},
+		{
+			"a thin event", `{"id":"evt_1","object":"v2.core.event","type":"x","created":1,"livemode":true}`,
+			[]string{`"created"`},
+			[]string{`"id"`, `"livemode"`},
+		},
+		{
+			"an account", `{"id":7,"object":"event","type":"x","created":1,"livemode":true,"account":"a:b"}`,
+			[]string{`"id"`, `"account"`},
+			[]string{`"created"`},
+		},
 		{"null", `null`, []string{"not a JSON object"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

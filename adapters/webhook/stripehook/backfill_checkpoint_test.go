@@ -50,7 +50,8 @@ func TestBackfillContinues(t *testing.T) {
 				t.Errorf("%d runs, want %d", len(runs), 1000-done)
 			}
 			if from := w.fetchedFrom(); from.Before(all[300].Created) || from.After(all[600].Created) {
-				t.Errorf("the second process fetches from %v, want a time before %v, and not far before", from, all[600].Created)
+				t.Errorf("the second process fetches from %v, want a time before %v, and not far before", from,
+					all[600].Created)
 			}
 		})
 	})
@@ -95,7 +96,10 @@ func TestCheckpointWaitsForEachEvent(t *testing.T) {
 				away := true
 				w.fail = func(msg *consumer.Message) error {
 					if away && msg.ID == "evt_00050" {
-						return &consumer.RetryError{Err: errors.New("a service is away"), After: time.Second, Held: true}
+						return &consumer.RetryError{
+							Err: errors.New("a service is away"), After: time.Second,
+							Held: true,
+						}
 					}
 					return nil
 				}
@@ -141,7 +145,8 @@ func TestPoisonDoesNotBlock(t *testing.T) {
 // Without a parking lot the consumer rejects poison. Nobody keeps it, so the checkpoint stays before it.
 func TestRejectedEventsHoldTheCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store.Store, RejectGivenUp: true, MaxAttempts: 2}) // a deduptest.Store does not park
+		// a deduptest.Store does not park
+		w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store.Store, RejectGivenUp: true, MaxAttempts: 2})
 		w.stripe.add(events(300, time.Minute)...)
 		broken := true
 		w.fail = func(msg *consumer.Message) error {
@@ -184,7 +189,8 @@ func TestUncountedAttempts(t *testing.T) {
 	})
 }
 
-// A Processor that asks for repeats at once, for example because a handler returns consumer.RetryAfter(err, 0), is not called in a tight loop.
+// A Processor that asks for repeats at once, for example because a handler returns consumer.RetryAfter(err, 0), is not
+// called in a tight loop.
 func TestBackfillPausesBetweenAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.stripe.add(event(1, time.Minute), event(2, time.Minute))

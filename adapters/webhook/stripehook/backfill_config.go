@@ -17,50 +17,55 @@ import (
 
 // BackfillConfig configures a Backfill. TTx is the native transaction of the store that keeps its checkpoint.
 type BackfillConfig[TTx any] struct {
-	// Client reads the events. Its Account is the account whose events are fetched: each connected account needs a Backfill of its
-	// own. Required.
+	// Client reads the events. Its Account is the account whose events are fetched: each connected account needs a
+	// Backfill of its own. Required.
 	Client *Client
 
-	// Verifier is that of the receiver. Its Account and ObjectAlias count here too, so that an event has the same key from both.
-	// Required.
+	// Verifier is that of the receiver. Its Account and ObjectAlias count here too, so that an event has the same key
+	// from both. Required.
 	Verifier *Verifier
 
-	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on the same
-	// database. With another Name each event would run twice. Behind an Inbox with a Worker, that consumer or the Inbox. Behind an Inbox
-	// with a broker, and with ObjectAlias, the Inbox: the consumer does not get aliases from a broker. Its window must be at least
-	// Verifier.Source().Horizon. Required.
+	// Processor handles the events: the same consumer.Consumer as the webhook.Receiver's, or one with the same Name on
+	// the same database. With another Name each event would run twice. Behind an Inbox with a Worker, that consumer or
+	// the Inbox. Behind an Inbox with a broker, and with ObjectAlias, the Inbox: the consumer does not get aliases from
+	// a broker. Its window must be at least Verifier.Source().Horizon. Required.
 	Processor driver.BatchProcessor
 
-	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own. Required.
+	// Checkpoint keeps in the database how far the Backfill has come. Each Backfill needs one with a name of its own.
+	// Required.
 	Checkpoint *webhook.Checkpoint[TTx]
 
-	// Since is when the Processor's Name began to handle the events, by webhook or otherwise. Earlier events are not fetched, because
-	// something else has handled them, and they would run again. Do not change it later. Required.
+	// Since is when the Processor's Name began to handle the events, by webhook or otherwise. Earlier events are not
+	// fetched, because something else has handled them, and they would run again. Do not change it later. Required.
 	Since time.Time
 
-	// Types are the types to fetch, at most 20, as the endpoint has them. A type that is added later is fetched from the checkpoint on.
+	// Types are the types to fetch, at most 20, as the endpoint has them. A type that is added later is fetched from
+	// the checkpoint on.
 	//
 	// Defaults to all types.
 	Types []string
 
-	// UndeliveredOnly fetches only events that an endpoint has not acknowledged yet, which costs less. It does not find events that
-	// were acknowledged and lost, as after the database was restored from a backup, nor those of a time without an endpoint.
+	// UndeliveredOnly fetches only events that an endpoint has not acknowledged yet, which costs less. It does not find
+	// events that were acknowledged and lost, as after the database was restored from a backup, nor those of a time
+	// without an endpoint.
 	//
 	// Defaults to false: all events.
 	UndeliveredOnly bool
 
-	// Overlap is how far a pass goes back before the newest event of the pass before. Events have a time in whole seconds, and one
-	// may become visible in the list later than another that was created after it. Choose it longer than such a delay; an event
-	// that is fetched again is a duplicate and costs one claim. An event that was parked has no claim: its handler runs again in each pass that
-	// goes back before it, and its letter counts that. Both times are Stripe's, so a wrong clock does not matter, with one exception: if
-	// an event is ahead of this machine's clock, as those of Stripe's test clocks are, the next pass goes back from this machine's time,
-	// and Overlap must be longer than the clock is fast.
+	// Overlap is how far a pass goes back before the newest event of the pass before. Events have a time in whole
+	// seconds, and one may become visible in the list later than another that was created after it. Choose it longer
+	// than such a delay; an event that is fetched again is a duplicate and costs one claim. An event that was parked
+	// has no claim: its handler runs again in each pass that goes back before it, and its letter counts that. Both
+	// times are Stripe's, so a wrong clock does not matter, with one exception: if an event is ahead of this machine's
+	// clock, as those of Stripe's test clocks are, the next pass goes back from this machine's time, and Overlap must
+	// be longer than the clock is fast.
 	//
 	// Defaults to 1 hour. The maximum is 34 days.
 	Overlap time.Duration
 
-	// MaxPages is how many pages, of 100 events each at most, are kept in memory at once. If a pass has more, it goes through them in shorter
-	// periods, and saves the checkpoint after each. A pass fails if more than 100 times as many pages have events of one second.
+	// MaxPages is how many pages, of 100 events each at most, are kept in memory at once. If a pass has more, it goes
+	// through them in shorter periods, and saves the checkpoint after each. A pass fails if more than 100 times as many
+	// pages have events of one second.
 	//
 	// Defaults to 10.
 	MaxPages int
@@ -113,7 +118,8 @@ func (c BackfillConfig[TTx]) withDefaults() (BackfillConfig[TTx], error) {
 		refuse("Since is required: set it to when the Processor began to handle the events, because it would run earlier ones again")
 	}
 	if len(c.Types) > maxTypes {
-		refuse("Types has %d types: Stripe allows %d; leave it out and ignore the others in the handler", len(c.Types), maxTypes)
+		refuse("Types has %d types: Stripe allows %d; leave it out and ignore the others in the handler", len(c.Types),
+			maxTypes)
 	}
 	for i, name := range c.Types {
 		if name == "" || !printable(name) || strings.Contains(name, "*") {

@@ -52,10 +52,25 @@ func TestWebhookAndBackfillMakeTheSameMessage(t *testing.T) {
 		fill  string // ClientConfig.Account
 	}{
 		{"of the account itself", func(*stripehook.Event) {}, stripehook.Config{}, ""},
-		{"of the account itself, named", func(*stripehook.Event) {}, stripehook.Config{Account: "acct_1", ObjectAlias: true}, ""},
-		{"of the account itself, named twice", func(*stripehook.Event) {}, stripehook.Config{Account: "acct_1"}, "acct_1"},
-		{"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" }, stripehook.Config{Account: "acct_1"}, "acct_2"},
-		{"of a connected account, from a Connect endpoint", func(e *stripehook.Event) { e.Account = "acct_2" }, connect, "acct_2"},
+		{
+			"of the account itself, named", func(*stripehook.Event) {},
+			stripehook.Config{Account: "acct_1", ObjectAlias: true},
+			"",
+		},
+		{
+			"of the account itself, named twice", func(*stripehook.Event) {},
+			stripehook.Config{Account: "acct_1"},
+			"acct_1",
+		},
+		{
+			"of a connected account, whose list does not name it", func(e *stripehook.Event) { e.Account = "acct_2" },
+			stripehook.Config{Account: "acct_1"},
+			"acct_2",
+		},
+		{
+			"of a connected account, from a Connect endpoint", func(e *stripehook.Event) { e.Account = "acct_2" }, connect,
+			"acct_2",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -70,7 +85,8 @@ func TestWebhookAndBackfillMakeTheSameMessage(t *testing.T) {
 				if len(filled) != 1 || len(w.took()) != 0 {
 					t.Fatalf("%d runs by the backfill, want 1, and none by the webhook", len(filled))
 				}
-				if diff := cmp.Diff(hooked, filled[0], cmpopts.IgnoreFields(consumer.Message{}, "Payload", "Attempt")); diff != "" {
+				if diff := cmp.Diff(hooked, filled[0], cmpopts.IgnoreFields(consumer.Message{}, "Payload",
+					"Attempt")); diff != "" {
 					t.Errorf("(-webhook +backfill):\n%s", diff)
 				}
 			})
@@ -83,10 +99,14 @@ func TestThinSnapshotAndBackfillHaveOneEffect(t *testing.T) {
 	snapshot := func() stripehook.Event { return event(1, time.Minute) }
 	thin := func() stripehook.Event {
 		e := event(2, time.Minute)
-		e.Thin, e.Type, e.Snapshot, e.Created = true, "v1.invoice.paid", "evt_00001", e.Created.Add(987*time.Millisecond)
+		e.Thin, e.Type, e.Snapshot, e.Created = true, "v1.invoice.paid", "evt_00001",
+			e.Created.Add(987*time.Millisecond)
 		return e
 	}
-	for _, order := range []string{"snapshot thin backfill", "thin snapshot backfill", "thin backfill snapshot", "backfill thin snapshot"} {
+	for _, order := range []string{
+		"snapshot thin backfill", "thin snapshot backfill", "thin backfill snapshot",
+		"backfill thin snapshot",
+	} {
 		t.Run("case 69: "+order, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.stripe.add(snapshot())

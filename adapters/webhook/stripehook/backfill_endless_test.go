@@ -29,7 +29,8 @@ func TestListWithoutEnd(t *testing.T) {
 						e = two
 					}
 					created := e.Created.Unix()
-					if test.honest && (created < bound(query, "created[gte]", 0) || created >= bound(query, "created[lt]", 1<<60)) {
+					if test.honest && (created < bound(query, "created[gte]", 0) ||
+						created >= bound(query, "created[lt]", 1<<60)) {
 						fmt.Fprint(rw, `{"object": "list", "url": "/v1/events", "has_more": false, "data": []}`)
 						return
 					}
@@ -46,7 +47,11 @@ func TestListWithoutEnd(t *testing.T) {
 					w.stripe.fail(page) // the next answer
 				}
 				w.stripe.fail(page)
-				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+					_ *stripehook.ClientConfig,
+				) {
+					cfg.MaxPages = 1
+				})
 				err := b.Once(ctx)
 				if err == nil || requests > most || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%d requests: %v, want an error with %q", requests, err, test.want)

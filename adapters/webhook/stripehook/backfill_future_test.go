@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/adapters/webhook/stripehook"
 )
 
-// TestCheckpointStaysBehindTheClock: the time of an event can be ahead of the clock, as it is for Stripe's test clocks. The events that come
-// later are older, and must be fetched.
+// TestCheckpointStaysBehindTheClock: the time of an event can be ahead of the clock, as it is for Stripe's test clocks.
+// The events that come later are older, and must be fetched.
 func TestCheckpointStaysBehindTheClock(t *testing.T) {
 	month := 30 * 24 * time.Hour
 	t.Run("one event ahead", func(t *testing.T) {
@@ -35,7 +35,11 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 				ahead = append(ahead, event(1000+i, -month-time.Duration(i)*time.Minute))
 			}
 			w.stripe.add(ahead...)
-			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+				_ *stripehook.ClientConfig,
+			) {
+				cfg.MaxPages = 1
+			})
 			w.once(t, b)
 			<-time.After(24 * time.Hour)
 			w.stripe.add(event(3000, 12*time.Hour))
@@ -50,7 +54,11 @@ func TestCheckpointStaysBehindTheClock(t *testing.T) {
 				w.stripe.add(event(1000+i, -month-time.Duration(i)*time.Minute))
 			}
 			w.stripe.before = func(int) { <-time.After(2 * time.Second) }
-			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+			b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+				_ *stripehook.ClientConfig,
+			) {
+				cfg.MaxPages = 1
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			if err := b.Once(ctx); err != nil {

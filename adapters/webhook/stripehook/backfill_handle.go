@@ -21,8 +21,8 @@ type waiting struct {
 	due    time.Time // of its next attempt
 }
 
-// The Processor says how long an event waits for its next attempt. It waits at least as long as HalfJitter says: the Processor may ask for
-// no wait, and it asks for the same short one as long as the database is away.
+// The Processor says how long an event waits for its next attempt. It waits at least as long as HalfJitter says: the
+// Processor may ask for no wait, and it asks for the same short one as long as the database is away.
 const (
 	repeatBase  = 50 * time.Millisecond
 	repeatLimit = 10 * time.Second
@@ -39,8 +39,9 @@ func isRejected(err error) bool {
 	return ok
 }
 
-// handle hands msgs to the Processor until each is handled, parked or rejected, or until ctx ends or the Processor is closed. It returns
-// nil if each is handled or parked. Events that wait for their next attempt do not hold the others back.
+// handle hands msgs to the Processor until each is handled, parked or rejected, or until ctx ends or the Processor is
+// closed. It returns nil if each is handled or parked. Events that wait for their next attempt do not hold the others
+// back.
 func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) error {
 	queue := make([]waiting, len(msgs))
 	for i, msg := range msgs {
@@ -84,7 +85,8 @@ func (b *Backfill[TTx]) handle(ctx context.Context, msgs []*consumer.Message) er
 				batch[i].msg.Attempt++
 			}
 			batch[i].failed++
-			batch[i].due = time.Now().Add(max(retry.After, backoff.HalfJitter(repeatBase, repeatLimit, batch[i].failed)))
+			batch[i].due = time.Now().Add(max(retry.After, backoff.HalfJitter(repeatBase, repeatLimit,
+				batch[i].failed)))
 			queue = append(queue, batch[i])
 		}
 		if ctx.Err() != nil && len(queue) > 0 {
@@ -117,7 +119,8 @@ func (b *Backfill[TTx]) call(ctx context.Context, batch []waiting) ([]error, err
 	}
 	errs := b.cfg.Processor.ProcessBatch(ctx, msgs)
 	if len(errs) != len(batch) {
-		return nil, fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", b.cfg.Processor, len(errs), len(batch))
+		return nil, fmt.Errorf("%T.ProcessBatch gave %d answers for %d messages", b.cfg.Processor, len(errs),
+			len(batch))
 	}
 	return errs, nil
 }

@@ -53,9 +53,9 @@ func (b *batch) add(created int64) {
 	}
 }
 
-// pages lists the events of p, a page at a time, the newest first. Events that are added meanwhile are newer than the first page, and do
-// not move the later ones, because each page begins after an event and not after a number of events. When a page is too large for the
-// Client, it is asked for with half as many events, and so are the pages after it.
+// pages lists the events of p, a page at a time, the newest first. Events that are added meanwhile are newer than the
+// first page, and do not move the later ones, because each page begins after an event and not after a number of events.
+// When a page is too large for the Client, it is asked for with half as many events, and so are the pages after it.
 func (b *Backfill[TTx]) pages(ctx context.Context, p period) iter.Seq2[batch, error] {
 	return func(yield func(batch, error) bool) {
 		for after, limit := "", pageSize; ; {
@@ -137,10 +137,12 @@ func (b *Backfill[TTx]) read(p period, list eventList) (page batch, err error) {
 		}
 		created := event.Created.Unix()
 		if modeOf(event.Livemode) != b.cfg.Client.cfg.Mode {
-			return page, fmt.Errorf("event %s is a %v event, and ClientConfig.Mode is %v", event.ID, modeOf(event.Livemode), b.cfg.Client.cfg.Mode)
+			return page, fmt.Errorf("event %s is a %v event, and ClientConfig.Mode is %v", event.ID,
+				modeOf(event.Livemode), b.cfg.Client.cfg.Mode)
 		}
 		if created < p.from || p.to != 0 && created >= p.to {
-			return page, fmt.Errorf("event %s of %v is outside of the period that was asked for", event.ID, event.Created)
+			return page, fmt.Errorf("event %s of %v is outside of the period that was asked for", event.ID,
+				event.Created)
 		}
 		msg := b.keys.message(event, raw, now)
 		page.messages = append(page.messages, &msg)
@@ -150,7 +152,8 @@ func (b *Backfill[TTx]) read(p period, list eventList) (page batch, err error) {
 	return page, nil
 }
 
-// malformed is an event that cannot be read, as a webhook with it would be refused. It is parked, so that it stops no other event.
+// malformed is an event that cannot be read, as a webhook with it would be refused. It is parked, so that it stops no
+// other event.
 func (b *Backfill[TTx]) malformed(raw []byte, err error) *consumer.Message {
 	sum := sha256.Sum256(raw)
 	return &consumer.Message{

@@ -42,18 +42,24 @@ func TestBackfillPages(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.stripe.add(tt.events()...)
 				n := len(tt.events())
-				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = tt.maxPages })
+				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+					_ *stripehook.ClientConfig,
+				) {
+					cfg.MaxPages = tt.maxPages
+				})
 				w.once(t, b)
 				w.wantEffects(t, n)
 				runs := w.took()
 				if len(runs) != n {
 					t.Errorf("%d runs, want %d", len(runs), n)
 				}
-				if tt.sorted && !slices.IsSortedFunc(runs, func(a, b *consumer.Message) int { return a.Time.Compare(b.Time) }) {
+				if tt.sorted && !slices.IsSortedFunc(runs,
+					func(a, b *consumer.Message) int { return a.Time.Compare(b.Time) }) {
 					t.Error("events did not run in the order of their times")
 				}
 				requests := w.stripe.taken()
-				if most := 25*(tt.maxPages+1) + 6*n/100; len(requests) > most { // 22 times half of 30 days are less than a second
+				if most := 25*(tt.maxPages+1) + 6*n/100; len(requests) > most {
+					// 22 times half of 30 days are less than a second
 					t.Errorf("%d requests, want %d at most", len(requests), most)
 				}
 				for _, r := range requests {
@@ -151,7 +157,11 @@ func TestBackfillOverlap(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.stripe.add(event(1, time.Minute))
-				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.Overlap = tt.overlap })
+				b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+					_ *stripehook.ClientConfig,
+				) {
+					cfg.Overlap = tt.overlap
+				})
 				w.once(t, b)
 				w.stripe.add(event(2, time.Minute+tt.late))
 				w.once(t, b)

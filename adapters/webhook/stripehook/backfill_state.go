@@ -10,7 +10,9 @@ import (
 type state struct {
 	Version int    `json:"version"`
 	Scope   string `json:"scope"` // whose events: the tenant of events that name no account
-	Seen    int64  `json:"seen"`  // all listed events that were created before this second, or in it, are handled; later passes begin Overlap before it
+	// all listed events that were created before this second, or in it, are handled; later passes begin Overlap before
+	// it
+	Seen int64 `json:"seen"`
 }
 
 const stateVersion = 1
@@ -20,8 +22,8 @@ func (b *Backfill[TTx]) scope() string {
 	return b.keys.tenant(Event{Livemode: b.cfg.Client.cfg.Mode == Live})
 }
 
-// load returns how far the passes before have come, or 0. A state that cannot be read, for example because a newer version wrote it, is
-// an error and not a new start: a person must know that events may be missing.
+// load returns how far the passes before have come, or 0. A state that cannot be read, for example because a newer
+// version wrote it, is an error and not a new start: a person must know that events may be missing.
 func (b *Backfill[TTx]) load(ctx context.Context) (seen int64, err error) {
 	text, err := b.cfg.Checkpoint.Load(ctx)
 	if err != nil || text == nil {

@@ -74,7 +74,8 @@ func TestManyMalformedEventsAreParked(t *testing.T) {
 		b := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
 		w.once(t, b)
 		w.wantEffects(t, 1)
-		if letters, err := w.store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Limit: 1000}); err != nil || len(letters) != 250 {
+		if letters, err := w.store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Limit: 1000}); err != nil ||
+			len(letters) != 250 {
 			t.Errorf("%d dead letters, error %v; want 250", len(letters), err)
 		}
 	})
@@ -96,7 +97,8 @@ func TestBackfillQuery(t *testing.T) {
 			t.Errorf("%d runs, want one of the undelivered event of a wanted type", len(runs))
 		}
 		r := w.stripe.taken()[0]
-		if r.Header.Get("Stripe-Version") != "2026-10-01.basil" || r.Header.Get("Stripe-Context") != "acct_1/acct_2" || r.Header.Get("Stripe-Account") != "" {
+		if r.Header.Get("Stripe-Version") != "2026-10-01.basil" || r.Header.Get("Stripe-Context") != "acct_1/acct_2" ||
+			r.Header.Get("Stripe-Account") != "" {
 			t.Errorf("headers %v", r.Header)
 		}
 		w.once(t, w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
@@ -106,7 +108,8 @@ func TestBackfillQuery(t *testing.T) {
 			}
 			cfg.Verifier, client.Account = newVerifier(t, connect), "acct_2"
 		}))
-		if r := w.stripe.taken()[0]; r.Header.Get("Stripe-Account") != "acct_2" || r.Header.Get("Stripe-Context") != "" || r.URL.Query().Has("delivery_success") {
+		if r := w.stripe.taken()[0]; r.Header.Get("Stripe-Account") != "acct_2" ||
+			r.Header.Get("Stripe-Context") != "" || r.URL.Query().Has("delivery_success") {
 			t.Errorf("%v, headers %v", r.URL, r.Header)
 		}
 	})
@@ -119,7 +122,8 @@ func TestBackfillRefuses(t *testing.T) {
 			test := event(2, time.Minute)
 			test.Livemode = false
 			w.stripe.add(event(1, 2*time.Minute), test)
-			if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(), "evt_00002 is a test event") {
+			if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(),
+				"evt_00002 is a test event") {
 				t.Errorf("error %v", err)
 			}
 			w.wantEffects(t, 0)
@@ -132,7 +136,8 @@ func TestBackfillRefuses(t *testing.T) {
 			err := w.backfill(t, func(cfg *stripehook.BackfillConfig[tx], client *stripehook.ClientConfig) {
 				cfg.Verifier, client.Account = newVerifier(t, connect), "acct_2"
 			}).Once(t.Context())
-			if err == nil || !strings.Contains(err.Error(), `"stripe/live"`) || !strings.Contains(err.Error(), `"stripe/live/acct_2"`) {
+			if err == nil || !strings.Contains(err.Error(), `"stripe/live"`) || !strings.Contains(err.Error(),
+				`"stripe/live/acct_2"`) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -147,7 +152,8 @@ func TestBackfillRefuses(t *testing.T) {
 				if err := checkpoint.Save(t.Context(), []byte(text)); err != nil {
 					t.Fatal(err)
 				}
-				if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(), "was not written by this version") {
+				if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(),
+					"was not written by this version") {
 					t.Errorf("error %v", err)
 				}
 			}
@@ -160,7 +166,8 @@ func TestBackfillRefuses(t *testing.T) {
 				w.stripe.list(out, r)
 			})
 			w.stripe.add(event(1, 31*24*time.Hour))
-			if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(), "outside of the period") {
+			if err := w.backfill(t).Once(t.Context()); err == nil || !strings.Contains(err.Error(),
+				"outside of the period") {
 				t.Errorf("error %v", err)
 			}
 			w.wantEffects(t, 0)
@@ -207,7 +214,8 @@ func TestBackfillRuns(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("Run returns %v, want nil", err)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "Stripe answered 403 invalid_request_error req_1") || strings.Contains(log.String(), liveKey) {
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(),
+			"Stripe answered 403 invalid_request_error req_1") || strings.Contains(log.String(), liveKey) {
 			t.Errorf("%d lines: %s", n, &log)
 		}
 	})
@@ -219,9 +227,16 @@ func TestTwoBackfillsHaveOneEffect(t *testing.T) {
 		w.stripe.add(events(500, time.Minute)...)
 		var all sync.WaitGroup
 		for range 2 {
-			process := &world{stripe: w.stripe, store: consumertest.NewStoreOn(w.store.Database()), since: w.since, ids: map[string]bool{}}
+			process := &world{
+				stripe: w.stripe, store: consumertest.NewStoreOn(w.store.Database()), since: w.since,
+				ids: map[string]bool{},
+			}
 			process.billing = process.consumer(t, consumer.Config[tx]{Store: process.store})
-			b := process.backfill(t, func(cfg *stripehook.BackfillConfig[tx], _ *stripehook.ClientConfig) { cfg.MaxPages = 1 })
+			b := process.backfill(t, func(cfg *stripehook.BackfillConfig[tx],
+				_ *stripehook.ClientConfig,
+			) {
+				cfg.MaxPages = 1
+			})
 			all.Go(func() {
 				if err := b.Once(t.Context()); err != nil {
 					t.Error(err)

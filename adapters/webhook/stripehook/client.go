@@ -17,8 +17,8 @@ import (
 	"github.com/txonce/txonce/internal/backoff"
 )
 
-// Client reads from Stripe's API. It repeats a request that fails because of a limit, the network or Stripe. It is safe for concurrent
-// use.
+// Client reads from Stripe's API. It repeats a request that fails because of a limit, the network or Stripe. It is safe
+// for concurrent use.
 type Client struct {
 	cfg       ClientConfig // without its APIKey
 	authorize func(*http.Request)
@@ -47,7 +47,8 @@ const (
 
 var errTooLarge = errors.New("the answer is too large")
 
-// APIError is an answer of Stripe that another request would only repeat, or that was repeated until the tries were spent.
+// APIError is an answer of Stripe that another request would only repeat, or that was repeated until the tries were
+// spent.
 type APIError struct {
 	Status    int    // of HTTP
 	Type      string // such as invalid_request_error
@@ -65,16 +66,17 @@ func (e *APIError) Error() string {
 	return text
 }
 
-// Get fetches a resource as it is now, such as the object of an event, because events arrive in any order and a payload may be older than
-// what is known already. path begins with /v1/ or /v2/, as Event.ObjectURL does. account is the account that the resource belongs to,
-// as the message's header ContextHeader names it; empty: ClientConfig.Account.
+// Get fetches a resource as it is now, such as the object of an event, because events arrive in any order and a payload
+// may be older than what is known already. path begins with /v1/ or /v2/, as Event.ObjectURL does. account is the
+// account that the resource belongs to, as the message's header ContextHeader names it; empty: ClientConfig.Account.
 //
 // A handler that calls it holds its transaction meanwhile: give ctx a deadline.
 func (c *Client) Get(ctx context.Context, path, account string) (resource []byte, err error) {
 	u, err := url.Parse(path)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || strings.Contains(u.Path, "..") ||
 		!strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v2/") {
-		return nil, errors.New("stripehook: Get: want a path that begins with /v1/ or /v2/") // the key goes to no other place
+		// the key goes to no other place
+		return nil, errors.New("stripehook: Get: want a path that begins with /v1/ or /v2/")
 	}
 	if account != "" && !validScope(account) {
 		return nil, errors.New("stripehook: Get: want an account's ID, or a path of such IDs")
@@ -164,7 +166,8 @@ func retryOf(r *http.Response) (a again) {
 		a.possible = true
 	case "false":
 	default:
-		a.possible = r.StatusCode == http.StatusConflict || r.StatusCode == http.StatusTooManyRequests || r.StatusCode >= 500
+		a.possible = r.StatusCode == http.StatusConflict || r.StatusCode == http.StatusTooManyRequests ||
+			r.StatusCode >= 500
 	}
 	if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		a.after = min(time.Duration(min(seconds, 1<<20))*time.Second, maxRetryAfter)

@@ -12,14 +12,15 @@ import (
 
 // ClientConfig configures a Client.
 type ClientConfig struct {
-	// APIKey is a secret key or a restricted key. A Backfill needs permission to read events; Get, to read what it fetches. Required.
+	// APIKey is a secret key or a restricted key. A Backfill needs permission to read events; Get, to read what it
+	// fetches. Required.
 	APIKey string
 
 	// Mode is the mode of APIKey. A Backfill refuses events of the other mode. Required.
 	Mode Mode
 
-	// Account is the connected account that the Client acts for (acct_…), or a path of accounts (acct_1/acct_2), which is sent as
-	// Stripe-Context.
+	// Account is the connected account that the Client acts for (acct_…), or a path of accounts (acct_1/acct_2), which
+	// is sent as Stripe-Context.
 	//
 	// Defaults to the account of APIKey.
 	Account string
@@ -65,7 +66,8 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	case strings.HasPrefix(c.APIKey, "pk_"), strings.HasPrefix(c.APIKey, secretPrefix):
 		refuse("APIKey is a publishable key or a signing secret: copy a restricted key, which begins with rk_")
 	case known && (c.Mode == Live || c.Mode == Test) && mode != c.Mode:
-		refuse("APIKey is a %v key, and ClientConfig.Mode is %v: set both to the mode of the endpoint's events", mode, c.Mode)
+		refuse("APIKey is a %v key, and ClientConfig.Mode is %v: set both to the mode of the endpoint's events",
+			mode, c.Mode)
 	}
 	if c.Account != "" && !validScope(c.Account) {
 		refuse("Account is %q: want an account's ID, which begins with acct_, or a path of such IDs", c.Account)

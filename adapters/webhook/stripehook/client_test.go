@@ -20,23 +20,63 @@ func TestBackfillRepeatsRequests(t *testing.T) {
 		requests int
 		waits    time.Duration // at least; and at most twice that and a minute
 	}{
-		{"a rate limit", []http.HandlerFunc{problem(limited, "invalid_request_error", "rate_limit")}, 2, 250 * time.Millisecond},
-		{"a rate limit that says how long", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "77")}, 2, 77 * time.Second},
+		{
+			"a rate limit",
+			[]http.HandlerFunc{problem(limited, "invalid_request_error", "rate_limit")},
+			2,
+			250 * time.Millisecond,
+		},
+		{
+			"a rate limit that says how long",
+			[]http.HandlerFunc{problem(limited, "", "", "Retry-After", "77")},
+			2,
+			77 * time.Second,
+		},
 		{"a rate limit that says far too long", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "99999999999")}, 2, 5 * time.Minute},
-		{"a rate limit that says a day", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "86400")}, 2, 5 * time.Minute},
-		{"a rate limit that says something else", []http.HandlerFunc{problem(limited, "", "", "Retry-After", "-5")}, 2, 250 * time.Millisecond},
+		{
+			"a rate limit that says a day",
+			[]http.HandlerFunc{problem(limited, "", "", "Retry-After", "86400")},
+			2,
+			5 * time.Minute,
+		},
+		{
+			"a rate limit that says something else",
+			[]http.HandlerFunc{problem(limited, "", "", "Retry-After", "-5")},
+			2,
+			250 * time.Millisecond,
+		},
 		{"an error of Stripe", []http.HandlerFunc{problem(http.StatusInternalServerError, "api_error", ""), problem(http.StatusBadGateway, "", "")}, 3, 750 * time.Millisecond},
 		{"a conflict", []http.HandlerFunc{problem(http.StatusConflict, "", "")}, 2, 250 * time.Millisecond},
 		{"Stripe wants a repeat", []http.HandlerFunc{problem(http.StatusBadRequest, "", "", "Stripe-Should-Retry", "true")}, 2, 250 * time.Millisecond},
 		{"no answer", []http.HandlerFunc{cut("")}, 2, 0}, // net/http may repeat it by itself
-		{"half an answer", []http.HandlerFunc{cut(`{"object": "list", "has_more": false, "data": [`)}, 2, 250 * time.Millisecond},
+		{
+			"half an answer",
+			[]http.HandlerFunc{cut(`{"object": "list", "has_more": false, "data": [`)},
+			2,
+			250 * time.Millisecond,
+		},
 		{"a page of something in between", []http.HandlerFunc{answer("<html>")}, 2, 250 * time.Millisecond},
 		{"an empty answer", []http.HandlerFunc{answer("")}, 2, 250 * time.Millisecond},
-		{"another object", []http.HandlerFunc{answer(`{"object": "event", "has_more": false, "data": []}`)}, 2, 250 * time.Millisecond},
+		{
+			"another object",
+			[]http.HandlerFunc{answer(`{"object": "event", "has_more": false, "data": []}`)},
+			2,
+			250 * time.Millisecond,
+		},
 		{"a list that does not say whether it is complete", []http.HandlerFunc{answer(`{"object": "list", "data": []}`)}, 2, 250 * time.Millisecond},
 		{"a list with more after nothing", []http.HandlerFunc{answer(`{"object": "list", "has_more": true, "data": []}`)}, 2, 250 * time.Millisecond},
-		{"seven times", []http.HandlerFunc{cut("{"), cut("{"), cut("{"), cut("{"), cut("{"), cut("{"), cut("{")}, 8, 20 * time.Second},
-		{"on a later page", []http.HandlerFunc{nil, nil, problem(unavailable, "", ""), nil, cut("{")}, 6, time.Second / 2},
+		{
+			"seven times",
+			[]http.HandlerFunc{cut("{"), cut("{"), cut("{"), cut("{"), cut("{"), cut("{"), cut("{")},
+			8,
+			20 * time.Second,
+		},
+		{
+			"on a later page",
+			[]http.HandlerFunc{nil, nil, problem(unavailable, "", ""), nil, cut("{")},
+			6,
+			time.Second / 2,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
@@ -87,10 +127,12 @@ func TestBackfillGivesARequestUp(t *testing.T) {
 				w.stripe.fail(tt.faults...)
 				b := w.backfill(t)
 				err := b.Once(t.Context())
-				if err == nil || !strings.HasSuffix(err.Error(), tt.want) && !strings.Contains(err.Error(), tt.want+" ") {
+				if err == nil || !strings.HasSuffix(err.Error(), tt.want) && !strings.Contains(err.Error(),
+					tt.want+" ") {
 					t.Fatalf("error %v, want %s", err, tt.want)
 				}
-				if answered, ok := errors.AsType[*stripehook.APIError](err); ok != strings.Contains(tt.want, "answered") || ok && answered.Status < 300 {
+				if answered, ok := errors.AsType[*stripehook.APIError](err); ok != strings.Contains(tt.want,
+					"answered") || ok && answered.Status < 300 {
 					t.Errorf("error %v is an APIError: %v", err, ok)
 				}
 				if strings.Contains(err.Error(), liveKey) {
@@ -114,7 +156,8 @@ func TestBackfillStopsWaiting(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		defer stop()
 		began := time.Now()
-		if err := w.backfill(t).Once(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
+		if err := w.backfill(t).Once(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != 10*time.Second {
 			t.Errorf("error %v after %v", err, time.Since(began))
 		}
 	})
@@ -136,7 +179,10 @@ func TestBackfillRequestTimeout(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	newClient := func(t *testing.T, h http.HandlerFunc) *stripehook.Client {
-		c, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: testKey, Mode: stripehook.Test, HTTP: serve(t, h), BaseURL: "http://localhost/"})
+		c, err := stripehook.NewClient(stripehook.ClientConfig{
+			APIKey: testKey, Mode: stripehook.Test,
+			HTTP: serve(t, h), BaseURL: "http://localhost/",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +190,8 @@ func TestGet(t *testing.T) {
 	}
 	t.Run("the object of an event", func(t *testing.T) {
 		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/v1/invoices/in_1" || r.Header.Get("Stripe-Account") != "acct_2" || r.Header.Get("Authorization") != "Bearer "+testKey {
+			if r.URL.Path != "/v1/invoices/in_1" || r.Header.Get("Stripe-Account") != "acct_2" ||
+				r.Header.Get("Authorization") != "Bearer "+testKey {
 				t.Errorf("%v, %v", r.URL, r.Header)
 			}
 			answer(`{"id":"in_1"}`)(w, r)
@@ -162,7 +209,10 @@ func TestGet(t *testing.T) {
 	})
 	t.Run("the key goes nowhere else", func(t *testing.T) {
 		c := newClient(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request to %v", r.URL) })
-		for _, path := range []string{"", "/", "v1/invoices", "https://evil.example/v1/x", "//evil.example/v1/x", "@evil.example/v1/x", ".evil.example/v1/", "/v1/../../x", "/v3/x", "/v1/%zz"} {
+		for _, path := range []string{
+			"", "/", "v1/invoices", "https://evil.example/v1/x", "//evil.example/v1/x",
+			"@evil.example/v1/x", ".evil.example/v1/", "/v1/../../x", "/v3/x", "/v1/%zz",
+		} {
 			if _, err := c.Get(t.Context(), path, ""); err == nil {
 				t.Errorf("%q is accepted", path)
 			}

@@ -39,7 +39,8 @@ func modeOf(livemode bool) Mode {
 	return Test
 }
 
-// Secret is the signing secret of one endpoint (or event destination). Formatting it with package fmt does not print its Value.
+// Secret is the signing secret of one endpoint (or event destination). Formatting it with package fmt does not print
+// its Value.
 type Secret struct {
 	// Value is the whole secret as Stripe shows it, with "whsec_". Required.
 	Value string
@@ -48,8 +49,8 @@ type Secret struct {
 	// Required.
 	Mode Mode
 
-	// Connect says that the endpoint receives the events of connected accounts. Such a Live endpoint also gets their test events.
-	// These are acknowledged, but do not reach the handler, see webhook.Event.Drop.
+	// Connect says that the endpoint receives the events of connected accounts. Such a Live endpoint also gets their
+	// test events. These are acknowledged, but do not reach the handler, see webhook.Event.Drop.
 	//
 	// Defaults to false: a test event from a Live endpoint is refused.
 	Connect bool
@@ -68,33 +69,33 @@ func (s Secret) GoString() string { return s.String() }
 
 // Config configures a Verifier.
 type Config struct {
-	// Secrets are the signing secrets of the endpoints that Stripe delivers to this receiver. Have the old and the new one here
-	// while a secret is rolled. Required.
+	// Secrets are the signing secrets of the endpoints that Stripe delivers to this receiver. Have the old and the new
+	// one here while a secret is rolled. Required.
 	Secrets []Secret
 
-	// Tolerance is how far the time of a signature may be from the time of the delivery, before or after it: one hour at most.
-	// Stripe signs each attempt anew, so a late attempt is not an old one.
+	// Tolerance is how far the time of a signature may be from the time of the delivery, before or after it: one hour
+	// at most. Stripe signs each attempt anew, so a late attempt is not an old one.
 	//
 	// Defaults to 5 minutes.
 	Tolerance time.Duration
 
-	// InsecureAcceptAnyAge switches the check of that time off. A delivery that somebody recorded is then accepted for ever, and runs
-	// again once its key was forgotten. It is for replays of recorded requests in tests.
+	// InsecureAcceptAnyAge switches the check of that time off. A delivery that somebody recorded is then accepted for
+	// ever, and runs again once its key was forgotten. It is for replays of recorded requests in tests.
 	//
 	// Defaults to false.
 	InsecureAcceptAnyAge bool
 
-	// Account is the ID of the account that owns the endpoints (acct_…). Events that name no account get it as their scope. Set it
-	// if events of that account may also reach this consumer with the account's name in them, as they do from an organization's event
-	// destination, or from a Backfill whose ClientConfig.Account is set: otherwise the two would count as different events. An
-	// organization's destination that names a path of accounts still makes a key of its own. Changing Account makes each event
-	// that names no account new.
+	// Account is the ID of the account that owns the endpoints (acct_…). Events that name no account get it as their
+	// scope. Set it if events of that account may also reach this consumer with the account's name in them, as they do
+	// from an organization's event destination, or from a Backfill whose ClientConfig.Account is set: otherwise the two
+	// would count as different events. An organization's destination that names a path of accounts still makes a key of
+	// its own. Changing Account makes each event that names no account new.
 	//
 	// Defaults to none.
 	Account string
 
-	// ObjectAlias also recognizes events by their object's ID and their type, for an account where Stripe makes two events of one
-	// change: the second is parked as known content. Most types occur many times for one object, such as
+	// ObjectAlias also recognizes events by their object's ID and their type, for an account where Stripe makes two
+	// events of one change: the second is parked as known content. Most types occur many times for one object, such as
 	// customer.subscription.updated. So set it only for a consumer whose types all occur once per object, such as
 	// checkout.session.completed.
 	//
@@ -106,11 +107,12 @@ type Config struct {
 	// Defaults to 10 seconds.
 	Deadline time.Duration
 
-	// GiveUpAfter is an age of events, 72 hours at most. When an event is older, a failed attempt may be Stripe's last, so the event is parked.
+	// GiveUpAfter is an age of events, 72 hours at most. When an event is older, a failed attempt may be Stripe's last,
+	// so the event is parked.
 	//
-	// Defaults to 36 hours, and to 1 hour if no Secret is Live. In live mode Stripe tries for up to 3 days with growing intervals. If
-	// the intervals double, the last attempt may come at any time between 36 and 72 hours. In test mode Stripe tries three times
-	// within a few hours.
+	// Defaults to 36 hours, and to 1 hour if no Secret is Live. In live mode Stripe tries for up to 3 days with growing
+	// intervals. If the intervals double, the last attempt may come at any time between 36 and 72 hours. In test mode
+	// Stripe tries three times within a few hours.
 	GiveUpAfter time.Duration
 }
 
@@ -120,11 +122,12 @@ const (
 	liveGiveUpAfter = liveTries / 2
 	testGiveUpAfter = time.Hour
 
-	// horizon is 34 days: List Events keeps an event for 30 days, and until then a person can send it again. 3 days of attempts may
-	// follow, and a day is for clocks and a slow backfill.
+	// horizon is 34 days: List Events keeps an event for 30 days, and until then a person can send it again. 3 days of
+	// attempts may follow, and a day is for clocks and a slow backfill.
 	horizon = 34 * 24 * time.Hour
 
-	// maxBody: Stripe documents no limit. Its lists within an object have 10 to 100 items, each with up to 50 metadata of 500 characters.
+	// maxBody: Stripe documents no limit. Its lists within an object have 10 to 100 items, each with up to 50 metadata
+	// of 500 characters.
 	maxBody = 4 << 20
 
 	secretPrefix = "whsec_"

@@ -12,11 +12,12 @@ import (
 
 // Event is the part of a Stripe event that does not depend on its type or API version. Handlers get it with Parse.
 type Event struct {
-	// ID is the event's own ID: evt_…. A thin event has another ID than the snapshot event of the same change, see Snapshot.
+	// ID is the event's own ID: evt_…. A thin event has another ID than the snapshot event of the same change, see
+	// Snapshot.
 	ID string
 
-	// Thin says that the payload names only the object: fetch it with Client.Get. Otherwise the payload has a copy of the object, as
-	// it was when the event was created.
+	// Thin says that the payload names only the object: fetch it with Client.Get. Otherwise the payload has a copy of
+	// the object, as it was when the event was created.
 	Thin bool
 
 	Type       string
@@ -26,12 +27,13 @@ type Event struct {
 	Context    string // the path of accounts, or empty: acct_1 or acct_1/acct_2
 	APIVersion string // of the copy in a snapshot event
 
-	// Object is the ID of the object that changed, or empty if it has none. ObjectURL is its path in Stripe's API; only thin events
-	// have it.
+	// Object is the ID of the object that changed, or empty if it has none. ObjectURL is its path in Stripe's API; only
+	// thin events have it.
 	Object    string
 	ObjectURL string
 
-	// Snapshot is the ID of the snapshot event that Stripe made of the same change, if this is a thin event that names one.
+	// Snapshot is the ID of the snapshot event that Stripe made of the same change, if this is a thin event that names
+	// one.
 	Snapshot string
 }
 
@@ -62,8 +64,8 @@ func (f fields) text(name string) (string, error) { return strict.Members(f).Str
 
 func (f fields) boolean(name string) (bool, error) { return strict.Members(f).Bool(name) }
 
-// Parse reads a payload, such as consumer.Message.Payload. It verifies no signature. Its error names all fields at fault, and does not
-// show the payload.
+// Parse reads a payload, such as consumer.Message.Payload. It verifies no signature. Its error names all fields at
+// fault, and does not show the payload.
 func Parse(payload []byte) (Event, error) {
 	e, err := parse(payload)
 	if err != nil {
@@ -73,7 +75,8 @@ func Parse(payload []byte) (Event, error) {
 }
 
 func parse(payload []byte) (e Event, err error) {
-	f, err := read(payload, "id", "object", "type", "created", "livemode", "account", "user_id", "context", "api_version", "data",
+	f, err := read(payload, "id", "object", "type", "created", "livemode", "account", "user_id", "context",
+		"api_version", "data",
 		"related_object", "snapshot_event")
 	if err != nil {
 		return e, err
@@ -192,8 +195,8 @@ func (f fields) rfc3339(name string) (time.Time, error) {
 	return t, nil
 }
 
-// identifier reads a string that becomes part of a key. What is not printable ASCII is refused, and never replaced or cut, so that two
-// events cannot get one key: encoding/json replaces invalid UTF-8.
+// identifier reads a string that becomes part of a key. What is not printable ASCII is refused, and never replaced or
+// cut, so that two events cannot get one key: encoding/json replaces invalid UTF-8.
 func (f fields) identifier(name string) (string, error) {
 	text, err := f.text(name)
 	if err != nil {

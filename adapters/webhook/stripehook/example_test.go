@@ -15,7 +15,8 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// A receiver of package webhook calls the Verifier. Here the signer for tests takes the part of Stripe, and of a forger.
+// A receiver of package webhook calls the Verifier. Here the signer for tests takes the part of Stripe, and of a
+// forger.
 func ExampleVerifier() {
 	const secret = "whsec_copied0from1the2dashboard"
 	verifier, err := stripehook.New(stripehook.Config{Secrets: []stripehook.Secret{{Value: secret, Mode: stripehook.Live}}})
@@ -25,7 +26,8 @@ func ExampleVerifier() {
 	body := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true, Object: "in_1"}.Body(nil)
 	for _, signedWith := range []string{secret, "whsec_guessed0by1somebody"} {
 		header := http.Header{"Stripe-Signature": {stripehook.Sign(body, time.Now(), signedWith)}}
-		events, err := verifier.Verify(context.Background(), &webhook.Delivery{Header: header, Body: body, Time: time.Now()})
+		events, err := verifier.Verify(context.Background(),
+			&webhook.Delivery{Header: header, Body: body, Time: time.Now()})
 		if err != nil {
 			fmt.Println("refused:", webhook.RefusalOf(err))
 			continue
@@ -42,19 +44,26 @@ func ExampleVerifier() {
 func ExampleBackfill() {
 	store := consumertest.NewStore() // pgxstore.New, sqlstore.New
 	billing, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID, Window: 40 * 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: store, Key: consumer.MessageID, Window: 40 * 24 * time.Hour,
+		Logger: slog.New(slog.DiscardHandler),
 		Handle: func(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error { return tx.Add(msg.Topic) },
 	})
 	if err != nil {
 		panic(err)
 	}
-	missed := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true, Created: time.Now().Add(-time.Hour), Object: "in_1"}
+	missed := stripehook.Event{
+		ID: "evt_1", Type: "invoice.paid", Livemode: true, Created: time.Now().Add(-time.Hour),
+		Object: "in_1",
+	}
 	stripe := &fakeStripe{} // https://api.stripe.com
 	stripe.add(missed)
 	api := httptest.NewServer(stripe)
 	defer api.Close()
 
-	client, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: "rk_live_made0up1for2these3tests", Mode: stripehook.Live, BaseURL: api.URL})
+	client, err := stripehook.NewClient(stripehook.ClientConfig{
+		APIKey: "rk_live_made0up1for2these3tests",
+		Mode:   stripehook.Live, BaseURL: api.URL,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -63,7 +72,8 @@ func ExampleBackfill() {
 		panic(err)
 	}
 	const secret = "whsec_made0up1for2these3tests"
-	verifier, err := stripehook.New(stripehook.Config{Secrets: []stripehook.Secret{{Value: secret, Mode: stripehook.Live}}}) // the receiver's
+	// the receiver's
+	verifier, err := stripehook.New(stripehook.Config{Secrets: []stripehook.Secret{{Value: secret, Mode: stripehook.Live}}})
 	if err != nil {
 		panic(err)
 	}
@@ -109,9 +119,15 @@ func ExampleClient_Get() {
 // The signer makes the events of a test, snapshot and thin.
 func ExampleEvent_Body() {
 	created := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	snapshot := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true, Created: created, APIVersion: "2026-10-01"}
+	snapshot := stripehook.Event{
+		ID: "evt_1", Type: "invoice.paid", Livemode: true, Created: created,
+		APIVersion: "2026-10-01",
+	}
 	fmt.Println(string(snapshot.Body(map[string]any{"id": "in_1", "total": 500})))
-	thin := stripehook.Event{ID: "evt_2", Thin: true, Type: "v1.invoice.paid", Livemode: true, Created: created, Object: "in_1", ObjectURL: "/v1/invoices/in_1", Snapshot: "evt_1"}
+	thin := stripehook.Event{
+		ID: "evt_2", Thin: true, Type: "v1.invoice.paid", Livemode: true, Created: created,
+		Object: "in_1", ObjectURL: "/v1/invoices/in_1", Snapshot: "evt_1",
+	}
 	fmt.Println(string(thin.Body(nil)))
 	fmt.Println(thin.LogicalID())
 

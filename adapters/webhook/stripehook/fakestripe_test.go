@@ -118,7 +118,8 @@ func (f *fakeStripe) list(w http.ResponseWriter, r *http.Request) {
 		data = append(data, l.raw)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"object": "list", "url": "/v1/events", "has_more": %t, "data": [%s]}`, more, bytes.Join(data, []byte(",\n    ")))
+	fmt.Fprintf(w, `{"object": "list", "url": "/v1/events", "has_more": %t, "data": [%s]}`, more,
+		bytes.Join(data, []byte(",\n    ")))
 }
 
 // form is how List Events shows an event: with another value in pending_webhooks, and with indentation.
@@ -146,7 +147,8 @@ func problem(status int, kind, code string, headers ...string) http.HandlerFunc 
 			w.Header().Set(headers[i], headers[i+1])
 		}
 		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"error": {"type": %q, "code": %q, "message": "about %s"}}`, kind, code, r.Header.Get("Authorization"))
+		fmt.Fprintf(w, `{"error": {"type": %q, "code": %q, "message": "about %s"}}`, kind, code,
+			r.Header.Get("Authorization"))
 	}
 }
 

@@ -18,7 +18,8 @@ func FuzzVerify(f *testing.F) {
 	body := paid().Body(nil)
 	header := stripehook.Sign(body, now, liveSecret)
 	stamp, signature, _ := strings.Cut(header, ",v1=")
-	for _, h := range []string{header, header + ",v1=00", stamp + ",v0=" + signature, stamp + ",v0=x,v1=zz,v1=" + signature, "t=1," + header, "t=,v1=", ",=,=="} {
+	for _, h := range []string{header, header + ",v1=00", stamp + ",v0=" + signature, stamp + ",v0=x,v1=zz,v1=" +
+		signature, "t=1," + header, "t=,v1=", ",=,=="} {
 		f.Add(h, body)
 	}
 	f.Add(header, append(bytes.Clone(body), '\n'))
@@ -32,7 +33,8 @@ func FuzzVerify(f *testing.F) {
 			}
 			return
 		}
-		if !bytes.Equal(b, body) || !strings.Contains(h, stamp) || !strings.Contains(strings.ToLower(h), "v1="+signature) {
+		if !bytes.Equal(b, body) || !strings.Contains(h, stamp) || !strings.Contains(strings.ToLower(h),
+			"v1="+signature) {
 			t.Fatalf("accepted: %q with %q", b, h)
 		}
 	})
@@ -41,7 +43,8 @@ func FuzzVerify(f *testing.F) {
 // Signed bytes of any kind are refused as malformed, or give one event whose key every store accepts.
 func FuzzSignedBody(f *testing.F) {
 	for _, b := range []string{
-		string(paid().Body(nil)), string(thinPaid().Body(nil)), `{"id":"a","id":"b"}`, `{"ID":"a"}`, "{\"id\":\"\xff\"}", `[[[[`, `{"created":1e30}`, `{"created":"2025-10-04T15:13:32.232083866Z"}`,
+		string(paid().Body(nil)), string(thinPaid().Body(nil)), `{"id":"a","id":"b"}`, `{"ID":"a"}`,
+		"{\"id\":\"\xff\"}", `[[[[`, `{"created":1e30}`, `{"created":"2025-10-04T15:13:32.232083866Z"}`,
 	} {
 		f.Add([]byte(b))
 	}
@@ -88,7 +91,10 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(*a) > 1 {
 		*a = (*a)[1:]
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)),
+		Request: r,
+	}, nil
 }
 
 // Any bytes in place of a list: no panic, no endless pass, and nothing of another mode or time runs.
@@ -111,7 +117,8 @@ func FuzzListEvents(f *testing.F) {
 			})
 			_ = b.Once(t.Context()) // an error is right for most bytes
 			for _, msg := range w.took() {
-				if msg.Tenant != "stripe/live" && !strings.HasPrefix(msg.Tenant, "stripe/live/") || msg.Time.Before(w.since) {
+				if msg.Tenant != "stripe/live" && !strings.HasPrefix(msg.Tenant, "stripe/live/") ||
+					msg.Time.Before(w.since) {
 					t.Errorf("it ran %+v", msg)
 				}
 			}

@@ -41,7 +41,10 @@ func newVerifier(t testing.TB, cfg stripehook.Config) *stripehook.Verifier {
 
 // paid is a snapshot event.
 func paid() stripehook.Event {
-	return stripehook.Event{ID: "evt_1", Type: "invoice.paid", Created: now.Add(-time.Minute), Livemode: true, Object: "in_1", APIVersion: "2026-10-01"}
+	return stripehook.Event{
+		ID: "evt_1", Type: "invoice.paid", Created: now.Add(-time.Minute), Livemode: true,
+		Object: "in_1", APIVersion: "2026-10-01",
+	}
 }
 
 // delivery is a delivery of body that was received now, with the given Stripe-Signature headers.

@@ -20,16 +20,17 @@ const (
 // missing if the event names no account and none is configured. Client.Get takes it.
 const ContextHeader = "stripe-context"
 
-// keys makes messages of events. Webhooks and the backfill share it: an event gets the same message from both, but for the bytes of
-// its payload.
+// keys makes messages of events. Webhooks and the backfill share it: an event gets the same message from both, but for
+// the bytes of its payload.
 type keys struct {
 	account     string // of events that name none
 	objectAlias bool
 }
 
-// message returns the message of an event that was received at that time. It uses only fields that are the same in each delivery and in
-// a backfill. In particular it uses neither the endpoint, nor pending_webhooks, nor the copy of the object, which depends on an
-// endpoint's API version. Only the time of a test clock's event is another one in each delivery.
+// message returns the message of an event that was received at that time. It uses only fields that are the same in each
+// delivery and in a backfill. In particular it uses neither the endpoint, nor pending_webhooks, nor the copy of the
+// object, which depends on an endpoint's API version. Only the time of a test clock's event is another one in each
+// delivery.
 func (k keys) message(e Event, payload []byte, received time.Time) consumer.Message {
 	fingerprint := fingerprint(e)
 	msg := consumer.Message{
@@ -45,8 +46,9 @@ func (k keys) message(e Event, payload []byte, received time.Time) consumer.Mess
 	return msg
 }
 
-// timeOf returns when the event was created. Test mode has test clocks, which a user sets to any time: an event that is ahead of its
-// delivery, or older than any that Stripe still delivers, gets the time of the delivery. A consumer would park it otherwise.
+// timeOf returns when the event was created. Test mode has test clocks, which a user sets to any time: an event that is
+// ahead of its delivery, or older than any that Stripe still delivers, gets the time of the delivery. A consumer would
+// park it otherwise.
 func timeOf(e Event, received time.Time) time.Time {
 	if age := received.Sub(e.Created); !e.Livemode && (age < 0 || age > horizon) {
 		return received
@@ -78,8 +80,8 @@ func (k keys) tenant(e Event) string {
 	return tenant
 }
 
-// fingerprint hashes what two renderings of one event have in common. A thin event that names its snapshot event matches all content,
-// because the two differ in type and in the precision of their times.
+// fingerprint hashes what two renderings of one event have in common. A thin event that names its snapshot event
+// matches all content, because the two differ in type and in the precision of their times.
 func fingerprint(e Event) dedup.Fingerprint {
 	if e.Snapshot != "" {
 		return dedup.Fingerprint{}
@@ -91,8 +93,8 @@ func fingerprint(e Event) dedup.Fingerprint {
 	return dedup.FingerprintOf(content)
 }
 
-// objectAlias is hashed, because users choose the IDs of some objects. The space keeps it apart from the IDs of events. Thin events of
-// v1 objects have the type of the snapshot event behind "v1.".
+// objectAlias is hashed, because users choose the IDs of some objects. The space keeps it apart from the IDs of events.
+// Thin events of v1 objects have the type of the snapshot event behind "v1.".
 func objectAlias(e Event) string {
 	return strict.Alias("object ", strings.TrimPrefix(e.Type, "v1."), e.Object)
 }

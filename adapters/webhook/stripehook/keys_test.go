@@ -27,7 +27,8 @@ func TestMessage(t *testing.T) {
 	}
 	got.Fingerprint = nil
 	want := consumer.Message{
-		ID: "evt_1", Topic: "invoice.paid", Tenant: "stripe/live/acct_1", Position: "stripe/evt_1", Payload: e.Body(nil),
+		ID: "evt_1", Topic: "invoice.paid", Tenant: "stripe/live/acct_1", Position: "stripe/evt_1",
+		Payload: e.Body(nil),
 		Time:    e.Created, // E26: signed, and the same with each attempt
 		Headers: map[string]string{"stripe-context": "acct_1"},
 	}
@@ -89,7 +90,10 @@ func TestFingerprintIsStable(t *testing.T) {
 	}
 	v := newVerifier(t, stripehook.Config{})
 	want := accepted(t, v, signed(first, liveSecret)).Message.Fingerprint
-	for name, body := range map[string][]byte{"E18: pending_webhooks": again, "E18: indentation": indented.Bytes(), "E18: API version": version} {
+	for name, body := range map[string][]byte{
+		"E18: pending_webhooks": again, "E18: indentation": indented.Bytes(),
+		"E18: API version": version,
+	} {
 		t.Run(name, func(t *testing.T) {
 			if got := accepted(t, v, signed(body, liveSecret)).Message.Fingerprint; *got != *want {
 				t.Errorf("fingerprint %v, want %v", *got, *want)
@@ -111,16 +115,19 @@ func TestFingerprintIsStable(t *testing.T) {
 
 func thinPaid() stripehook.Event {
 	return stripehook.Event{
-		ID: "evt_9", Thin: true, Type: "v1.invoice.paid", Created: paid().Created.Add(123 * time.Millisecond), Livemode: true,
-		Object: "in_1", ObjectURL: "/v1/invoices/in_1", Snapshot: "evt_1",
+		ID: "evt_9", Thin: true, Type: "v1.invoice.paid", Created: paid().Created.Add(123 * time.Millisecond),
+		Livemode: true,
+		Object:   "in_1", ObjectURL: "/v1/invoices/in_1", Snapshot: "evt_1",
 	}
 }
 
 func TestThinAndSnapshotEventsAreOne(t *testing.T) {
 	snapshot, thin := message(t, stripehook.Config{}, paid()), message(t, stripehook.Config{}, thinPaid())
 	t.Run("case 69: a thin event that names its snapshot event has its key", func(t *testing.T) {
-		if snapshot.ID != thin.ID || snapshot.Tenant != thin.Tenant || !snapshot.Fingerprint.Matches(*thin.Fingerprint) {
-			t.Errorf("%q of %q and %q of %q, fingerprints %v and %v", snapshot.ID, snapshot.Tenant, thin.ID, thin.Tenant, snapshot.Fingerprint, thin.Fingerprint)
+		if snapshot.ID != thin.ID || snapshot.Tenant != thin.Tenant ||
+			!snapshot.Fingerprint.Matches(*thin.Fingerprint) {
+			t.Errorf("%q of %q and %q of %q, fingerprints %v and %v", snapshot.ID, snapshot.Tenant, thin.ID,
+				thin.Tenant, snapshot.Fingerprint, thin.Fingerprint)
 		}
 		if thin.Position == snapshot.Position || thin.Topic != "v1.invoice.paid" {
 			t.Errorf("position %q, topic %q", thin.Position, thin.Topic)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Sign returns the value of the header Stripe-Signature of a delivery of body, signed at the given time with each of secrets, as Stripe signs while
-// a secret is rolled. It is for tests of a receiver.
+// Sign returns the value of the header Stripe-Signature of a delivery of body, signed at the given time with each of
+// secrets, as Stripe signs while a secret is rolled. It is for tests of a receiver.
 func Sign(body []byte, at time.Time, secrets ...string) (header string) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	var b strings.Builder
@@ -20,9 +20,9 @@ func Sign(body []byte, at time.Time, secrets ...string) (header string) {
 	return b.String()
 }
 
-// Body returns the payload of e: that of a thin event if e.Thin is set, and otherwise that of a snapshot event with a copy of object,
-// which becomes JSON. Created defaults to now, and an object of nil to one with e.Object as its ID. It is for tests of a receiver. It
-// panics if object cannot become JSON.
+// Body returns the payload of e: that of a thin event if e.Thin is set, and otherwise that of a snapshot event with a
+// copy of object, which becomes JSON. Created defaults to now, and an object of nil to one with e.Object as its ID. It
+// is for tests of a receiver. It panics if object cannot become JSON.
 func (e Event) Body(object any) []byte {
 	if e.Created.IsZero() {
 		e.Created = time.Now()

@@ -24,8 +24,8 @@ type signatures struct {
 	v1        [][]byte
 }
 
-// parseHeader reads the one Stripe-Signature header of h. Other schemes than v1 are ignored and never used, as v0 is for Stripe's own
-// tests. A v1 that is not a hash in hexadecimal is skipped: it matches nothing.
+// parseHeader reads the one Stripe-Signature header of h. Other schemes than v1 are ignored and never used, as v0 is
+// for Stripe's own tests. A v1 that is not a hash in hexadecimal is skipped: it matches nothing.
 func parseHeader(h http.Header) (s signatures, err error) {
 	value, err := strict.Header(h, signatureHeader)
 	if err != nil {
@@ -81,7 +81,8 @@ type signers struct{ live, liveConnect, test bool }
 
 func (s signers) none() bool { return !s.live && !s.test }
 
-// signers compares each signature with that of each secret. It never stops early, so its time does not show which secret matched.
+// signers compares each signature with that of each secret. It never stops early, so its time does not show which
+// secret matched.
 func (v *Verifier) signers(header signatures, body []byte) (s signers) {
 	for _, e := range v.endpoints {
 		if !strict.AnyEqual([][]byte{e.sign(header.timestamp, body)}, header.v1) {

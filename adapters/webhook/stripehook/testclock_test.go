@@ -71,7 +71,8 @@ func TestEventsOfTestClocks(t *testing.T) {
 	})
 }
 
-// Events of old API versions have user_id, newer ones account. A webhook's and a Backfill's are one event, in whatever order.
+// Events of old API versions have user_id, newer ones account. A webhook's and a Backfill's are one event, in whatever
+// order.
 func TestUserIDIsTheAccount(t *testing.T) {
 	form := func(member string) []byte {
 		return fmt.Appendf(nil, `{"id":"evt_00001","object":"event","created":%d,"livemode":true,"type":"invoice.paid",%s,"data":{"object":{"id":"in_1"}}}`,
@@ -82,7 +83,8 @@ func TestUserIDIsTheAccount(t *testing.T) {
 		{`"account":"acct_2"`, `"user_id":"acct_2"`, ""},
 		{`"user_id":"acct_2"`, `"user_id":"acct_2","account":"acct_2"`, ""},
 		{`"user_id":"acct_2","account":null`, `"account":"acct_2","user_id":""`, ""},
-		{`"user_id":"acct_2"`, `"request":null`, "acct_2"}, // fetched as the account, which the event then does not name
+		// fetched as the account, which the event then does not name
+		{`"user_id":"acct_2"`, `"request":null`, "acct_2"},
 		{`"user_id":"acct_2"`, `"context":"acct_2"`, ""},
 	} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -108,6 +110,7 @@ func TestUserIDIsTheAccount(t *testing.T) {
 		})
 	}
 	t.Run("two accounts", func(t *testing.T) {
-		refused(t, newVerifier(t, connect), signed(form(`"user_id":"acct_2","account":"acct_3"`), liveSecret), webhook.Malformed)
+		refused(t, newVerifier(t, connect), signed(form(`"user_id":"acct_2","account":"acct_3"`), liveSecret),
+			webhook.Malformed)
 	})
 }

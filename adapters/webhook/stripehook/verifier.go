@@ -40,10 +40,14 @@ func (v *Verifier) onlyConnect() bool {
 
 // Source implements webhook.Verifier.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: sourceName, Horizon: horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter, MaxBody: maxBody}
+	return webhook.Source{
+		Name: sourceName, Horizon: horizon, Deadline: v.cfg.Deadline, GiveUpAfter: v.cfg.GiveUpAfter,
+		MaxBody: maxBody,
+	}
 }
 
-// Verify implements webhook.Verifier. It returns one event. Nothing of the body is read before its signature is verified.
+// Verify implements webhook.Verifier. It returns one event. Nothing of the body is read before its signature is
+// verified.
 func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	header, err := parseHeader(d.Header)
 	if err != nil {
@@ -51,8 +55,9 @@ func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Eve
 	}
 	signers := v.signers(header, d.Body)
 	if signers.none() {
-		return nil, webhook.Refuse(webhook.BadSignature, "stripehook: no configured secret made the signature of the raw body; "+
-			"is it another endpoint's secret, or does something in front of this server change the body?")
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"stripehook: no configured secret made the signature of the raw body; "+
+				"is it another endpoint's secret, or does something in front of this server change the body?")
 	}
 	if err := v.checkTime(header.at, d.Time); err != nil {
 		return nil, webhook.Refuse(webhook.BadTime, "stripehook: %w", err)
@@ -78,8 +83,8 @@ func (v *Verifier) checkTime(signed, received time.Time) error {
 	return nil
 }
 
-// admit checks that a secret of the event's mode signed it. A reason to drop is returned for events that Stripe sends although they
-// are of the other mode.
+// admit checks that a secret of the event's mode signed it. A reason to drop is returned for events that Stripe sends
+// although they are of the other mode.
 func (s signers) admit(e Event) (drop string, err error) {
 	switch {
 	case e.Livemode && s.live, !e.Livemode && s.test:

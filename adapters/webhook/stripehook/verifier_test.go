@@ -137,7 +137,8 @@ func TestTime(t *testing.T) {
 		{"leading zeros are signed as they are", stripehook.Config{}, sign("00" + fmt.Sprint(now.Unix())), ""},
 		{"any age, old", stripehook.Config{InsecureAcceptAnyAge: true}, sign("1"), ""},
 		{"any age, new", stripehook.Config{InsecureAcceptAnyAge: true}, sign("999999999999"), ""},
-		{"any age, another signature", stripehook.Config{InsecureAcceptAnyAge: true}, "t=1,v1=" + strings.Repeat("ab", 32), webhook.BadSignature},
+		{"any age, another signature", stripehook.Config{InsecureAcceptAnyAge: true}, "t=1,v1=" + strings.Repeat("ab",
+			32), webhook.BadSignature},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if v, d := newVerifier(t, tt.cfg), delivery(body, tt.header); tt.want == "" {
@@ -153,7 +154,8 @@ func TestTime(t *testing.T) {
 		refused(t, newVerifier(t, stripehook.Config{}), d, webhook.BadTime)
 	})
 	t.Run("a bad signature is not called a bad time", func(t *testing.T) {
-		refused(t, newVerifier(t, stripehook.Config{}), delivery(body, "t=1,v1="+strings.Repeat("ab", 32)), webhook.BadSignature)
+		refused(t, newVerifier(t, stripehook.Config{}), delivery(body, "t=1,v1="+strings.Repeat("ab", 32)),
+			webhook.BadSignature)
 	})
 }
 
@@ -229,7 +231,8 @@ func TestUnknownType(t *testing.T) {
 	t.Run("case 70: an unknown type is passed on", func(t *testing.T) {
 		e := paid()
 		e.Type = "of.the.future"
-		if got := accepted(t, newVerifier(t, stripehook.Config{}), signed(e.Body(nil), liveSecret)); got.Message.Topic != e.Type || got.Drop != "" {
+		if got := accepted(t, newVerifier(t, stripehook.Config{}),
+			signed(e.Body(nil), liveSecret)); got.Message.Topic != e.Type || got.Drop != "" {
 			t.Errorf("topic %q, drop %q", got.Message.Topic, got.Drop)
 		}
 	})
@@ -242,13 +245,22 @@ func TestSource(t *testing.T) {
 		want webhook.Source
 	}{
 		{"E20: live", stripehook.Config{}, webhook.Source{Deadline: 10 * time.Second, GiveUpAfter: 36 * time.Hour}},
-		{"E20: test", stripehook.Config{Secrets: []stripehook.Secret{{Value: testSecret, Mode: stripehook.Test}}}, webhook.Source{Deadline: 10 * time.Second, GiveUpAfter: time.Hour}},
+		{
+			"E20: test",
+			stripehook.Config{Secrets: []stripehook.Secret{{Value: testSecret, Mode: stripehook.Test}}},
+			webhook.Source{Deadline: 10 * time.Second, GiveUpAfter: time.Hour},
+		},
 		{"E20: both", stripehook.Config{Secrets: []stripehook.Secret{{Value: testSecret, Mode: stripehook.Test}, liveSecrets[0]}}, webhook.Source{Deadline: 10 * time.Second, GiveUpAfter: 36 * time.Hour}},
-		{"configured", stripehook.Config{Deadline: time.Minute, GiveUpAfter: 2 * time.Hour}, webhook.Source{Deadline: time.Minute, GiveUpAfter: 2 * time.Hour}},
+		{
+			"configured",
+			stripehook.Config{Deadline: time.Minute, GiveUpAfter: 2 * time.Hour},
+			webhook.Source{Deadline: time.Minute, GiveUpAfter: 2 * time.Hour},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := newVerifier(t, tt.cfg).Source()
-			if got.Name != "stripe" || got.Deadline != tt.want.Deadline || got.GiveUpAfter != tt.want.GiveUpAfter || got.Reply.Status != 0 {
+			if got.Name != "stripe" || got.Deadline != tt.want.Deadline || got.GiveUpAfter != tt.want.GiveUpAfter ||
+				got.Reply.Status != 0 {
 				t.Errorf("%+v, want %+v", got, tt.want)
 			}
 			if got.Horizon < 31*24*time.Hour { // fact 6

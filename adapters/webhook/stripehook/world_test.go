@@ -39,7 +39,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{stripe: &fakeStripe{}, store: consumertest.NewStore(), since: time.Now().Add(-30 * 24 * time.Hour), ids: map[string]bool{}}
+	w := &world{
+		stripe: &fakeStripe{}, store: consumertest.NewStore(), since: time.Now().Add(-30 * 24 * time.Hour),
+		ids: map[string]bool{},
+	}
 	w.billing = w.consumer(t, consumer.Config[tx]{Store: w.store})
 	return w
 }
@@ -71,9 +74,13 @@ func (w *world) backfill(t *testing.T, change ...func(*stripehook.BackfillConfig
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := stripehook.ClientConfig{APIKey: liveKey, Mode: stripehook.Live, HTTP: serve(t, w.stripe), BaseURL: "http://127.0.0.1"}
+	client := stripehook.ClientConfig{
+		APIKey: liveKey, Mode: stripehook.Live, HTTP: serve(t, w.stripe),
+		BaseURL: "http://127.0.0.1",
+	}
 	cfg := stripehook.BackfillConfig[tx]{
-		Verifier: newVerifier(t, stripehook.Config{}), Processor: w.billing, Checkpoint: checkpoint, Since: w.since, Logger: slog.New(slog.DiscardHandler),
+		Verifier: newVerifier(t, stripehook.Config{}), Processor: w.billing, Checkpoint: checkpoint, Since: w.since,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&cfg, &client)
@@ -132,7 +139,8 @@ func (w *world) wantEffects(t *testing.T, n int) {
 // event is the nth event, created so long ago.
 func event(n int, ago time.Duration) stripehook.Event {
 	return stripehook.Event{
-		ID: fmt.Sprintf("evt_%05d", n), Type: "invoice.paid", Created: time.Now().Add(-ago).Truncate(time.Second).UTC(), Livemode: true, Object: fmt.Sprintf("in_%d", n), APIVersion: "2026-10-01",
+		ID: fmt.Sprintf("evt_%05d", n), Type: "invoice.paid", Created: time.Now().Add(-ago).Truncate(time.Second).UTC(),
+		Livemode: true, Object: fmt.Sprintf("in_%d", n), APIVersion: "2026-10-01",
 	}
 }
 

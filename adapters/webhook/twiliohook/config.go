@@ -16,8 +16,8 @@ import (
 
 // Config configures a Verifier.
 type Config struct {
-	// AuthTokens are the auth tokens that requests may be signed with: the account's, and while it is replaced also the other one.
-	// Each has 32 characters. Required.
+	// AuthTokens are the auth tokens that requests may be signed with: the account's, and while it is replaced also the
+	// other one. Each has 32 characters. Required.
 	AuthTokens []string
 
 	// AccountSids are the accounts whose forms are accepted, by the parameter AccountSid.
@@ -25,15 +25,16 @@ type Config struct {
 	// Defaults to all accounts that sign with AuthTokens.
 	AccountSids []string
 
-	// Identify returns what identifies the event that a form is about. Two different events must not have the same ID, and one event
-	// must have the same ID in each delivery. Set it for forms that StatusOf refuses, and for voice webhooks that come several times
-	// with one CallStatus. An error refuses the delivery. It must be safe for concurrent use.
+	// Identify returns what identifies the event that a form is about. Two different events must not have the same ID,
+	// and one event must have the same ID in each delivery. Set it for forms that StatusOf refuses, and for voice
+	// webhooks that come several times with one CallStatus. An error refuses the delivery. It must be safe for
+	// concurrent use.
 	//
 	// Defaults to StatusOf.
 	Identify func(form url.Values) (Identity, error)
 
-	// IdentifyJSON returns the events that a JSON body has, in order, for an endpoint that Twilio sends JSON to. Forms are refused then.
-	// No event is an error.
+	// IdentifyJSON returns the events that a JSON body has, in order, for an endpoint that Twilio sends JSON to. Forms
+	// are refused then. No event is an error.
 	//
 	// Defaults to nil: the endpoint accepts forms only.
 	IdentifyJSON func(body []byte) ([]Identity, error)

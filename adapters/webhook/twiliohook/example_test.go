@@ -20,11 +20,15 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	form := url.Values{"MessageSid": {"SM00000000000000000000000000000002"}, "MessageStatus": {"delivered"}, "To": {"+491701234567"}}
+	form := url.Values{
+		"MessageSid": {"SM00000000000000000000000000000002"}, "MessageStatus": {"delivered"},
+		"To": {"+491701234567"},
+	}
 	const target = "https://hooks.example.com/twilio"
 	receive := func(signature string) {
 		d := &webhook.Delivery{
-			Header: http.Header{"X-Twilio-Signature": {signature}}, Body: []byte(form.Encode()), URL: target, Time: time.Now(),
+			Header: http.Header{"X-Twilio-Signature": {signature}}, Body: []byte(form.Encode()), URL: target,
+			Time: time.Now(),
 		}
 		events, err := twilio.Verify(context.Background(), d)
 		if err != nil {
@@ -47,15 +51,22 @@ func ExampleConfig_identify() {
 		if id == "" {
 			return twiliohook.Identity{}, errors.New("not about a recording")
 		}
-		return twiliohook.Identity{ID: id + ":" + form.Get("RecordingStatus"), Topic: "recording." + form.Get("RecordingStatus")}, nil
+		return twiliohook.Identity{
+			ID:    id + ":" + form.Get("RecordingStatus"),
+			Topic: "recording." + form.Get("RecordingStatus"),
+		}, nil
 	}
-	_, err := twiliohook.New(twiliohook.Config{AuthTokens: []string{"0123456789abcdef0123456789abcdef"}, Identify: recordings})
+	_, err := twiliohook.New(twiliohook.Config{
+		AuthTokens: []string{"0123456789abcdef0123456789abcdef"},
+		Identify:   recordings,
+	})
 	fmt.Println(err)
 	// Output: <nil>
 }
 
 func ExampleSignJSON() {
-	target, signature := twiliohook.SignJSON("0123456789abcdef0123456789abcdef", "https://hooks.example.com/twilio", []byte(`{}`))
+	target, signature := twiliohook.SignJSON("0123456789abcdef0123456789abcdef", "https://hooks.example.com/twilio",
+		[]byte(`{}`))
 	fmt.Println(target)
 	fmt.Println(len(signature))
 	// Output:

@@ -28,14 +28,16 @@ func FuzzVerify(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever is accepted has the alias of what was signed. If its id is the same, so is its content, or it is a mismatch.
+		// Whatever is accepted has the alias of what was signed. If its id is the same, so is its content, or it is a
+		// mismatch.
 		if !reflect.DeepEqual(got[0].Message.Aliases, want[0].Message.Aliases) {
 			t.Fatalf("accepted as another event: %+v", got)
 		}
 	})
 }
 
-// FuzzForm signs what the fuzzer makes. What is accepted has an id of Twilio's form, and its payload is the same event again.
+// FuzzForm signs what the fuzzer makes. What is accepted has an id of Twilio's form, and its payload is the same event
+// again.
 func FuzzForm(f *testing.F) {
 	v := newVerifier(f, twiliohook.Config{})
 	f.Add("MessageSid=" + message + "&MessageStatus=sent")

@@ -12,8 +12,9 @@ var (
 	status = regexp.MustCompile(`^[a-z][a-z_-]{0,31}$`)
 )
 
-// StatusOf is the default of Config.Identify. The ID is a message's MessageSid and MessageStatus (or SmsStatus), or a call's CallSid
-// and CallStatus, with a colon between them. A form without these is refused, as is one that has them in another form than Twilio's.
+// StatusOf is the default of Config.Identify. The ID is a message's MessageSid and MessageStatus (or SmsStatus), or a
+// call's CallSid and CallStatus, with a colon between them. A form without these is refused, as is one that has them in
+// another form than Twilio's.
 func StatusOf(form url.Values) (Identity, error) {
 	for _, event := range []struct {
 		topic, sid string

@@ -38,9 +38,11 @@ func TestJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 2 || got[0].Message.ID != "EZ1" || got[1].Message.ID != "EZ2" || got[1].Message.Topic != "failed" ||
+		if len(got) != 2 || got[0].Message.ID != "EZ1" || got[1].Message.ID != "EZ2" ||
+			got[1].Message.Topic != "failed" ||
 			string(got[1].Message.Payload) != body[strings.LastIndex(body, "{"):len(body)-1] ||
-			*got[0].Message.Fingerprint == *got[1].Message.Fingerprint || !got[0].Message.Time.Equal(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) {
+			*got[0].Message.Fingerprint == *got[1].Message.Fingerprint ||
+			!got[0].Message.Time.Equal(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -59,7 +61,10 @@ func TestJSON(t *testing.T) {
 		{"E25: the body is not the one that was signed", delivery(signed, signature, body+" "), webhook.BadSignature},
 		{"E25: no bodySHA256", delivery(plain, twiliohook.Sign(token, plain, nil), body), webhook.Unsigned},
 		{"E25: two bodySHA256", delivery(twice, twiliohook.Sign(token, twice, nil), body), webhook.Unsigned},
-		{"E25: another bodySHA256", delivery(strings.Replace(signed, "SHA256=", "SHA256=0", 1), signature, body), webhook.BadSignature},
+		{
+			"E25: another bodySHA256", delivery(strings.Replace(signed, "SHA256=", "SHA256=0", 1), signature, body),
+			webhook.BadSignature,
+		},
 		{"a form", delivery(target, twiliohook.Sign(token, target, form), form.Encode()), webhook.BadSignature},
 		{"no items", reSign(`[]`), webhook.Malformed},
 		{"no array", reSign(`{}`), webhook.Malformed},

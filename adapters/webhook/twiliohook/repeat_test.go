@@ -38,14 +38,21 @@ func TestStatusIsReportedAgain(t *testing.T) {
 	}
 	receive(url.Values{"RawDlrDoneDate": {"2601041530"}})
 	for _, repeat := range []url.Values{
-		{"RawDlrDoneDate": {"2601041531"}}, nil, {"RawDlrDoneDate": {"2601041530"}, "ApiVersion": {"2010-04-01"}}, {"RawDlrDoneDate": {"1", "2"}},
+		{"RawDlrDoneDate": {"2601041531"}},
+		nil,
+		{"RawDlrDoneDate": {"2601041530"}, "ApiVersion": {"2010-04-01"}},
+		{"RawDlrDoneDate": {"1", "2"}},
 	} {
 		receive(repeat)
 	}
 	if diff := cmp.Diff([]string{message + ":delivered"}, outcomes.Handled); diff != "" || len(outcomes.Parked) > 0 {
 		t.Errorf("handled (-want +got)\n%s\nparked %v", diff, outcomes.Parked)
 	}
-	for _, other := range []url.Values{{"To": {"+1"}}, {"ErrorCode": {"30003"}}, {"RawDlrDoneDate": {"2601041530To+491701234567"}, "To": nil}} {
+	for _, other := range []url.Values{
+		{"To": {"+1"}},
+		{"ErrorCode": {"30003"}},
+		{"RawDlrDoneDate": {"2601041530To+491701234567"}, "To": nil},
+	} {
 		receive(other)
 	}
 	mismatch := message + ":delivered " + string(observe.CauseMismatch)

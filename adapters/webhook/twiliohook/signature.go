@@ -20,8 +20,8 @@ func Sign(authToken, target string, form url.Values) string {
 	return mac(authToken, append([]byte(target), formText(canonical(form))...))
 }
 
-// SignJSON returns the URL and the value of the header X-Twilio-Signature for a JSON body that Twilio would send to target. It is for
-// tests.
+// SignJSON returns the URL and the value of the header X-Twilio-Signature for a JSON body that Twilio would send to
+// target. It is for tests.
 func SignJSON(authToken, target string, body []byte) (signedURL, signature string) {
 	sum := sha256.Sum256(body)
 	separator := "?"
@@ -58,8 +58,8 @@ func formText(form url.Values) []byte {
 	return text
 }
 
-// variants returns target without a port, and with one: its own, or the scheme's. It changes nothing else, because target was signed as
-// it is. It returns nil if target is not an absolute HTTP URL.
+// variants returns target without a port, and with one: its own, or the scheme's. It changes nothing else, because
+// target was signed as it is. It returns nil if target is not an absolute HTTP URL.
 func variants(target string) []string {
 	scheme, rest, ok := strings.Cut(target, "://")
 	port, known := map[string]string{"https": "443", "http": "80"}[strings.ToLower(scheme)]

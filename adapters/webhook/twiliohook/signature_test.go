@@ -25,7 +25,10 @@ func TestURL(t *testing.T) {
 		{"E25: IPv6", "https://[::1]/x", "https://[::1]:443/x", true},
 		{"E25: a colon in the query", "https://h.example?a=b:c", "https://h.example:443?a=b:c", true},
 		{"E25: a user", "https://u:p@h.example/x", "https://u:p@h.example:443/x", true},
-		{"E25: escapes stay as they are", "https://h.example/%7ea%2Fb?q=%20+&a", "https://h.example/%7ea%2Fb?q=%20+&a", true},
+		{
+			"E25: escapes stay as they are", "https://h.example/%7ea%2Fb?q=%20+&a",
+			"https://h.example/%7ea%2Fb?q=%20+&a", true,
+		},
 		{"another port", "https://h.example/x", "https://h.example:8443/x", false},
 		{"another host", "https://h.example/x", "https://evil.example/x", false},
 		{"another path", "https://h.example/x", "https://h.example/y", false},
@@ -33,7 +36,8 @@ func TestURL(t *testing.T) {
 		{"another scheme", "https://h.example/x", "http://h.example/x", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(), delivery(test.received, twiliohook.Sign(token, test.signed, form), form.Encode()))
+			_, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(),
+				delivery(test.received, twiliohook.Sign(token, test.signed, form), form.Encode()))
 			if test.ok != (err == nil) || err != nil && webhook.RefusalOf(err) != webhook.BadSignature {
 				t.Errorf("Verify = %v", err)
 			}
@@ -41,8 +45,10 @@ func TestURL(t *testing.T) {
 	}
 	for _, received := range []string{"", "/x", "ftp://h.example/x", "https:///x"} {
 		t.Run("E25: no PublicURL: "+received, func(t *testing.T) {
-			_, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(), delivery(received, twiliohook.Sign(token, received, form), form.Encode()))
-			if err == nil || webhook.RefusalOf(err) != "" || !strings.Contains(err.Error(), "webhook.Config.PublicURL") {
+			_, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(),
+				delivery(received, twiliohook.Sign(token, received, form), form.Encode()))
+			if err == nil || webhook.RefusalOf(err) != "" || !strings.Contains(err.Error(),
+				"webhook.Config.PublicURL") {
 				t.Errorf("Verify = %v; want an error that is no refusal and names PublicURL", err)
 			}
 		})
@@ -62,7 +68,8 @@ func TestCase53Rotation(t *testing.T) {
 		{"case 53: the old token, after it was removed", []string{newToken}, token, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := newVerifier(t, twiliohook.Config{AuthTokens: test.tokens}).Verify(t.Context(), delivery(target, twiliohook.Sign(test.signer, target, form), form.Encode()))
+			_, err := newVerifier(t, twiliohook.Config{AuthTokens: test.tokens}).Verify(t.Context(),
+				delivery(target, twiliohook.Sign(test.signer, target, form), form.Encode()))
 			if (err == nil) != test.ok {
 				t.Errorf("Verify = %v", err)
 			}
@@ -70,8 +77,8 @@ func TestCase53Rotation(t *testing.T) {
 	}
 }
 
-// Twilio signs names and values without separators. A captured form that is divided anew has a valid signature, and must not run as a
-// new event: it keeps its alias.
+// Twilio signs names and values without separators. A captured form that is divided anew has a valid signature, and
+// must not run as a new event: it keeps its alias.
 func TestCase55Framing(t *testing.T) {
 	v := newVerifier(t, twiliohook.Config{Identify: func(form url.Values) (twiliohook.Identity, error) {
 		return twiliohook.Identity{ID: form.Get("MessageSid") + "/" + form.Get("MessageStatus"), Topic: "message"}, nil
@@ -83,9 +90,18 @@ func TestCase55Framing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, moved := range []url.Values{
-		{"AccountSid": {account}, "MessageSid": {message + "MessageStatusdelivered"}, "SmsStatus": {"delivered"}, "To": {"+491701234567"}},
-		{"AccountSid": {account + "MessageSid" + message}, "MessageStatus": {"delivered"}, "SmsStatus": {"delivered"}, "To": {"+491701234567"}},
-		{"AccountSi": {"d" + account}, "MessageSid": {message}, "MessageStatus": {"deliveredSmsStatusdelivered"}, "To": {"+491701234567"}},
+		{
+			"AccountSid": {account}, "MessageSid": {message + "MessageStatusdelivered"}, "SmsStatus": {"delivered"},
+			"To": {"+491701234567"},
+		},
+		{
+			"AccountSid": {account + "MessageSid" + message}, "MessageStatus": {"delivered"}, "SmsStatus": {"delivered"},
+			"To": {"+491701234567"},
+		},
+		{
+			"AccountSi": {"d" + account}, "MessageSid": {message}, "MessageStatus": {"deliveredSmsStatusdelivered"},
+			"To": {"+491701234567"},
+		},
 	} {
 		again, err := v.Verify(t.Context(), delivery(target, signature, moved.Encode()))
 		if err != nil {
@@ -94,11 +110,13 @@ func TestCase55Framing(t *testing.T) {
 		if again[0].Message.ID == first[0].Message.ID {
 			t.Fatalf("the id is the same, so this test shows nothing: %q", again[0].Message.ID)
 		}
-		if again[0].Message.Tenant != first[0].Message.Tenant || !cmp.Equal(again[0].Message.Aliases, first[0].Message.Aliases) {
+		if again[0].Message.Tenant != first[0].Message.Tenant || !cmp.Equal(again[0].Message.Aliases,
+			first[0].Message.Aliases) {
 			t.Errorf("case 55: a form that was divided anew is a new event: %q %v, was %q %v",
 				again[0].Message.Tenant, again[0].Message.Aliases, first[0].Message.Tenant, first[0].Message.Aliases)
 		}
-		if _, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(), delivery(target, signature, moved.Encode())); webhook.RefusalOf(err) != webhook.Malformed {
+		if _, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(),
+			delivery(target, signature, moved.Encode())); webhook.RefusalOf(err) != webhook.Malformed {
 			t.Errorf("case 55: StatusOf took %v: %v", moved, err)
 		}
 	}

@@ -48,11 +48,14 @@ func New(cfg Config) (*Verifier, error) {
 
 // Source describes Twilio. Its events have no signed time, so GiveUpAfter is 0.
 func (v *Verifier) Source() webhook.Source {
-	return webhook.Source{Name: "twilio", Horizon: horizon, Deadline: v.cfg.Deadline, MaxBody: maxBody, Reply: v.cfg.Reply}
+	return webhook.Source{
+		Name: "twilio", Horizon: horizon, Deadline: v.cfg.Deadline, MaxBody: maxBody,
+		Reply: v.cfg.Reply,
+	}
 }
 
-// Verify returns the event that the form of d is about, or the events that its JSON body has. A d without a URL is an error that is no
-// refusal.
+// Verify returns the event that the form of d is about, or the events that its JSON body has. A d without a URL is an
+// error that is no refusal.
 func (v *Verifier) Verify(_ context.Context, d *webhook.Delivery) ([]webhook.Event, error) {
 	if d.URL == "" {
 		return nil, errors.New("twiliohook: Delivery.URL is empty: set webhook.Config.PublicURL to the scheme and host of the URL " +
@@ -85,11 +88,14 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 	form = canonical(form)
 	text := formText(form)
 	if !v.signed(targets, text, signature) {
-		return nil, webhook.Refuse(webhook.BadSignature, "no auth token signed this form and %s: compare Config.AuthTokens with the console, "+
-			"webhook.Config.PublicURL with the URL that Twilio was given, and check that no proxy changes the path or the body", targets[0])
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"no auth token signed this form and %s: compare Config.AuthTokens with the console, "+
+				"webhook.Config.PublicURL with the URL that Twilio was given, and check that no proxy changes the path or the body", targets[0])
 	}
-	if sids := v.cfg.AccountSids; len(sids) > 0 && (len(form["AccountSid"]) != 1 || !slices.Contains(sids, form["AccountSid"][0])) {
-		return nil, webhook.Refuse(webhook.WrongApp, "AccountSid %.80q is not among Config.AccountSids", form["AccountSid"])
+	if sids := v.cfg.AccountSids; len(sids) > 0 && (len(form["AccountSid"]) != 1 ||
+		!slices.Contains(sids, form["AccountSid"][0])) {
+		return nil, webhook.Refuse(webhook.WrongApp, "AccountSid %.80q is not among Config.AccountSids",
+			form["AccountSid"])
 	}
 	identity, err := v.cfg.Identify(form)
 	if err != nil {
@@ -112,17 +118,20 @@ func (v *Verifier) verifyForm(d *webhook.Delivery, targets []string, signature [
 
 func (v *Verifier) verifyJSON(d *webhook.Delivery, targets []string, signature []byte) ([]webhook.Event, error) {
 	if !v.signed(targets, nil, signature) {
-		return nil, webhook.Refuse(webhook.BadSignature, "no auth token signed %s: compare Config.AuthTokens with the console, "+
-			"and webhook.Config.PublicURL with the URL that Twilio was given", targets[0])
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"no auth token signed %s: compare Config.AuthTokens with the console, "+
+				"and webhook.Config.PublicURL with the URL that Twilio was given", targets[0])
 	}
 	_, rawQuery, _ := strings.Cut(targets[0], "?")
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil || len(query[bodySHA256]) != 1 {
-		return nil, webhook.Refuse(webhook.Unsigned, "the URL does not have %s once, so the body is not signed", bodySHA256)
+		return nil, webhook.Refuse(webhook.Unsigned, "the URL does not have %s once, so the body is not signed",
+			bodySHA256)
 	}
 	sum := sha256.Sum256(d.Body)
 	if query[bodySHA256][0] != hex.EncodeToString(sum[:]) {
-		return nil, webhook.Refuse(webhook.BadSignature, "the body does not have the hash that was signed: check that no proxy changes it")
+		return nil, webhook.Refuse(webhook.BadSignature,
+			"the body does not have the hash that was signed: check that no proxy changes it")
 	}
 	if err := strict.Document(d.Body); err != nil {
 		return nil, webhook.Refuse(webhook.Malformed, "the body is %w", err)
@@ -146,8 +155,8 @@ func (v *Verifier) verifyJSON(d *webhook.Delivery, targets []string, signature [
 	return events, nil
 }
 
-// volatile are the parameters that may differ between two reports of one event: RawDlrDoneDate is when the carrier says that it was done, and a
-// carrier may say that twice; ApiVersion is a setting of the account.
+// volatile are the parameters that may differ between two reports of one event: RawDlrDoneDate is when the carrier says
+// that it was done, and a carrier may say that twice; ApiVersion is a setting of the account.
 var volatile = []string{"RawDlrDoneDate", "ApiVersion"}
 
 // stable returns form without its volatile parameters.

@@ -37,11 +37,15 @@ func newVerifier(t testing.TB, cfg twiliohook.Config) *twiliohook.Verifier {
 }
 
 func status() url.Values {
-	return url.Values{"AccountSid": {account}, "MessageSid": {message}, "MessageStatus": {"delivered"}, "SmsStatus": {"delivered"}, "To": {"+491701234567"}}
+	return url.Values{
+		"AccountSid": {account}, "MessageSid": {message}, "MessageStatus": {"delivered"},
+		"SmsStatus": {"delivered"}, "To": {"+491701234567"},
+	}
 }
 
 func delivery(at, signature, body string) *webhook.Delivery {
-	d := &webhook.Delivery{Header: http.Header{}, URL: at, Body: []byte(body), Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)}
+	d := &webhook.Delivery{Header: http.Header{}, URL: at, Body: []byte(body), Time: time.Date(2026, 5, 4, 3, 2, 1, 0,
+		time.UTC)}
 	if signature != "" {
 		d.Header.Set("X-Twilio-Signature", signature)
 	}
@@ -56,17 +60,30 @@ func TestVerify(t *testing.T) {
 		id     string
 		topic  string
 	}{
-		{name: "E24: the status of a message, as a form", form: status(), id: message + ":delivered", topic: "message.delivered"},
+		{
+			name: "E24: the status of a message, as a form", form: status(), id: message + ":delivered",
+			topic: "message.delivered",
+		},
 		{
 			name: "an incoming message",
-			form: url.Values{"MessageSid": {message}, "SmsStatus": {"received"}, "Body": {"50% off & more; ü"}, "From": {"+1"}},
-			id:   message + ":received", topic: "message.received",
+			form: url.Values{
+				"MessageSid": {message}, "SmsStatus": {"received"}, "Body": {"50% off & more; ü"},
+				"From": {"+1"},
+			},
+			id: message + ":received", topic: "message.received",
 		},
-		{name: "a call", form: url.Values{"CallSid": {call}, "CallStatus": {"in-progress"}}, id: call + ":in-progress", topic: "call.in-progress"},
-		{name: "E25: signed with the port", form: status(), signed: "https://hooks.example.com:443/twilio?order=42", id: message + ":delivered", topic: "message.delivered"},
+		{
+			name: "a call", form: url.Values{"CallSid": {call}, "CallStatus": {"in-progress"}}, id: call + ":in-progress",
+			topic: "call.in-progress",
+		},
+		{
+			name: "E25: signed with the port", form: status(), signed: "https://hooks.example.com:443/twilio?order=42",
+			id: message + ":delivered", topic: "message.delivered",
+		},
 		{
 			name: "E25: repeated parameters",
-			form: url.Values{"CallSid": {call}, "CallStatus": {"completed"}, "MediaUrl": {"b", "a", "b"}}, id: call + ":completed", topic: "call.completed",
+			form: url.Values{"CallSid": {call}, "CallStatus": {"completed"}, "MediaUrl": {"b", "a", "b"}},
+			id:   call + ":completed", topic: "call.completed",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,7 +91,8 @@ func TestVerify(t *testing.T) {
 			if signed == "" {
 				signed = target
 			}
-			got, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(), delivery(target, twiliohook.Sign(token, signed, test.form), test.form.Encode()))
+			got, err := newVerifier(t, twiliohook.Config{}).Verify(t.Context(),
+				delivery(target, twiliohook.Sign(token, signed, test.form), test.form.Encode()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,12 +107,14 @@ func TestVerify(t *testing.T) {
 			if diff := cmp.Diff(want, payload); diff != "" {
 				t.Errorf("payload (-want +got)\n%s", diff)
 			}
-			if got[0].Message.Fingerprint == nil || got[0].Message.Fingerprint.IsZero() || len(got[0].Message.Aliases) != 1 {
+			if got[0].Message.Fingerprint == nil || got[0].Message.Fingerprint.IsZero() ||
+				len(got[0].Message.Aliases) != 1 {
 				t.Errorf("fingerprint %v, aliases %v", got[0].Message.Fingerprint, got[0].Message.Aliases)
 			}
 			got[0].Message.Payload, got[0].Message.Fingerprint, got[0].Message.Aliases = nil, nil, nil
 			if diff := cmp.Diff([]webhook.Event{{Message: consumer.Message{
-				ID: test.id, Topic: test.topic, Tenant: "twilio", Headers: map[string]string{"twilio-url": target}, // E26: no Time
+				// E26: no Time
+				ID: test.id, Topic: test.topic, Tenant: "twilio", Headers: map[string]string{"twilio-url": target},
 			}}}, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -123,16 +143,28 @@ func TestVerifyRefuses(t *testing.T) {
 		{"case 49: another status", delivery(target, signature, strings.Replace(body, "MessageStatus=delivered", "MessageStatus=failed", 1)), webhook.BadSignature},
 		{"case 49: a further parameter", delivery(target, signature, body+"&ZZ=1"), webhook.BadSignature},
 		{"case 49: no form", delivery(target, signature, "a=%zz"), webhook.BadSignature},
-		{"case 50: another token", delivery(target, twiliohook.Sign(newToken, target, form), body), webhook.BadSignature},
+		{
+			"case 50: another token", delivery(target, twiliohook.Sign(newToken, target, form), body),
+			webhook.BadSignature,
+		},
 		{"case 50: JSON at an endpoint for forms", delivery(jsonURL, jsonSignature, `{}`), webhook.BadSignature},
 		{"case 51: a truncated signature", delivery(target, signature[:20], body), webhook.Unsigned},
-		{"case 51: a signature without padding", delivery(target, strings.TrimRight(signature, "="), body), webhook.Unsigned},
+		{
+			"case 51: a signature without padding", delivery(target, strings.TrimRight(signature, "="), body),
+			webhook.Unsigned,
+		},
 		{"case 51: a long signature", delivery(target, signature+signature, body), webhook.Unsigned},
 		{"case 71: two ids", signedForm(url.Values{"MessageSid": {message, "SM00000000000000000000000000000009"}, "MessageStatus": {"sent"}}), webhook.Malformed},
-		{"case 71: two statuses", signedForm(url.Values{"MessageSid": {message}, "MessageStatus": {"sent", "failed"}}), webhook.Malformed},
+		{
+			"case 71: two statuses", signedForm(url.Values{"MessageSid": {message}, "MessageStatus": {"sent", "failed"}}),
+			webhook.Malformed,
+		},
 		{"case 71: invalid UTF-8 in the id", signedForm(url.Values{"MessageSid": {message + "\xff"}, "MessageStatus": {"sent"}}), webhook.Malformed},
 		{"case 72: a long id", signedForm(url.Values{"MessageSid": {strings.Repeat("a", 256)}, "MessageStatus": {"sent"}}), webhook.Malformed},
-		{"case 72: NUL in the id", signedForm(url.Values{"MessageSid": {message + "\x00"}, "MessageStatus": {"sent"}}), webhook.Malformed},
+		{
+			"case 72: NUL in the id", signedForm(url.Values{"MessageSid": {message + "\x00"}, "MessageStatus": {"sent"}}),
+			webhook.Malformed,
+		},
 		{"no status", signedForm(url.Values{"MessageSid": {message}}), webhook.Malformed},
 		{"no id", signedForm(url.Values{"a": {"b"}}), webhook.Malformed},
 		{"nothing", signedForm(url.Values{}), webhook.Malformed},

@@ -4,7 +4,8 @@
 //
 // Three questions are kept apart:
 //
-//   - OfTransaction: a transaction of some messages has failed. Which of them are tried again, and how are they divided?
+//   - OfTransaction: a transaction of some messages has failed. Which of them are tried again, and how are they
+//     divided?
 //   - OfMessage: a message has failed in a transaction of its own. Is it held, tried again or parked?
 //   - AfterPark: parking a message was tried. What follows from the result?
 package decide

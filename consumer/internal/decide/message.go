@@ -27,7 +27,8 @@ type Past struct {
 	Failures int  // attempts that counted
 	InFlight int  // how many times in a row another transaction held the key
 
-	Faults  int  // errors of the database that the message met alone; without a commit of others between them, two count as one
+	// errors of the database that the message met alone; without a commit of others between them, two count as one
+	Faults  int
 	Times   int  // the same, each of them
 	Commits int  // Now.Commits at the latest of them
 	Timed   bool // the latest one was an exceeded limit of time
@@ -54,7 +55,8 @@ type Now struct {
 	Faulty  int // other messages that have met errors of the database and are not committed or parked yet
 
 	ShortWaits bool // its transaction did not wait long for locks
-	Quick      bool // its claim was answered in a small part of the time that its handler took, so the database was not slow
+	// its claim was answered in a small part of the time that its handler took, so the database was not slow
+	Quick bool
 }
 
 // Do is what becomes of a message.
@@ -109,7 +111,10 @@ func OfMessage(f Failure, p Past, n Now) (Verdict, Past) {
 		known := p.Blamed
 		p, counts := blame(f, p, n)
 		if !counts {
-			return Verdict{Do: Pause, Cause: observe.CauseDatabase, Backoff: max(n.Deferrals+1, p.Faults), Fault: true}, p
+			return Verdict{
+				Do: Pause, Cause: observe.CauseDatabase, Backoff: max(n.Deferrals+1, p.Faults),
+				Fault: true,
+			}, p
 		}
 		v, p := judge(f, p, n)
 		if !known {
@@ -184,7 +189,8 @@ func judge(f Failure, p Past, n Now) (Verdict, Past) {
 // too high for that, as when each attempt reaches another process. When the source may stop delivering the message, the
 // first failure decides.
 func spent(seen, attempt int, n Now) bool {
-	return attempt >= n.MaxAttempts && seen >= min(2, n.MaxAttempts) || attempt >= max(100, 10*n.MaxAttempts) || n.GiveUp
+	return attempt >= n.MaxAttempts && seen >= min(2, n.MaxAttempts) || attempt >= max(100, 10*n.MaxAttempts) ||
+		n.GiveUp
 }
 
 // givenUp returns the cause for parking a message whose handler failed.

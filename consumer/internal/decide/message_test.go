@@ -12,7 +12,8 @@ import (
 
 // of is an error of the database, as a store that names classes returns it.
 func of(class driver.FaultClass) decide.Failure {
-	return decide.Failure{Cause: observe.CauseDatabase, Database: true, Class: class, Counts: faults.Any.After(class, faults.Handler)}
+	return decide.Failure{Cause: observe.CauseDatabase, Database: true, Class: class, Counts: faults.Any.After(class,
+		faults.Handler)}
 }
 
 func TestOfMessage(t *testing.T) {
@@ -35,11 +36,37 @@ func TestOfMessage(t *testing.T) {
 		{"a first failure", failed, decide.Past{}, attempt(1), decide.Retry, observe.CauseHandler, 1},
 		{"a second failure", failed, decide.Past{Failures: 1}, attempt(2), decide.Retry, observe.CauseHandler, 2},
 		{"the last attempt", failed, decide.Past{Failures: 2}, attempt(3), decide.Park, observe.CauseExhausted, 0},
-		{"the last attempt by the broker's count, of which this process saw none", failed, decide.Past{}, attempt(3), decide.Retry, observe.CauseHandler, 3},
-		{"the same, and this process saw one", failed, decide.Past{Failures: 1}, attempt(3), decide.Park, observe.CauseExhausted, 0},
-		{"MaxAttempts is 1", failed, decide.Past{}, decide.Now{Attempt: 1, MaxAttempts: 1}, decide.Park, observe.CauseExhausted, 0},
-		{"each of 100 attempts reached another process", failed, decide.Past{}, attempt(100), decide.Park, observe.CauseExhausted, 0},
-		{"the source gives up", failed, decide.Past{}, decide.Now{Attempt: 1, MaxAttempts: 3, GiveUp: true}, decide.Park, observe.CauseExhausted, 0},
+		{
+			"the last attempt by the broker's count, of which this process saw none", failed,
+			decide.Past{},
+			attempt(3),
+			decide.Retry, observe.CauseHandler, 3,
+		},
+		{
+			"the same, and this process saw one", failed,
+			decide.Past{Failures: 1},
+			attempt(3), decide.Park,
+			observe.CauseExhausted, 0,
+		},
+		{
+			"MaxAttempts is 1", failed,
+			decide.Past{},
+			decide.Now{Attempt: 1, MaxAttempts: 1},
+			decide.Park,
+			observe.CauseExhausted, 0,
+		},
+		{
+			"each of 100 attempts reached another process", failed,
+			decide.Past{},
+			attempt(100), decide.Park,
+			observe.CauseExhausted, 0,
+		},
+		{
+			"the source gives up", failed,
+			decide.Past{},
+			decide.Now{Attempt: 1, MaxAttempts: 3, GiveUp: true},
+			decide.Park, observe.CauseExhausted, 0,
+		},
 		{
 			"a permanent failure", with(func(f *decide.Failure) { f.Permanent = true }),
 			decide.Past{},
@@ -66,12 +93,14 @@ func TestOfMessage(t *testing.T) {
 			decide.Hold, observe.CauseHandler, 0,
 		},
 		{
-			"the handler asks to be held, too late", with(func(f *decide.Failure) { f.Asked, f.Held, f.Late = true, true, true }),
+			"the handler asks to be held, too late",
+			with(func(f *decide.Failure) { f.Asked, f.Held, f.Late = true, true, true }),
 			decide.Past{Failures: 2},
 			attempt(3), decide.Park, observe.CauseExhausted, 0,
 		},
 		{
-			"the handler asks for another time, and that counts", with(func(f *decide.Failure) { f.Asked, f.After = true, time.Minute }),
+			"the handler asks for another time, and that counts",
+			with(func(f *decide.Failure) { f.Asked, f.After = true, time.Minute }),
 			decide.Past{Failures: 1},
 			attempt(2), decide.Retry, observe.CauseHandler, 0,
 		},
@@ -94,16 +123,37 @@ func TestOfMessage(t *testing.T) {
 			attempt(1),
 			decide.Retry, observe.CauseHandler, 1,
 		},
-		{"the clocks disagree", decide.Failure{Database: true, Clocks: true}, decide.Past{Faults: 9}, attempt(3), decide.Pause, observe.CauseDatabase, 9},
-		{"a lost connection", of(driver.FaultConnection), decide.Past{}, attempt(3), decide.Pause, observe.CauseDatabase, 1},
+		{
+			"the clocks disagree",
+			decide.Failure{Database: true, Clocks: true},
+			decide.Past{Faults: 9},
+			attempt(3),
+			decide.Pause, observe.CauseDatabase, 9,
+		},
+		{
+			"a lost connection", of(driver.FaultConnection),
+			decide.Past{},
+			attempt(3), decide.Pause,
+			observe.CauseDatabase, 1,
+		},
 		{
 			"a lost connection under a permanent error",
 			decide.Failure{Database: true, Permanent: true, Class: driver.FaultConnection},
 			decide.Past{},
 			attempt(3), decide.Pause, observe.CauseDatabase, 1,
 		},
-		{"a first deadlock", of(driver.FaultContention), decide.Past{}, attempt(3), decide.Hold, observe.CauseDatabase, 1},
-		{"a second one, and nothing is committed", of(driver.FaultContention), decide.Past{Contended: 1}, attempt(3), decide.Pause, observe.CauseDatabase, 1},
+		{
+			"a first deadlock", of(driver.FaultContention),
+			decide.Past{},
+			attempt(3), decide.Hold,
+			observe.CauseDatabase, 1,
+		},
+		{
+			"a second one, and nothing is committed", of(driver.FaultContention),
+			decide.Past{Contended: 1},
+			attempt(3),
+			decide.Pause, observe.CauseDatabase, 1,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v, _ := decide.OfMessage(tc.f, tc.p, tc.n)
@@ -135,8 +185,16 @@ func TestFaultsCountInTheEnd(t *testing.T) {
 		{"a deadlock, beside commits", of(driver.FaultContention), true, decide.Now{}, never},
 		{"an idle limit, alone", of(driver.FaultIdleLimit), false, decide.Now{}, 2},
 		{"a time limit that may have been a lock", of(driver.FaultTimeLimit), true, decide.Now{}, never},
-		{"a time limit without locks, beside commits", of(driver.FaultTimeLimit), true, decide.Now{ShortWaits: true}, 2},
-		{"a time limit without locks, alone, after a quick claim", of(driver.FaultTimeLimit), false, decide.Now{ShortWaits: true, Quick: true}, 10},
+		{
+			"a time limit without locks, beside commits", of(driver.FaultTimeLimit), true,
+			decide.Now{ShortWaits: true},
+			2,
+		},
+		{
+			"a time limit without locks, alone, after a quick claim", of(driver.FaultTimeLimit), false,
+			decide.Now{ShortWaits: true, Quick: true},
+			10,
+		},
 		{"the same after a slow claim", of(driver.FaultTimeLimit), false, decide.Now{ShortWaits: true}, never},
 		{
 			"the same while many messages fail", of(driver.FaultTimeLimit), false,

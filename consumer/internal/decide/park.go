@@ -16,7 +16,8 @@ type Doubt struct {
 // then the message must not run, for that cause. If neither, the message is a duplicate. Settled says that the message
 // is not in doubt any more. alias says that another message has claimed one of its aliases.
 func OfClaim(v dedup.Verdict, d Doubt, alias, mismatchIsDuplicate bool) (run bool, refused observe.Cause, settled bool) {
-	settled = d.Any && (v == dedup.First || !d.Maybe) // a new claim shows that the transaction in doubt is not committed
+	// a new claim shows that the transaction in doubt is not committed
+	settled = d.Any && (v == dedup.First || !d.Maybe)
 	switch {
 	case v == dedup.First && alias:
 		return false, observe.CauseKnownContent, settled
@@ -38,12 +39,13 @@ type Parked uint8
 const (
 	Written   Parked = iota // its letter is committed
 	Committed               // its effects turned out to be committed
-	Free                    // its key turned out to be free: it is not a mismatch any more, or the transaction in doubt was rolled back
-	Limited                 // Config.ParkLimit is spent
-	KeyHeld                 // another transaction holds its key
-	Unstored                // the database refuses this letter, and would refuse it again
-	Failed                  // the database fails
-	NoLot                   // the store keeps no dead letters, so the message is rejected
+	// its key turned out to be free: it is not a mismatch any more, or the transaction in doubt was rolled back
+	Free
+	Limited  // Config.ParkLimit is spent
+	KeyHeld  // another transaction holds its key
+	Unstored // the database refuses this letter, and would refuse it again
+	Failed   // the database fails
+	NoLot    // the store keeps no dead letters, so the message is rejected
 )
 
 // Letter is what the claim of a message that is parked for a cause turned out to mean.
@@ -108,7 +110,8 @@ func AfterPark(r Parked, v Verdict, counted *Verdict, p Past, n Now) Verdict {
 // claimed.
 func BeforeHandlers(cause observe.Cause, prepared bool) bool {
 	switch cause {
-	case observe.CauseMismatch, observe.CauseKnownContent, observe.CauseUnprovable, observe.CauseNoKey, observe.CauseUndecodable:
+	case observe.CauseMismatch, observe.CauseKnownContent, observe.CauseUnprovable, observe.CauseNoKey,
+		observe.CauseUndecodable:
 		return true
 	case observe.CausePermanent:
 		return prepared

@@ -24,8 +24,9 @@ type Replay struct {
 
 // Outcome says what becomes of a replay.
 type Outcome struct {
-	Run     bool          // the handler runs
-	Refused observe.Cause // why not: it needs a person's decision first. Empty: the message was processed since, and the letter is removed
+	Run bool // the handler runs
+	// why not: it needs a person's decision first. Empty: the message was processed since, and the letter is removed
+	Refused observe.Cause
 }
 
 // NeedsDecision reports whether the letter may only be replayed as new, whatever its claims answer: its effects may be

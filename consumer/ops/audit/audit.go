@@ -38,15 +38,17 @@ type Config struct {
 	// Tenant limits them to one tenant. Defaults to those without tenant.
 	Tenant string
 
-	// Effects is a query for Claims. It returns a business key and its number of effects, or only keys, one row for each effect.
-	// The text :ids in it stands for the list of keys: WHERE order_id IN (:ids). Keys without effect need not be returned.
+	// Effects is a query for Claims. It returns a business key and its number of effects, or only keys, one row for
+	// each effect. The text :ids in it stands for the list of keys: WHERE order_id IN (:ids). Keys without effect need
+	// not be returned.
 	Effects string
 
-	// Reverse is a query for Effects. It returns the business keys of effects, such as those of the last day. An effect whose claim has expired
-	// is not a fault, so it should not reach back further than the consumer's window.
+	// Reverse is a query for Effects. It returns the business keys of effects, such as those of the last day. An effect
+	// whose claim has expired is not a fault, so it should not reach back further than the consumer's window.
 	Reverse string
 
-	// Expect is how many effects a claim should have, and how many times an outbox message should be on its topic. Defaults to One.
+	// Expect is how many effects a claim should have, and how many times an outbox message should be on its topic.
+	// Defaults to One.
 	Expect Expect
 
 	// Sample is how many claims, effects or messages to compare. 0: all.
@@ -64,12 +66,14 @@ type Config struct {
 
 // Report is the result of an audit.
 type Report struct {
-	Checked  int       // claims, effects or messages that were compared
-	Lost     int       // claims without effect, messages without claim, or outbox messages that are not on their topic
-	Doubled  int       // claims with several effects
-	Orphaned int       // effects without claim
-	Repeated int       // outbox messages that are on their topic more than once
-	Skipped  int       // that cannot be compared: claims of a store that is Compact, messages whose claim or record may have expired, claims that may be older than Since
+	Checked  int // claims, effects or messages that were compared
+	Lost     int // claims without effect, messages without claim, or outbox messages that are not on their topic
+	Doubled  int // claims with several effects
+	Orphaned int // effects without claim
+	Repeated int // outbox messages that are on their topic more than once
+	// that cannot be compared: claims of a store that is Compact, messages whose claim or record may have expired,
+	// claims that may be older than Since
+	Skipped  int
 	Whole    bool      // everything was compared, not a sample
 	NoLosses bool      // Outbox did not look for lost messages, because nothing tells which ones were sent: see Notes
 	Notes    []string  // what could not be compared, and why
@@ -171,7 +175,8 @@ func (c *Config) validate() error {
 func (c *Config) snapshot(ctx context.Context, f func(tx *sql.Tx) error) error {
 	opts := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	if c.Dialect == "sqlite" {
-		opts = &sql.TxOptions{ReadOnly: true} // a transaction sees one state there; a DSN with _txlock=immediate must not lock writers out
+		// a transaction sees one state there; a DSN with _txlock=immediate must not lock writers out
+		opts = &sql.TxOptions{ReadOnly: true}
 	}
 	tx, err := c.DB.BeginTx(ctx, opts)
 	if err != nil {

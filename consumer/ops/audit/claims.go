@@ -25,7 +25,8 @@ func Claims(ctx context.Context, cfg Config) (r Report, err error) {
 	return r, err
 }
 
-// pages calls f with the claims of Consumer and Tenant, each time with those of one snapshot, until Sample are counted in r.Checked.
+// pages calls f with the claims of Consumer and Tenant, each time with those of one snapshot, until Sample are counted
+// in r.Checked.
 func (c *Config) pages(ctx context.Context, r *Report, f func(tx *sql.Tx, own []claim) error) error {
 	p := pace{time.Now(), c}
 	sample := c.Sample
@@ -66,8 +67,9 @@ func (c *Config) pages(ctx context.Context, r *Report, f func(tx *sql.Tx, own []
 	return nil
 }
 
-// readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers. A small sample
-// reads up to pagesAtLeast pages, because the first one is empty when the walk begins behind the last claim.
+// readMost limits how many claims a sample reads, in multiples of Sample: most of them may be those of other consumers.
+// A small sample reads up to pagesAtLeast pages, because the first one is empty when the walk begins behind the last
+// claim.
 const (
 	readMost     = 20
 	pagesAtLeast = 100
@@ -76,7 +78,8 @@ const (
 // few reports whether there are so few claims that all are compared.
 func (c *Config) few(ctx context.Context) (bool, error) {
 	var n int
-	err := c.DB.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d) AS part`, c.table("processed_messages"), c.Sample+1)).Scan(&n)
+	err := c.DB.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d) AS part`,
+		c.table("processed_messages"), c.Sample+1)).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("audit: count claims: %w", err)
 	}
@@ -139,7 +142,8 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 		key = "`key`"
 	}
 	column, _, _ := strings.Cut(key, "::")
-	// The first column has a name of its own: PostgreSQL would take "ORDER BY key" for key::text, and sort the whole table for each page.
+	// The first column has a name of its own: PostgreSQL would take "ORDER BY key" for key::text, and sort the whole
+	// table for each page.
 	query := fmt.Sprintf(`SELECT %s AS hash, consumer, tenant, id, %s FROM %s WHERE %s > %s ORDER BY %s LIMIT %d`,
 		key, c.micros("expires_at"), c.table("processed_messages"), column, param, column, page)
 	err = each(ctx, tx, "claims", query, []any{c.hash(after)}, func(rows *sql.Rows) error {
@@ -149,7 +153,10 @@ func (c *Config) readClaims(ctx context.Context, tx *sql.Tx, after dedup.KeyHash
 		if err := rows.Scan(&raw, &name, &tenant, &id, &expires); err != nil {
 			return err
 		}
-		claim := claim{key: dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String}, expires: time.UnixMicro(expires), compact: !id.Valid}
+		claim := claim{
+			key:     dedup.Key{Consumer: name.String, Tenant: tenant.String, ID: id.String},
+			expires: time.UnixMicro(expires), compact: !id.Valid,
+		}
 		claim.hash, err = c.readHash(raw)
 		found = append(found, claim)
 		return err
@@ -202,7 +209,8 @@ func (c *Config) countEffects(ctx context.Context, tx *sql.Tx, ids []any) (map[s
 		return nil, fmt.Errorf("audit: read effects: %w", err)
 	}
 	if len(columns) == 0 || len(columns) > 2 {
-		return nil, fmt.Errorf("audit: Config.Effects returns %d columns: want a key, or a key and a number", len(columns))
+		return nil, fmt.Errorf("audit: Config.Effects returns %d columns: want a key, or a key and a number",
+			len(columns))
 	}
 	effects := make(map[string]int, len(ids))
 	for rows.Next() {

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/internal/sqlrows"
 )
 
-// Effects looks for effects without a claim: they were made outside of the transaction of their claim. It reads Config.Reverse and the claims
-// in one snapshot.
+// Effects looks for effects without a claim: they were made outside of the transaction of their claim. It reads
+// Config.Reverse and the claims in one snapshot.
 func Effects(ctx context.Context, cfg Config) (r Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return r, err
@@ -91,7 +91,9 @@ func (c *Config) parked(ctx context.Context, q sqlrows.Queryer, keys []dedup.Key
 }
 
 // have returns which of keys have a row in a table.
-func (c *Config) have(ctx context.Context, q sqlrows.Queryer, table string, keys []dedup.Key) (map[dedup.KeyHash]bool, error) {
+func (c *Config) have(ctx context.Context, q sqlrows.Queryer, table string,
+	keys []dedup.Key,
+) (map[dedup.KeyHash]bool, error) {
 	found := make(map[dedup.KeyHash]bool, len(keys))
 	if len(keys) == 0 {
 		return found, nil

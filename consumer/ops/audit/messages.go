@@ -30,13 +30,13 @@ type MessagesConfig struct {
 	// Tenant is as Config.Tenant of the consumer. Defaults to none.
 	Tenant func(msg *consumer.Message) (string, error)
 
-	// Horizon returns a time: claims of then or earlier may have expired, and such messages are skipped. It moves while keys are swept, so
-	// it is called again before a message counts as lost. Defaults to none: no claim has expired.
+	// Horizon returns a time: claims of then or earlier may have expired, and such messages are skipped. It moves while
+	// keys are swept, so it is called again before a message counts as lost. Defaults to none: no claim has expired.
 	Horizon func(ctx context.Context) (time.Time, error)
 }
 
-// Messages looks for messages that were acknowledged, and are neither claimed nor parked: they are lost. A message without a key is skipped:
-// its dead letter has none either. A message whose dead letter was discarded is claimed.
+// Messages looks for messages that were acknowledged, and are neither claimed nor parked: they are lost. A message
+// without a key is skipped: its dead letter has none either. A message whose dead letter was discarded is claimed.
 func Messages(ctx context.Context, cfg Config, of MessagesConfig) (r Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return r, err
@@ -88,7 +88,9 @@ func expired(m *consumer.Message, horizon time.Time) bool {
 	return !horizon.IsZero() && !m.Time.After(horizon)
 }
 
-func (c *Config) messages(ctx context.Context, of MessagesConfig, horizon time.Time, msgs []*consumer.Message, r *Report) error {
+func (c *Config) messages(ctx context.Context, of MessagesConfig, horizon time.Time, msgs []*consumer.Message,
+	r *Report,
+) error {
 	var keys []dedup.Key
 	var sources []*consumer.Message
 	for _, m := range msgs {
@@ -117,8 +119,8 @@ func (c *Config) messages(ctx context.Context, of MessagesConfig, horizon time.T
 	if len(missing) == 0 {
 		return nil
 	}
-	// A letter is removed by the transaction that claims its key. So a key that was not claimed before, and has no letter now, is looked up
-	// once more.
+	// A letter is removed by the transaction that claims its key. So a key that was not claimed before, and has no
+	// letter now, is looked up once more.
 	rest := make([]dedup.Key, len(missing))
 	for n, i := range missing {
 		rest[n] = keys[i]

@@ -13,12 +13,13 @@ import (
 
 // Topic is a topic at its broker.
 type Topic interface {
-	// Read returns the messages of times from since to until that the topic has when Read is called. The Source ends behind the last of them,
-	// and fails if it cannot tell whether there are more: a message that it leaves out counts as lost. It may return others too. A zero
-	// since means the first message, a zero until the last one.
+	// Read returns the messages of times from since to until that the topic has when Read is called. The Source ends
+	// behind the last of them, and fails if it cannot tell whether there are more: a message that it leaves out counts
+	// as lost. It may return others too. A zero since means the first message, a zero until the last one.
 	Read(ctx context.Context, since, until time.Time) (Source, error)
 
-	// Kept returns the time since when the topic has kept every message: it may have deleted earlier ones. Zero: it has deleted none.
+	// Kept returns the time since when the topic has kept every message: it may have deleted earlier ones. Zero: it has
+	// deleted none.
 	Kept(ctx context.Context) (time.Time, error)
 }
 
@@ -30,15 +31,17 @@ type OutboxConfig struct {
 	// ID finds the outbox.Message.ID in a published message. Defaults to the header outbox.HeaderID.
 	ID func(msg *consumer.Message) string
 
-	// PerClaim is how many messages without an ID of their own each handled message of Config.Consumer enqueues to Topic. Their IDs are
-	// derived again from the claims, and compared instead of the rows of outbox_sent. So it needs no KeepSent, and also finds messages
-	// that a handler has not enqueued. A message that an operator discarded counts as lost, as do those of claims that have no effect: see the
-	// package comment. 0: the rows of outbox_sent are compared.
+	// PerClaim is how many messages without an ID of their own each handled message of Config.Consumer enqueues to
+	// Topic. Their IDs are derived again from the claims, and compared instead of the rows of outbox_sent. So it needs
+	// no KeepSent, and also finds messages that a handler has not enqueued. A message that an operator discarded counts
+	// as lost, as do those of claims that have no effect: see the package comment. 0: the rows of outbox_sent are
+	// compared.
 	PerClaim int
 
-	// Since limits the comparison to messages that were enqueued then or later, or published, if nothing tells what was sent. Zero: no
-	// limit. With PerClaim, messages of the first hour (dedup.MaxAhead) are skipped and noted, because it is not known exactly when a claim was
-	// made; if Consumer has run with several windows, those of an hour and the difference of the windows.
+	// Since limits the comparison to messages that were enqueued then or later, or published, if nothing tells what was
+	// sent. Zero: no limit. With PerClaim, messages of the first hour (dedup.MaxAhead) are skipped and noted, because
+	// it is not known exactly when a claim was made; if Consumer has run with several windows, those of an hour and the
+	// difference of the windows.
 	Since time.Time
 }
 
@@ -46,15 +49,17 @@ type OutboxConfig struct {
 const clocksDiffer = 10 * time.Minute
 
 // Outbox compares the outbox with its topic. It lists messages that the broker has confirmed, and then reads
-// the topic: a message that is not there is lost, one that is there twice is repeated. Pending, delayed and parked messages are not listed. A
-// message is listed after it was confirmed, and the topic is read after that, so there is no false finding while relays publish.
+// the topic: a message that is not there is lost, one that is there twice is repeated. Pending, delayed and parked
+// messages are not listed. A message is listed after it was confirmed, and the topic is read after that, so there is no
+// false finding while relays publish.
 //
-// Which messages were confirmed is known from outbox_sent, for as long as the store's KeepSent, or derived from claims: see
-// OutboxConfig.PerClaim. With neither, Outbox can only look for repeats, and sets Report.NoLosses.
+// Which messages were confirmed is known from outbox_sent, for as long as the store's KeepSent, or derived from claims:
+// see OutboxConfig.PerClaim. With neither, Outbox can only look for repeats, and sets Report.NoLosses.
 //
-// A repeat is no fault of the relay: it happens when a relay dies between a publication and its record, and readers recognize it by its ID.
-// With Config.Expect AtLeastOne it is no finding. A sample does not look for repeats that came more than 10 minutes after the latest of its
-// messages was sent. Outbox fails if it has not read all that it needs within Config.MaxTime, because nothing can be called lost then.
+// A repeat is no fault of the relay: it happens when a relay dies between a publication and its record, and readers
+// recognize it by its ID. With Config.Expect AtLeastOne it is no finding. A sample does not look for repeats that came
+// more than 10 minutes after the latest of its messages was sent. Outbox fails if it has not read all that it needs
+// within Config.MaxTime, because nothing can be called lost then.
 func Outbox(ctx context.Context, cfg Config, of OutboxConfig) (r Report, err error) {
 	if err := of.complete(&cfg); err != nil {
 		return r, err
@@ -148,7 +153,9 @@ func (l *listing) until() time.Time {
 }
 
 // count reads the topic.
-func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, source Source, list *listing, r *Report) error {
+func (c *Config) count(ctx context.Context, began time.Time, of OutboxConfig, source Source, list *listing,
+	r *Report,
+) error {
 	p := pace{began, c}
 	read, identified := 0, 0
 	for {

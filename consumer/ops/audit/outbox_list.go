@@ -100,7 +100,9 @@ type sent struct {
 func (s sent) time() time.Time { return time.UnixMicro(s.at) }
 
 // readSent reads the next rows behind one, or those before it.
-func (c *Config) readSent(ctx context.Context, of OutboxConfig, at sent, forward bool, limit int) (found []sent, err error) {
+func (c *Config) readSent(ctx context.Context, of OutboxConfig, at sent, forward bool,
+	limit int,
+) (found []sent, err error) {
 	than, order := ">", "ASC"
 	if !forward {
 		than, order = "<", "DESC"
@@ -108,7 +110,8 @@ func (c *Config) readSent(ctx context.Context, of OutboxConfig, at sent, forward
 	query := fmt.Sprintf(`SELECT %[1]s, seq, id, %[2]s FROM %[3]s
 WHERE topic = %[4]s AND enqueued_at >= %[5]s AND sent_at %[6]s= %[7]s AND (sent_at %[6]s %[8]s OR seq %[6]s %[9]s)
 ORDER BY sent_at %[10]s, seq %[10]s LIMIT %[11]d`,
-		c.micros("sent_at"), c.micros("enqueued_at"), c.table("outbox_sent"), c.param(1), c.instant(2), than, c.instant(3), c.instant(4), c.param(5), order, limit)
+		c.micros("sent_at"), c.micros("enqueued_at"), c.table("outbox_sent"), c.param(1), c.instant(2), than,
+		c.instant(3), c.instant(4), c.param(5), order, limit)
 	args := []any{of.Topic, of.sinceMicros(), at.at, at.at, at.seq}
 	err = each(ctx, c.DB, "outbox_sent", query, args, func(rows *sql.Rows) error {
 		var row sent
@@ -121,15 +124,16 @@ ORDER BY sent_at %[10]s, seq %[10]s LIMIT %[11]d`,
 	return found, err
 }
 
-// listDerived derives the IDs of the messages that claims have enqueued, and leaves out those that are still in the outbox. A claim and its
-// messages are committed together, so both are read in one snapshot.
+// listDerived derives the IDs of the messages that claims have enqueued, and leaves out those that are still in the
+// outbox. A claim and its messages are committed together, so both are read in one snapshot.
 func (c *Config) listDerived(ctx context.Context, of OutboxConfig, r *Report) (*listing, error) {
 	shortest, longest, err := c.windows(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list, listed := &listing{known: true}, Report{}
-	unsure, early := longest-shortest+dedup.MaxAhead, 0 // how exactly the time of a claim is known; claims that may be older than Since
+	// how exactly the time of a claim is known; claims that may be older than Since
+	unsure, early := longest-shortest+dedup.MaxAhead, 0
 	quiet := *c
 	quiet.Progress = nil
 	err = quiet.pages(ctx, &listed, func(tx *sql.Tx, own []claim) error {
@@ -168,7 +172,8 @@ func (c *Config) listDerived(ctx context.Context, of OutboxConfig, r *Report) (*
 // windows returns the shortest and the longest window that Consumer has run with.
 func (c *Config) windows(ctx context.Context) (shortest, longest time.Duration, err error) {
 	var least, most sql.NullInt64
-	query := fmt.Sprintf(`SELECT min(window_seconds), max(window_seconds) FROM %s WHERE consumer = %s`, c.table("txonce_windows"), c.param(1))
+	query := fmt.Sprintf(`SELECT min(window_seconds), max(window_seconds) FROM %s WHERE consumer = %s`,
+		c.table("txonce_windows"), c.param(1))
 	if err := c.DB.QueryRowContext(ctx, query, c.Consumer).Scan(&least, &most); err != nil {
 		return 0, 0, fmt.Errorf("audit: read txonce_windows: %w", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// walk is the way through the claims. A walk over all begins at the first one. A sample begins at a random one, and jumps to another now and
-// then.
+// walk is the way through the claims. A walk over all begins at the first one. A sample begins at a random one, and
+// jumps to another now and then.
 type walk struct {
 	all     bool
 	whole   bool          // it has seen all claims
@@ -33,7 +33,8 @@ func (w *walk) next() {
 	w.wrapped, w.inARow = false, 1
 	rand.Read(w.began[:]) // never fails
 	if mathrand.IntN(2) == 0 {
-		// Keys with a time begin with it, so that a random key would nearly always meet the first of them. See dedup.Key.Hash.
+		// Keys with a time begin with it, so that a random key would nearly always meet the first of them. See
+		// dedup.Key.Hash.
 		at := time.Now().Add(-time.Duration(mathrand.Int64N(int64(2 * dedup.DefaultWindow)))).UnixMilli()
 		var ms [8]byte
 		binary.BigEndian.PutUint64(ms[:], uint64(at))

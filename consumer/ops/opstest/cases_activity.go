@@ -17,7 +17,10 @@ func testActivity[TTx any](t *testing.T, e *env[TTx]) {
 	keeper := e.node(t).Activity()
 	hour := time.Now().UTC().Truncate(time.Hour)
 	row := func(minute time.Time, node string, n int64, paused observe.Cause) ops.Activity {
-		return ops.Activity{Minute: minute, Consumer: name, Node: node, Messages: map[observe.Outcome]int64{observe.Processed: n, observe.Retried: 1}, Paused: paused}
+		return ops.Activity{
+			Minute: minute, Consumer: name, Node: node,
+			Messages: map[observe.Outcome]int64{observe.Processed: n, observe.Retried: 1}, Paused: paused,
+		}
 	}
 	for _, rows := range [][]ops.Activity{
 		{row(hour.Add(-ops.ActivityKept-time.Minute), "a", 1, "")},
@@ -35,7 +38,8 @@ func testActivity[TTx any](t *testing.T, e *env[TTx]) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []ops.Activity{row(hour.Add(-time.Minute), "a", 3, ""), row(hour.Add(-time.Minute), "b", 2, observe.CauseDatabase), row(hour, "a", 5, observe.CauseBudget)}
+		want := []ops.Activity{row(hour.Add(-time.Minute), "a", 3, ""), row(hour.Add(-time.Minute), "b", 2,
+			observe.CauseDatabase), row(hour, "a", 5, observe.CauseBudget)}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("since %v: %+v, want %+v", since, got, want)
 		}

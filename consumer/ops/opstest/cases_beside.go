@@ -102,14 +102,16 @@ func testReplayInFlight[TTx any](t *testing.T, e *env[TTx]) {
 	hasty := e.open(t, deduptest.Options{Wait: 250 * time.Millisecond})
 	c := e.consumer(t, hasty, nil)
 	a := request(t, s.Operator(), replayRequest())
-	if err := s.InTx(bounded(t), []dedup.Record{record("order-000")}, func(TTx, []dedup.Claim) error { // as a frozen process does
+	if err := s.InTx(bounded(t), []dedup.Record{record("order-000")}, func(TTx, []dedup.Claim) error {
+		// as a frozen process does
 		a = replay(t, s.Operator(), a.ID, c)
 		return errBroken
 	}); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
 	results, err := s.Operator().Results(bounded(t), ops.ResultFilter{Action: a.ID})
-	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked || results[0].Cause != observe.CauseInFlight {
+	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked ||
+		results[0].Cause != observe.CauseInFlight {
 		t.Errorf("%+v, %v; want a failure because the key is in flight", results, err)
 	}
 }
@@ -148,10 +150,14 @@ func testReplayMisuse[TTx any](t *testing.T, e *env[TTx]) {
 		case len(left) > 0 && left[0].Settled && effects == 0:
 			t.Errorf("%s: the letter counts as settled, and there is no effect", misuse.Name)
 		case processed && (len(left) > 0 || effects == 0):
-			t.Errorf("%s: %d letters and %d effects, and the request says %v", misuse.Name, len(left), effects, a.Results)
+			t.Errorf("%s: %d letters and %d effects, and the request says %v", misuse.Name, len(left), effects,
+				a.Results)
 		}
 		for _, l := range left {
-			action := request(t, s.Operator(), ops.Request{Kind: ops.Discard, Who: "suite", Reason: "the next case", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1})
+			action := request(t, s.Operator(), ops.Request{
+				Kind: ops.Discard, Who: "suite", Reason: "the next case",
+				Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1,
+			})
 			if err := s.Operator().DiscardLetter(bounded(t), action.ID, l); err != nil {
 				t.Fatalf("%s: %v", misuse.Name, err)
 			}

@@ -44,7 +44,8 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 	other.Headers = map[string]string{"tenant": "acme"}
 	e.park(t, s, message("order-2", "orders"), other)
 	old := consumer.DeadLetter{
-		ID: consumer.DeadLetterID{1}, Record: record("order-5"), Message: *message("order-5", "orders"), Cause: observe.CauseUnprovable, Error: "too old",
+		ID: consumer.DeadLetterID{1}, Record: record("order-5"), Message: *message("order-5", "orders"),
+		Cause: observe.CauseUnprovable, Error: "too old",
 	}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, old) }); err != nil {
 		t.Fatal(err)
@@ -57,7 +58,12 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		claimed bool
 	}{
 		{"order-1", ops.ExplainOptions{}, ops.Duplicate, 1, true},
-		{"order-1", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.Mismatch, 1, true},
+		{
+			"order-1",
+			ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))},
+			ops.Mismatch,
+			1, true,
+		},
 		{"order-2", ops.ExplainOptions{}, ops.First, 1, false},
 		{"order-3", ops.ExplainOptions{}, ops.First, 0, false},
 		{"order-4", ops.ExplainOptions{}, ops.First, 0, false}, // the letter is a tenant's
@@ -65,7 +71,8 @@ func testExplain[TTx any](t *testing.T, e *env[TTx]) {
 		{"order-5", ops.ExplainOptions{Fingerprint: dedup.FingerprintOf([]byte("other content"))}, ops.First, 1, false},
 	} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: tc.id}, tc.opts)
-		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed || x.Claim.ExpiresAt.IsZero() == tc.claimed {
+		if err != nil || x.Verdict != tc.verdict || len(x.Letters) != tc.letters || x.Claimed.IsZero() == tc.claimed ||
+			x.Claim.ExpiresAt.IsZero() == tc.claimed {
 			t.Errorf("%s: %+v, %v; want %s and %d letters", tc.id, x, err, tc.verdict, tc.letters)
 		}
 	}
@@ -96,7 +103,8 @@ func testExplainDiscards[TTx any](t *testing.T, e *env[TTx]) {
 	request := func(filter consumer.DeadLetterFilter) ops.Action {
 		t.Helper()
 		filter.Consumer = name
-		a, err := ops.DiscardLetters(bounded(t), s.Operator(), ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: filter, Expect: 1})
+		a, err := ops.DiscardLetters(bounded(t), s.Operator(),
+			ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: filter, Expect: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,13 +122,19 @@ func testExplainDiscards[TTx any](t *testing.T, e *env[TTx]) {
 		}
 		d := x.Discarded[0]
 		_, by := x.ClaimedByDiscard()
-		if d.Who != "ann" || d.Reason != "test data" || d.Action != actions[id].ID || d.Letter == (consumer.DeadLetterID{}) || d.At.Before(actions[id].Requested) ||
+		if d.Who != "ann" || d.Reason != "test data" || d.Action != actions[id].ID ||
+			d.Letter == (consumer.DeadLetterID{}) || d.At.Before(actions[id].Requested) ||
 			d.Claimed != claimed || by != claimed {
 			t.Errorf("%s: %+v, the claim is the discard's: %v", id, d, by)
 		}
 	}
-	for _, key := range []dedup.Key{{Consumer: name, ID: "order-3"}, {Consumer: name, Tenant: "acme", ID: "order-2"}, {Consumer: "mailer", ID: "order-2"}} {
-		if x, err := ops.Explain(bounded(t), s.Operator(), key, ops.ExplainOptions{}); err != nil || len(x.Discarded) != 0 {
+	for _, key := range []dedup.Key{
+		{Consumer: name, ID: "order-3"},
+		{Consumer: name, Tenant: "acme", ID: "order-2"},
+		{Consumer: "mailer", ID: "order-2"},
+	} {
+		if x, err := ops.Explain(bounded(t), s.Operator(), key, ops.ExplainOptions{}); err != nil ||
+			len(x.Discarded) != 0 {
 			t.Errorf("%v: %+v, %v; want no discard", key, x, err)
 		}
 	}
@@ -135,7 +149,8 @@ func testExplainDiscards[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// Each message enqueues three messages to one topic, one of them in the middle of others with their own IDs, and a delayed one to another.
+// Each message enqueues three messages to one topic, one of them in the middle of others with their own IDs, and a
+// delayed one to another.
 func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	writer, queue := s.Store.(outbox.Writer[TTx]), s.Store.(driver.Queue)
@@ -147,7 +162,8 @@ func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 			}
 			later := out("mail", "", "later")
 			later.NotBefore = time.Now().Add(time.Hour)
-			return writer.Enqueue(ctx, tx, out("charged", "", "0"), later, out("charged", "own id of "+m.ID, "own"), out("charged", "", "1"), out("charged", "", "2"))
+			return writer.Enqueue(ctx, tx, out("charged", "", "0"), later, out("charged", "own id of "+m.ID, "own"),
+				out("charged", "", "1"), out("charged", "", "2"))
 		},
 	})
 	if err != nil {
@@ -189,7 +205,10 @@ func testOutgoing[TTx any](t *testing.T, e *env[TTx]) {
 		if err != nil || out != (ops.Outgoing{Pending: 1, Delayed: 1, Parked: 1, Confirmed: 1, Discards: discards}) {
 			t.Errorf("%+v, %v; want %d discards", out, err, discards)
 		}
-		request(t, s.Operator(), ops.Request{Kind: ops.DiscardOutbox, Who: "ann", Reason: "test data", Note: "messages [1]", Expect: -1})
+		request(t, s.Operator(), ops.Request{
+			Kind: ops.DiscardOutbox, Who: "ann", Reason: "test data",
+			Note: "messages [1]", Expect: -1,
+		})
 	}
 }
 
@@ -236,7 +255,8 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	c.Close()
 	e.park(t, s, message("order-3", "orders"))
-	one, two, three := dedup.Key{Consumer: name, ID: "order-1"}, dedup.Key{Consumer: name, Tenant: "acme", ID: "order-2"}, dedup.Key{Consumer: name, ID: "order-3"}
+	one, two, three := dedup.Key{Consumer: name, ID: "order-1"},
+		dedup.Key{Consumer: name, Tenant: "acme", ID: "order-2"}, dedup.Key{Consumer: name, ID: "order-3"}
 	for _, key := range []dedup.Key{one, two, three} {
 		got, found, err := s.Operator().Keys().KeyOf(bounded(t), key.Hash())
 		if err != nil || !found || got != key {
@@ -266,13 +286,15 @@ func testKeys[TTx any](t *testing.T, e *env[TTx]) {
 		keys = append(keys, dedup.Key{Consumer: name, ID: fmt.Sprint("unknown ", i)})
 	}
 	claimed, err := s.Operator().Keys().Claimed(bounded(t), append(keys, one, two, three))
-	if err != nil || len(claimed) != 2 || claimed[one] != dedup.FingerprintOf([]byte("payload of order-1")) || claimed[two] != dedup.FingerprintOf([]byte("payload of order-2")) {
+	if err != nil || len(claimed) != 2 || claimed[one] != dedup.FingerprintOf([]byte("payload of order-1")) ||
+		claimed[two] != dedup.FingerprintOf([]byte("payload of order-2")) {
 		t.Errorf("claimed %v, %v", claimed, err)
 	}
 
 	compact := e.Open(t, deduptest.Options{Wait: patient, Compact: true})
 	hidden := dedup.Record{Key: dedup.Key{Consumer: name, ID: strings.Repeat("x", 20)}}
-	if err := compact.InTx(bounded(t), []dedup.Record{hidden}, func(TTx, []dedup.Claim) error { return nil }); err != nil {
+	if err := compact.InTx(bounded(t), []dedup.Record{hidden},
+		func(TTx, []dedup.Claim) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got, found, err := s.Operator().Keys().KeyOf(bounded(t), hidden.Key.Hash()); found || err != nil {

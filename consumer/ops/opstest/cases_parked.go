@@ -31,7 +31,8 @@ func (e *env[TTx]) parkOut(t *testing.T, s store[TTx], ids ...string) {
 	t.Helper()
 	cfg := e.config(s, nil)
 	cfg.Handle = func(ctx context.Context, tx TTx, m *consumer.Message) error {
-		return s.Store.(outbox.Writer[TTx]).Enqueue(ctx, tx, outbox.Message{Topic: "charged", ID: "out " + m.ID, Payload: []byte(m.ID)})
+		return s.Store.(outbox.Writer[TTx]).Enqueue(ctx, tx,
+			outbox.Message{Topic: "charged", ID: "out " + m.ID, Payload: []byte(m.ID)})
 	}
 	c, err := consumer.New(cfg)
 	if err != nil {
@@ -75,7 +76,8 @@ func testParkedLater[TTx any](t *testing.T, e *env[TTx]) {
 		shown, later := []string{"a " + string(kind), "b " + string(kind), "c " + string(kind)}, "later "+string(kind)
 		e.parkOut(t, s, shown...)
 		filter := outbox.ParkedFilter{Topic: "charged"}
-		if part, err := ops.ChooseParked(bounded(t), s.Operator(), filter, 2); len(part.Seqs) != 2 || !part.More || err != nil {
+		if part, err := ops.ChooseParked(bounded(t), s.Operator(), filter, 2); len(part.Seqs) != 2 || !part.More ||
+			err != nil {
 			t.Errorf("%+v, %v; want 2 of 3", part, err)
 		}
 		look, err := ops.ChooseParked(bounded(t), s.Operator(), filter, 3)
@@ -85,7 +87,8 @@ func testParkedLater[TTx any](t *testing.T, e *env[TTx]) {
 		pass(t, s, look.Newest)
 		e.parkOut(t, s, later)
 		filter.Until = look.Newest.Add(time.Microsecond)
-		a, n, err := ops.ChangeParked(bounded(t), s.Operator(), ops.Request{Kind: kind, Who: "ann", Reason: "the broker is mended", Expect: 3}, filter)
+		a, n, err := ops.ChangeParked(bounded(t), s.Operator(),
+			ops.Request{Kind: kind, Who: "ann", Reason: "the broker is mended", Expect: 3}, filter)
 		if n != 3 || err != nil || a.Kind != kind {
 			t.Errorf("%d, %+v, %v; want 3 messages changed", n, a, err)
 		}
@@ -113,11 +116,13 @@ func testParkedOutdated[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatalf("%d, %v", n, err)
 	}
 	r := ops.Request{Kind: ops.DiscardOutbox, Who: "ann", Reason: "test data", Expect: 3}
-	if _, n, err := ops.ChangeParked(bounded(t), s.Operator(), r, outbox.ParkedFilter{Topic: "charged"}); n != 0 || !errors.Is(err, ops.ErrExpected) {
+	if _, n, err := ops.ChangeParked(bounded(t), s.Operator(), r, outbox.ParkedFilter{Topic: "charged"}); n != 0 ||
+		!errors.Is(err, ops.ErrExpected) {
 		t.Errorf("%d, %v; want ErrExpected", n, err)
 	}
 	r.Expect = -1
-	if _, n, err := ops.ChangeParked(bounded(t), s.Operator(), r, outbox.ParkedFilter{Until: time.Now().Add(time.Hour)}); n != 0 || err == nil {
+	if _, n, err := ops.ChangeParked(bounded(t), s.Operator(), r,
+		outbox.ParkedFilter{Until: time.Now().Add(time.Hour)}); n != 0 || err == nil {
 		t.Errorf("%d, %v; want a discard without a condition refused", n, err)
 	}
 	actions, err := s.Operator().Actions(bounded(t), ops.ActionFilter{})
@@ -150,7 +155,8 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	for what, filter := range map[string]consumer.DeadLetterFilter{
-		"one consumer": {Consumer: name, Error: errBroken.Error()}, "all consumers": {Error: errBroken.Error()}, "none": {Topic: "refunds"},
+		"one consumer": {Consumer: name, Error: errBroken.Error()}, "all consumers": {Error: errBroken.Error()},
+		"none": {Topic: "refunds"},
 	} {
 		filter.Limit = 1000
 		want, err := s.Operator().DeadLetters(bounded(t), filter)
@@ -177,7 +183,11 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 			}
 			part.Since, part.After = time.Time{}, consumer.DeadLetterCursor{First: since}
 		}
-		if !slices.EqualFunc(found, want, func(id consumer.DeadLetterID, l consumer.DeadLetter) bool { return id == l.ID }) {
+		if !slices.EqualFunc(found, want, func(id consumer.DeadLetterID,
+			l consumer.DeadLetter,
+		) bool {
+			return id == l.ID
+		}) {
 			t.Errorf("%s: found %d letters, want %d", what, len(found), len(want))
 		}
 		if searches < 2 {
@@ -188,7 +198,8 @@ func testReach[TTx any](t *testing.T, e *env[TTx]) {
 	if !since.IsZero() || err != nil {
 		t.Errorf("%v, %v; want no limit where each letter matches", since, err)
 	}
-	p, err := ops.PlanReplay(bounded(t), s.Operator(), ops.Request{Filter: consumer.DeadLetterFilter{Consumer: name, Topic: "refunds"}}, 1)
+	p, err := ops.PlanReplay(bounded(t), s.Operator(),
+		ops.Request{Filter: consumer.DeadLetterFilter{Consumer: name, Topic: "refunds"}}, 1)
 	if err != nil || !p.More || p.Searched.IsZero() || p.Match != 0 {
 		t.Errorf("plan %+v, %v; want it to say that it has not searched everything", p, err)
 	}

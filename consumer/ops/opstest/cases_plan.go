@@ -42,7 +42,8 @@ func wantReplay[TTx any](t *testing.T, s ops.Store, r ops.Request, p ops.ReplayP
 		refused += n
 	}
 	a := replay(t, s, request(t, s, r).ID, c)
-	if a.Matched != p.Match || a.Results[observe.Processed] != p.Run || a.Results[observe.Duplicate] != p.Processed || a.Results[observe.Parked] != refused {
+	if a.Matched != p.Match || a.Results[observe.Processed] != p.Run || a.Results[observe.Duplicate] != p.Processed ||
+		a.Results[observe.Parked] != refused {
 		t.Errorf("the replay did something else: %+v; the plan was %+v", a, p)
 	}
 }
@@ -62,7 +63,8 @@ func testPlan[TTx any](t *testing.T, e *env[TTx]) {
 		}
 	}
 	p := plan(t, s.Operator(), replayRequest())
-	if p.Match != 5 || p.Run != 2 || p.Processed != 1 || p.Refused[observe.CauseMismatch] != 1 || p.Refused[observe.CauseNoKey] != 1 {
+	if p.Match != 5 || p.Run != 2 || p.Processed != 1 || p.Refused[observe.CauseMismatch] != 1 ||
+		p.Refused[observe.CauseNoKey] != 1 {
 		t.Errorf("%+v", p)
 	}
 	wantReplay(t, s.Operator(), replayRequest(), p, c)
@@ -83,7 +85,8 @@ func testPlanClaims[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	c.Close()
 	letter := consumer.DeadLetter{
-		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Cause: observe.CauseUnknown, Error: "the handler ended its transaction",
+		ID: consumer.DeadLetterID{1}, Record: record("doubt"), Message: *doubt, Cause: observe.CauseUnknown,
+		Error: "the handler ended its transaction",
 	}
 	if err := e.Tx(bounded(t), e.options(), func(tx TTx) error { return s.Park(bounded(t), tx, letter) }); err != nil {
 		t.Fatal(err)
@@ -95,7 +98,8 @@ func testPlanClaims[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	p := plan(t, s.Operator(), replayRequest())
-	if p.Match != 4 || p.Run != 1 || p.Refused[observe.CauseMismatch] != 1 || p.Refused[observe.CauseUnprovable] != 1 || p.Refused[observe.CauseUnknown] != 1 {
+	if p.Match != 4 || p.Run != 1 || p.Refused[observe.CauseMismatch] != 1 || p.Refused[observe.CauseUnprovable] != 1 ||
+		p.Refused[observe.CauseUnknown] != 1 {
 		t.Errorf("%+v", p)
 	}
 	wantReplay(t, s.Operator(), replayRequest(), p, c)
@@ -211,8 +215,8 @@ func aliased(id string, aliases ...string) *consumer.Message {
 	return m
 }
 
-// A letter keeps the aliases of its message. An alias that another message has claimed meanwhile makes it known content, and those that
-// are free are claimed by the replay.
+// A letter keeps the aliases of its message. An alias that another message has claimed meanwhile makes it known
+// content, and those that are free are claimed by the replay.
 func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	const unusual = "é,\n\x01\"'\\"
@@ -221,7 +225,10 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 	if err := c.Process(bounded(t), aliased("order-3", "known")); err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]ops.Verdict{"order-1": ops.KnownContent, "order-2": ops.First, "known": ops.Duplicate} {
+	for id, want := range map[string]ops.Verdict{
+		"order-1": ops.KnownContent, "order-2": ops.First,
+		"known": ops.Duplicate,
+	} {
 		x, err := ops.Explain(bounded(t), s.Operator(), dedup.Key{Consumer: name, ID: id}, ops.ExplainOptions{})
 		if err != nil || x.Verdict != want {
 			t.Errorf("%s is explained as %s, %v; want %s", id, x.Verdict, err, want)
@@ -247,7 +254,8 @@ func testPlanAliases[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(err)
 	}
 	e.wantEffects(t, "order-1", "order-2", "order-3")
-	if left := e.letters(t, s); len(left) != 2 || left[0].Cause != observe.CauseKnownContent || left[1].Cause != observe.CauseKnownContent {
+	if left := e.letters(t, s); len(left) != 2 || left[0].Cause != observe.CauseKnownContent ||
+		left[1].Cause != observe.CauseKnownContent {
 		t.Errorf("left %+v, want order-4 and order-5 as known content", left)
 	}
 }
@@ -266,7 +274,8 @@ func testPlanUnprovable[TTx any](t *testing.T, e *env[TTx]) {
 	e.Age(t, dedup.DefaultWindow+time.Hour)
 	s = e.node(t)
 	for done := false; !done; {
-		swept, err := s.Store.(dedup.Purger).Purge(bounded(t), dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
+		swept, err := s.Store.(dedup.Purger).Purge(bounded(t),
+			dedup.Sweep{Owner: "suite", Lease: time.Minute, Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,8 @@ func testProbeInFlight[TTx any](t *testing.T, e *env[TTx]) {
 		case e.oneWriter: // nothing tells who writes
 		case p.Holder == nil:
 			t.Error("the database does not tell who holds the key")
-		case p.Holder.PID == 0 || p.Holder.Age <= 0 || p.Holder.Age > time.Since(began)+time.Second || p.Holder.State != "idle in transaction":
+		case p.Holder.PID == 0 || p.Holder.Age <= 0 || p.Holder.Age > time.Since(began)+time.Second ||
+			p.Holder.State != "idle in transaction":
 			t.Errorf("holder %+v", p.Holder)
 		}
 		p, err = prober.Probe(bounded(t), record("order-0")) // another key

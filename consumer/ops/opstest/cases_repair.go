@@ -43,16 +43,19 @@ func testRepair[TTx any](t *testing.T, e *env[TTx]) {
 	e.park(t, s, messages(2)...)
 	letter := e.letters(t, s)[1] // the older one
 	a := request(t, s.Operator(), repairRequest(letter))
-	if a.Matched != 1 || a.Note != "" || strings.Contains(a.Filter, "fixed") || !strings.Contains(a.Filter, `"payload_bytes":19`) || a.Kind != ops.Repair {
+	if a.Matched != 1 || a.Note != "" || strings.Contains(a.Filter, "fixed") ||
+		!strings.Contains(a.Filter, `"payload_bytes":19`) || a.Kind != ops.Repair {
 		t.Errorf("requested %+v", a)
 	}
 	taken, found, _, err := take(bounded(t), s, name, time.Millisecond) // and the process is killed
-	if !found || err != nil || string(taken.Payload) != fixed || string(taken.Letter.Message.Payload) != "payload of order-000" {
+	if !found || err != nil || string(taken.Payload) != fixed ||
+		string(taken.Letter.Message.Payload) != "payload of order-000" {
 		t.Errorf("taken %+v, %v, %v", taken, found, err)
 	}
 	c := e.consumer(t, s, fixedOnly)
 	a = replay(t, s.Operator(), a.ID, c)
-	if a.Results[observe.Processed] != 1 || a.Waiting != 0 || a.Note != "done" || strings.Contains(a.Filter, "fixed") || !strings.Contains(a.Filter, "payload_sha256") {
+	if a.Results[observe.Processed] != 1 || a.Waiting != 0 || a.Note != "done" || strings.Contains(a.Filter, "fixed") ||
+		!strings.Contains(a.Filter, "payload_sha256") {
 		t.Errorf("ended %+v", a)
 	}
 	if left := e.letters(t, s); len(left) != 1 || left[0].Record.Key.ID != "order-001" {
@@ -88,7 +91,8 @@ func testRepairFails[TTx any](t *testing.T, e *env[TTx]) {
 	e.wantEffects(t, "order-000")
 }
 
-// A mismatch has other content under a key that is in use. Both its own key and the new one stay claimed, each for its content.
+// A mismatch has other content under a key that is in use. Both its own key and the new one stay claimed, each for its
+// content.
 func testRepairKey[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	c := e.consumer(t, s, nil)
@@ -165,7 +169,8 @@ func testRepairShortened[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
 	results, err := s.Operator().Results(bounded(t), ops.ResultFilter{Action: a.ID, Outcome: observe.Parked})
-	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 || err != nil || len(results) != 1 || !strings.Contains(results[0].Error, consumer.ErrShortened.Error()) {
+	if a.Results[observe.Processed] != 1 || a.Results[observe.Parked] != 1 || err != nil || len(results) != 1 ||
+		!strings.Contains(results[0].Error, consumer.ErrShortened.Error()) {
 		t.Errorf("ended %+v, %+v, %v", a, results, err)
 	}
 	left := e.letters(t, s)
@@ -175,7 +180,8 @@ func testRepairShortened[TTx any](t *testing.T, e *env[TTx]) {
 	if short, ok := left[0].Shortened(); !ok || short.PayloadBytes != 20 {
 		t.Errorf("shortened %v, %+v", ok, short)
 	}
-	if a = replay(t, s.Operator(), request(t, s.Operator(), repairRequest(left[0])).ID, c); a.Results[observe.Processed] != 1 || len(e.letters(t, s)) != 0 {
+	if a = replay(t, s.Operator(), request(t, s.Operator(), repairRequest(left[0])).ID,
+		c); a.Results[observe.Processed] != 1 || len(e.letters(t, s)) != 0 {
 		t.Errorf("the repair ended %+v", a)
 	}
 }

@@ -41,7 +41,8 @@ func testReplayOnce[TTx any](t *testing.T, e *env[TTx]) {
 		return nil
 	}
 	a := request(t, one.Operator(), replayRequest())
-	if a.Matched != 20 || a.Waiting != 20 || a.Who != "ann" || a.Reason != "INC-17 is over" || a.Consumer != name || a.Kind != ops.Replay {
+	if a.Matched != 20 || a.Waiting != 20 || a.Who != "ann" || a.Reason != "INC-17 is over" || a.Consumer != name ||
+		a.Kind != ops.Replay {
 		t.Errorf("requested %+v", a)
 	}
 	a = replay(t, one.Operator(), a.ID, e.consumer(t, one, count), e.consumer(t, two, count))
@@ -128,7 +129,8 @@ func testReplayKilled[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(3)...)
 	a := request(t, s.Operator(), replayRequest())
-	if _, found, _, err := take(bounded(t), s, name, 50*time.Millisecond); !found || err != nil { // and the process is killed
+	if _, found, _, err := take(bounded(t), s, name, 50*time.Millisecond); !found || err != nil {
+		// and the process is killed
 		t.Fatal(found, err)
 	}
 	ctx, kill := context.WithCancel(bounded(t))
@@ -194,7 +196,8 @@ func testRateAfterIdle[TTx any](t *testing.T, e *env[TTx]) {
 	request(t, s.Operator(), r)
 	e.Age(t, 48*time.Hour)
 	lose(t, s)
-	if _, found, wait, err := take(bounded(t), s, name, time.Hour); found || err != nil || wait < 800*time.Second || wait > 1000*time.Second {
+	if _, found, wait, err := take(bounded(t), s, name, time.Hour); found || err != nil || wait < 800*time.Second ||
+		wait > 1000*time.Second {
 		t.Errorf("the second letter: found %v, wait %v, %v; want a wait of 1000 s", found, wait, err)
 	}
 }
@@ -209,7 +212,8 @@ func testRateOfLateLetters[TTx any](t *testing.T, e *env[TTx]) {
 	e.Age(t, time.Hour)
 	lose(t, s)
 	if _, found, wait, err := take(bounded(t), s, name, time.Hour); !found || err != nil {
-		t.Errorf("the second letter: found %v, wait %v, %v; want it at once, because the first one was late", found, wait, err)
+		t.Errorf("the second letter: found %v, wait %v, %v; want it at once, because the first one was late", found,
+			wait, err)
 	}
 }
 
@@ -218,8 +222,10 @@ func testReplayMaxFailures[TTx any](t *testing.T, e *env[TTx]) {
 	e.park(t, s, messages(5)...)
 	r := replayRequest()
 	r.MaxFailures = 2
-	a := replay(t, s.Operator(), request(t, s.Operator(), r).ID, e.consumer(t, s, func(*consumer.Message) error { return errBroken }))
-	if a.Results[observe.Parked] != 2 || a.Waiting != 0 || a.Note == "" || a.Matched != 5 || a.Results[observe.Held] != 3 {
+	a := replay(t, s.Operator(), request(t, s.Operator(), r).ID,
+		e.consumer(t, s, func(*consumer.Message) error { return errBroken }))
+	if a.Results[observe.Parked] != 2 || a.Waiting != 0 || a.Note == "" || a.Matched != 5 ||
+		a.Results[observe.Held] != 3 {
 		t.Errorf("ended %+v", a)
 	}
 	if n := len(e.letters(t, s)); n != 5 {

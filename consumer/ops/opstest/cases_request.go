@@ -65,7 +65,8 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatal(found, err)
 	}
 	for range 2 {
-		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() || a.Note != "a mistake" || a.Waiting != 0 || a.Matched != 2 || a.Results[observe.Held] != 2 {
+		if a, err = s.Operator().End(bounded(t), a.ID, "a mistake"); err != nil || a.Ended.IsZero() ||
+			a.Note != "a mistake" || a.Waiting != 0 || a.Matched != 2 || a.Results[observe.Held] != 2 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -84,7 +85,10 @@ func testEnd[TTx any](t *testing.T, e *env[TTx]) {
 func testActions[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t).Operator()
 	first := request(t, s, replayRequest())
-	second := request(t, s, ops.Request{Kind: ops.Unpark, Who: "bob", Reason: "the topic is there", Note: "topic gone", Expect: -1})
+	second := request(t, s, ops.Request{
+		Kind: ops.Unpark, Who: "bob", Reason: "the topic is there", Note: "topic gone",
+		Expect: -1,
+	})
 	for _, tc := range []struct {
 		filter ops.ActionFilter
 		want   []ops.ActionID
@@ -111,7 +115,10 @@ func testActions[TTx any](t *testing.T, e *env[TTx]) {
 func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(1)...)
-	a := request(t, s.Operator(), ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1})
+	a := request(t, s.Operator(), ops.Request{
+		Kind: ops.Discard, Who: "ann", Reason: "test data",
+		Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1,
+	})
 	letter := e.letters(t, s)[0]
 	if err := s.Operator().DiscardLetter(bounded(t), a.ID, letter); err != nil {
 		t.Fatal(err)
@@ -119,7 +126,8 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 	if err := s.Operator().DiscardLetter(bounded(t), a.ID, letter); err == nil {
 		t.Error("it was discarded twice")
 	}
-	if a, err := s.Operator().End(bounded(t), a.ID, "done"); err != nil || a.Results[observe.Rejected] != 1 || len(e.letters(t, s)) != 0 {
+	if a, err := s.Operator().End(bounded(t), a.ID, "done"); err != nil || a.Results[observe.Rejected] != 1 ||
+		len(e.letters(t, s)) != 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	c := e.consumer(t, s, nil)
@@ -129,11 +137,15 @@ func testDiscard[TTx any](t *testing.T, e *env[TTx]) {
 	e.wantEffects(t)
 }
 
-// A discarded message does not run when it is delivered again, and another message with one of its aliases does not run either.
+// A discarded message does not run when it is delivered again, and another message with one of its aliases does not run
+// either.
 func testDiscardAliases[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, aliased("order-1", "known", "x"))
-	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1}
+	r := ops.Request{
+		Kind: ops.Discard, Who: "ann", Reason: "test data",
+		Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1,
+	}
 	if _, err := ops.DiscardLetters(bounded(t), s.Operator(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -161,14 +173,18 @@ func testDiscardWindow[TTx any](t *testing.T, e *env[TTx]) {
 	c.Close()
 	e.Age(t, 48*time.Hour)
 	s = e.node(t)
-	if err := e.consumer(t, s, nil).Process(bounded(t), message("order-9", "orders")); err != nil { // with the default window
+	if err := e.consumer(t, s, nil).Process(bounded(t), message("order-9", "orders")); err != nil {
+		// with the default window
 		t.Fatal(err)
 	}
 	before, err := s.Operator().Status(bounded(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1}
+	r := ops.Request{
+		Kind: ops.Discard, Who: "ann", Reason: "test data",
+		Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: 1,
+	}
 	if _, err := ops.DiscardLetters(bounded(t), e.node(t).Operator(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +207,10 @@ func testDiscardLetters[TTx any](t *testing.T, e *env[TTx]) {
 	msgs := messages(3)
 	msgs[1].Topic = "refunds"
 	e.park(t, s, msgs...)
-	r := ops.Request{Kind: ops.Discard, Who: "ann", Reason: "test data", Filter: consumer.DeadLetterFilter{Consumer: name, Topic: "orders"}, Expect: 3}
+	r := ops.Request{
+		Kind: ops.Discard, Who: "ann", Reason: "test data",
+		Filter: consumer.DeadLetterFilter{Consumer: name, Topic: "orders"}, Expect: 3,
+	}
 	if _, err := ops.DiscardLetters(bounded(t), s.Operator(), r); !errors.Is(err, ops.ErrExpected) {
 		t.Errorf("%v, want ErrExpected", err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// stalledCases are about letters and requests that must not keep others waiting, and about letters that change while they are replayed.
+// stalledCases are about letters and requests that must not keep others waiting, and about letters that change while
+// they are replayed.
 func stalledCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{"a letter whose worker ended comes after the others", testEndedComesLast[TTx]},
@@ -54,13 +55,15 @@ func testEndsWorkers[TTx any](t *testing.T, e *env[TTx]) {
 		if !found || err != nil {
 			t.Fatal(found, err)
 		}
-		if err := s.ReturnReplay(bounded(t), r.Action, r.Letter.ID, "", "", 0); err != nil { // it is in flight, for example
+		if err := s.ReturnReplay(bounded(t), r.Action, r.Letter.ID, "", "", 0); err != nil {
+			// it is in flight, for example
 			t.Fatal(err)
 		}
 	}
 	a = replay(t, s.Operator(), a.ID, e.consumer(t, s, nil))
 	results, err := s.Operator().Results(bounded(t), ops.ResultFilter{Action: a.ID})
-	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked || results[0].Cause != observe.CauseCrashed {
+	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked ||
+		results[0].Cause != observe.CauseCrashed {
 		t.Errorf("%+v, %v; want a failure because five workers ended", results, err)
 	}
 	e.wantEffects(t)
@@ -87,7 +90,8 @@ func testSlowRequestEnds[TTx any](t *testing.T, e *env[TTx]) {
 	e.park(t, s, messages(1)...)
 	slow := replayRequest()
 	slow.Rate = ops.MinRate
-	if a := replay(t, s.Operator(), request(t, s.Operator(), slow).ID, e.consumer(t, s, nil)); a.Results[observe.Processed] != 1 {
+	if a := replay(t, s.Operator(), request(t, s.Operator(), slow).ID,
+		e.consumer(t, s, nil)); a.Results[observe.Processed] != 1 {
 		t.Errorf("ended %+v", a)
 	}
 }
@@ -119,8 +123,8 @@ func testDiscardedMeanwhile[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
-// Another process gets the message again, and its handler ends the transaction. The letter says so, and must not be removed because its key
-// is claimed.
+// Another process gets the message again, and its handler ends the transaction. The letter says so, and must not be
+// removed because its key is claimed.
 func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	e.park(t, s, messages(1)...)
@@ -133,7 +137,8 @@ func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 		}
 		changed = true
 		letter.Cause, letter.Error = observe.CauseUnknown, "its handler ended the transaction"
-		if err := s.InTx(ctx, []dedup.Record{letter.Record}, func(tx TTx, _ []dedup.Claim) error { return s.Park(ctx, tx, letter) }); err != nil {
+		if err := s.InTx(ctx, []dedup.Record{letter.Record},
+			func(tx TTx, _ []dedup.Claim) error { return s.Park(ctx, tx, letter) }); err != nil {
 			t.Error(err)
 		}
 		return ctx
@@ -145,7 +150,8 @@ func testReplayChanged[TTx any](t *testing.T, e *env[TTx]) {
 	t.Cleanup(c.Close)
 	a := replay(t, s.Operator(), request(t, s.Operator(), replayRequest()).ID, c)
 	results, err := s.Operator().Results(bounded(t), ops.ResultFilter{Action: a.ID})
-	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked || results[0].Cause != observe.CauseUnknown {
+	if err != nil || len(results) != 1 || results[0].Outcome != observe.Parked ||
+		results[0].Cause != observe.CauseUnknown {
 		t.Errorf("%+v, %v; want a failure because the outcome is unknown", results, err)
 	}
 	if left := e.letters(t, s); len(left) != 1 || left[0].Cause != observe.CauseUnknown {

@@ -26,7 +26,8 @@ func statusCases[TTx any]() []testCase[TTx] {
 
 func testEmptyStatus[TTx any](t *testing.T, e *env[TTx]) {
 	status, err := e.node(t).Operator().Status(bounded(t))
-	if err != nil || len(status.Consumers) != 0 || status.Schema < 3 || status.Now.IsZero() || !status.Sweep.LastPass.IsZero() {
+	if err != nil || len(status.Consumers) != 0 || status.Schema < 3 || status.Now.IsZero() ||
+		!status.Sweep.LastPass.IsZero() {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
@@ -63,7 +64,8 @@ func testStatus[TTx any](t *testing.T, e *env[TTx]) {
 		t.Fatalf("%+v, %v", status, err)
 	}
 	got := status.Consumers[0]
-	if got.Name != name || len(got.Windows) != 1 || got.Windows[0].Window != dedup.DefaultWindow || got.Windows[0].UsedUntil.Before(status.Now) {
+	if got.Name != name || len(got.Windows) != 1 || got.Windows[0].Window != dedup.DefaultWindow ||
+		got.Windows[0].UsedUntil.Before(status.Now) {
 		t.Errorf("consumer %+v", got)
 	}
 	if len(got.Sources) != 1 || got.Sources[0].Name != "kafka topic orders" || got.Sources[0].FirstRun.IsZero() {
@@ -79,7 +81,8 @@ func testStatus[TTx any](t *testing.T, e *env[TTx]) {
 	if len(counts) != 2 || counts[observe.CausePermanent] != 1 || counts[observe.CauseNoKey] != 1 || got.Waiting != 2 {
 		t.Errorf("letters %v, %d wait; want one of each cause, and both wait", counts, got.Waiting)
 	}
-	if status.Sweep.Owner != "suite" || status.Sweep.LastPass.IsZero() || status.Sweep.Lag < 0 || status.Sweep.Lag > patient {
+	if status.Sweep.Owner != "suite" || status.Sweep.LastPass.IsZero() || status.Sweep.Lag < 0 ||
+		status.Sweep.Lag > patient {
 		t.Errorf("sweep %+v", status.Sweep)
 	}
 }
@@ -121,7 +124,11 @@ func testFilters[TTx any](t *testing.T, e *env[TTx]) {
 		{"topic", consumer.DeadLetterFilter{Topic: "refunds"}, []string{"order-001"}},
 		{"key", consumer.DeadLetterFilter{MessageID: "order-000"}, []string{"order-000"}},
 		{"tenant", consumer.DeadLetterFilter{Tenant: "acme"}, []string{"order-002"}},
-		{"a part of the error", consumer.DeadLetterFilter{Error: "deployment is"}, []string{"order-003", "order-002", "order-001", "order-000"}},
+		{
+			"a part of the error",
+			consumer.DeadLetterFilter{Error: "deployment is"},
+			[]string{"order-003", "order-002", "order-001", "order-000"},
+		},
 		{"the part is case-sensitive", consumer.DeadLetterFilter{Error: "Deployment"}, nil},
 		{"a part is no pattern", consumer.DeadLetterFilter{Error: "%"}, nil},
 		{"position", consumer.DeadLetterFilter{Position: "orders/0/order-002"}, []string{"order-002"}},
@@ -160,7 +167,9 @@ func testOddFilters[TTx any](t *testing.T, e *env[TTx]) {
 }
 
 // wantChosen fails unless the listing and a request choose the letters with these keys.
-func (e *env[TTx]) wantChosen(t *testing.T, s store[TTx], what string, filter consumer.DeadLetterFilter, want []string) {
+func (e *env[TTx]) wantChosen(t *testing.T, s store[TTx], what string, filter consumer.DeadLetterFilter,
+	want []string,
+) {
 	t.Helper()
 	found, err := s.Operator().DeadLetters(bounded(t), filter)
 	var ids []string
@@ -223,11 +232,16 @@ func testMergedLetters[TTx any](t *testing.T, e *env[TTx]) {
 			}
 			filter.After = page[len(page)-1].Cursor()
 		}
-		if !slices.EqualFunc(all, paged, func(l consumer.DeadLetter, id consumer.DeadLetterID) bool { return l.ID == id }) {
+		if !slices.EqualFunc(all, paged, func(l consumer.DeadLetter,
+			id consumer.DeadLetterID,
+		) bool {
+			return l.ID == id
+		}) {
 			t.Errorf("%d at a time: %v", limit, paged)
 		}
 	}
-	if found, err := s.Operator().DeadLetters(bounded(t), consumer.DeadLetterFilter{MessageID: "order-009"}); err != nil || len(found) != 1 {
+	if found, err := s.Operator().DeadLetters(bounded(t),
+		consumer.DeadLetterFilter{MessageID: "order-009"}); err != nil || len(found) != 1 {
 		t.Errorf("by key: %d, %v", len(found), err)
 	}
 }

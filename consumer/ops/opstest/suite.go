@@ -31,10 +31,13 @@ type operator interface {
 	Activity() ops.ActivityKeeper
 }
 
-// TestStore runs the suite. The stores of h must be a driver.ReplayQueue, a driver.KeyReader, a dedup.Purger, an outbox.Writer and an
-// driver.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own database.
+// TestStore runs the suite. The stores of h must be a driver.ReplayQueue, a driver.KeyReader, a dedup.Purger, an
+// outbox.Writer and an driver.Queue, and have the methods Operator and Activity. Each case is a sub-test on its own
+// database.
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
-	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](), stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](), parkedCases[TTx](), activityCases[TTx]()) {
+	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](),
+		stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](),
+		parkedCases[TTx](), activityCases[TTx]()) {
 		if h.Select != nil && !h.Select(c.name, "") {
 			continue
 		}
@@ -82,12 +85,16 @@ func (e *env[TTx]) open(t *testing.T, o deduptest.Options) store[TTx] {
 var errBroken = errors.New("the deployment is broken")
 
 // consumer returns a Consumer. handle decides whether a message fails; nil: none does.
-func (e *env[TTx]) consumer(t *testing.T, s store[TTx], handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+func (e *env[TTx]) consumer(t *testing.T, s store[TTx],
+	handle func(msg *consumer.Message) error,
+) *consumer.Consumer[TTx] {
 	t.Helper()
 	return e.named(t, s, name, handle)
 }
 
-func (e *env[TTx]) named(t *testing.T, s store[TTx], name string, handle func(msg *consumer.Message) error) *consumer.Consumer[TTx] {
+func (e *env[TTx]) named(t *testing.T, s store[TTx], name string,
+	handle func(msg *consumer.Message) error,
+) *consumer.Consumer[TTx] {
 	t.Helper()
 	cfg := e.config(s, handle)
 	cfg.Name = name
@@ -102,8 +109,9 @@ func (e *env[TTx]) named(t *testing.T, s store[TTx], name string, handle func(ms
 func (e *env[TTx]) config(s store[TTx], handle func(msg *consumer.Message) error) consumer.Config[TTx] {
 	return consumer.Config[TTx]{
 		Name: name, Store: s.Store, Key: consumer.MessageID,
-		Tenant: func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil }, ParkLimit: consumer.ParkLimit{Unlimited: true},
-		Backoff: func(int) time.Duration { return 10 * time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
+		Tenant:    func(m *consumer.Message) (string, error) { return m.Headers["tenant"], nil },
+		ParkLimit: consumer.ParkLimit{Unlimited: true},
+		Backoff:   func(int) time.Duration { return 10 * time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
 		Handle: func(ctx context.Context, tx TTx, msg *consumer.Message) error {
 			if handle != nil {
 				if err := handle(msg); err != nil {
@@ -116,7 +124,10 @@ func (e *env[TTx]) config(s store[TTx], handle func(msg *consumer.Message) error
 }
 
 func message(id, topic string) *consumer.Message {
-	return &consumer.Message{ID: id, Topic: topic, OrderingKey: "key " + id, Position: topic + "/0/" + id, Payload: []byte("payload of " + id), Time: time.Now()}
+	return &consumer.Message{
+		ID: id, Topic: topic, OrderingKey: "key " + id, Position: topic + "/0/" + id,
+		Payload: []byte("payload of " + id), Time: time.Now(),
+	}
 }
 
 // park parks messages because their handler fails.
@@ -166,7 +177,10 @@ func (e *env[TTx]) wantEffects(t *testing.T, ids ...string) {
 
 // replayRequest asks for a replay of all letters.
 func replayRequest() ops.Request {
-	return ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17 is over", Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1}
+	return ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "INC-17 is over",
+		Filter: consumer.DeadLetterFilter{Consumer: name}, Expect: -1,
+	}
 }
 
 func request(t *testing.T, s ops.Store, r ops.Request) ops.Action {
@@ -225,7 +239,9 @@ type requested struct {
 }
 
 // take calls TakeReplay.
-func take[TTx any](ctx context.Context, s store[TTx], name string, lease time.Duration) (r requested, found bool, wait time.Duration, err error) {
+func take[TTx any](ctx context.Context, s store[TTx], name string,
+	lease time.Duration,
+) (r requested, found bool, wait time.Duration, err error) {
 	how, letter, wait, err := s.TakeReplay(ctx, name, lease)
 	if how != nil {
 		r = requested{*how, letter}

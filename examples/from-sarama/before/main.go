@@ -1,5 +1,5 @@
-// Command before is a typical Kafka worker on sarama. When Kafka delivers an order again, it charges the order again. Compare it
-// with ../after.
+// Command before is a typical Kafka worker on sarama. When Kafka delivers an order again, it charges the order again.
+// Compare it with ../after.
 package main
 
 import (

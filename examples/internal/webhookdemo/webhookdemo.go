@@ -1,5 +1,5 @@
-// Package webhookdemo is what the demos of the webhook examples share: it sends deliveries to a server and checks the answers, and
-// counts what is in the database afterwards.
+// Package webhookdemo is what the demos of the webhook examples share: it sends deliveries to a server and checks the
+// answers, and counts what is in the database afterwards.
 package webhookdemo
 
 import (
@@ -29,7 +29,9 @@ type Sender struct {
 func New(out io.Writer) *Sender { return &Sender{Out: out, Run: rand.Text()[:8]} }
 
 // Serve runs a server while use sends to it.
-func Serve(ctx context.Context, run func(ctx context.Context, ready func(address string)) error, use func(ctx context.Context, address string)) error {
+func Serve(ctx context.Context, run func(ctx context.Context, ready func(address string)) error,
+	use func(ctx context.Context, address string),
+) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	address, ended := make(chan string, 1), make(chan error, 1)

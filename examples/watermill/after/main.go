@@ -1,5 +1,5 @@
-// Command after is ../before with four lines changed besides the imports: it charges and announces each order once, however often
-// it is delivered. A relay publishes the announcements: see ../main.go.
+// Command after is ../before with four lines changed besides the imports: it charges and announces each order once,
+// however often it is delivered. A relay publishes the announcements: see ../main.go.
 package main
 
 import (
@@ -36,7 +36,8 @@ func (h *handler) charge(msg *message.Message) ([]*message.Message, error) {
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {
 		return nil, err
 	}
-	if _, err := watermilltx.Tx[*sql.Tx](msg.Context()).Exec(`INSERT INTO charges (order_id, amount) VALUES ($1, $2)`, order.OrderID, order.Amount); err != nil {
+	if _, err := watermilltx.Tx[*sql.Tx](msg.Context()).Exec(`INSERT INTO charges (order_id, amount) VALUES ($1, $2)`,
+		order.OrderID, order.Amount); err != nil {
 		return nil, err
 	}
 	return []*message.Message{message.NewMessage(watermill.NewUUID(), msg.Payload)}, nil
@@ -49,7 +50,8 @@ func main() {
 	db := must(sql.Open("pgx", os.Getenv("DATABASE_URL")))
 	schema := watermillsql.DefaultPostgreSQLSchema{}
 	orders := must(watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
-		ConsumerGroup: "billing", InitializeSchema: true, SchemaAdapter: schema, OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
+		ConsumerGroup: "billing", InitializeSchema: true, SchemaAdapter: schema,
+		OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
 	}, log))
 	events := must(watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, log))
 	h := &handler{db: db}

@@ -1,5 +1,5 @@
-// Command before is a typical watermill Router. It writes to a database and then publishes, so it charges some orders twice and
-// never announces others. ../after is the same with four lines changed.
+// Command before is a typical watermill Router. It writes to a database and then publishes, so it charges some orders
+// twice and never announces others. ../after is the same with four lines changed.
 package main
 
 import (
@@ -32,7 +32,8 @@ func (h *handler) charge(msg *message.Message) ([]*message.Message, error) {
 	if err := json.Unmarshal(msg.Payload, &order); err != nil {
 		return nil, err
 	}
-	if _, err := h.db.Exec(`INSERT INTO charges (order_id, amount) VALUES ($1, $2)`, order.OrderID, order.Amount); err != nil {
+	if _, err := h.db.Exec(`INSERT INTO charges (order_id, amount) VALUES ($1, $2)`, order.OrderID,
+		order.Amount); err != nil {
 		return nil, err
 	}
 	return []*message.Message{message.NewMessage(watermill.NewUUID(), msg.Payload)}, nil
@@ -45,7 +46,8 @@ func main() {
 	db := must(sql.Open("pgx", os.Getenv("DATABASE_URL")))
 	schema := watermillsql.DefaultPostgreSQLSchema{}
 	orders := must(watermillsql.NewSubscriber(db, watermillsql.SubscriberConfig{
-		ConsumerGroup: "billing", InitializeSchema: true, SchemaAdapter: schema, OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
+		ConsumerGroup: "billing", InitializeSchema: true, SchemaAdapter: schema,
+		OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
 	}, log))
 	events := must(watermillsql.NewPublisher(db, watermillsql.PublisherConfig{SchemaAdapter: schema, AutoInitializeSchema: true}, log))
 	h := &handler{db: db}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Lookup returns the value of a variable, such as TXONCE_KAFKA, in the environment or in root/.services/env. It is empty if neither has one.
+// Lookup returns the value of a variable, such as TXONCE_KAFKA, in the environment or in root/.services/env. It is
+// empty if neither has one.
 func Lookup(root, variable string) (string, error) {
 	if v := os.Getenv(variable); v != "" {
 		return v, nil

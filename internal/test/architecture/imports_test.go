@@ -1,8 +1,9 @@
-// Package architecture has only a test: it checks that packages import only what they may, so that dependencies point inward.
+// Package architecture has only a test: it checks that packages import only what they may, so that dependencies point
+// inward.
 //
-// The core (dedup, outbox, consumer) knows no database and no broker, so a handler can be tested without them, and a service
-// depends only on the drivers that it uses. An adapter knows the core and the library of one database or broker, and no other
-// adapter, so every store works with every broker. A new package needs a row in the table below.
+// The core (dedup, outbox, consumer) knows no database and no broker, so a handler can be tested without them, and a
+// service depends only on the drivers that it uses. An adapter knows the core and the library of one database or
+// broker, and no other adapter, so every store works with every broker. A new package needs a row in the table below.
 package architecture_test
 
 import (
@@ -26,7 +27,8 @@ type row struct {
 	may []string
 }
 
-// The first row that covers a package applies. The test fails for a package without a row and for a row without a package.
+// The first row that covers a package applies. The test fails for a package without a row and for a row without a
+// package.
 var rows = []row{
 	{"observe", nil},
 	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime", "internal/usercode"}},
@@ -45,7 +47,8 @@ var rows = []row{
 	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
 	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
-	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows", "github.com/jackc/pgx/v5/...")},
+	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows",
+		"github.com/jackc/pgx/v5/...")},
 	{"adapters/pgxstore/internal/interleave", []string{"internal/dialect", "adapters/pgxstore/internal/pgxrows", "github.com/jackc/pgx/v5/..."}},
 	{"adapters/pgxstore/internal/pgxrows", []string{"github.com/jackc/pgx/v5/..."}},
 	{"adapters/sqlstore", store("adapters/sqlstore/internal/...")}, // imports no driver
@@ -97,8 +100,8 @@ var rows = []row{
 	{"internal/publishing", []string{"outbox", "internal/usercode"}},
 	{"internal/risks", nil},
 
-	// Programs and packages that only tests import may import everything. No other package can import them, because no row allows
-	// it.
+	// Programs and packages that only tests import may import everything. No other package can import them, because no
+	// row allows it.
 	{"adapters/rabbitmq/internal/rabbitmqtest", []string{"..."}},
 	{"adapters/sqlstore/test/...", []string{"..."}},
 	{"adapters/telemetry/internal/provoke", []string{"..."}},
@@ -110,12 +113,22 @@ var rows = []row{
 
 // edge returns the imports of an adapter for a broker or HTTP: the core and one SDK, but no other adapter.
 func edge(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver", "observe", "internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts", "internal/deliver", "internal/publishing", "internal/risks", "internal/usercode"}, sdk...)
+	return append([]string{
+		"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver", "observe",
+		"internal/release", "internal/hooks", "internal/await", "internal/backoff", "internal/counts",
+		"internal/deliver", "internal/publishing", "internal/risks", "internal/usercode",
+	}, sdk...)
 }
 
 // store returns the imports of an adapter for a database.
 func store(sdk ...string) []string {
-	return append([]string{"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver", "consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await", "internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns", "internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode", "internal/wakes"}, sdk...)
+	return append([]string{
+		"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver",
+		"consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await",
+		"internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns",
+		"internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode",
+		"internal/wakes",
+	}, sdk...)
 }
 
 // A pkg is what `go list -json` prints about a package.
@@ -182,7 +195,8 @@ func forbidden(packages []pkg, rows []row) []string {
 		}
 		for _, path := range p.Imports {
 			imported := strings.TrimPrefix(path, module)
-			allowed := standard[path] || slices.ContainsFunc(rows[i].may, func(may string) bool { return covers(may, imported) })
+			allowed := standard[path] || slices.ContainsFunc(rows[i].may,
+				func(may string) bool { return covers(may, imported) })
 			if !allowed {
 				lines = append(lines, fmt.Sprintf("%s must not import %s", name, imported))
 			}
@@ -227,16 +241,52 @@ func TestForbiddenArrows(t *testing.T) {
 
 		{"core on a dependency", "dedup", []string{pgx}, []string{"dedup must not import " + pgx}},
 		{"core outward", "dedup", []string{module + "consumer"}, []string{"dedup must not import consumer"}},
-		{"adapter on the relay", "adapters/kafka", []string{module + "outbox/relay"}, []string{"adapters/kafka must not import outbox/relay"}},
+		{
+			"adapter on the relay", "adapters/kafka",
+			[]string{module + "outbox/relay"},
+			[]string{"adapters/kafka must not import outbox/relay"},
+		},
 		{"core sideways", "outbox", []string{module + "dedup"}, []string{"outbox must not import dedup"}},
-		{"consumer on an adapter", "consumer", []string{module + "adapters/kafka"}, []string{"consumer must not import adapters/kafka"}},
-		{"suite on a dependency", "dedup/deduptest", []string{"github.com/google/go-cmp/cmp"}, []string{"dedup/deduptest must not import github.com/google/go-cmp/cmp"}},
-		{"adapter on adapter", "adapters/kafka", []string{module + "adapters/pgxstore"}, []string{"adapters/kafka must not import adapters/pgxstore"}},
-		{"adapter on another's SDK", "adapters/kafka", []string{sarama, pgx}, []string{"adapters/kafka must not import " + pgx}},
-		{"sqlstore on a driver", "adapters/sqlstore", []string{"modernc.org/sqlite"}, []string{"adapters/sqlstore must not import modernc.org/sqlite"}},
-		{"store on the tests' servers", "adapters/pgxstore", []string{module + "internal/test/testdb"}, []string{"adapters/pgxstore must not import internal/test/testdb"}},
-		{"migrations on the core", "migrations", []string{module + "dedup"}, []string{"migrations must not import dedup"}},
-		{"name that only begins alike", "adapters/kafka", []string{module + "consumerx"}, []string{"adapters/kafka must not import consumerx"}},
+		{
+			"consumer on an adapter", "consumer",
+			[]string{module + "adapters/kafka"},
+			[]string{"consumer must not import adapters/kafka"},
+		},
+		{
+			"suite on a dependency", "dedup/deduptest",
+			[]string{"github.com/google/go-cmp/cmp"},
+			[]string{"dedup/deduptest must not import github.com/google/go-cmp/cmp"},
+		},
+		{
+			"adapter on adapter", "adapters/kafka",
+			[]string{module + "adapters/pgxstore"},
+			[]string{"adapters/kafka must not import adapters/pgxstore"},
+		},
+		{
+			"adapter on another's SDK", "adapters/kafka",
+			[]string{sarama, pgx},
+			[]string{"adapters/kafka must not import " + pgx},
+		},
+		{
+			"sqlstore on a driver", "adapters/sqlstore",
+			[]string{"modernc.org/sqlite"},
+			[]string{"adapters/sqlstore must not import modernc.org/sqlite"},
+		},
+		{
+			"store on the tests' servers", "adapters/pgxstore",
+			[]string{module + "internal/test/testdb"},
+			[]string{"adapters/pgxstore must not import internal/test/testdb"},
+		},
+		{
+			"migrations on the core", "migrations",
+			[]string{module + "dedup"},
+			[]string{"migrations must not import dedup"},
+		},
+		{
+			"name that only begins alike", "adapters/kafka",
+			[]string{module + "consumerx"},
+			[]string{"adapters/kafka must not import consumerx"},
+		},
 		{"package without a row", "util", nil, []string{"util has no row in the table of packages"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

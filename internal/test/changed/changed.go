@@ -37,8 +37,8 @@ func changed(ctx context.Context, since string) ([]string, error) {
 	return choose(packages, files, root), nil
 }
 
-// changedFiles returns absolute paths of the files that differ between the merge base of since and HEAD and the working tree, and
-// of untracked files.
+// changedFiles returns absolute paths of the files that differ between the merge base of since and HEAD and the working
+// tree, and of untracked files.
 func changedFiles(ctx context.Context, root, since string) (files []string, err error) {
 	base, err := output(ctx, root, "git", "merge-base", since, "HEAD")
 	if err != nil {
@@ -128,8 +128,8 @@ func plain(importPath string) string {
 	return path
 }
 
-// packageOf returns the folder of the package that a file belongs to: the file's folder or the nearest one above it with a
-// package, because testdata and embedded files are below their package.
+// packageOf returns the folder of the package that a file belongs to: the file's folder or the nearest one above it
+// with a package, because testdata and embedded files are below their package.
 func packageOf(file, root string, dirs map[string]bool) (dir string, found bool) {
 	for dir = filepath.Dir(file); ; dir = filepath.Dir(dir) {
 		if dirs[dir] {

@@ -12,7 +12,8 @@ import (
 
 const module = "github.com/txonce/txonce"
 
-// Only the tests of package b import a. c and d import nothing. a embeds a file of its testdata. d is a module of its own.
+// Only the tests of package b import a. c and d import nothing. a embeds a file of its testdata. d is a module of its
+// own.
 func TestChanged(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -30,7 +31,8 @@ func TestChanged(t *testing.T) {
 	}
 	git := func(args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		cmd := exec.CommandContext(t.Context(), "git",
+			append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}

@@ -1,5 +1,5 @@
-// Command changed prints the packages of all modules whose tests depend on files that changed since another commit, including
-// uncommitted files.
+// Command changed prints the packages of all modules whose tests depend on files that changed since another commit,
+// including uncommitted files.
 //
 //	go test $(go run ./internal/test/changed) # since main
 //	go run ./internal/test/changed -since HEAD~3

@@ -1,5 +1,5 @@
-// Package child runs a test binary again, as a process that serves HTTP and can be killed. A package that uses it calls Main in its
-// TestMain, and Start or StartGroup in its tests.
+// Package child runs a test binary again, as a process that serves HTTP and can be killed. A package that uses it calls
+// Main in its TestMain, and Start or StartGroup in its tests.
 package child
 
 import (
@@ -20,8 +20,8 @@ import (
 // env makes the binary a child. Its value is the arguments of Start as JSON.
 const env = "TXONCE_TEST_CHILD"
 
-// Main does nothing in the process that go test started. In a child it serves what handler returns for the arguments of Start, and does not
-// return. ctx never ends.
+// Main does nothing in the process that go test started. In a child it serves what handler returns for the arguments of
+// Start, and does not return. ctx never ends.
 func Main(handler func(ctx context.Context, args []string) (http.Handler, error)) {
 	text, isChild := os.LookupEnv(env)
 	if !isChild {

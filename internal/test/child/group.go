@@ -22,7 +22,8 @@ type Group struct {
 	stopped bool
 }
 
-// StartGroup starts n children. args returns the arguments of the nth child that is started, from 0. Call Stop at the end.
+// StartGroup starts n children. args returns the arguments of the nth child that is started, from 0. Call Stop at the
+// end.
 func StartGroup(t testing.TB, n int, args func(nth int) []string) *Group {
 	g := &Group{t: t, args: args, all: make([]*Process, n)}
 	for i := range n {
@@ -80,8 +81,8 @@ func (g *Group) Any() *Process {
 	return g.all[rand.IntN(len(g.all))]
 }
 
-// KillSome kills the children in turn, at random times, until ctx ends. On a busy machine, where a child takes long to start, it kills more
-// seldom: otherwise the children would do little more than start.
+// KillSome kills the children in turn, at random times, until ctx ends. On a busy machine, where a child takes long to
+// start, it kills more seldom: otherwise the children would do little more than start.
 func (g *Group) KillSome(ctx context.Context) {
 	for i := 0; ; i = (i + 1) % len(g.all) {
 		g.mu.Lock()

@@ -18,8 +18,8 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// Each link to a file of the repository leads to one, and each link to a part of a page to its heading. A link whose text is a name in
-// backquotes and whose target is a Go file, such as that of a test, leads to a file with that name.
+// Each link to a file of the repository leads to one, and each link to a part of a page to its heading. A link whose
+// text is a name in backquotes and whose target is a Go file, such as that of a test, leads to a file with that name.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	links, all := 0, pages(t)
@@ -42,7 +42,10 @@ func TestLinks(t *testing.T) {
 // pages returns the pages for people.
 func pages(t *testing.T) (pages []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "adapters/*/README.md", "adapters/*/*/README.md"} {
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "docs/*/*.md", "adapters/*/README.md",
+		"adapters/*/*/README.md",
+	} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +66,8 @@ func follow(t *testing.T, page, text, target string) string {
 	if _, err := os.Stat(file); err != nil {
 		return "there is no such file"
 	}
-	if name, found := strings.CutPrefix(text, "`"); found && strings.HasSuffix(path, ".go") && !strings.Contains(read(t, file), strings.TrimSuffix(name, "`")) {
+	if name, found := strings.CutPrefix(text, "`"); found && strings.HasSuffix(path, ".go") &&
+		!strings.Contains(read(t, file), strings.TrimSuffix(name, "`")) {
 		return "the file does not have this name"
 	}
 	if part == "" || !strings.HasSuffix(file, ".md") {

@@ -19,7 +19,8 @@ type names struct {
 	members  map[string]map[string]bool // of the types with a name: fields and methods
 }
 
-// Each name of this repository that a page has in backquotes, such as `consumer.Config`, `Trace.Lease` or `relay.Config.Queue`, exists.
+// Each name of this repository that a page has in backquotes, such as `consumer.Config`, `Trace.Lease` or
+// `relay.Config.Queue`, exists.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	known := names{map[string]map[string]bool{}, map[string]map[string]bool{}}
@@ -52,7 +53,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// fault reports whether first is a package or a type of this repository, and whether it lacks the name. member may be empty.
+// fault reports whether first is a package or a type of this repository, and whether it lacks the name. member may be
+// empty.
 func (n names) fault(first, name, member string) (ours, fault bool) {
 	declared, isPackage := n.packages[first]
 	members, isType := n.members[first]
@@ -102,7 +104,8 @@ func (n names) read(t *testing.T, path string) {
 	}
 }
 
-// addMembers adds the fields of a struct, or the methods of an interface. Of an embedded type it adds the name, and not the members.
+// addMembers adds the fields of a struct, or the methods of an interface. Of an embedded type it adds the name, and not
+// the members.
 func (n names) addMembers(s *ast.TypeSpec) {
 	var fields *ast.FieldList
 	switch t := s.Type.(type) {

@@ -12,9 +12,12 @@ func TestParsePostgres(t *testing.T) {
 		network, address string
 	}{
 		"postgres://u:p@127.0.0.1:5433/d?sslmode=disable": {dsn.Postgres{Host: "127.0.0.1", Port: "5433", User: "u", Database: "d"}, "tcp", "127.0.0.1:5433"},
-		"postgresql://[::1]/d":                            {dsn.Postgres{Host: "::1", Port: "5432", Database: "d"}, "tcp", "[::1]:5432"},
-		"postgres://u@/d?host=/run/pg&port=1":             {dsn.Postgres{Host: "/run/pg", Port: "1", User: "u", Database: "d"}, "unix", "/run/pg/.s.PGSQL.1"},
-		"host=h port=7 user=u dbname='d'":                 {dsn.Postgres{Host: "h", Port: "7", User: "u", Database: "d"}, "tcp", "h:7"},
+		"postgresql://[::1]/d": {
+			dsn.Postgres{Host: "::1", Port: "5432", Database: "d"},
+			"tcp", "[::1]:5432",
+		},
+		"postgres://u@/d?host=/run/pg&port=1": {dsn.Postgres{Host: "/run/pg", Port: "1", User: "u", Database: "d"}, "unix", "/run/pg/.s.PGSQL.1"},
+		"host=h port=7 user=u dbname='d'":     {dsn.Postgres{Host: "h", Port: "7", User: "u", Database: "d"}, "tcp", "h:7"},
 	} {
 		got, err := dsn.ParsePostgres(in)
 		network, address := got.Address()
@@ -31,8 +34,11 @@ func TestParsePostgres(t *testing.T) {
 
 func TestParseMySQL(t *testing.T) {
 	for in, want := range map[string]dsn.MySQL{
-		"root@tcp(127.0.0.1:3306)/":         {User: "root@", Network: "tcp", Address: "127.0.0.1:3306"},
-		"u:p@ss/w@unix(/run/my.sock)/d?a=b": {User: "u:p@ss/w@", Network: "unix", Address: "/run/my.sock", Database: "d", Parameters: "a=b"},
+		"root@tcp(127.0.0.1:3306)/": {User: "root@", Network: "tcp", Address: "127.0.0.1:3306"},
+		"u:p@ss/w@unix(/run/my.sock)/d?a=b": {
+			User: "u:p@ss/w@", Network: "unix", Address: "/run/my.sock",
+			Database: "d", Parameters: "a=b",
+		},
 	} {
 		got, err := dsn.ParseMySQL(in)
 		if err != nil || got != want || got.String() != in {

@@ -1,5 +1,5 @@
-// Package dsn reads and changes the addresses of databases that drivers take, without any driver: what tests of adapters import
-// decides what the adapters' users download.
+// Package dsn reads and changes the addresses of databases that drivers take, without any driver: what tests of
+// adapters import decides what the adapters' users download.
 package dsn
 
 import (

@@ -1,8 +1,8 @@
 // Package edgecases has only a test: it checks that each numbered abuse case of the HTTP edge has a test.
 //
-// The cases are a list of 75 ways to misuse an Idempotency-Key middleware or a webhook receiver, and 26 faults (E1 to E26) that an
-// attack on a prototype found. The tests in adapters/httpidem and adapters/webhook have the numbers in their names, as in
-// "case 47: no signature" or "E22: a time far in the future".
+// The cases are a list of 75 ways to misuse an Idempotency-Key middleware or a webhook receiver, and 26 faults (E1 to
+// E26) that an attack on a prototype found. The tests in adapters/httpidem and adapters/webhook have the numbers in
+// their names, as in "case 47: no signature" or "E22: a time far in the future".
 package edgecases_test
 
 import (
@@ -67,7 +67,8 @@ var (
 	fault   = regexp.MustCompile(`\bE\d+\b`)
 )
 
-// numbers returns the numbers of cases in the string literals of a test's source: "case 1", "cases 1 and 2", "cases 3 to 5", "E6".
+// numbers returns the numbers of cases in the string literals of a test's source: "case 1", "cases 1 and 2", "cases 3
+// to 5", "E6".
 func numbers(source string) (found []string) {
 	for _, text := range literal.FindAllString(source, -1) {
 		found = append(found, fault.FindAllString(text, -1)...)

@@ -50,7 +50,8 @@ func table() string {
 	}
 	for _, a := range features.Adapters {
 		f := a.Features
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.Name, yes(f.Ordered), yes(f.Delay), yes(f.CountsAttempts), yes(f.Batch), yes(f.Fenced))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", a.Name, yes(f.Ordered), yes(f.Delay),
+			yes(f.CountsAttempts), yes(f.Batch), yes(f.Fenced))
 	}
 	return b.String()
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A test that fails every second time is counted, with the sub-test that caused it. A test that never fails is not listed.
+// A test that fails every second time is counted, with the sub-test that caused it. A test that never fails is not
+// listed.
 func TestWhatFailsIsCounted(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(t.TempDir(), "state")

@@ -1,13 +1,13 @@
-// Command flake runs the tests of packages many times in shuffled order while all CPUs are busy, and counts the failures of each
-// test.
+// Command flake runs the tests of packages many times in shuffled order while all CPUs are busy, and counts the
+// failures of each test.
 //
 //	go run ./internal/test/flake -n 50 ./adapters/kafka ./consumer
 //	go run ./internal/test/flake -n 200 -run 'TestSubscriber$' ./adapters/awssqs
 //
 // RACE in the environment has the flags of the race detector, as for run.sh; without it, -race.
 //
-// It prints a line per run and then a table of the tests that failed. It keeps the output of each failed run in a file, which the
-// line names. The exit code is 1 if a run failed.
+// It prints a line per run and then a table of the tests that failed. It keeps the output of each failed run in a file,
+// which the line names. The exit code is 1 if a run failed.
 package main
 
 import (

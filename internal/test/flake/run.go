@@ -88,7 +88,10 @@ func (s settings) tryPackage(ctx context.Context, pkg, kept string, counts *tall
 
 // once runs program once and returns its output as events of go test -json.
 func (s settings) once(ctx context.Context, program, dir string) ([]byte, error) {
-	args := []string{"tool", "test2json", program, "-test.v=test2json", "-test.shuffle=on", "-test.timeout=" + s.timeout.String(), "-test.run=" + s.run}
+	args := []string{
+		"tool", "test2json", program, "-test.v=test2json", "-test.shuffle=on",
+		"-test.timeout=" + s.timeout.String(), "-test.run=" + s.run,
+	}
 	if s.short {
 		args = append(args, "-test.short")
 	}

@@ -22,8 +22,8 @@ type tally struct{ runs, failures map[name]int }
 
 func newTally() *tally { return &tally{runs: map[name]int{}, failures: map[name]int{}} }
 
-// add counts the tests in the output of one run and returns how many ran. If a sub-test failed, it counts only the sub-test and
-// not its parents.
+// add counts the tests in the output of one run and returns how many ran. If a sub-test failed, it counts only the
+// sub-test and not its parents.
 func (t *tally) add(pkg string, out []byte) (ran int, err error) {
 	var failed []string
 	for line := range bytes.Lines(out) {

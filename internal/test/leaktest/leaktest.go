@@ -1,5 +1,5 @@
-// Package leaktest runs goleak with a longer wait. goleak gives goroutines that are about to end at most two seconds, which is
-// too short for closing a connection on a busy machine.
+// Package leaktest runs goleak with a longer wait. goleak gives goroutines that are about to end at most two seconds,
+// which is too short for closing a connection on a busy machine.
 package leaktest
 
 import (

@@ -9,7 +9,8 @@ import (
 
 var levels = matrix.Levels{"default", "second", "third"}
 
-// Whatever a case is called, it runs in one of three configurations, at each level, and once in each store's two configurations.
+// Whatever a case is called, it runs in one of three configurations, at each level, and once in each store's two
+// configurations.
 func TestEveryCaseRuns(t *testing.T) {
 	t.Setenv("TXONCE_TEST_ALL", "")
 	shares := map[int]int{}
@@ -45,11 +46,13 @@ func TestEveryCaseRuns(t *testing.T) {
 			if ran := count(name, level, levels.One(0), levels.One(1), levels.One(2)); ran != 1 {
 				t.Errorf("%q runs %d times at level %s", name, ran, level)
 			}
-			if ran := count(name, level, levels.Share(0, 2), levels.Share(1, 2), levels.Share(2, 2), levels.Share(3, 2)); ran == 0 {
+			if ran := count(name, level, levels.Share(0, 2), levels.Share(1, 2), levels.Share(2, 2),
+				levels.Share(3, 2)); ran == 0 {
 				t.Errorf("%q does not run at level %s", name, level)
 			}
 		}
-		for _, both := range [][2]int{{0, 1}, {2, 3}, {0, 3}, {1, 2}} { // the configurations of a store, and those of a version
+		for _, both := range [][2]int{{0, 1}, {2, 3}, {0, 3}, {1, 2}} {
+			// the configurations of a store, and those of a version
 			if ran := count(name, "", levels.Share(both[0], 2), levels.Share(both[1], 2)); ran != 1 {
 				t.Errorf("%q runs %d times in the configurations %v", name, ran, both)
 			}
@@ -77,7 +80,8 @@ func TestAll(t *testing.T) {
 		if !matrix.RunsOn([]string{"mariadb", "mysql", "sqlite"}[i], "case") {
 			t.Errorf("a database is left out")
 		}
-		if !matrix.Dealt("case", i, 3) || count("case", levels[i], levels.One(0), levels.Rest(0), levels.Share(0, 2)) != 3 || !levels.Share(i, 2)("case", "") {
+		if !matrix.Dealt("case", i, 3) || count("case", levels[i], levels.One(0), levels.Rest(0),
+			levels.Share(0, 2)) != 3 || !levels.Share(i, 2)("case", "") {
 			t.Errorf("configuration %d is left out", i)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// What go mod tidy downloads for a program that imports a package: the library's own tests decide that too, because go mod tidy also loads
-// the tests of imported packages.
+// What go mod tidy downloads for a program that imports a package: the library's own tests decide that too, because go
+// mod tidy also loads the tests of imported packages.
 func TestDownloads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("may download modules; -short runs only what needs nothing but Go")
@@ -43,7 +43,8 @@ func TestDownloads(t *testing.T) {
 			}
 			t.Logf("%.1f MiB", float64(got)/mebibyte)
 			if got > test.most {
-				t.Errorf("go mod tidy downloads %.1f MiB, want %d at the most", float64(got)/mebibyte, test.most/mebibyte)
+				t.Errorf("go mod tidy downloads %.1f MiB, want %d at the most", float64(got)/mebibyte,
+					test.most/mebibyte)
 			}
 		})
 	}
@@ -72,7 +73,8 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// zipped returns the size of a module's zip file: its regular files, without modules within it and without what git ignores at its top.
+// zipped returns the size of a module's zip file: its regular files, without modules within it and without what git
+// ignores at its top.
 func zipped(t *testing.T, dir string) int64 {
 	t.Helper()
 	var n counter
@@ -118,8 +120,10 @@ func TestUnrelatedRequirementsStay(t *testing.T) {
 		t.Skip("may download modules; -short runs only what needs nothing but Go")
 	}
 	neighbours := []string{
-		"github.com/ThreeDotsLabs/watermill v1.3.5", "github.com/aws/aws-sdk-go-v2 v1.25.0", "github.com/go-sql-driver/mysql v1.7.1",
-		"github.com/prometheus/client_golang v1.18.0", "github.com/spf13/cobra v1.7.0", "go.opentelemetry.io/otel v1.24.0",
+		"github.com/ThreeDotsLabs/watermill v1.3.5", "github.com/aws/aws-sdk-go-v2 v1.25.0",
+		"github.com/go-sql-driver/mysql v1.7.1",
+		"github.com/prometheus/client_golang v1.18.0", "github.com/spf13/cobra v1.7.0",
+		"go.opentelemetry.io/otel v1.24.0",
 	}
 	for _, adapters := range [][]string{{"/adapters/pgxstore"}, {"/adapters/pgxstore", "/adapters/kafka"}} {
 		require := append([]string{root + " v0.1.0"}, neighbours...)

@@ -11,7 +11,8 @@ import (
 
 // published are the modules that others import, besides the root.
 var published = []string{
-	"adapters/awssqs", "adapters/cli", "adapters/kafka", "adapters/pgxstore", "adapters/rabbitmq", "adapters/sqlstore/gormstore",
+	"adapters/awssqs", "adapters/cli", "adapters/kafka", "adapters/pgxstore", "adapters/rabbitmq",
+	"adapters/sqlstore/gormstore",
 	"adapters/telemetry", "adapters/watermilltx",
 }
 

@@ -21,8 +21,8 @@ import (
 )
 
 // Every body of a row passes the type checker. make mutants would notice too, but only after a long time. All rows of a
-// package are checked at once, each as a function of another name, and without the bodies of other functions. A cut needs
-// no check: it replaces one string by another.
+// package are checked at once, each as a function of another name, and without the bodies of other functions. A cut
+// needs no check: it replaces one string by another.
 func TestRowsCompile(t *testing.T) {
 	byFolder := map[string][]row{}
 	for _, r := range allRows() {

@@ -22,8 +22,11 @@ func allRows() (rows []row) {
 // consumer between them, and what other stores and brokers do by themselves.
 var groups = []group{
 	{"Claims and effects", "The effects of a message are committed once, together with its claim.", claimRows},
-	{"Handlers that fail or misbehave", "" +
-		"A message is committed, or parked in the table `dead_letters` with its cause, or delivered again.", handlerRows},
+	{
+		"Handlers that fail or misbehave", "" +
+			"A message is committed, or parked in the table `dead_letters` with its cause, or delivered again.",
+		handlerRows,
+	},
 	{"Databases", "What each database needs for the promises above, and what is refused.", databaseRows},
 	{"Brokers", "A message is acknowledged when its outcome is committed, and not before.", brokerRows},
 	{"Outbox", "" +
@@ -51,7 +54,8 @@ This page is generated: ` + "`go run ./internal/test/mutants -list > docs/guaran
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| promise | test |\n|---|---|\n", g.title, g.about)
 		for _, r := range g.rows {
 			test, folder := r.test()
-			fmt.Fprintf(&b, "| %s | `%s` in [%s](../%s) |\n", r.promise, test, strings.TrimPrefix(folder, "adapters/"), folder)
+			fmt.Fprintf(&b, "| %s | `%s` in [%s](../%s) |\n", r.promise, test,
+				strings.TrimPrefix(folder, "adapters/"), folder)
 		}
 	}
 	return b.String()

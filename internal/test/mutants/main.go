@@ -1,6 +1,6 @@
-// Command mutants breaks one promise at a time and checks that a test fails. Each row of rows_*.go names a function or a
-// statement of SQL, says what is wrong with it, and names the test. The change is in a build overlay, so the checkout is
-// never changed.
+// Command mutants breaks one promise at a time and checks that a test fails. Each row of rows_*.go names a function or
+// a statement of SQL, says what is wrong with it, and names the test. The change is in a build overlay, so the checkout
+// is never changed.
 //
 //	go run ./internal/test/mutants                         # all; needs make services-up
 //	go run ./internal/test/mutants -from 118               # continue an interrupted run
@@ -11,8 +11,8 @@
 // What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a
 // package takes a minute longer, because the package is built without a mutation first.
 //
-// It prints each promise with a number within the selection, and at the end those that no test noticed; with -json, a line
-// of JSON per promise.
+// It prints each promise with a number within the selection, and at the end those that no test noticed; with -json, a
+// line of JSON per promise.
 //
 // It exits 1 if a named test passes, or if a row names a function, a text or a test that does not exist.
 package main

@@ -101,7 +101,10 @@ func TestMutations(t *testing.T) {
 		{
 			name: "a function that is gone",
 			row:  row{promise: "It lasts.", in: "pkg.(*store).Fetch", body: "return nil"},
-			want: []string{`the promise "It lasts.": pkg has no function (*store).Fetch`, "in and body", `-run "It lasts."`},
+			want: []string{
+				`the promise "It lasts.": pkg has no function (*store).Fetch`, "in and body",
+				`-run "It lasts."`,
+			},
 		},
 		{
 			name: "a folder that is gone", row: row{in: "other/pkg.Get", body: "return nil"},

@@ -12,16 +12,17 @@ import (
 	"strings"
 )
 
-// row is a promise, a way to break it, and the test that notices. It breaks either a function (in, body) or a statement of
-// SQL (sql, cut, put).
+// row is a promise, a way to break it, and the test that notices. It breaks either a function (in, body) or a statement
+// of SQL (sql, cut, put).
 //
 // Functions are named by folder, receiver and name: "consumer.(*Consumer).Process", "dedup.FingerprintOf". Whether the
-// receiver is a pointer does not matter. The function is renamed, Process to processOriginal, and one with the row's body
-// takes its place. The body sees the original's parameters and imports, and may call the original.
+// receiver is a pointer does not matter. The function is renamed, Process to processOriginal, and one with the row's
+// body takes its place. The body sees the original's parameters and imports, and may call the original.
 //
-// SQL is named likewise, optionally with the field, constant or variable that holds it: "internal/dialect.NewPostgres.Open".
-// The text cut is replaced by put wherever it occurs in string literals of that function, field or variable. Literals that
-// are joined by + count as one text, in which other operands are written in braces: "SELECT {now}".
+// SQL is named likewise, optionally with the field, constant or variable that holds it:
+// "internal/dialect.NewPostgres.Open". The text cut is replaced by put wherever it occurs in string literals of that
+// function, field or variable. Literals that are joined by + count as one text, in which other operands are written in
+// braces: "SELECT {now}".
 type row struct {
 	promise string // a sentence for docs/guarantees.md
 	in      string

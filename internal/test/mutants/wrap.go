@@ -22,8 +22,8 @@ func (r row) generated(f *found, name, body string) string {
 	return f.text(f.fn.Pos(), own.Pos()) + name + f.text(own.End(), f.fn.Body.Lbrace) + "{\n" + body + "\n}\n"
 }
 
-// importing adds the row's import to the source of f if it is not there, on the line of the package clause, so that lines
-// keep their numbers.
+// importing adds the row's import to the source of f if it is not there, on the line of the package clause, so that
+// lines keep their numbers.
 func (r row) importing(src string, f *found) string {
 	path := strconv.Quote(r.imports)
 	has := func(i *ast.ImportSpec) bool { return i.Path.Value == path }

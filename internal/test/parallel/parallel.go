@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// Tests lets n tests of this binary run side by side, however many processors there are, unless the flag -parallel is given.
+// Tests lets n tests of this binary run side by side, however many processors there are, unless the flag -parallel is
+// given.
 func Tests(n int) {
 	flag.Parse()
 	given := false

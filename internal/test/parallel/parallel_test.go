@@ -23,7 +23,10 @@ func TestTheFlagDecides(t *testing.T) {
 		}
 		return
 	}
-	for want, args := range map[string]string{"7": "-test.run=^TestTheFlagDecides$", "3": "-test.run=^TestTheFlagDecides$ -test.parallel=3"} {
+	for want, args := range map[string]string{
+		"7": "-test.run=^TestTheFlagDecides$",
+		"3": "-test.run=^TestTheFlagDecides$ -test.parallel=3",
+	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(args)...)
 		cmd.Env = append(os.Environ(), "WANT_PARALLEL="+want)
 		if out, err := cmd.CombinedOutput(); err != nil {

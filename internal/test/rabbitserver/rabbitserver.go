@@ -1,8 +1,9 @@
-// Package rabbitserver runs a RabbitMQ node from the programs installed on this machine, as any user, and beside other nodes.
+// Package rabbitserver runs a RabbitMQ node from the programs installed on this machine, as any user, and beside other
+// nodes.
 //
-// It runs the scripts behind Debian's wrapper, because the wrapper insists on a certain user. All settings of a node are in its
-// environment: an exported HOME, where it keeps its cookie, would also move Go's caches. A node registers with epmd, a name
-// server that outlives it. Each node gets its own epmd, which ends when the node does.
+// It runs the scripts behind Debian's wrapper, because the wrapper insists on a certain user. All settings of a node
+// are in its environment: an exported HOME, where it keeps its cookie, would also move Go's caches. A node registers
+// with epmd, a name server that outlives it. Each node gets its own epmd, which ends when the node does.
 package rabbitserver
 
 import (
@@ -45,8 +46,8 @@ func Programs() string {
 //go:embed run.sh
 var script string
 
-// Prepare writes the node's settings and returns the command that runs it. The command's process is the node itself, so signals
-// reach the node; SIGTERM shuts it down cleanly. Data of an earlier run in the same Dir are kept.
+// Prepare writes the node's settings and returns the command that runs it. The command's process is the node itself, so
+// signals reach the node; SIGTERM shuts it down cleanly. Data of an earlier run in the same Dir are kept.
 func (s Server) Prepare() (args []string, err error) {
 	conf := append([]string{
 		fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%d", s.Port),
@@ -61,8 +62,8 @@ func (s Server) Prepare() (args []string, err error) {
 	return s.command("sh", "-c", script, "sh", filepath.Join(s.Programs, "rabbitmq-server")), err
 }
 
-// Eval returns a command that evaluates what it reads, an expression of Erlang, on the node. It speaks the protocol of nodes, and needs a
-// hundredth of the time of rabbitmqctl, which is a node too.
+// Eval returns a command that evaluates what it reads, an expression of Erlang, on the node. It speaks the protocol of
+// nodes, and needs a hundredth of the time of rabbitmqctl, which is a node too.
 func (s Server) Eval() ([]string, error) {
 	erl, err := exec.LookPath("erl")
 	if err != nil {
@@ -103,8 +104,9 @@ func (s Server) command(words ...string) []string {
 	return append(args, words...)
 }
 
-// linkPlugins makes a folder with links to RabbitMQ's libraries and without its plugins, because none is enabled: a node reads all of
-// them at its start, which takes a third of the time. Where RabbitMQ keeps its libraries elsewhere, there is no such folder.
+// linkPlugins makes a folder with links to RabbitMQ's libraries and without its plugins, because none is enabled: a
+// node reads all of them at its start, which takes a third of the time. Where RabbitMQ keeps its libraries elsewhere,
+// there is no such folder.
 func (s Server) linkPlugins() error {
 	libraries, err := filepath.Glob(filepath.Join(s.Programs, "../lib/rabbitmq_server-*/plugins/*"))
 	if err != nil || len(libraries) == 0 {

@@ -1,6 +1,7 @@
-// Package spawn runs this program again, as a worker that can be killed and frozen. The worker reads its settings from the first line of its
-// standard input, and orders from further lines. The input stays open while the parent lives: when it ends, the worker ends. The worker writes
-// its reports to its standard output, a line of JSON each. What it has not reported when it is killed stays unknown.
+// Package spawn runs this program again, as a worker that can be killed and frozen. The worker reads its settings from
+// the first line of its standard input, and orders from further lines. The input stays open while the parent lives:
+// when it ends, the worker ends. The worker writes its reports to its standard output, a line of JSON each. What it has
+// not reported when it is killed stays unknown.
 package spawn
 
 import (
@@ -20,8 +21,8 @@ type Process[R any] struct {
 	stdin io.WriteCloser
 }
 
-// Start runs `PROGRAM command`. The worker is called name in errors. It calls heard for each report, in order, and then ended: with nil for
-// the exit code 0. Both are called by one goroutine.
+// Start runs `PROGRAM command`. The worker is called name in errors. It calls heard for each report, in order, and then
+// ended: with nil for the exit code 0. Both are called by one goroutine.
 func (p *Process[R]) Start(name, command string, settings any, heard func(R), ended func(error)) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// session is a connection to PostgreSQL by the driver that the test's program has registered as "pgx". A *sql.DB would end with a
-// goroutine more than each test has begun with.
+// session is a connection to PostgreSQL by the driver that the test's program has registered as "pgx". A *sql.DB would
+// end with a goroutine more than each test has begun with.
 type session struct{ driver.Conn }
 
 // pgx returns that driver.
@@ -65,8 +65,8 @@ func (s session) value(ctx context.Context, query string) (string, error) {
 	return fmt.Sprint(row[0]), nil
 }
 
-// admins keeps sessions on PostgreSQL for the set-up and clean-up of later tests: to begin a session costs the server more than most
-// statements. They end with this process.
+// admins keeps sessions on PostgreSQL for the set-up and clean-up of later tests: to begin a session costs the server
+// more than most statements. They end with this process.
 var admins sessions
 
 // An idle session has a goroutine of pgx if the machine was so busy that a statement took 15 ms to send.
@@ -139,7 +139,8 @@ func execute(t testing.TB, dsn, statements string) error {
 	return transact(ctx, dsn, func(s session) error { return s.exec(ctx, statements) })
 }
 
-// transact runs f in a transaction, and again after a deadlock: with autovacuum, or with something that a test has left running.
+// transact runs f in a transaction, and again after a deadlock: with autovacuum, or with something that a test has left
+// running.
 func transact(ctx context.Context, dsn string, f func(session) error) error {
 	return admins.do(ctx, dsn, func(s session) error {
 		for {

@@ -9,8 +9,9 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// PostgresTables returns statements that make txonce's tables in one transaction and round trip, followed by the statements in more.
-// migrations.Apply does the same, but under a lock: tests that run side by side would wait for each other.
+// PostgresTables returns statements that make txonce's tables in one transaction and round trip, followed by the
+// statements in more. migrations.Apply does the same, but under a lock: tests that run side by side would wait for each
+// other.
 func PostgresTables(t testing.TB, more string) (sql string) {
 	t.Helper()
 	all, err := allMigrations("postgres")

@@ -11,8 +11,9 @@ import (
 	"github.com/txonce/txonce/internal/test/matrix"
 )
 
-// MySQL creates a database on a real MySQL or MariaDB (OnMySQL says which) and returns its DSN for go-sql-driver/mysql, with the
-// driver's defaults. The database is dropped when the test ends. The test fails if a transaction on its tables is still open then.
+// MySQL creates a database on a real MySQL or MariaDB (OnMySQL says which) and returns its DSN for go-sql-driver/mysql,
+// with the driver's defaults. The database is dropped when the test ends. The test fails if a transaction on its tables
+// is still open then.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
 	at := mysqlServer(t)
@@ -34,8 +35,8 @@ const (
 	notRun = "not run" // run.sh lists the tests that say so
 )
 
-// OnMySQL reports whether a test of the MySQL dialect runs on MySQL; otherwise it runs on MariaDB. A subtest named mysql or mariadb
-// decides itself. Other tests run on MariaDB, or with TXONCE_TEST_MYSQL=mysql on MySQL.
+// OnMySQL reports whether a test of the MySQL dialect runs on MySQL; otherwise it runs on MariaDB. A subtest named
+// mysql or mariadb decides itself. Other tests run on MariaDB, or with TXONCE_TEST_MYSQL=mysql on MySQL.
 func OnMySQL(t testing.TB) bool {
 	t.Helper()
 	_, subtests, _ := strings.Cut(t.Name(), "/")
@@ -126,9 +127,9 @@ func MySQLRowsRead(t testing.TB, db *sql.DB) (n int64) {
 	return n
 }
 
-// MySQLSessions is a table with the sessions of the server: id, db, info (the statement that runs), transaction (1 while one is open).
-// MySQL's tables of information_schema cannot be read while any session runs a statement with bytes that are not UTF-8 (error 3854), and
-// MariaDB's performance_schema is off by default.
+// MySQLSessions is a table with the sessions of the server: id, db, info (the statement that runs), transaction (1
+// while one is open). MySQL's tables of information_schema cannot be read while any session runs a statement with bytes
+// that are not UTF-8 (error 3854), and MariaDB's performance_schema is off by default.
 func MySQLSessions(t testing.TB) string {
 	t.Helper()
 	if OnMySQL(t) {

@@ -16,9 +16,9 @@ import (
 	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// StartPgBouncer starts a PgBouncer for one test in front of the server of direct. It is in transaction mode, unless settings, which
-// are additional lines of its configuration, change that. It returns the DSN through it. end kills it; the end of the test does
-// too.
+// StartPgBouncer starts a PgBouncer for one test in front of the server of direct. It is in transaction mode, unless
+// settings, which are additional lines of its configuration, change that. It returns the DSN through it. end kills it;
+// the end of the test does too.
 func StartPgBouncer(t testing.TB, direct string, settings ...string) (pooled string, end func()) {
 	t.Helper()
 	if testing.Short() {
@@ -43,7 +43,8 @@ func StartPgBouncer(t testing.TB, direct string, settings ...string) (pooled str
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	lines := []string{
 		"[databases]", fmt.Sprintf("* = host=%s port=%s user=%s", server.Host, server.Port, server.User),
-		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =", "auth_type = any",
+		"[pgbouncer]", "listen_addr = 127.0.0.1", fmt.Sprintf("listen_port = %d", port), "unix_socket_dir =",
+		"auth_type = any",
 		"pool_mode = transaction", "server_login_retry = 1",
 	}
 	if err := os.WriteFile(ini, []byte(strings.Join(append(append(lines, settings...), ""), "\n")), 0o644); err != nil {

@@ -34,7 +34,8 @@ type OwnPostgres struct {
 	release  func() // of the port
 }
 
-// postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run them.
+// postgresPrograms returns the folder with the shared server's programs or with installed ones, and the user to run
+// them.
 func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 	if root, err := Root(); err == nil {
 		var shared struct {
@@ -46,7 +47,10 @@ func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 			return filepath.Dir(shared.Args[0]), shared.User, nil
 		}
 	}
-	for _, dir := range []string{"/usr/lib/postgresql/15/bin", "/usr/pgsql-15/bin", "/opt/homebrew/opt/postgresql@15/bin", "/usr/local/opt/postgresql@15/bin"} {
+	for _, dir := range []string{
+		"/usr/lib/postgresql/15/bin", "/usr/pgsql-15/bin",
+		"/opt/homebrew/opt/postgresql@15/bin", "/usr/local/opt/postgresql@15/bin",
+	} {
 		if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 			continue
 		}
@@ -67,7 +71,8 @@ func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 // NoOwnPostgres returns why StartPostgres would fail, or "". One that runs in a container cannot be started this way.
 func NoOwnPostgres() string {
 	if _, _, err := postgresPrograms(); err != nil {
-		return "the shared PostgreSQL must not be killed, and a server of the test's own needs its programs: " + err.Error()
+		return "the shared PostgreSQL must not be killed, and a server of the test's own needs its programs: " +
+			err.Error()
 	}
 	return ""
 }
@@ -82,7 +87,8 @@ func StartPostgres(t testing.TB, settings ...string) *OwnPostgres {
 func (p *OwnPostgres) StartStandby(t testing.TB) *OwnPostgres {
 	t.Helper()
 	return startOwn(t, func() (*OwnPostgres, error) {
-		return newPostgres(t.Context(), p.settings, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+		return newPostgres(t.Context(), p.settings, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf",
+			"--checkpoint=fast", "--no-sync")
 	})
 }
 
@@ -101,7 +107,8 @@ func startOwn(t testing.TB, start func() (*OwnPostgres, error)) *OwnPostgres {
 
 // NewPostgres is StartPostgres for a program that is not a test. The caller ends the server with Close.
 func NewPostgres(ctx context.Context, settings ...string) (*OwnPostgres, error) {
-	return newPostgres(ctx, settings, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions", "--no-sync")
+	return newPostgres(ctx, settings, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
+		"--no-instructions", "--no-sync")
 }
 
 // newPostgres creates the data with this program, and starts the server.
@@ -120,7 +127,10 @@ func newPostgres(ctx context.Context, settings []string, program string, args ..
 		release()
 		return nil, err
 	}
-	p := &OwnPostgres{Port: port, settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{}, release: release}
+	p := &OwnPostgres{
+		Port: port, settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{},
+		release: release,
+	}
 	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
 	if err := p.create(ctx, program, args); err != nil {
 		p.Close()
@@ -135,7 +145,8 @@ func (p *OwnPostgres) create(ctx context.Context, program string, args []string)
 			return err
 		}
 	}
-	if out, err := p.command(filepath.Join(p.programs, program), append(args, "-D", p.data())...).CombinedOutput(); err != nil {
+	if out, err := p.command(filepath.Join(p.programs, program),
+		append(args, "-D", p.data())...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", program, err, out)
 	}
 	return p.Start(ctx)
@@ -198,7 +209,8 @@ func (p *OwnPostgres) Start(ctx context.Context) error {
 // Kill ends it with SIGKILL.
 func (p *OwnPostgres) Kill() { p.end("KILL") }
 
-// end returns when all of the server's processes have ended: they share its standard error, and Wait waits for the end of that.
+// end returns when all of the server's processes have ended: they share its standard error, and Wait waits for the end
+// of that.
 func (p *OwnPostgres) end(signal string) {
 	if p.stdin == nil {
 		return

@@ -10,7 +10,8 @@ import (
 
 const reservedPort = "TXONCE_TEST_RESERVED_PORT"
 
-// A port that this process has reserved is reserved in a process with another TMPDIR too, such as that of another checkout, until it is released.
+// A port that this process has reserved is reserved in a process with another TMPDIR too, such as that of another
+// checkout, until it is released.
 func TestAPortIsReservedForAllProcesses(t *testing.T) {
 	if text, isChild := os.LookupEnv(reservedPort); isChild {
 		port, err := strconv.Atoi(text)

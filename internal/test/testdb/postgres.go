@@ -6,9 +6,9 @@ import (
 	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// Postgres returns the DSN of a PostgreSQL 15 superuser. A benchmark gets a fresh server with default durability, whose data is in the
-// folder for temporary files: the shared server may have its data in memory, where COMMIT costs next to nothing, and what surrounds a
-// COMMIT would look dearer than it is.
+// Postgres returns the DSN of a PostgreSQL 15 superuser. A benchmark gets a fresh server with default durability, whose
+// data is in the folder for temporary files: the shared server may have its data in memory, where COMMIT costs next to
+// nothing, and what surrounds a COMMIT would look dearer than it is.
 func Postgres(t testing.TB) (dsn string) {
 	t.Helper()
 	if _, ok := t.(*testing.B); ok {
@@ -35,8 +35,8 @@ func postgres(t testing.TB, env, title string) string {
 	return address
 }
 
-// Schema creates a schema on the server of dsn and returns a DSN whose search_path is that schema. The schema is dropped when the
-// test ends. The test fails if a transaction on its tables is still open then.
+// Schema creates a schema on the server of dsn and returns a DSN whose search_path is that schema. The schema is
+// dropped when the test ends. The test fails if a transaction on its tables is still open then.
 func Schema(t testing.TB, dsn string) string {
 	t.Helper()
 	return schema(t, dsn, func(name string) string { return "CREATE SCHEMA " + name })

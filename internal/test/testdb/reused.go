@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// A place is a schema or a database that tests of this process use one after the other. To make one with txonce's tables and to drop it
-// costs a server more than most tests do. After a test its tables are emptied; if the test has changed them, the place is made anew. Its
-// name is reserved on the server until this process ends, and another process then uses it again.
+// A place is a schema or a database that tests of this process use one after the other. To make one with txonce's
+// tables and to drop it costs a server more than most tests do. After a test its tables are emptied; if the test has
+// changed them, the place is made anew. Its name is reserved on the server until this process ends, and another process
+// then uses it again.
 type place struct {
 	name string
 	made string            // identifies the definitions of its tables
@@ -23,8 +24,8 @@ type maker interface {
 	reserve(ctx context.Context, name string) (bool, error)
 	// create drops the place, if it exists, and makes it with its tables.
 	create(ctx context.Context, name string) (place, error)
-	// empty waits until no transaction on the place's tables is open, and restores the rows that create has inserted. It reports false if
-	// the tables are not as create has made them.
+	// empty waits until no transaction on the place's tables is open, and restores the rows that create has inserted.
+	// It reports false if the tables are not as create has made them.
 	empty(ctx context.Context, p place) (same bool, err error)
 }
 
@@ -34,8 +35,8 @@ var reused = struct {
 	reserved map[string]bool    // by server and name
 }{idle: map[string][]place{}, reserved: map[string]bool{}}
 
-// reuse returns the name of a place that starts with prefix, and empties the place when the test ends. Places of the same kind have the
-// same tables on the same server.
+// reuse returns the name of a place that starts with prefix, and empties the place when the test ends. Places of the
+// same kind have the same tables on the same server.
 func reuse(t testing.TB, server, prefix, tables string, m maker) (name string) {
 	t.Helper()
 	kind := server + "\n" + prefix + "\n" + tables

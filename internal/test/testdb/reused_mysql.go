@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// ReusedMySQL is MySQLTables in a database that an earlier test of this process has used, if there is one. The test may change its tables.
-// As with Reused, AUTO_INCREMENT goes on where the earlier test has left it, and no processes should be killed.
+// ReusedMySQL is MySQLTables in a database that an earlier test of this process has used, if there is one. The test may
+// change its tables. As with Reused, AUTO_INCREMENT goes on where the earlier test has left it, and no processes should
+// be killed.
 func ReusedMySQL(t testing.TB, more string) (dsn string) {
 	t.Helper()
 	if _, ok := t.(*testing.B); ok {
@@ -32,7 +33,8 @@ func ReusedMySQL(t testing.TB, more string) (dsn string) {
 // mysqlPlaces makes databases.
 type mysqlPlaces struct{ dsn, tables string }
 
-// mysqlAdmins are pools for set-up and clean-up, by DSN, each with a connection that holds the reservations of this process.
+// mysqlAdmins are pools for set-up and clean-up, by DSN, each with a connection that holds the reservations of this
+// process.
 var mysqlAdmins sync.Map
 
 type mysqlAdmin struct {
@@ -66,7 +68,8 @@ func (m mysqlPlaces) reserve(ctx context.Context, name string) (ok bool, err err
 
 func (m mysqlPlaces) create(ctx context.Context, name string) (p place, err error) {
 	err = m.on(ctx, func(conn *sql.Conn) error {
-		if _, err := conn.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name+"; CREATE DATABASE "+name+"; USE "+name+";"+m.tables); err != nil {
+		if _, err := conn.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name+"; CREATE DATABASE "+name+"; USE "+name+";"+
+			m.tables); err != nil {
 			return err
 		}
 		tables, made, err := mysqlTables(ctx, conn, name)
@@ -87,7 +90,8 @@ func (m mysqlPlaces) empty(ctx context.Context, p place) (same bool, err error) 
 		if err != nil || made != p.made {
 			return err
 		}
-		if _, err := conn.ExecContext(ctx, "USE "+p.name+"; LOCK TABLES "+strings.Join(tables, " WRITE, ")+" WRITE"); err != nil {
+		if _, err := conn.ExecContext(ctx, "USE "+p.name+"; LOCK TABLES "+strings.Join(tables, " WRITE, ")+
+			" WRITE"); err != nil {
 			return err
 		}
 		rows, err := mysqlChecksums(ctx, conn, p.name, tables)
@@ -140,7 +144,8 @@ func mysqlTables(ctx context.Context, conn *sql.Conn, name string) (tables []str
 		return nil, "", err
 	}
 	tables = strings.Split(list, ",")
-	rows, err := conn.QueryContext(ctx, "SHOW CREATE TABLE "+name+"."+strings.Join(tables, "; SHOW CREATE TABLE "+name+"."))
+	rows, err := conn.QueryContext(ctx, "SHOW CREATE TABLE "+name+"."+strings.Join(tables,
+		"; SHOW CREATE TABLE "+name+"."))
 	if err != nil {
 		return nil, "", err
 	}

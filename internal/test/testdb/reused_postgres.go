@@ -10,9 +10,9 @@ import (
 	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// Reused is Tables in a schema that an earlier test of this process has used, if there is one. The test may change its tables. What it
-// finds differs from Tables in one way: sequences go on where the earlier test has left them. Use Tables where processes are killed: the
-// server may still execute what they have sent when the next test has begun.
+// Reused is Tables in a schema that an earlier test of this process has used, if there is one. The test may change its
+// tables. What it finds differs from Tables in one way: sequences go on where the earlier test has left them. Use
+// Tables where processes are killed: the server may still execute what they have sent when the next test has begun.
 func Reused(t testing.TB, server, more string) string {
 	t.Helper()
 	if _, ok := t.(*testing.B); ok {
@@ -26,8 +26,8 @@ func Reused(t testing.TB, server, more string) string {
 	return dsn.WithPostgres(server, "search_path", reuse(t, server, "reused_", m.tables, m))
 }
 
-// ReusedPgBouncer is PgBouncer with txonce's tables and those that the statements in more create, in a schema like that of Reused. The
-// test must not alter its role: sessions of the pooler would keep the role's old settings.
+// ReusedPgBouncer is PgBouncer with txonce's tables and those that the statements in more create, in a schema like that
+// of Reused. The test must not alter its role: sessions of the pooler would keep the role's old settings.
 func ReusedPgBouncer(t testing.TB, more string) (pooled, direct string) {
 	t.Helper()
 	pooler, server := postgres(t, "TXONCE_PGBOUNCER", "PgBouncer"), Postgres(t)
@@ -62,7 +62,8 @@ func (m postgresPlaces) reserve(ctx context.Context, name string) (ok bool, err 
 		}
 		keepers.conn[m.dsn] = conn
 	}
-	locked, err := conn.value(ctx, `SELECT pg_try_advisory_lock(hashtextextended('txonce testdb `+name+`', 0))`) // name needs no quotes
+	// name needs no quotes
+	locked, err := conn.value(ctx, `SELECT pg_try_advisory_lock(hashtextextended('txonce testdb `+name+`', 0))`)
 	return locked == "true", err
 }
 
@@ -71,7 +72,8 @@ func (m postgresPlaces) create(ctx context.Context, name string) (place, error) 
 		"DROP SCHEMA IF EXISTS " + name + " CASCADE;"
 	if m.role {
 		sql += "DO $$ BEGIN IF to_regrole('" + name + "') IS NULL THEN " +
-			"CREATE ROLE " + name + " SUPERUSER LOGIN; ALTER ROLE " + name + " SET search_path = " + name + "; END IF; END $$;"
+			"CREATE ROLE " + name + " SUPERUSER LOGIN; ALTER ROLE " + name + " SET search_path = " + name +
+			"; END IF; END $$;"
 	}
 	sql += "CREATE SCHEMA " + name + "; SET LOCAL search_path = " + name + ";" + m.tables
 	p := place{name: name}
@@ -84,8 +86,8 @@ func (m postgresPlaces) create(ctx context.Context, name string) (place, error) 
 	return p, err
 }
 
-// empty truncates a table that was made without rows, so that the next test starts with its first page, as with a new table. Rows that
-// create inserts are deleted and inserted again, which costs less.
+// empty truncates a table that was made without rows, so that the next test starts with its first page, as with a new
+// table. Rows that create inserts are deleted and inserted again, which costs less.
 func (m postgresPlaces) empty(ctx context.Context, p place) (same bool, err error) {
 	const lock = "SET LOCAL lock_timeout = '1min'; SET LOCAL synchronous_commit = off; " +
 		"DO $$ DECLARE t regclass; BEGIN FOR t IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('%s') AND relkind = 'r' ORDER BY oid LOOP " +
@@ -112,9 +114,10 @@ func (m postgresPlaces) empty(ctx context.Context, p place) (same bool, err erro
 	return same, err
 }
 
-// tablesOf is a query for a text that changes with each change to the definition of something in the schema, because the rows of the
-// catalogue then have another xmin. TRUNCATE changes the xmin of a table and of its indexes, so their columns are compared instead. Each test
-// runs this query, so it reads the catalogue by its indexes: ANY(ARRAY(…)) is quick, and joins are not.
+// tablesOf is a query for a text that changes with each change to the definition of something in the schema, because
+// the rows of the catalogue then have another xmin. TRUNCATE changes the xmin of a table and of its indexes, so their
+// columns are compared instead. Each test runs this query, so it reads the catalogue by its indexes: ANY(ARRAY(…)) is
+// quick, and joins are not.
 func tablesOf(schema string) string {
 	return `
 WITH place AS (SELECT oid FROM pg_namespace WHERE nspname = '` + schema + `'),

@@ -2,18 +2,18 @@
 //
 //	dsn := testdb.Schema(t, testdb.Postgres(t))
 //
-// It imports no driver, because the tests of an adapter decide what the adapter's users download. For databases it takes the driver that
-// the test's own package has registered with database/sql as "pgx" or "mysql". Brokers are in the module internal/test/brokers, with a
-// package for each.
+// It imports no driver, because the tests of an adapter decide what the adapter's users download. For databases it
+// takes the driver that the test's own package has registered with database/sql as "pgx" or "mysql". Brokers are in the
+// module internal/test/brokers, with a package for each.
 //
-// The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MARIADB, TXONCE_MYSQL) or from the
-// file .services/env at the top of the checkout, which `make services-up` writes. So `go test ./adapters/kafka` works in an
-// editor too. A test whose server is missing fails, because a suite that skips its tests proves nothing. With -short, which is
-// for tests that need only Go, this package skips the test.
+// The address of a server comes from the environment (TXONCE_POSTGRES, TXONCE_POSTGRES18, TXONCE_KAFKA, TXONCE_MARIADB,
+// TXONCE_MYSQL) or from the file .services/env at the top of the checkout, which `make services-up` writes. So `go test
+// ./adapters/kafka` works in an editor too. A test whose server is missing fails, because a suite that skips its tests
+// proves nothing. With -short, which is for tests that need only Go, this package skips the test.
 //
 // Schemas have random names and are removed with the test. So packages can run concurrently, or repeatedly, on the
-// same servers. Reused and its siblings return a schema that earlier tests of the process have used, emptied: tests with many cases
-// cost the server a fraction with it.
+// same servers. Reused and its siblings return a schema that earlier tests of the process have used, emptied: tests
+// with many cases cost the server a fraction with it.
 package testdb
 
 import (
@@ -125,8 +125,9 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// reservePort returns a TCP port that is not in use and that no other test on this machine gets before release is called. It is outside of
-// the system's range for outgoing connections, because one of these could take it while the test's server is down.
+// reservePort returns a TCP port that is not in use and that no other test on this machine gets before release is
+// called. It is outside of the system's range for outgoing connections, because one of these could take it while the
+// test's server is down.
 func reservePort() (port int, release func(), err error) {
 	for range 1000 {
 		port := 23_000 + mathrand.IntN(9_000)
@@ -143,8 +144,9 @@ func reservePort() (port int, release func(), err error) {
 	return 0, nil, errors.New("there is no free port")
 }
 
-// takePort reserves a TCP port by holding the UDP port of the same number, which no test's server uses. All processes see that, whatever their
-// TMPDIR and user, and it ends with the process. takePort returns nil if the port is reserved already.
+// takePort reserves a TCP port by holding the UDP port of the same number, which no test's server uses. All processes
+// see that, whatever their TMPDIR and user, and it ends with the process. takePort returns nil if the port is reserved
+// already.
 func takePort(port int) (release func()) {
 	held, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -153,7 +155,8 @@ func takePort(port int) (release func()) {
 	return func() { held.Close() }
 }
 
-// CleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when cleanups run.
+// CleanUpContext returns a context with a time limit that outlives the test's own context, which has ended when
+// cleanups run.
 func CleanUpContext(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), setUpWithin)
 }

@@ -20,7 +20,10 @@ func TestMissingServer(t *testing.T) {
 		{"no file", "", "", "TXONCE_POSTGRES is not set and not in .services/env: run make services-up"},
 		{"file without it", "", "TXONCE_KAFKA=127.0.0.1:1\n", "TXONCE_POSTGRES is not set"},
 		{"stale file", "", "TXONCE_POSTGRES=postgres://127.0.0.1:1/x\n", "does not answer"},
-		{"environment goes first", "postgres://127.0.0.1:2/x", "TXONCE_POSTGRES=postgres://127.0.0.1:1/x\n", "127.0.0.1:2"},
+		{
+			"environment goes first", "postgres://127.0.0.1:2/x", "TXONCE_POSTGRES=postgres://127.0.0.1:1/x\n",
+			"127.0.0.1:2",
+		},
 		{"no DSN", "nonsense", "", "TXONCE_POSTGRES: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

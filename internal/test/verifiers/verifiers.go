@@ -16,13 +16,16 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// Verify also checks what holds for all calls of Verify: that it returns either events or an error that Refuse made, and that it
-// changes nothing.
-func Verify(t testing.TB, v webhook.Verifier, h http.Header, body string, at time.Time) ([]webhook.Event, webhook.Refusal) {
+// Verify also checks what holds for all calls of Verify: that it returns either events or an error that Refuse made,
+// and that it changes nothing.
+func Verify(t testing.TB, v webhook.Verifier, h http.Header, body string,
+	at time.Time,
+) ([]webhook.Event, webhook.Refusal) {
 	t.Helper()
 	d := &webhook.Delivery{Header: h.Clone(), Body: []byte(body), Time: at}
 	events, err := v.Verify(t.Context(), d)
-	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: at}) { // not cmp.Diff: its coverage is random
+	if !reflect.DeepEqual(d, &webhook.Delivery{Header: h, Body: []byte(body), Time: at}) {
+		// not cmp.Diff: its coverage is random
 		t.Errorf("Verify changed the delivery: %+v", d)
 	}
 	switch {
@@ -37,7 +40,9 @@ func Verify(t testing.TB, v webhook.Verifier, h http.Header, body string, at tim
 }
 
 // VerifyOne is Verify for a sender whose deliveries have one event each.
-func VerifyOne(t testing.TB, v webhook.Verifier, h http.Header, body string, at time.Time) (webhook.Event, webhook.Refusal) {
+func VerifyOne(t testing.TB, v webhook.Verifier, h http.Header, body string,
+	at time.Time,
+) (webhook.Event, webhook.Refusal) {
 	t.Helper()
 	events, refusal := Verify(t, v, h, body, at)
 	if refusal != "" {
@@ -49,8 +54,8 @@ func VerifyOne(t testing.TB, v webhook.Verifier, h http.Header, body string, at 
 	return events[0], ""
 }
 
-// CheckNew checks the results of a New: v is nil if and only if there is an error. The error has the texts wants and not the secret;
-// no wants: New must accept its Config.
+// CheckNew checks the results of a New: v is nil if and only if there is an error. The error has the texts wants and
+// not the secret; no wants: New must accept its Config.
 func CheckNew[V any](t testing.TB, v *V, err error, wants []string, secret string) {
 	t.Helper()
 	if wants == nil {
@@ -112,9 +117,11 @@ func NewConsumer(t testing.TB) (*consumer.Consumer[*deduptest.Tx], *Outcomes) {
 	return c, all
 }
 
-// TestRotation checks a verifier while its sender changes the secret. refusal verifies a delivery signed by signer with a verifier that has
-// these secrets.
-func TestRotation(t *testing.T, current, old, stranger string, refusal func(t *testing.T, secrets []string, signer string) webhook.Refusal) {
+// TestRotation checks a verifier while its sender changes the secret. refusal verifies a delivery signed by signer with
+// a verifier that has these secrets.
+func TestRotation(t *testing.T, current, old, stranger string,
+	refusal func(t *testing.T, secrets []string, signer string) webhook.Refusal,
+) {
 	for _, c := range []struct {
 		name    string
 		secrets []string

@@ -38,8 +38,8 @@ func throughMySQL(t testing.TB, direct string, start func(network, address strin
 	return at.String()
 }
 
-// mysqlWire is MySQL's wire protocol: packets with a three-byte length, a number and a body, in both directions. The first packet
-// of a command has number 0, and the server only answers.
+// mysqlWire is MySQL's wire protocol: packets with a three-byte length, a number and a body, in both directions. The
+// first packet of a command has number 0, and the server only answers.
 type mysqlWire struct{}
 
 const comQuery = 3

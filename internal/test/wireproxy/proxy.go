@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// Postgres returns a DSN of the server of direct through a proxy that applies f to the first COMMIT. The proxy ends with t, which
-// fails if no COMMIT was sent.
+// Postgres returns a DSN of the server of direct through a proxy that applies f to the first COMMIT. The proxy ends
+// with t, which fails if no COMMIT was sent.
 func Postgres(t testing.TB, direct string, f deduptest.Fault) string {
 	t.Helper()
 	network, address := postgresAddress(t, direct)
@@ -42,7 +42,8 @@ func postgresAddress(t testing.TB, direct string) (network, address string) {
 func start(t testing.TB, f deduptest.Fault, network, address string, newWire func() wire) *net.TCPAddr {
 	t.Helper()
 	var struck atomic.Bool
-	addr := startEach(t, func() (deduptest.Fault, bool) { return f, struck.CompareAndSwap(false, true) }, network, address, newWire)
+	addr := startEach(t, func() (deduptest.Fault, bool) { return f, struck.CompareAndSwap(false, true) }, network,
+		address, newWire)
 	t.Cleanup(func() {
 		if !struck.Load() {
 			t.Errorf("wireproxy: no COMMIT came by: the fault (%v) was never injected", f)
@@ -52,13 +53,18 @@ func start(t testing.TB, f deduptest.Fault, network, address string, newWire fun
 }
 
 // startEach starts a proxy and returns its address.
-func startEach(t testing.TB, pick func() (deduptest.Fault, bool), network, address string, newWire func() wire) *net.TCPAddr {
+func startEach(t testing.TB, pick func() (deduptest.Fault, bool), network, address string,
+	newWire func() wire,
+) *net.TCPAddr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	p := &proxy{pick: pick, network: network, address: address, newWire: newWire, listener: listener, closed: make(chan struct{})}
+	p := &proxy{
+		pick: pick, network: network, address: address, newWire: newWire, listener: listener,
+		closed: make(chan struct{}),
+	}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
 	return listener.Addr().(*net.TCPAddr)
@@ -82,8 +88,8 @@ type wire interface {
 	request(in *bufio.Reader) (m []byte, commit bool, err error)
 	// late returns what to send for a COMMIT without further messages.
 	late(commit []byte) []byte
-	// answer reads one message from the server. last is true if muted is true, that is, COMMIT was sent, and the message ends the
-	// answer to it.
+	// answer reads one message from the server. last is true if muted is true, that is, COMMIT was sent, and the
+	// message ends the answer to it.
 	answer(in *bufio.Reader, muted *atomic.Bool) (m []byte, last bool, err error)
 }
 

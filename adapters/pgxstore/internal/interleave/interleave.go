@@ -29,11 +29,11 @@ import (
 
 // Patience is how long Run waits. Zero fields get defaults.
 type Patience struct {
-	// Lingers is for handlers that do something else, before Run sends the statements of the others. Those handlers may be
-	// waiting for one of the others, for example for a mutex. Defaults to 1 ms.
+	// Lingers is for handlers that do something else, before Run sends the statements of the others. Those handlers may
+	// be waiting for one of the others, for example for a mutex. Defaults to 1 ms.
 	Lingers time.Duration
-	// StallsAfter is for handlers that wait to have the transaction for themselves, while nothing happens. The handler that
-	// has it, or another one before it, may be waiting for one of them, for example for a mutex. Defaults to 1 s.
+	// StallsAfter is for handlers that wait to have the transaction for themselves, while nothing happens. The handler
+	// that has it, or another one before it, may be waiting for one of them, for example for a mutex. Defaults to 1 s.
 	StallsAfter time.Duration
 }
 

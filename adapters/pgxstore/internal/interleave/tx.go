@@ -188,7 +188,9 @@ func (t *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDe
 }
 
 // CopyFrom implements pgx.Tx.
-func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string,
+	src pgx.CopyFromSource,
+) (int64, error) {
 	tx, err := t.direct(ctx)
 	if err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package pgxrows has what the guard of a transaction and Interleave share: results of statements that were not sent, or
-// that were read already, and the errors of a handler that uses its transaction wrongly.
+// Package pgxrows has what the guard of a transaction and Interleave share: results of statements that were not sent,
+// or that were read already, and the errors of a handler that uses its transaction wrongly.
 package pgxrows
 
 import (

@@ -7,8 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SentBatches remembers how many statements the batches of a handler had when they were sent. What is queued later, by a
-// callback for example, is never sent: pgx ignores it. The zero value is ready for use. It is safe for concurrent use.
+// SentBatches remembers how many statements the batches of a handler had when they were sent. What is queued later, by
+// a callback for example, is never sent: pgx ignores it. The zero value is ready for use. It is safe for concurrent
+// use.
 type SentBatches struct {
 	mu  sync.Mutex
 	len map[*pgx.Batch]int

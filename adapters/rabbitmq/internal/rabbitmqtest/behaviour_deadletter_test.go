@@ -16,7 +16,8 @@ func deaths(d amqp.Delivery) (list []string) {
 	for _, e := range entries {
 		t, _ := e.(amqp.Table)
 		_, timed := t["time"].(time.Time)
-		list = append(list, fmt.Sprint(t["reason"], " ", t["count"], " ", timed, " ", t["routing-keys"], " ", t["original-expiration"]))
+		list = append(list, fmt.Sprint(t["reason"], " ", t["count"], " ", timed, " ", t["routing-keys"], " ",
+			t["original-expiration"]))
 	}
 	return list
 }
@@ -40,7 +41,8 @@ func rejectedDies(w *world) {
 		w.Errorf("dead letter: exchange %q, key %q, redelivered %v", d.Exchange, d.RoutingKey, d.Redelivered)
 	}
 	w.want("why", deaths(d), []string{"rejected 1 true [" + q + "] <nil>"})
-	if d.Headers["x-first-death-reason"] != "rejected" || d.Headers["x-first-death-queue"] != q || d.Headers["x-first-death-exchange"] != "" {
+	if d.Headers["x-first-death-reason"] != "rejected" || d.Headers["x-first-death-queue"] != q ||
+		d.Headers["x-first-death-exchange"] != "" {
 		w.Errorf("headers %v", d.Headers)
 	}
 	again := w.drain(own, 1)[0]
@@ -101,7 +103,10 @@ func ttlCycle(w *world) {
 		d := within(w, ds)
 		var want []string
 		if n > 0 {
-			want = []string{fmt.Sprint("expired ", n, " true [", retry, "] <nil>"), fmt.Sprint("rejected ", n, " true [", work, "] <nil>")}
+			want = []string{
+				fmt.Sprint("expired ", n, " true [", retry, "] <nil>"),
+				fmt.Sprint("rejected ", n, " true [", work, "] <nil>"),
+			}
 		}
 		w.want(fmt.Sprint("delivery ", n), deaths(d), want)
 		w.must(d.Nack(false, false))
@@ -109,7 +114,8 @@ func ttlCycle(w *world) {
 	w.must(within(w, ds).Ack(false))
 
 	one := w.name("queue")
-	_, err = w.channel().QueueDeclare(one, true, false, false, false, amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 100})
+	_, err = w.channel().QueueDeclare(one, true, false, false, false,
+		amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 100})
 	w.must(err)
 	w.declared = append(w.declared, one)
 	w.publisher().send(one, "round and round")

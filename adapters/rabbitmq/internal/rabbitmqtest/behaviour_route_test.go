@@ -25,7 +25,14 @@ func exchangesRoute(w *world) {
 	direct, topic, fanout := w.exchange("direct", nil), w.exchange("topic", nil), w.exchange("fanout", nil)
 	a, b := w.queue(nil), w.queue(nil)
 	for _, to := range []struct{ queue, key, exchange string }{
-		{a, "one", direct}, {b, "two", direct}, {a, "x.*", topic}, {a, "#.end", topic}, {b, "x.#", topic}, {b, "*.y.*", topic}, {a, "", fanout}, {b, "other", fanout},
+		{a, "one", direct},
+		{b, "two", direct},
+		{a, "x.*", topic},
+		{a, "#.end", topic},
+		{b, "x.#", topic},
+		{b, "*.y.*", topic},
+		{a, "", fanout},
+		{b, "other", fanout},
 	} {
 		w.bind(to.queue, to.key, to.exchange)
 	}
@@ -196,7 +203,8 @@ func shortLived(w *world) {
 	w.refused("another connection", amqp.ResourceLocked, err)
 	w.must(c.Close())
 	for end := time.Now().Add(patience); time.Now().Before(end); { // a moment later
-		if _, err = w.channel().QueueDeclarePassive(q.Name, false, false, false, false, nil); strings.Contains(fmt.Sprint(err), "NOT_FOUND") {
+		if _, err = w.channel().QueueDeclarePassive(q.Name, false, false, false, false,
+			nil); strings.Contains(fmt.Sprint(err), "NOT_FOUND") {
 			break
 		}
 		pause(w.Context(), 20*time.Millisecond)
@@ -222,7 +230,8 @@ func closedConnection(w *world) {
 	returns := ch.NotifyReturn(make(chan amqp.Return))
 	ds := w.consume(ch, w.queue(nil), 1)
 	w.must(c.Close())
-	if n := len(ends(w, ofConn)) + len(ends(w, ofChannel)) + len(ends(w, blocked)) + len(ends(w, returns)) + len(ends(w, ds)); n > 0 {
+	if n := len(ends(w, ofConn)) + len(ends(w, ofChannel)) + len(ends(w, blocked)) + len(ends(w, returns)) + len(ends(w,
+		ds)); n > 0 {
 		w.Errorf("%d things were said", n)
 	}
 	w.refused("Close again", amqp.ChannelError, c.Close())
@@ -258,7 +267,8 @@ func headersTooLarge(w *world) {
 		w.Error("not confirmed")
 	}
 	closed := p.NotifyClose(make(chan *amqp.Error, 1))
-	c, err := p.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{Headers: amqp.Table{"h": strings.Repeat("x", 128<<10)}})
+	c, err := p.PublishWithDeferredConfirm("", q, true, false,
+		amqp.Publishing{Headers: amqp.Table{"h": strings.Repeat("x", 128<<10)}})
 	w.refused("publish", amqp.FrameError, within(w, closed))
 	if err == nil && w.acked(c) {
 		w.Error("confirmed")
@@ -304,7 +314,8 @@ func badArguments(w *world) {
 	w.refused("a quorum queue that is not durable", amqp.PreconditionFailed, err)
 	_, err = w.channel().QueueDeclare("amq.mine", true, false, false, false, nil)
 	w.refused("a reserved name", amqp.AccessRefused, err)
-	w.refused("a reserved name of an exchange", amqp.AccessRefused, w.channel().ExchangeDeclare("amq.mine", "direct", true, false, false, false, nil))
+	w.refused("a reserved name of an exchange", amqp.AccessRefused, w.channel().ExchangeDeclare("amq.mine", "direct",
+		true, false, false, false, nil))
 	ch := w.channel()
 	_, err = ch.QueueDeclare(w.name("queue"), true, false, false, false, amqp.Table{"x": struct{}{}})
 	if err == nil || ch.IsClosed() {

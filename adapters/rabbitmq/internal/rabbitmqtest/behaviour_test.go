@@ -9,17 +9,20 @@ import (
 func throughDefault(w *world) {
 	q, p := w.queue(nil), w.publisher()
 	sent := amqp.Publishing{
-		Headers: amqp.Table{"text": "ü", "bytes": []byte{0, 255}, "int": 7, "table": amqp.Table{"a": "b"}}, ContentType: "text/plain",
+		Headers:      amqp.Table{"text": "ü", "bytes": []byte{0, 255}, "int": 7, "table": amqp.Table{"a": "b"}},
+		ContentType:  "text/plain",
 		DeliveryMode: 2, MessageId: "id", Type: "t", AppId: "app", CorrelationId: "c", Body: []byte("body"),
 	}
 	if !p.sendAs("", q, sent) {
 		w.Error("not confirmed")
 	}
 	d := w.drain(q, 1)[0]
-	if d.Exchange != "" || d.RoutingKey != q || d.Redelivered || d.DeliveryTag != 1 || d.MessageId != "id" || string(d.Body) != "body" {
+	if d.Exchange != "" || d.RoutingKey != q || d.Redelivered || d.DeliveryTag != 1 || d.MessageId != "id" ||
+		string(d.Body) != "body" {
 		w.Errorf("got %+v", d)
 	}
-	if got := fmt.Sprintf("%T %T %T %T", d.Headers["text"], d.Headers["bytes"], d.Headers["int"], d.Headers["table"]); got != "string []uint8 int32 amqp091.Table" {
+	if got := fmt.Sprintf("%T %T %T %T", d.Headers["text"], d.Headers["bytes"], d.Headers["int"],
+		d.Headers["table"]); got != "string []uint8 int32 amqp091.Table" {
 		w.Errorf("headers have types %s", got)
 	}
 	if n := len(d.Headers); n != 4 {
@@ -33,7 +36,8 @@ func returnedFirst(w *world) {
 	acked := p.sendAs("", nowhere, amqp.Publishing{MessageId: "lost", Body: []byte("x")})
 	select {
 	case r := <-p.returns:
-		if !acked || r.ReplyCode != amqp.NoRoute || r.MessageId != "lost" || r.RoutingKey != nowhere || r.Exchange != "" {
+		if !acked || r.ReplyCode != amqp.NoRoute || r.MessageId != "lost" || r.RoutingKey != nowhere ||
+			r.Exchange != "" {
 			w.Errorf("confirmed: %v, return %+v", acked, r)
 		}
 	default:
@@ -63,8 +67,8 @@ func prefetchBounds(w *world) {
 	w.ready(q, 0)
 }
 
-// backAtItsPlace gives both messages back when there is no consumer any more: a consumer might get the third message between the
-// two nacks.
+// backAtItsPlace gives both messages back when there is no consumer any more: a consumer might get the third message
+// between the two nacks.
 func backAtItsPlace(w *world) {
 	q, p := w.queue(nil), w.publisher()
 	p.send(q, "1", "2", "3")
@@ -163,8 +167,10 @@ func missing(w *world) {
 	w.refused("the channel afterwards", amqp.ChannelError, err)
 	_, err = w.channel().ConsumeWithContext(w.Context(), w.name("no-queue"), "", false, false, false, false, nil)
 	w.refused("consume", amqp.NotFound, err)
-	w.refused("exchange", amqp.NotFound, w.channel().ExchangeDeclarePassive(w.name("no-exchange"), "direct", true, false, false, false, nil))
-	w.refused("bind to no exchange", amqp.NotFound, w.channel().QueueBind(w.queue(nil), "k", w.name("no-exchange"), false, nil))
+	w.refused("exchange", amqp.NotFound, w.channel().ExchangeDeclarePassive(w.name("no-exchange"), "direct", true,
+		false, false, false, nil))
+	w.refused("bind to no exchange", amqp.NotFound, w.channel().QueueBind(w.queue(nil), "k", w.name("no-exchange"),
+		false, nil))
 	w.refused("bind no queue", amqp.NotFound, w.channel().QueueBind(w.name("no-queue"), "k", "amq.direct", false, nil))
 }
 
@@ -178,13 +184,17 @@ func inequivalent(w *world) {
 	w.refused("other ttl", amqp.PreconditionFailed, declare(true, amqp.Table{"x-message-ttl": 1}))
 	w.refused("no ttl", amqp.PreconditionFailed, declare(true, nil))
 	w.refused("not durable", amqp.PreconditionFailed, declare(false, amqp.Table{"x-message-ttl": 60000}))
-	w.refused("quorum", amqp.PreconditionFailed, declare(true, amqp.Table{"x-message-ttl": 60000, "x-queue-type": "quorum"}))
-	w.refused("another dead letter exchange", amqp.PreconditionFailed, declare(true, amqp.Table{"x-message-ttl": 60000, "x-dead-letter-exchange": "x"}))
-	if _, err := w.channel().QueueDeclarePassive(q, false, true, false, false, amqp.Table{"x-message-ttl": 5}); err != nil {
+	w.refused("quorum", amqp.PreconditionFailed, declare(true,
+		amqp.Table{"x-message-ttl": 60000, "x-queue-type": "quorum"}))
+	w.refused("another dead letter exchange", amqp.PreconditionFailed,
+		declare(true, amqp.Table{"x-message-ttl": 60000, "x-dead-letter-exchange": "x"}))
+	if _, err := w.channel().QueueDeclarePassive(q, false, true, false, false,
+		amqp.Table{"x-message-ttl": 5}); err != nil {
 		w.Errorf("passive: %v", err)
 	}
 	e := w.name("exchange")
 	w.must(w.channel().ExchangeDeclare(e, "topic", true, false, false, false, nil))
 	w.must(w.channel().ExchangeDeclare(e, "topic", true, false, false, false, nil))
-	w.refused("exchange of another type", amqp.PreconditionFailed, w.channel().ExchangeDeclare(e, "fanout", true, false, false, false, nil))
+	w.refused("exchange of another type", amqp.PreconditionFailed, w.channel().ExchangeDeclare(e, "fanout", true, false,
+		false, false, nil))
 }

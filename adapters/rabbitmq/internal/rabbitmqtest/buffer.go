@@ -19,7 +19,10 @@ type buffer struct {
 }
 
 func newBuffer() *buffer {
-	b := &buffer{out: make(chan amqp.Delivery), stop: make(chan struct{}), done: make(chan struct{}), more: make(chan struct{}, 1)}
+	b := &buffer{
+		out: make(chan amqp.Delivery), stop: make(chan struct{}), done: make(chan struct{}),
+		more: make(chan struct{}, 1),
+	}
 	go b.run()
 	return b
 }

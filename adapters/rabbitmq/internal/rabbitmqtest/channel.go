@@ -51,11 +51,13 @@ type delivered struct {
 
 func newChannel(c *conn) *channel {
 	return &channel{
-		c: c, consumers: map[string]*consumer{}, confirms: map[uint64]*confirm{}, buffers: map[string]*buffer{}, ended: make(chan struct{}),
+		c: c, consumers: map[string]*consumer{}, confirms: map[uint64]*confirm{}, buffers: map[string]*buffer{},
+		ended: make(chan struct{}),
 	}
 }
 
-// call sends the server a request and waits for its answer, as long as the connection lasts. An error closes the channel.
+// call sends the server a request and waits for its answer, as long as the connection lasts. An error closes the
+// channel.
 func call[T any](ch *channel, do func() (T, *amqp.Error)) (T, error) {
 	var none T
 	if ch.closed.Load() {

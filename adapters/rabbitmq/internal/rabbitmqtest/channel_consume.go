@@ -12,7 +12,8 @@ import (
 // Qos implements rabbitmq.Channel.
 func (ch *channel) Qos(prefetchCount, prefetchSize int, global bool) error {
 	if prefetchCount < 0 || prefetchSize < 0 {
-		return fmt.Errorf("amqp: Qos values must be non-negative (got prefetchCount=%d, prefetchSize=%d)", prefetchCount, prefetchSize)
+		return fmt.Errorf("amqp: Qos values must be non-negative (got prefetchCount=%d, prefetchSize=%d)",
+			prefetchCount, prefetchSize)
 	}
 	_, err := call(ch, func() (none struct{}, _ *amqp.Error) {
 		switch {
@@ -53,7 +54,10 @@ func (ch *channel) ConsumeWithContext(
 	ch.buffers[tag] = b
 	ch.notify.Unlock()
 	_, err := call(ch, func() (none struct{}, _ *amqp.Error) {
-		return none, ch.consume(&consumer{ch: ch, tag: tag, autoAck: autoAck, exclusive: exclusive, prefetch: ch.prefetch}, name, args)
+		return none, ch.consume(&consumer{
+			ch: ch, tag: tag, autoAck: autoAck, exclusive: exclusive,
+			prefetch: ch.prefetch,
+		}, name, args)
 	})
 	if err != nil {
 		ch.unbuffer(tag)
@@ -181,7 +185,8 @@ func (ch *channel) checkOverdue() {
 	if len(ch.unacked) > 0 && time.Since(ch.unacked[0].since) >= s.cfg.ConsumerTimeout {
 		ch.fail(refuse(amqp.PreconditionFailed,
 			"PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: %d ms. "+
-				"This timeout value can be configured, see consumers doc guide to learn more", s.cfg.ConsumerTimeout.Milliseconds()))
+				"This timeout value can be configured, see consumers doc guide to learn more",
+			s.cfg.ConsumerTimeout.Milliseconds()))
 		return
 	}
 	ch.watch()
@@ -240,7 +245,8 @@ func (ch *channel) take(tag uint64, multiple bool) ([]*delivered, *amqp.Error) {
 		ch.unacked = nil
 		return all, nil
 	}
-	at, found := slices.BinarySearchFunc(ch.unacked, tag, func(d *delivered, tag uint64) int { return int(int64(d.tag) - int64(tag)) })
+	at, found := slices.BinarySearchFunc(ch.unacked, tag,
+		func(d *delivered, tag uint64) int { return int(int64(d.tag) - int64(tag)) })
 	switch {
 	case !found: // even if there are earlier ones
 		return nil, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag %d", tag)

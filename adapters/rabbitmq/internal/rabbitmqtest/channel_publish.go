@@ -30,7 +30,8 @@ const (
 	NackButTake             // it is taken, and the client is told that it is not: some of its queues had no room
 )
 
-// OnPublish makes decide choose the fate of each message. decide must not call the Server. nil: the server takes all messages.
+// OnPublish makes decide choose the fate of each message. decide must not call the Server. nil: the server takes all
+// messages.
 func (s *Server) OnPublish(decide func(Publish) Fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,9 @@ func (ch *channel) Confirm(bool) error {
 }
 
 // PublishWithDeferredConfirm implements rabbitmq.Channel.
-func (ch *channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool, msg amqp.Publishing) (rabbitmq.Confirm, error) {
+func (ch *channel) PublishWithDeferredConfirm(exchange, key string, mandatory, immediate bool,
+	msg amqp.Publishing,
+) (rabbitmq.Confirm, error) {
 	if err := msg.Headers.Validate(); err != nil {
 		return nil, err
 	}
@@ -142,7 +145,8 @@ func (ch *channel) receive(p Publish, header int, immediate bool) *amqp.Error {
 	}
 	if header > s.cfg.FrameBytes {
 		c.drop(&amqp.Error{Code: amqp.FrameError, Reason: fmt.Sprintf(
-			"FRAME_ERROR - type 2, all octets = <<>>: {frame_too_large,%d,%d}", header, s.cfg.FrameBytes-8), Server: true})
+			"FRAME_ERROR - type 2, all octets = <<>>: {frame_too_large,%d,%d}", header,
+			s.cfg.FrameBytes-8), Server: true})
 		return nil
 	}
 	e, err := ch.accept(&p, immediate)
@@ -188,7 +192,8 @@ func (ch *channel) accept(p *Publish, immediate bool) (*exchange, *amqp.Error) {
 		return nil, refuse(amqp.NotImplemented, "NOT_IMPLEMENTED - immediate=true")
 	}
 	if n := len(p.Message.Body); n > s.cfg.MaxMessageBytes {
-		return nil, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - message size %d is larger than configured max size %d", n, s.cfg.MaxMessageBytes)
+		return nil, refuse(amqp.PreconditionFailed,
+			"PRECONDITION_FAILED - message size %d is larger than configured max size %d", n, s.cfg.MaxMessageBytes)
 	}
 	e := s.exchanges[p.Exchange]
 	if e == nil {
@@ -198,10 +203,12 @@ func (ch *channel) accept(p *Publish, immediate bool) (*exchange, *amqp.Error) {
 		return nil, err
 	}
 	if e.internal {
-		return nil, refuse(amqp.AccessRefused, "ACCESS_REFUSED - cannot publish to internal exchange '%s' in vhost '/'", p.Exchange)
+		return nil, refuse(amqp.AccessRefused, "ACCESS_REFUSED - cannot publish to internal exchange '%s' in vhost '/'",
+			p.Exchange)
 	}
 	if u := p.Message.UserId; u != "" && u != "guest" {
-		return nil, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - user_id property set to '%s' but authenticated user was 'guest'", u)
+		return nil, refuse(amqp.PreconditionFailed,
+			"PRECONDITION_FAILED - user_id property set to '%s' but authenticated user was 'guest'", u)
 	}
 	if x := p.Message.Expiration; x != "" {
 		if _, ok := expiration(x); !ok {
@@ -247,8 +254,10 @@ func (p Publish) returned() amqp.Return {
 	m := p.Message
 	return amqp.Return{
 		ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.Exchange, RoutingKey: p.Key,
-		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Headers: m.Headers, DeliveryMode: m.DeliveryMode, Priority: m.Priority,
-		CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageId: m.MessageId, Timestamp: m.Timestamp,
-		Type: m.Type, UserId: m.UserId, AppId: m.AppId, Body: m.Body,
+		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Headers: m.Headers,
+		DeliveryMode: m.DeliveryMode, Priority: m.Priority,
+		CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageId: m.MessageId,
+		Timestamp: m.Timestamp,
+		Type:      m.Type, UserId: m.UserId, AppId: m.AppId, Body: m.Body,
 	}
 }

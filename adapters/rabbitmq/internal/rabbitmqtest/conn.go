@@ -10,8 +10,9 @@ import (
 	"github.com/txonce/txonce/adapters/rabbitmq"
 )
 
-// conn is both ends of a connection. A client's request is carried out at once, under the server's lock, unless the server does
-// not read. The server's answers go through events, and one goroutine handles these, as amqp091-go's reader does.
+// conn is both ends of a connection. A client's request is carried out at once, under the server's lock, unless the
+// server does not read. The server's answers go through events, and one goroutine handles these, as amqp091-go's reader
+// does.
 type conn struct {
 	s      *Server
 	closed atomic.Bool // as the client sees it
@@ -43,7 +44,8 @@ const socket = 1 << 20
 
 func newConn(s *Server) *conn {
 	return &conn{
-		s: s, channels: map[*channel]bool{}, clients: map[*channel]bool{}, room: make(chan struct{}), wake: make(chan struct{}, 1),
+		s: s, channels: map[*channel]bool{}, clients: map[*channel]bool{}, room: make(chan struct{}),
+		wake:  make(chan struct{}, 1),
 		ended: make(chan struct{}),
 	}
 }
@@ -177,8 +179,8 @@ func (c *conn) lost() {
 	c.breakOff(&amqp.Error{Code: amqp.FrameError, Reason: "read tcp 127.0.0.1:5672: i/o timeout"})
 }
 
-// breakOff is called when the client gives up. When a paused server reads again, it handles the requests that were sent before,
-// and then the end.
+// breakOff is called when the client gives up. When a paused server reads again, it handles the requests that were sent
+// before, and then the end.
 func (c *conn) breakOff(err *amqp.Error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -278,13 +280,15 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// CloseDeadline implements rabbitmq.Connection. When the server has not answered by the deadline, the client breaks off.
+// CloseDeadline implements rabbitmq.Connection. When the server has not answered by the deadline, the client breaks
+// off.
 func (c *conn) CloseDeadline(deadline time.Time) error {
 	if c.closed.Load() {
 		return amqp.ErrClosed
 	}
 	left := time.Until(deadline)
-	if left <= 0 { // with time.AfterFunc the runtime of Go 1.26.8 has crashed here, in a synctest bubble under the race detector
+	if left <= 0 {
+		// with time.AfterFunc the runtime of Go 1.26.8 has crashed here, in a synctest bubble under the race detector
 		go c.breakOff(nil)
 		return c.Close()
 	}

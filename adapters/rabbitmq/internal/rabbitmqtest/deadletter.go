@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bury removes m from q for good: m goes to the dead letter exchange, or is lost if there is none. RabbitMQ does the same with a
-// message that exceeds its delivery limit, expires or is rejected.
+// bury removes m from q for good: m goes to the dead letter exchange, or is lost if there is none. RabbitMQ does the
+// same with a message that exceeds its delivery limit, expires or is rejected.
 func (q *queue) bury(m *message, reason string) {
 	if q.deadLets == nil {
 		return
@@ -48,7 +48,8 @@ func (q *queue) certify(dead, m *message, reason string) {
 		deaths = slices.Delete(deaths, at, at+1)
 	} else {
 		entry = amqp.Table{
-			"count": int64(1), "reason": reason, "queue": q.name, "time": time.Unix(time.Now().Unix(), 0), "exchange": m.exchange,
+			"count": int64(1), "reason": reason, "queue": q.name, "time": time.Unix(time.Now().Unix(), 0),
+			"exchange":     m.exchange,
 			"routing-keys": []any{m.key},
 		}
 		if m.p.Expiration != "" {

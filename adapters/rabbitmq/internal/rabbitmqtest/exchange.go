@@ -35,7 +35,8 @@ func (s *Server) route(e *exchange, key string, passed []*exchange) (queues []*q
 			queues = append(queues, b.q)
 		}
 	}
-	if next := s.exchanges[e.alternate]; len(queues) == 0 && e.alternate != "" && next != nil && !slices.Contains(passed, next) {
+	if next := s.exchanges[e.alternate]; len(queues) == 0 && e.alternate != "" && next != nil &&
+		!slices.Contains(passed, next) {
 		return s.route(next, key, append(passed, e))
 	}
 	return queues
@@ -92,7 +93,8 @@ func (ch *channel) declareExchange(want *exchange, args amqp.Table) *amqp.Error 
 	if have == nil {
 		switch {
 		case strings.HasPrefix(want.name, "amq."):
-			return refuse(amqp.AccessRefused, "ACCESS_REFUSED - exchange name '%s' contains reserved prefix 'amq.*'", want.name)
+			return refuse(amqp.AccessRefused, "ACCESS_REFUSED - exchange name '%s' contains reserved prefix 'amq.*'",
+				want.name)
 		case !slices.Contains([]string{amqp.ExchangeDirect, amqp.ExchangeFanout, amqp.ExchangeTopic}, want.kind):
 			return refuse(amqp.CommandInvalid, "COMMAND_INVALID - unknown exchange type '%s'", want.kind)
 		}
@@ -113,7 +115,8 @@ func (ch *channel) declareExchange(want *exchange, args amqp.Table) *amqp.Error 
 		{"alternate-exchange", want.alternate, have.alternate},
 	} {
 		if arg.want != arg.have {
-			return refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - inequivalent arg '%s' for exchange '%s' in vhost '/': received '%v' but current is '%v'",
+			return refuse(amqp.PreconditionFailed,
+				"PRECONDITION_FAILED - inequivalent arg '%s' for exchange '%s' in vhost '/': received '%v' but current is '%v'",
 				arg.name, want.name, arg.want, arg.have)
 		}
 	}

@@ -33,7 +33,8 @@ func TestFates(t *testing.T) {
 		if got := p.send(q, "nack", "both", "fine"); got[0] || got[1] || !got[2] {
 			t.Errorf("confirmed: %v", got)
 		}
-		late, behind := p.put("", q, amqp.Publishing{Body: []byte("late")}), p.put("", q, amqp.Publishing{Body: []byte("behind")})
+		late, behind := p.put("", q, amqp.Publishing{Body: []byte("late")}),
+			p.put("", q, amqp.Publishing{Body: []byte("behind")})
 		if !w.acked(behind) {
 			t.Error("a confirm that is withheld holds up another")
 		}
@@ -95,7 +96,8 @@ func TestStopAndStart(t *testing.T) {
 		w.want("quorum", bodies(w.drain(counts, 2)), []string{"persistent", "transient"})
 		_, err = w.channel().QueueDeclarePassive("gone", false, false, false, false, nil)
 		w.refused("queue", amqp.NotFound, err)
-		w.refused("exchange", amqp.NotFound, w.channel().ExchangeDeclarePassive("gone", "direct", false, false, false, false, nil))
+		w.refused("exchange", amqp.NotFound, w.channel().ExchangeDeclarePassive("gone", "direct", false, false, false,
+			false, nil))
 	})
 }
 
@@ -124,7 +126,8 @@ func TestPause(t *testing.T) {
 		blocked := make(chan error, 1)
 		go func() { // fills the socket
 			for {
-				if _, err := p.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{Body: make([]byte, 1<<20)}); err != nil {
+				if _, err := p.PublishWithDeferredConfirm("", q, true, false,
+					amqp.Publishing{Body: make([]byte, 1<<20)}); err != nil {
 					blocked <- err
 					return
 				}
@@ -267,6 +270,7 @@ func TestUnknownIsRefused(t *testing.T) {
 	faulty(t, rabbitmqtest.Config{}, func(w *world, s *rabbitmqtest.Server) {
 		_, err := w.channel().QueueDeclare("q", true, false, false, false, amqp.Table{"x-max-priority": 5})
 		w.refused("priorities", amqp.NotImplemented, err)
-		w.refused("headers", amqp.CommandInvalid, w.channel().ExchangeDeclare("e", "headers", true, false, false, false, nil))
+		w.refused("headers", amqp.CommandInvalid, w.channel().ExchangeDeclare("e", "headers", true, false, false,
+			false, nil))
 	})
 }

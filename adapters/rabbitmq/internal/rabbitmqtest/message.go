@@ -31,10 +31,13 @@ func (m *message) delivery(ch *channel, consumer string, tag uint64) amqp.Delive
 		headers["x-delivery-count"] = m.count
 	}
 	return amqp.Delivery{
-		Acknowledger: ch, ConsumerTag: consumer, DeliveryTag: tag, Redelivered: m.redelivered, Exchange: m.exchange, RoutingKey: m.key,
-		Headers: headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode, Priority: p.Priority,
-		CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration, MessageId: p.MessageId, Timestamp: p.Timestamp,
-		Type: p.Type, UserId: p.UserId, AppId: p.AppId, Body: slices.Clone(p.Body),
+		Acknowledger: ch, ConsumerTag: consumer, DeliveryTag: tag, Redelivered: m.redelivered, Exchange: m.exchange,
+		RoutingKey: m.key,
+		Headers:    headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
+		Priority:      p.Priority,
+		CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration, MessageId: p.MessageId,
+		Timestamp: p.Timestamp,
+		Type:      p.Type, UserId: p.UserId, AppId: p.AppId, Body: slices.Clone(p.Body),
 	}
 }
 
@@ -86,7 +89,8 @@ func frame(p *Publish) (int, error) {
 	m := &p.Message
 	n := 8 + 14
 	for _, s := range []string{
-		p.Exchange, p.Key, m.ContentType, m.ContentEncoding, m.CorrelationId, m.ReplyTo, m.Expiration, m.MessageId, m.Type, m.UserId, m.AppId,
+		p.Exchange, p.Key, m.ContentType, m.ContentEncoding, m.CorrelationId, m.ReplyTo, m.Expiration, m.MessageId,
+		m.Type, m.UserId, m.AppId,
 	} {
 		if len(s) > 255 {
 			return 0, fmt.Errorf("amqp: shortstr %q exceeds 255 bytes", s)

@@ -26,8 +26,8 @@ func notifyAll[T any](listeners []chan T, v T) {
 	}
 }
 
-// tell sends listeners the reason of a close. It waits for none: as in amqp091-go, the channel of a listener that is not ready is
-// closed without it.
+// tell sends listeners the reason of a close. It waits for none: as in amqp091-go, the channel of a listener that is
+// not ready is closed without it.
 func tell(listeners []chan *amqp.Error, err *amqp.Error) {
 	if err == nil {
 		return

@@ -72,7 +72,8 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// giveBack puts m, which was delivered, back into the queue. A quorum queue buries it when it is over the delivery limit.
+// giveBack puts m, which was delivered, back into the queue. A quorum queue buries it when it is over the delivery
+// limit.
 func (q *queue) giveBack(m *message, asked bool) {
 	if q.gone {
 		return
@@ -89,7 +90,8 @@ func (q *queue) giveBack(m *message, asked bool) {
 			return
 		}
 	}
-	at, _ := slices.BinarySearchFunc(q.ready, m.place, func(m *message, place int64) int { return int(m.place - place) })
+	at, _ := slices.BinarySearchFunc(q.ready, m.place,
+		func(m *message, place int64) int { return int(m.place - place) })
 	q.ready = slices.Insert(q.ready, at, m)
 }
 
@@ -130,8 +132,8 @@ func (q *queue) free() *consumer {
 	return nil
 }
 
-// arm sets the timer that expires the first message. Later messages expire only after the first one has left, even if their own
-// time is over.
+// arm sets the timer that expires the first message. Later messages expire only after the first one has left, even if
+// their own time is over.
 func (q *queue) arm() {
 	if q.head != nil {
 		q.head.Stop()

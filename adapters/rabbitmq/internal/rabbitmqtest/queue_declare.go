@@ -64,10 +64,12 @@ func (s *Server) readArgs(name string, args amqp.Table) (a queueArgs, _ *amqp.Er
 		case "x-single-active-consumer":
 			a.single, fits = v.(bool)
 		default:
-			return a, refuse(amqp.NotImplemented, "NOT_IMPLEMENTED - rabbitmqtest: argument '%s' of queue '%s'", arg, name)
+			return a, refuse(amqp.NotImplemented, "NOT_IMPLEMENTED - rabbitmqtest: argument '%s' of queue '%s'",
+				arg, name)
 		}
 		if !fits {
-			return a, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - invalid arg '%s' for queue '%s' in vhost '/': %v", arg, name, v)
+			return a, refuse(amqp.PreconditionFailed,
+				"PRECONDITION_FAILED - invalid arg '%s' for queue '%s' in vhost '/': %v", arg, name, v)
 		}
 	}
 	if a.deadKey != nil && a.deadLets == nil {
@@ -101,7 +103,9 @@ func number(v any) (int64, bool) {
 }
 
 // QueueDeclare implements rabbitmq.Channel.
-func (ch *channel) QueueDeclare(name string, durable, autoDelete, exclusive, _ bool, args amqp.Table) (amqp.Queue, error) {
+func (ch *channel) QueueDeclare(name string, durable, autoDelete, exclusive, _ bool,
+	args amqp.Table,
+) (amqp.Queue, error) {
 	if err := args.Validate(); err != nil {
 		return amqp.Queue{}, err
 	}
@@ -135,15 +139,20 @@ func (ch *channel) declareQueue(want *queue, args amqp.Table) (*queue, *amqp.Err
 		have.used()
 		return have, have.differs(want)
 	case strings.HasPrefix(want.name, "amq."):
-		return nil, refuse(amqp.AccessRefused, "ACCESS_REFUSED - queue name '%s' contains reserved prefix 'amq.*'", want.name)
+		return nil, refuse(amqp.AccessRefused, "ACCESS_REFUSED - queue name '%s' contains reserved prefix 'amq.*'",
+			want.name)
 	}
 	if err := s.permit("configure", "queue", want.name); err != nil {
 		return nil, err
 	}
 	if want.quorum {
-		for property, wrong := range map[string]bool{"non-durable": !want.durable, "auto-delete": want.autoDelete, "exclusive": want.owner != nil} {
+		for property, wrong := range map[string]bool{
+			"non-durable": !want.durable, "auto-delete": want.autoDelete,
+			"exclusive": want.owner != nil,
+		} {
 			if wrong {
-				return nil, refuse(amqp.PreconditionFailed, "PRECONDITION_FAILED - invalid property '%s' for queue '%s' in vhost '/'", property, want.name)
+				return nil, refuse(amqp.PreconditionFailed,
+					"PRECONDITION_FAILED - invalid property '%s' for queue '%s' in vhost '/'", property, want.name)
 			}
 		}
 	}
@@ -171,7 +180,8 @@ func (q *queue) differs(want *queue) *amqp.Error {
 		}
 	}
 	for _, arg := range []string{
-		"x-queue-type", "x-delivery-limit", "x-message-ttl", "x-expires", "x-max-length", "x-overflow", "x-dead-letter-strategy", "x-dead-letter-exchange",
+		"x-queue-type", "x-delivery-limit", "x-message-ttl", "x-expires", "x-max-length", "x-overflow",
+		"x-dead-letter-strategy", "x-dead-letter-exchange",
 		"x-dead-letter-routing-key", "x-single-active-consumer",
 	} {
 		wanted, got := described(arg, want.args), described(arg, q.args)

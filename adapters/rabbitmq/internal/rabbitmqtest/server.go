@@ -18,7 +18,8 @@ type Config struct {
 	FrameBytes      int           // headers that do not fit into one frame close their connection; defaults to 128 KiB
 	ConsumerTimeout time.Duration // the time to settle a delivery; defaults to 30 minutes
 	DeliveryLimit   int           // of quorum queues that are declared without one; defaults to none (RabbitMQ 4: 20)
-	Heartbeat       time.Duration // a client gives up a connection that is silent for three of these; defaults to 5 seconds
+	// a client gives up a connection that is silent for three of these; defaults to 5 seconds
+	Heartbeat time.Duration
 }
 
 // Server is a RabbitMQ in memory. It is safe for concurrent use.
@@ -55,7 +56,8 @@ func NewServer(cfg Config) *Server {
 	}
 	s := &Server{cfg: cfg, exchanges: map[string]*exchange{}, queues: map[string]*queue{}, conns: map[*conn]bool{}}
 	for name, kind := range map[string]string{
-		"": amqp.ExchangeDirect, "amq.direct": amqp.ExchangeDirect, "amq.fanout": amqp.ExchangeFanout, "amq.topic": amqp.ExchangeTopic,
+		"": amqp.ExchangeDirect, "amq.direct": amqp.ExchangeDirect, "amq.fanout": amqp.ExchangeFanout,
+		"amq.topic": amqp.ExchangeTopic,
 	} {
 		s.exchanges[name] = &exchange{name: name, kind: kind, durable: true}
 	}
@@ -148,8 +150,8 @@ func (s *Server) Start() {
 	}
 }
 
-// Pause keeps the server from reading, answering and delivering, with its connections open, until resume is called. Clients give
-// their connections up after three heartbeats; what they had sent by then is read when the pause ends.
+// Pause keeps the server from reading, answering and delivering, with its connections open, until resume is called.
+// Clients give their connections up after three heartbeats; what they had sent by then is read when the pause ends.
 func (s *Server) Pause() (resume func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +186,8 @@ func (s *Server) unpause() {
 	}
 }
 
-// Block makes the server short of memory or disk: it reads nothing more from a connection after its next message, and tells the
-// client why. Connections that only consume go on.
+// Block makes the server short of memory or disk: it reads nothing more from a connection after its next message, and
+// tells the client why. Connections that only consume go on.
 func (s *Server) Block(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +226,8 @@ func (s *Server) permit(operation, kind, name string) *amqp.Error {
 	if s.deny == nil || !s.deny(Access{operation, kind, name}) {
 		return nil
 	}
-	return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to %s '%s' in vhost '/' refused for user 'guest'", kind, name)
+	return refuse(amqp.AccessRefused, "ACCESS_REFUSED - access to %s '%s' in vhost '/' refused for user 'guest'",
+		kind, name)
 }
 
 // refuse returns an error that closes a channel, or the connection if its code is a hard error.

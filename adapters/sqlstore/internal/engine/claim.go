@@ -53,7 +53,8 @@ func (c *Claim) ReadForgotten(row *sql.Row, before ...any) error {
 	var forgotten Instant
 	err := row.Scan(append(before, &forgotten)...)
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: the row of table txonce_sweep is missing; undo txonce's migrations and apply them again", dedup.ErrSchema)
+		return fmt.Errorf("%w: the row of table txonce_sweep is missing; undo txonce's migrations and apply them again",
+			dedup.ErrSchema)
 	}
 	c.Forgotten = forgotten.Time
 	return err
@@ -62,13 +63,14 @@ func (c *Claim) ReadForgotten(row *sql.Row, before ...any) error {
 // PingWait limits the ping that checks whether a database that did not answer a claim is still reachable.
 const PingWait = time.Second
 
-// Waited explains why a claim of n keys got no answer in time: another transaction holds one of the keys, or the database is
-// unreachable.
+// Waited explains why a claim of n keys got no answer in time: another transaction holds one of the keys, or the
+// database is unreachable.
 func Waited(ctx context.Context, cfg *Config, err error, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, PingWait)
 	defer cancel()
 	ping := cfg.DB.PingContext(ctx)
-	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 || stats.InUse < stats.MaxOpenConnections) {
+	if stats := cfg.DB.Stats(); ping != nil && (stats.MaxOpenConnections == 0 ||
+		stats.InUse < stats.MaxOpenConnections) {
 		return Database.Errorf("sqlstore: claim: %w (and the database does not answer: %w)", err, ping)
 	}
 	return fmt.Errorf("%w: one or several of %d, for more than %v", dedup.ErrInFlight, n, cfg.ClaimTimeout)

@@ -1,6 +1,6 @@
-// Package engine defines the small interfaces that a Store uses to work with its database. The engines in packages postgres,
-// mysql and sqlite implement them. It also holds code that the engines and the Store share: types that describe a claim and a
-// transaction, and functions that read and write values.
+// Package engine defines the small interfaces that a Store uses to work with its database. The engines in packages
+// postgres, mysql and sqlite implement them. It also holds code that the engines and the Store share: types that
+// describe a claim and a transaction, and functions that read and write values.
 package engine
 
 import (
@@ -43,8 +43,9 @@ type Engine struct {
 
 // Tables finds, checks and sweeps the tables.
 type Tables interface {
-	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds none, and an
-	// error if a new session would find them in another schema. It is called before Name, and Name before all other methods.
+	// Locate returns the schema where the server finds txonce's tables by their unqualified names, or "" if it finds
+	// none, and an error if a new session would find them in another schema. It is called before Name, and Name before
+	// all other methods.
 	Locate(ctx context.Context, q Queryer) (schema string, err error)
 	// Name builds the statements for tables in schema.
 	Name(schema string)
@@ -56,9 +57,11 @@ type Tables interface {
 	CheckSession(ctx context.Context) error
 	// CheckNumbers fails if what numbers the outbox's messages is behind the numbers that are in use. Relays call it.
 	CheckNumbers(ctx context.Context) error
-	// Refresh reads other settings that may have changed. It is called when windows are registered: at start and twice a day.
+	// Refresh reads other settings that may have changed. It is called when windows are registered: at start and twice
+	// a day.
 	Refresh(ctx context.Context) error
-	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the lease.
+	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the
+	// lease.
 	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.SweepResult, error)
 	// Fits fails if the database cannot take a message of this many bytes.
 	Fits(bytes int) error
@@ -75,8 +78,8 @@ type Transactions interface {
 	ShortenLockWaits(ctx context.Context, t *Transaction) error
 	// Commit commits tx before ctx ends. The caller may call Rollback after it in any case.
 	Commit(ctx context.Context, tx *sql.Tx) error
-	// Restore is called once after Begin, before the connection of t returns to its pool. It closes the connection if the
-	// session's settings have changed, or if it cannot check them.
+	// Restore is called once after Begin, before the connection of t returns to its pool. It closes the connection if
+	// the session's settings have changed, or if it cannot check them.
 	Restore(ctx context.Context, t *Transaction)
 	// RetryBusy runs f, and repeats it while another connection is writing.
 	RetryBusy(ctx context.Context, f func() error) error
@@ -100,21 +103,22 @@ type Transaction struct {
 type Claims interface {
 	// Claim inserts the rows that are missing, and then reads up to when keys were forgotten.
 	Claim(ctx context.Context, c *Claim, rows []claims.Row) error
-	// Flush makes a duplicate's COMMIT as durable as the commit that the duplicate reports. The claim wrote nothing for those
-	// rows, so its COMMIT alone would not wait for a standby.
+	// Flush makes a duplicate's COMMIT as durable as the commit that the duplicate reports. The claim wrote nothing for
+	// those rows, so its COMMIT alone would not wait for a standby.
 	Flush(ctx context.Context, c *Claim) error
 	// UseWindow registers a window and returns until when it is registered.
 	UseWindow(ctx context.Context, q Queryer, w claims.Window) (time.Time, error)
 	// SaveResult saves a result and reports whether the key exists.
 	SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error)
-	// LockKeys locks one key against other transactions that lock it, until tx ends. If the lock is not free within wait, Fault
-	// sets InFlight for its error.
+	// LockKeys locks one key against other transactions that lock it, until tx ends. If the lock is not free within
+	// wait, Fault sets InFlight for its error.
 	LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error
 }
 
 // WindowsInTx registers windows within the caller's transaction.
 type WindowsInTx interface {
-	// UseWindowsIn registers the windows in due that are not registered yet. It returns until when each one is registered.
+	// UseWindowsIn registers the windows in due that are not registered yet. It returns until when each one is
+	// registered.
 	UseWindowsIn(ctx context.Context, tx *sql.Tx, due []claims.Window) (map[claims.Window]time.Time, error)
 }
 
@@ -127,29 +131,29 @@ type KeyProber interface {
 type Holders interface {
 	// Session returns the server's number of the session that tx uses.
 	Session(ctx context.Context, tx *sql.Tx) (int64, error)
-	// Holder returns the transaction that a session waits for now: the oldest one, if there are several. It fails with sql.ErrNoRows
-	// if the session waits for none.
+	// Holder returns the transaction that a session waits for now: the oldest one, if there are several. It fails with
+	// sql.ErrNoRows if the session waits for none.
 	Holder(ctx context.Context, q Queryer, session int64) (ops.Holder, error)
 }
 
 // Proofs checks whether a handler's transaction is still the one that claimed.
 type Proofs interface {
-	// Stamp prepares for Verify. If t has left its current transaction by then, Verify fails with dedup.ErrTxEnded. If a failed
-	// statement has broken the transaction, Verify fails with ErrSwallowed.
+	// Stamp prepares for Verify. If t has left its current transaction by then, Verify fails with dedup.ErrTxEnded. If
+	// a failed statement has broken the transaction, Verify fails with ErrSwallowed.
 	Stamp(ctx context.Context, t *Transaction) error
 	Verify(ctx context.Context, t *Transaction) error
-	// VerifyAndStamp verifies, and prepares for another verification. On PostgreSQL and SQLite it fails with ErrTemporary if a
-	// handler has left a temporary table, view or trigger.
+	// VerifyAndStamp verifies, and prepares for another verification. On PostgreSQL and SQLite it fails with
+	// ErrTemporary if a handler has left a temporary table, view or trigger.
 	VerifyAndStamp(ctx context.Context, t *Transaction) error
 	// Committed reports whether the rows that c inserted are committed. q has no open transaction.
 	Committed(ctx context.Context, q Queryer, c *Claim) (bool, error)
 	// CommittedBefore is Committed inside tx, which may have made claims since. It reports true if it cannot know.
 	CommittedBefore(ctx context.Context, tx *sql.Tx, c *Claim) (bool, error)
-	// InProgress reports whether the transaction of c is still open on the server. It asks on another connection of the pool. c
-	// has inserted rows.
+	// InProgress reports whether the transaction of c is still open on the server. It asks on another connection of the
+	// pool. c has inserted rows.
 	InProgress(ctx context.Context, c *Claim) (bool, error)
-	// LateWritesRollBack reports whether rolling back t also discards what the handler wrote after its transaction had ended.
-	// It does not consider a COMMIT that the handler sent after those writes.
+	// LateWritesRollBack reports whether rolling back t also discards what the handler wrote after its transaction had
+	// ended. It does not consider a COMMIT that the handler sent after those writes.
 	LateWritesRollBack(ctx context.Context, t *Transaction) bool
 }
 
@@ -158,10 +162,12 @@ type Errors interface{ Fault(err error) Fault }
 
 // Fault classifies the error of a statement. The zero Fault means that the error is unknown.
 type Fault struct {
-	Class        driver.FaultClass
-	InFlight     bool // another transaction holds the key that the statement needs
-	Aborted      bool // an earlier statement of the transaction failed
-	Elsewhere    bool // the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid it
+	Class    driver.FaultClass
+	InFlight bool // another transaction holds the key that the statement needs
+	Aborted  bool // an earlier statement of the transaction failed
+	// the error would have ended this transaction: it comes from another database, or a rollback to a savepoint undid
+	// it
+	Elsewhere    bool
 	MayEnd       bool // the error may have rolled back the whole transaction
 	Idle         bool // the server ended the transaction because it was idle for too long
 	Undefined    bool // a table is missing

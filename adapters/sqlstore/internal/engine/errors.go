@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// AnswerWithin limits every statement that the database should answer at once. COMMIT and ROLLBACK have no other limit: the end
-// of ctx must not cut them short, because a COMMIT without an answer has an unknown outcome.
+// AnswerWithin limits every statement that the database should answer at once. COMMIT and ROLLBACK have no other limit:
+// the end of ctx must not cut them short, because a COMMIT without an answer has an unknown outcome.
 const AnswerWithin = 10 * time.Second
 
 // HowToMigrate is the end of each error about a wrong schema.
@@ -24,12 +24,15 @@ const HowToMigrate = "apply txonce's migrations: txonce migrate up, migrations.A
 const Database = claims.Owner("sqlstore")
 
 var (
-	// ErrSwallowed means that an earlier statement of the transaction failed, so the transaction can only be rolled back.
+	// ErrSwallowed means that an earlier statement of the transaction failed, so the transaction can only be rolled
+	// back.
 	ErrSwallowed = errors.New("sqlstore: not committed: a statement of the handler failed, and the handler returned nil; " +
 		"return the errors of statements, or roll back to a savepoint from before")
 
-	// ErrTemporary means that a handler has left something on its connection that later handlers of the transaction would use.
-	ErrTemporary = fmt.Errorf("sqlstore: %w; drop it before the handler returns, or use a transaction for each handler", dedup.ErrTemporary)
+	// ErrTemporary means that a handler has left something on its connection that later handlers of the transaction
+	// would use.
+	ErrTemporary = fmt.Errorf("sqlstore: %w; drop it before the handler returns, or use a transaction for each handler",
+		dedup.ErrTemporary)
 
 	// ErrUnready means that the driver takes no statement: the handler left rows open, or the connection is lost.
 	ErrUnready = errors.New("the connection takes no statement")
@@ -41,8 +44,8 @@ var (
 	ErrNoShards = Database.Errorf("%w: txonce_shards or outbox_seq is empty; %s", dedup.ErrSchema, HowToMigrate)
 )
 
-// Walk calls f for err and each error that it wraps, until f returns true. The errors may be the user's: when a method of one panics or ends its
-// goroutine, Walk has found nothing.
+// Walk calls f for err and each error that it wraps, until f returns true. The errors may be the user's: when a method
+// of one panics or ends its goroutine, Walk has found nothing.
 func Walk(err error, f func(error) bool) (found bool) {
 	if err == nil {
 		return false

@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// Outbox is the part of an engine that serves the outbox. Each tx is a transaction that the Store began, at READ COMMITTED or
-// above, unless a comment says otherwise.
+// Outbox is the part of an engine that serves the outbox. Each tx is a transaction that the Store began, at READ
+// COMMITTED or above, unless a comment says otherwise.
 type Outbox struct {
 	Writer    Writer
 	Listening Listening // nil: the database has no notifications
@@ -69,20 +69,21 @@ type Holds interface {
 type Leases interface {
 	// Reading runs f, and repeats it while another connection is writing. f reads through q.
 	Reading(ctx context.Context, f func(ctx context.Context, q Queryer) error) error
-	// Leasable finds those of the session's shards that have messages. held has the token of each shard that the session knows to hold;
-	// other shards may be left out. It fails with driver.ErrLeaseLost if the hold has expired.
+	// Leasable finds those of the session's shards that have messages. held has the token of each shard that the
+	// session knows to hold; other shards may be left out. It fails with driver.ErrLeaseLost if the hold has expired.
 	Leasable(ctx context.Context, q Queryer, by *Hold, held map[int]int64) (Leasable, error)
 	// MoveDue moves up to limit delayed messages whose time has come into the outbox.
 	MoveDue(ctx context.Context, tx *sql.Tx, limit int) error
-	// Lease reads the due messages of shards, ordered by Seq, within want.Limit and want.Bytes. tokens has the token of each
-	// shard.
-	Lease(ctx context.Context, q Queryer, by *Hold, shards []int, tokens map[int]int64, want driver.Want) ([]driver.Leased, error)
+	// Lease reads the due messages of shards, ordered by Seq, within want.Limit and want.Bytes. tokens has the token of
+	// each shard.
+	Lease(ctx context.Context, q Queryer, by *Hold, shards []int, tokens map[int]int64,
+		want driver.Want) ([]driver.Leased, error)
 }
 
 // Settler ends leases.
 type Settler interface {
-	// Own fails with driver.ErrLeaseLost if the hold has lost one of the shards in tokens. It prevents others from taking them
-	// until the transaction of q ends.
+	// Own fails with driver.ErrLeaseLost if the hold has lost one of the shards in tokens. It prevents others from
+	// taking them until the transaction of q ends.
 	Own(ctx context.Context, q Queryer, by *Hold, tokens map[int]int64) error
 	// Settle begins with Own. It does not repeat what an earlier attempt has done.
 	Settle(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64, do *Outcomes) error
@@ -92,7 +93,8 @@ type Settler interface {
 type Outcomes struct {
 	Sent, Deferred, Parked []driver.Outcome
 	Paused                 []driver.Outcome // returned ones whose keys are held back
-	Follow                 []int            // shards without other leased messages, where messages behind parked ones must be parked too
+	// shards without other leased messages, where messages behind parked ones must be parked too
+	Follow []int
 }
 
 // TopicRows is how many messages of a shard one Settle holds back because of their topic.
@@ -116,13 +118,13 @@ func (o *Outcomes) WholeTopics() (first []driver.Outcome) {
 
 // Upkeep does work that is not urgent.
 type Upkeep interface {
-	// NeedsMaintenance returns those of the held shards that may have messages behind parked ones, and whether Forget has work. held has the
-	// token of each shard.
+	// NeedsMaintenance returns those of the held shards that may have messages behind parked ones, and whether Forget
+	// has work. held has the token of each shard.
 	NeedsMaintenance(ctx context.Context, by *Hold, held map[int]int64) (behind []int, forget bool, err error)
 	// Follow parks messages behind parked ones, in shards that have no leased messages.
 	Follow(ctx context.Context, tx *sql.Tx, by *Hold, tokens map[int]int64) error
-	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages older
-	// than KeepSent. It deletes a limited number of each.
+	// Forget deletes rows that are no longer needed: expired holds on keys, expired holds of relays, and sent messages
+	// older than KeepSent. It deletes a limited number of each.
 	Forget(ctx context.Context, tx *sql.Tx) error
 }
 
@@ -134,8 +136,8 @@ type Operations interface {
 	StatsStatements(ctx context.Context, q Queryer) (*StatsStatements, error)
 }
 
-// StatsStatements are the queries of Stats. Count is a single statement, because each statement reads its own snapshot: two
-// statements could both miss a message that moves between them.
+// StatsStatements are the queries of Stats. Count is a single statement, because each statement reads its own snapshot:
+// two statements could both miss a message that moves between them.
 type StatsStatements struct {
 	Clock, Count, Relays string
 	CountArgs            []any

@@ -4,11 +4,13 @@ import (
 	"github.com/txonce/txonce/outbox/driver"
 )
 
-// LeaseFairly first reads an equal number of messages from each shard, and then more from the shards that have more, within
-// want. read returns the first part due messages of each shard, ordered by number, from one snapshot of the shard and one time.
+// LeaseFairly first reads an equal number of messages from each shard, and then more from the shards that have more,
+// within want. read returns the first part due messages of each shard, ordered by number, from one snapshot of the
+// shard and one time.
 //
-// A shard that has more is read from its first message again. If it were read only from where the last read ended, messages that became
-// due or visible in between would be left out, and later messages of their keys would overtake them.
+// A shard that has more is read from its first message again. If it were read only from where the last read ended,
+// messages that became due or visible in between would be left out, and later messages of their keys would overtake
+// them.
 func LeaseFairly[M interface{ Place() (seq int64, size int) }](
 	shards []int, want driver.Want, read func(shards []int, part int) (map[int][]M, error),
 ) (chosen []M, err error) {

@@ -12,8 +12,8 @@ type message struct{ seq int64 }
 
 func (m message) Place() (seq int64, size int) { return m.seq, 10 }
 
-// Between two reads the first message of a shard becomes due, and so does the last one, which waited behind it. The last one is leased only
-// with the first one before it.
+// Between two reads the first message of a shard becomes due, and so does the last one, which waited behind it. The
+// last one is leased only with the first one before it.
 func TestLeaseFairlyReadsAShardFromItsBeginning(t *testing.T) {
 	reads := 0
 	read := func(shards []int, part int) (map[int][]message, error) {
@@ -47,7 +47,8 @@ func TestLeaseFairlyReadsAShardFromItsBeginning(t *testing.T) {
 		reads = 0
 		chosen, err := engine.LeaseFairly([]int{0, 1}, tt.want, read)
 		if err != nil || len(chosen) != tt.n || reads != tt.reads || chosen[0].seq != tt.first {
-			t.Errorf("%s: %v after %d reads (%v), want %d messages from %d on, after %d", tt.name, chosen, reads, err, tt.n, tt.first, tt.reads)
+			t.Errorf("%s: %v after %d reads (%v), want %d messages from %d on, after %d", tt.name, chosen, reads, err,
+				tt.n, tt.first, tt.reads)
 		}
 		if i := slices.Index(chosen, message{30}); i >= 0 && chosen[0].seq != 1 {
 			t.Errorf("%s: message 30 overtakes message 1", tt.name)

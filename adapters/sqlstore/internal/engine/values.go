@@ -58,7 +58,8 @@ func (d *KeyHash) Scan(src any) error {
 		return nil
 	}
 	digits := strings.ReplaceAll(text, "-", "")
-	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); err != nil || n != len(d) || len(digits) != 2*len(d) {
+	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); err != nil || n != len(d) ||
+		len(digits) != 2*len(d) {
 		return fmt.Errorf("sqlstore: a key arrived as %T %q", src, text)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Check reads the settings of one session. The other sessions have the same settings if they are set in the DSN or in the
-// server's configuration.
+// Check reads the settings of one session. The other sessions have the same settings if they are set in the DSN or in
+// the server's configuration.
 func (d *DB) Check(ctx context.Context) error {
 	failed := func(err error) error {
 		return engine.Database.Errorf("sqlstore: read the database's settings: %w", err)
@@ -134,7 +134,10 @@ func (s settings) checkSession() error {
 	if s.on(clockWasSet) {
 		return unfit("timestamp is set for the connections of Config.DB, so NOW() returns the same time for ever: take timestamp out of the DSN and of init_connect")
 	}
-	for name, want := range map[string]string{"sql_safe_updates": "OFF", "sql_auto_is_null": "OFF", "sql_big_selects": "ON"} {
+	for name, want := range map[string]string{
+		"sql_safe_updates": "OFF", "sql_auto_is_null": "OFF",
+		"sql_big_selects": "ON",
+	} {
 		if s[name] != "" && s.on(name) != (want == "ON") {
 			return unfit("%s is %s for the connections of Config.DB, with which the server refuses or changes statements of txonce: set it to %s, in the DSN (%s=%s) or on the server",
 				name, s[name], want, name, map[string]string{"ON": "1", "OFF": "0"}[want])
@@ -142,7 +145,8 @@ func (s settings) checkSession() error {
 	}
 	switch {
 	case has("ORACLE"), has("HIGH_NOT_PRECEDENCE"):
-		return unfit("sql_mode %q has ORACLE or HIGH_NOT_PRECEDENCE, which change what statements mean: take it out", s["sql_mode"])
+		return unfit("sql_mode %q has ORACLE or HIGH_NOT_PRECEDENCE, which change what statements mean: take it out",
+			s["sql_mode"])
 	case !has("STRICT_TRANS_TABLES") && !has("STRICT_ALL_TABLES"):
 		return unfit("sql_mode %q is not strict: values that do not fit are cut without an error; add STRICT_TRANS_TABLES", s["sql_mode"])
 	case has("EMPTY_STRING_IS_NULL"):
@@ -182,7 +186,8 @@ func (d *DB) checkTables(ctx context.Context) error {
 				return err
 			}
 			return engine.Database.Errorf("%w: column %s of table %s is %s with collation %s, which takes different keys for the same "+
-				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it", dedup.ErrSchema, column, table, kind, collation)
+				"(upper and lower case, trailing spaces): it must be binary, as txonce's migrations make it",
+				dedup.ErrSchema, column, table, kind, collation)
 		})
 	}
 	if err == nil {
@@ -192,7 +197,8 @@ func (d *DB) checkTables(ctx context.Context) error {
 				return err
 			}
 			return engine.Database.Errorf("%w: column %s of table %s is %s, which does not have every text that a message may hold: "+
-				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table, charset, table)
+				"ALTER TABLE %s CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", dedup.ErrSchema, column, table,
+				charset, table)
 		})
 	}
 	if err != nil && !errors.Is(err, dedup.ErrSchema) {
@@ -220,8 +226,10 @@ func (d *DB) Refresh(ctx context.Context) error {
 		return set.checkSession()
 	}
 	// With AFTER_COMMIT other sessions see a commit before a replica has it.
-	d.flushes.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"], "AFTER_COMMIT") ||
-		set.on("rpl_semi_sync_source_enabled") && strings.EqualFold(set["rpl_semi_sync_source_wait_point"], "AFTER_COMMIT"))
+	d.flushes.Store(set.on("rpl_semi_sync_master_enabled") && strings.EqualFold(set["rpl_semi_sync_master_wait_point"],
+		"AFTER_COMMIT") ||
+		set.on("rpl_semi_sync_source_enabled") && strings.EqualFold(set["rpl_semi_sync_source_wait_point"],
+			"AFTER_COMMIT"))
 	if n, err := strconv.ParseInt(set["max_allowed_packet"], 10, 64); err == nil {
 		d.packet.Store(n)
 	}
@@ -231,8 +239,8 @@ func (d *DB) Refresh(ctx context.Context) error {
 // packetRoom is the part of max_allowed_packet that is reserved for everything but the payload.
 const packetRoom = 64 << 10
 
-// Fits fails for messages larger than max_allowed_packet allows. The server would close the connection, which looks like an
-// outage.
+// Fits fails for messages larger than max_allowed_packet allows. The server would close the connection, which looks
+// like an outage.
 func (d *DB) Fits(bytes int) error {
 	if most := d.packet.Load(); most > 0 && int64(bytes) > most-packetRoom {
 		return fmt.Errorf("sqlstore: %d bytes are more than the server takes: max_allowed_packet is %d; raise it there, and maxAllowedPacket in the DSN", bytes, most)

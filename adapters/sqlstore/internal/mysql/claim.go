@@ -17,7 +17,8 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// Claim inserts the missing rows, and then reads which rows carry this claim's token: those are the rows that it inserted.
+// Claim inserts the missing rows, and then reads which rows carry this claim's token: those are the rows that it
+// inserted.
 func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	server, err := d.describe(ctx, c.Tx)
 	if err != nil {
@@ -39,9 +40,11 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	return c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.sql.Forgotten))
 }
 
-// insert limits how long the claim waits for a transaction that holds a key. innodb_lock_wait_timeout alone is not enough: it
-// counts whole seconds, and starts again for each lock.
-func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token, rows []claims.Row) (err error) {
+// insert limits how long the claim waits for a transaction that holds a key. innodb_lock_wait_timeout alone is not
+// enough: it counts whole seconds, and starts again for each lock.
+func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine engine.Token,
+	rows []claims.Row,
+) (err error) {
 	prefix := server.claimPrefix
 	wait, short := driver.ClaimWait(ctx, d.cfg.ClaimTimeout)
 	switch {
@@ -66,7 +69,8 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, server *server, mine e
 	limited, cancel := context.WithTimeout(ctx, d.batchWait(len(rows)))
 	defer cancel()
 	for part := range slices.Chunk(rows, claimRows) {
-		query := prefix + d.sql.Claim + strings.Repeat(d.sql.ClaimRow+", ", len(part)-1) + d.sql.ClaimRow + d.sql.ClaimAgain
+		query := prefix + d.sql.Claim + strings.Repeat(d.sql.ClaimRow+", ",
+			len(part)-1) + d.sql.ClaimRow + d.sql.ClaimAgain
 		if _, err := c.Tx.ExecContext(limited, query, d.values(part, mine)...); err != nil {
 			if limited.Err() != nil && ctx.Err() == nil {
 				return engine.Waited(ctx, &d.cfg, err, len(rows))
@@ -97,7 +101,8 @@ func (d *DB) values(rows []claims.Row, mine engine.Token) []any {
 	for _, row := range rows {
 		rec := row.Record
 		consumer, tenant, id := d.cfg.NaturalKey(rec.Key)
-		args = append(args, d.Key(row.KeyHash), hex.EncodeToString(mine[:]), max(engine.Micros(rec.Time), 0), engine.CeilMicros(rec.Keep()),
+		args = append(args, d.Key(row.KeyHash), hex.EncodeToString(mine[:]), max(engine.Micros(rec.Time), 0),
+			engine.CeilMicros(rec.Keep()),
 			engine.Fingerprint(rec.Fingerprint), consumer, tenant, id)
 	}
 	return args

@@ -21,8 +21,8 @@ const (
 	idleTooLong      = 4031 // from MySQL; MariaDB closes the connection without an error
 )
 
-// Fault implements engine.Errors. InFlight is used for the claim's own statements only. A failed statement undoes only itself,
-// except for a deadlock, which ends the transaction. The server checks no constraint at COMMIT.
+// Fault implements engine.Errors. InFlight is used for the claim's own statements only. A failed statement undoes only
+// itself, except for a deadlock, which ends the transaction. The server checks no constraint at COMMIT.
 func (d *DB) Fault(err error) engine.Fault {
 	n, lost := number(err), connectionLost(err)
 	class := faults.OfMySQL(n)
@@ -35,7 +35,8 @@ func (d *DB) Fault(err error) engine.Fault {
 	retryable := faults.MySQL.Retryable(class)
 	f := engine.Fault{
 		Class:    class,
-		InFlight: n == lockWaitTimeout || n == statementTimeout, Elsewhere: lost, MayEnd: retryable, Idle: n == idleTooLong,
+		InFlight: n == lockWaitTimeout || n == statementTimeout, Elsewhere: lost, MayEnd: retryable,
+		Idle:      n == idleTooLong,
 		Undefined: undefined(err), Collided: n == deadlock,
 		Retryable: retryable, Ambiguous: faults.MySQL.Ambiguous(class), Refused: faults.MySQL.Refused(class),
 		ReadOnly: class == driver.FaultServer,
@@ -53,8 +54,8 @@ func undefined(err error) bool {
 	return n == noSuchTable || n == noSuchColumn
 }
 
-// number returns the server's error number in err, or 0. It imports no driver: *MySQLError of go-sql-driver has the number in a
-// field, so it is read by reflection.
+// number returns the server's error number in err, or 0. It imports no driver: *MySQLError of go-sql-driver has the
+// number in a field, so it is read by reflection.
 func number(err error) (n uint16) {
 	engine.Walk(err, func(err error) bool {
 		v := reflect.ValueOf(err)
@@ -72,17 +73,19 @@ func number(err error) (n uint16) {
 	return n
 }
 
-// connectionLost reports whether err is mysql.ErrInvalidConn, which go-sql-driver returns for a connection that broke while in
-// use.
+// connectionLost reports whether err is mysql.ErrInvalidConn, which go-sql-driver returns for a connection that broke
+// while in use.
 func connectionLost(err error) bool {
 	return engine.Walk(err, func(err error) bool {
-		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && err.Error() == "invalid connection"
+		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") &&
+			err.Error() == "invalid connection"
 	})
 }
 
 // packetTooLarge reports whether err is mysql.ErrPktTooLarge: go-sql-driver has sent nothing.
 func packetTooLarge(err error) bool {
 	return engine.Walk(err, func(err error) bool {
-		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && strings.HasPrefix(err.Error(), "packet for query is too large")
+		return strings.HasSuffix(reflect.TypeOf(err).String(), "errors.errorString") && strings.HasPrefix(err.Error(),
+			"packet for query is too large")
 	})
 }

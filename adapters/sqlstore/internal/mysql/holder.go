@@ -15,8 +15,8 @@ func (d *DB) Session(ctx context.Context, tx *sql.Tx) (id int64, err error) {
 	return id, err
 }
 
-// Holder implements engine.Holders. The server answers only users with the privilege PROCESS, and MySQL only those that may also read
-// performance_schema.
+// Holder implements engine.Holders. The server answers only users with the privilege PROCESS, and MySQL only those that
+// may also read performance_schema.
 func (d *DB) Holder(ctx context.Context, q engine.Queryer, session int64) (h ops.Holder, err error) {
 	server, err := d.describe(ctx, q)
 	if err != nil {

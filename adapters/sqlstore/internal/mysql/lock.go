@@ -14,14 +14,15 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// LockKeys inserts a row like a claim does, with the same limited wait, and deletes it again. InnoDB keeps the lock on a
-// deleted row until the transaction ends, so other transactions wait, although no row is ever visible.
+// LockKeys inserts a row like a claim does, with the same limited wait, and deletes it again. InnoDB keeps the lock on
+// a deleted row until the transaction ends, so other transactions wait, although no row is ever visible.
 //
-// When the row is gone, InnoDB gives each transaction that waits for it a lock of the gap where it was. Two of these would keep each other from
-// inserting, which is a deadlock. So only one transaction at a time waits for the row: the others wait for their turn, with GET_LOCK.
+// When the row is gone, InnoDB gives each transaction that waits for it a lock of the gap where it was. Two of these
+// would keep each other from inserting, which is a deadlock. So only one transaction at a time waits for the row: the
+// others wait for their turn, with GET_LOCK.
 //
-// GET_LOCK alone would not do: its lock belongs to the session. It would outlive the transaction when the connection returns to the
-// pool, and COMMIT does not release it.
+// GET_LOCK alone would not do: its lock belongs to the session. It would outlive the transaction when the connection
+// returns to the pool, and COMMIT does not release it.
 func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) (err error) {
 	server, err := d.describe(ctx, tx)
 	if err != nil {
@@ -29,7 +30,8 @@ func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.
 	}
 	turn := "txonce " + hex.EncodeToString(l.Row[:])
 	var mine sql.NullBool
-	if err := tx.QueryRowContext(ctx, `SELECT GET_LOCK(?, ?)`, turn, math.Ceil(wait.Seconds())).Scan(&mine); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT GET_LOCK(?, ?)`, turn,
+		math.Ceil(wait.Seconds())).Scan(&mine); err != nil {
 		return err
 	}
 	if !mine.Bool {

@@ -44,9 +44,11 @@ func (d *DB) Name(schema string) {
 	q := dialect.NewMySQL(schema)
 	d.sql, d.box = q, dialect.NewMySQLOutbox(schema)
 	d.shared = engine.Statements{
-		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult,
+		Lookup:      q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park,
+		TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 		Operator: dialect.NewMySQLOperator(schema),
 	}
 }
@@ -58,8 +60,8 @@ func (d *DB) Enter(ctx context.Context) (func(), error) { return d.spare.Enter(c
 func (d *DB) RetryBusy(_ context.Context, f func() error) error { return f() }
 
 // Begin begins a transaction in a session with autocommit off. When a handler's transaction has ended unexpectedly, the
-// handler's next writes then begin another transaction, which Verify detects. With autocommit on they would be committed at
-// once.
+// handler's next writes then begin another transaction, which Verify detects. With autocommit on they would be
+// committed at once.
 func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, level sql.IsolationLevel) (*sql.Tx, error) {
 	server, err := d.describe(ctx, conn)
 	if err != nil {
@@ -76,8 +78,8 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, level sql.Isolation
 	return tx, err
 }
 
-// ShortenLockWaits changes the session, so the connection is closed afterwards. The limit counts whole seconds. On MariaDB a statement
-// does not wait at all, on MySQL for a second.
+// ShortenLockWaits changes the session, so the connection is closed afterwards. The limit counts whole seconds. On
+// MariaDB a statement does not wait at all, on MySQL for a second.
 func (d *DB) ShortenLockWaits(ctx context.Context, t *engine.Transaction) error {
 	t.Spoilt = true
 	wait := 1
@@ -88,16 +90,17 @@ func (d *DB) ShortenLockWaits(ctx context.Context, t *engine.Transaction) error 
 	return err
 }
 
-// Commit sends COMMIT as a statement, because the driver's own Commit has no time limit: it would wait forever for a server
-// that stopped answering. The caller still calls tx.Rollback to end tx in database/sql. Its ROLLBACK then finds nothing to
-// undo.
+// Commit sends COMMIT as a statement, because the driver's own Commit has no time limit: it would wait forever for a
+// server that stopped answering. The caller still calls tx.Rollback to end tx in database/sql. Its ROLLBACK then finds
+// nothing to undo.
 func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `COMMIT`)
 	return err
 }
 
-// Restore resets the session's settings. Setting autocommit commits an open transaction, so Restore closes the connection if
-// the transaction may still be open. It also closes the connection if the handler changed the session's settings.
+// Restore resets the session's settings. Setting autocommit commits an open transaction, so Restore closes the
+// connection if the transaction may still be open. It also closes the connection if the handler changed the session's
+// settings.
 func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	if t.Ended && !t.Spoilt {
 		if _, err := t.Conn.ExecContext(ctx, d.server.Load().leave); err == nil {

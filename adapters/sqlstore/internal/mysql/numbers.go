@@ -8,8 +8,8 @@ import (
 	"github.com/txonce/txonce/internal/claims"
 )
 
-// CheckNumbers implements engine.Tables. AUTO_INCREMENT of outbox_messages numbers the messages. Rows of outbox_parked do not move it, so it is
-// behind them after the latter were restored into new tables.
+// CheckNumbers implements engine.Tables. AUTO_INCREMENT of outbox_messages numbers the messages. Rows of outbox_parked
+// do not move it, so it is behind them after the latter were restored into new tables.
 func (d *DB) CheckNumbers(ctx context.Context) error {
 	var used int64
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Numbers).Scan(&used); err != nil {
@@ -26,7 +26,8 @@ func (d *DB) CheckNumbers(ctx context.Context) error {
 		fmt.Sprintf("ALTER TABLE outbox_messages AUTO_INCREMENT = %d;", used+1))
 }
 
-// nextNumber returns the number of the next message. MySQL keeps its answer for a day, unless the session forbids that, and shows NULL for 1.
+// nextNumber returns the number of the next message. MySQL keeps its answer for a day, unless the session forbids that,
+// and shows NULL for 1.
 func (d *DB) nextNumber(ctx context.Context) (next int64, err error) {
 	conn, err := d.cfg.DB.Conn(ctx)
 	if err != nil {

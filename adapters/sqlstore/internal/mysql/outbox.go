@@ -61,7 +61,8 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 		rows.n, rows.size, rows.args = rows.n+1, rows.size+size, append(rows.args, args...)
 	}
 	if err := now.insert(ctx, tx); err != nil {
-		return err // the failure may have ended the transaction, and the next statement would then be committed without it
+		// the failure may have ended the transaction, and the next statement would then be committed without it
+		return err
 	}
 	return later.insert(ctx, tx)
 }

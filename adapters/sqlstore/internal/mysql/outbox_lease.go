@@ -17,7 +17,9 @@ func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer
 	return f(ctx, d.cfg.DB)
 }
 
-func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, _ map[int]int64) (engine.Leasable, error) {
+func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold,
+	_ map[int]int64,
+) (engine.Leasable, error) {
 	return engine.ReadLeasable(engine.Query(ctx, q, d.box.Look, by.Hex()))
 }
 
@@ -70,9 +72,11 @@ func (d *DB) Lease(
 	return msgs, nil
 }
 
-// leaseFew reads all due messages of shards, and reports all as false if there are too many. leaseRound, which queries each
-// shard, costs the server several times as much.
-func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int, want driver.Want) (chosen []*candidate, all bool, err error) {
+// leaseFew reads all due messages of shards, and reports all as false if there are too many. leaseRound, which queries
+// each shard, costs the server several times as much.
+func (d *DB) leaseFew(ctx context.Context, q engine.Queryer, shards []int,
+	want driver.Want,
+) (chosen []*candidate, all bool, err error) {
 	most := min(want.Limit, fewMessages)
 	read, err := d.readLight(ctx, q, d.box.LeaseFew, shardList(shards), most)
 	if err != nil {
@@ -122,7 +126,8 @@ func (d *DB) readLight(ctx context.Context, q engine.Queryer, query string, args
 		var m candidate
 		var at engine.Instant
 		var key, payload, headers []byte
-		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &m.size, &at, &m.Attempts, &m.light, &key, &payload, &headers); err != nil {
+		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &m.size, &at, &m.Attempts, &m.light, &key, &payload,
+			&headers); err != nil {
 			return err
 		}
 		m.Enqueued = at.Time

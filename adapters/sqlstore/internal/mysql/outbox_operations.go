@@ -18,11 +18,12 @@ import (
 func (d *DB) Parked(ctx context.Context, q engine.Queryer, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
 	hash := sha256.Sum256([]byte(filter.OrderingKey))
 	return engine.ReadParked(engine.Query(ctx, q, d.box.Parked, filter.After, filter.Topic == "", []byte(filter.Topic),
-		filter.OrderingKey == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Error)), engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
+		filter.OrderingKey == "", hex.EncodeToString(hash[:]), hex.EncodeToString([]byte(filter.Error)),
+		engine.Since(filter.Since), engine.Until(filter.Until), filter.Limit))
 }
 
-// repairAtOnce is how many messages one transaction unparks or discards. The same transaction releases all messages behind
-// them: if it released only a part, later messages would overtake the rest.
+// repairAtOnce is how many messages one transaction unparks or discards. The same transaction releases all messages
+// behind them: if it released only a part, later messages would overtake the rest.
 const repairAtOnce = 1000
 
 func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
@@ -48,8 +49,8 @@ type parkedKey struct {
 	hash  string
 }
 
-// repairSome locks the shards, so that no relay settles or parks there meanwhile. Unpark skips messages that wait behind
-// another parked one: releasing that one also releases them.
+// repairSome locks the shards, so that no relay settles or parks there meanwhile. Unpark skips messages that wait
+// behind another parked one: releasing that one also releases them.
 func (d *DB) repairSome(ctx context.Context, tx *sql.Tx, seqs []int64, unpark bool) (n int, err error) {
 	if err := d.applySettings(ctx, tx); err != nil {
 		return 0, err
@@ -137,7 +138,8 @@ func (d *DB) StatsStatements(ctx context.Context, q engine.Queryer) (*engine.Sta
 	}
 	each := make([]string, shards, shards+1)
 	for i := range each {
-		each[i] = strings.NewReplacer("{shard}", strconv.Itoa(i), "{counted}", strconv.Itoa(engine.CountedPerShard)).Replace(d.box.CountShard)
+		each[i] = strings.NewReplacer("{shard}", strconv.Itoa(i), "{counted}",
+			strconv.Itoa(engine.CountedPerShard)).Replace(d.box.CountShard)
 	}
 	return &engine.StatsStatements{
 		Clock: d.box.Clock, Count: strings.Join(append(each, d.box.CountOthers), " UNION ALL "), Relays: d.box.Relays,

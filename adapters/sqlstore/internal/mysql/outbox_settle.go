@@ -26,7 +26,8 @@ func (d *DB) Own(ctx context.Context, q engine.Queryer, by *engine.Hold, tokens 
 	return err
 }
 
-// tokenList returns shards with their tokens as JSON. It sorts them, because all transactions lock shards in this order.
+// tokenList returns shards with their tokens as JSON. It sorts them, because all transactions lock shards in this
+// order.
 func tokenList(tokens map[int]int64) string {
 	list := make([][2]int64, 0, len(tokens))
 	for shard, token := range tokens {
@@ -43,7 +44,8 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	if err := d.Own(ctx, tx, by, tokens); err != nil {
 		return err
 	}
-	sent, deferred, parked := make([][]any, len(do.Sent)), make([][]any, len(do.Deferred)), make([][]any, len(do.Parked))
+	sent, deferred, parked := make([][]any, len(do.Sent)), make([][]any, len(do.Deferred)),
+		make([][]any, len(do.Parked))
 	for i := range do.Sent {
 		o := &do.Sent[i]
 		sent[i] = []any{o.Shard, o.Seq, nil, nil, nil, nil, nil, hexID(o)}
@@ -96,13 +98,16 @@ func (d *DB) deferTopics(ctx context.Context, tx *sql.Tx, topics []driver.Outcom
 		o := &topics[i]
 		text, delay := hex.EncodeToString([]byte(columns.Error(o))), engine.CeilMicros(o.Delay)
 		end := int64(math.MaxInt64)
-		if err := tx.QueryRowContext(ctx, d.box.TopicEnd, o.Shard, o.Seq, engine.TopicRows-1).Scan(&end); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := tx.QueryRowContext(ctx, d.box.TopicEnd, o.Shard, o.Seq, engine.TopicRows-1).Scan(&end); err != nil &&
+			!errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, text, delay, o.Shard, o.Seq, end, o.Topic, engine.TopicRows); err != nil {
+		if _, err := tx.ExecContext(ctx, d.box.DeferTopic, text, delay, o.Shard, o.Seq, end, o.Topic,
+			engine.TopicRows); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, end, o.Topic, engine.TopicRows); err != nil {
+		if _, err := tx.ExecContext(ctx, d.box.HoldTopic, delay, o.Shard, o.Seq, end, o.Topic,
+			engine.TopicRows); err != nil {
 			return err
 		}
 	}
@@ -152,11 +157,15 @@ func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 // deadAfter is how long, in microseconds, the row of an expired relay is kept if no other relay takes its shards.
 const deadAfter = int64(time.Minute / time.Microsecond)
 
-func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold, held map[int]int64) (behind []int, forget bool, err error) {
-	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, deadAfter, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
+func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold,
+	held map[int]int64,
+) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, deadAfter,
+		engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
+	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind,
+		engine.JSON(slices.Collect(maps.Keys(held)))))
 	return behind, forget, err
 }
 

@@ -33,8 +33,8 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return d.Stamp(ctx, t)
 }
 
-// valid asks the driver whether conn takes statements. Without this check, a statement sent while rows are open would look like
-// a lost connection.
+// valid asks the driver whether conn takes statements. Without this check, a statement sent while rows are open would
+// look like a lost connection.
 func valid(conn *sql.Conn) (yes bool) {
 	err := conn.Raw(func(c any) error {
 		v, asks := c.(driver.Validator)
@@ -66,8 +66,8 @@ func (d *DB) Committed(ctx context.Context, q engine.Queryer, c *engine.Claim) (
 	return committed, err
 }
 
-// CommittedBefore also accepts a row with another token where duplicates write a new token into the row: it may be the row of
-// c.
+// CommittedBefore also accepts a row with another token where duplicates write a new token into the row: it may be the
+// row of c.
 func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (bool, error) {
 	if d.flushes.Load() {
 		return true, nil

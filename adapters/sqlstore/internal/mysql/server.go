@@ -14,25 +14,27 @@ import (
 
 // server holds the statements and limits that differ between MySQL and MariaDB.
 type server struct {
-	version     string
-	mariaDB     bool
-	claimPrefix string                        // limits the claim's wait and run time for one statement, without changing the session
+	version string
+	mariaDB bool
+	// limits the claim's wait and run time for one statement, without changing the session
+	claimPrefix string
 	enter       map[sql.IsolationLevel]string // prepares a session for a transaction of the Store, by isolation level
 	leave       string                        // resets the session
 }
 
 // enterSession saves the session's own values in user variables, and leaveSession resets them. If a handler changed the
 // session's settings, leaveSession sets autocommit to a text that the server rejects. The statement then fails, and the
-// connection is closed. So does enterSession if the session has another clock, which other code of the application may have set.
-// MySQL takes LEAST for a decimal number, and a setting must be an integer. wait_timeout makes the server end idle connections. Without it a frozen process would hold its claims forever.
+// connection is closed. So does enterSession if the session has another clock, which other code of the application may
+// have set. MySQL takes LEAST for a decimal number, and a setting must be an integer. wait_timeout makes the server end
+// idle connections. Without it a frozen process would hold its claims forever.
 const (
 	enterSession = `SET @txonce_was_settings = %[4]s, @txonce_was_autocommit = @@autocommit, @txonce_was_isolation = @@%[1]s, @txonce_was_wait = @@wait_timeout,
 	autocommit = IF(` + serversClock + `, 'OFF', 'of a session whose clock was SET'), %[1]s = '%[2]s', wait_timeout = CAST(LEAST(@@wait_timeout, %[3]d) AS UNSIGNED)`
 	leaveSession = `SET autocommit = IF(@txonce_was_settings <=> %[2]s AND ` + serversClock + `, IF(@txonce_was_autocommit, 'ON', 'OFF'), 'of another session'),
 	%[1]s = @txonce_was_isolation, wait_timeout = @txonce_was_wait`
 
-	// serversClock is whether the session has the server's clock. After SET timestamp, NOW and the clock of later claims have another
-	// time, and SYSDATE has the server's.
+	// serversClock is whether the session has the server's clock. After SET timestamp, NOW and the clock of later
+	// claims have another time, and SYSDATE has the server's.
 	serversClock = `ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) < 5`
 
 	// sessionSettings reads the settings that a handler may change and that would affect later handlers.
@@ -69,7 +71,8 @@ func newServer(version string, cfg engine.Config) *server {
 	}
 	session := fmt.Sprintf(sessionSettings, readOnly, limit)
 	if s.mariaDB {
-		session = strings.Replace(session, "@@unique_checks", "@@unique_checks, @@check_constraint_checks, @@system_versioning_asof", 1)
+		session = strings.Replace(session, "@@unique_checks",
+			"@@unique_checks, @@check_constraint_checks, @@system_versioning_asof", 1)
 	}
 	s.enter = make(map[sql.IsolationLevel]string)
 	for level, name := range map[sql.IsolationLevel]string{
@@ -82,15 +85,17 @@ func newServer(version string, cfg engine.Config) *server {
 	return s
 }
 
-// mariaDBWait is the prefix of a claim that waits for limit. max_statement_time is exact; the limit for lock waits has a resolution of one
-// second.
+// mariaDBWait is the prefix of a claim that waits for limit. max_statement_time is exact; the limit for lock waits has
+// a resolution of one second.
 func mariaDBWait(limit time.Duration) string {
-	return fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ", limit.Seconds(), math.Ceil(limit.Seconds())+1)
+	return fmt.Sprintf("SET STATEMENT max_statement_time = %.3f, innodb_lock_wait_timeout = %.0f FOR ", limit.Seconds(),
+		math.Ceil(limit.Seconds())+1)
 }
 
 // tooOld returns the minimum version if the server lacks SKIP LOCKED or JSON_TABLE.
 func (s *server) tooOld() string {
-	parts := strings.FieldsFunc(strings.TrimPrefix(s.version, "5.5.5-"), func(r rune) bool { return r < '0' || r > '9' })
+	parts := strings.FieldsFunc(strings.TrimPrefix(s.version, "5.5.5-"),
+		func(r rune) bool { return r < '0' || r > '9' })
 	number := 0
 	for i := range 3 {
 		n := 0

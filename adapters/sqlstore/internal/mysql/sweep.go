@@ -23,7 +23,8 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	}
 	err = read(d.sql.SweepLease)
 	if errors.Is(err, sql.ErrNoRows) { // locked: a sweep is running, or another sweeper is checking the lease
-		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) || lease.Before(clock.Time)) {
+		if err = read(d.sql.SweepLook); err == nil && (!bytes.Equal(owner, []byte(by.Owner)) ||
+			lease.Before(clock.Time)) {
 			swept.Clock = clock.Time
 			return swept, cmp.Or(by.ClockAhead(swept.Clock), engine.ErrBusy)
 		}
@@ -40,24 +41,29 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		return swept, engine.ErrBusy
 	case err != nil:
 		return swept, err
-	case owner != nil && !bytes.Equal(owner, []byte(by.Owner)) && !lease.Before(clock.Time) && !lease.After(clock.Add(by.Lease)):
+	case owner != nil && !bytes.Equal(owner, []byte(by.Owner)) && !lease.Before(clock.Time) &&
+		!lease.After(clock.Add(by.Lease)):
 		return swept, engine.ErrBusy
 	}
-	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next), sweepScan, clock.UnixMicro(), by.Limit))
+	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next), sweepScan,
+		clock.UnixMicro(), by.Limit))
 	if err != nil {
 		return swept, err
 	}
-	if len(expired.Keys) == min(by.Limit, sweepScan) { // this part may have more expired rows; continue behind the last one
+	if len(expired.Keys) == min(by.Limit, sweepScan) {
+		// this part may have more expired rows; continue behind the last one
 		next = expired.Keys[len(expired.Keys)-1][:]
 	} else {
 		var n int
-		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, hex.EncodeToString(next), sweepScan).Scan(&n, &next); err != nil {
+		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, hex.EncodeToString(next), sweepScan).Scan(&n,
+			&next); err != nil {
 			return swept, err
 		}
 		swept.Done = n < sweepScan
 	}
 	if len(expired.Keys) > 0 {
-		if expired, err = engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepLock, d.Keys(expired.Keys), clock.UnixMicro())); err != nil {
+		if expired, err = engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepLock, d.Keys(expired.Keys),
+			clock.UnixMicro())); err != nil {
 			return swept, err
 		}
 		if _, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.Keys(expired.Keys)); err != nil {
@@ -81,7 +87,8 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	} else {
 		from = hex.EncodeToString(next)
 	}
-	_, err = tx.ExecContext(ctx, d.sql.SweepDone, []byte(by.Owner), clock.Add(by.Lease).UnixMicro(), from, d.Time(forgotten.Time))
+	_, err = tx.ExecContext(ctx, d.sql.SweepDone, []byte(by.Owner), clock.Add(by.Lease).UnixMicro(), from,
+		d.Time(forgotten.Time))
 	return swept, err
 }
 

@@ -17,8 +17,8 @@ const (
 	noTransaction  = "25P01" // no transaction is open
 )
 
-// Fault implements engine.Errors. A failed statement breaks its transaction until a rollback to a savepoint. Only COMMIT and
-// ROLLBACK end a transaction.
+// Fault implements engine.Errors. A failed statement breaks its transaction until a rollback to a savepoint. Only
+// COMMIT and ROLLBACK end a transaction.
 func (d *DB) Fault(err error) engine.Fault {
 	state := sqlState(err)
 	class := faults.OfPostgres(state)
@@ -28,7 +28,8 @@ func (d *DB) Fault(err error) engine.Fault {
 	return engine.Fault{
 		Class:    class,
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
-		Idle:         state == "25P03" || state == "25P04", // idle_in_transaction_session_timeout and transaction_timeout
+		// idle_in_transaction_session_timeout and transaction_timeout
+		Idle:         state == "25P03" || state == "25P04",
 		Undefined:    faults.UndefinedPostgres(state),
 		NotCommitted: faults.CommitRefusedPostgres(severity(err), state),
 		Collided:     faults.CollidedPostgres(state),
@@ -51,8 +52,9 @@ func sqlState(err error) string {
 	return e.SQLState()
 }
 
-// stalePlan reports that a migration changed the result of a prepared statement. Drivers prepare the statement again after this
-// error. PostgreSQL uses the same SQLSTATE for unsupported features, and its text depends on the server's language.
+// stalePlan reports that a migration changed the result of a prepared statement. Drivers prepare the statement again
+// after this error. PostgreSQL uses the same SQLSTATE for unsupported features, and its text depends on the server's
+// language.
 func stalePlan(err error) bool {
 	return sqlState(err) == "0A000" && field(err, "Routine") == "RevalidateCachedQuery"
 }

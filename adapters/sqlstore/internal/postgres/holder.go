@@ -8,7 +8,8 @@ import (
 	"github.com/txonce/txonce/consumer/ops"
 )
 
-// Session implements engine.Holders. The number is the server's own, also behind a pooler, and a pooler leaves a transaction in its session.
+// Session implements engine.Holders. The number is the server's own, also behind a pooler, and a pooler leaves a
+// transaction in its session.
 func (d *DB) Session(ctx context.Context, tx *sql.Tx) (pid int64, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT CAST(pg_backend_pid() AS bigint)`).Scan(&pid)
 	return pid, err

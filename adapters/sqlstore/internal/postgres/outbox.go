@@ -22,8 +22,8 @@ func newOutboxStatements(schema string) outboxStatements {
 	return outboxStatements{write: dialect.NewPostgresOutboxWrite(schema), relay: dialect.NewPostgresOutbox(schema)}
 }
 
-// maxStatement is about how many bytes of messages one statement carries. The server's limit is a gigabyte, which it holds in
-// memory.
+// maxStatement is about how many bytes of messages one statement carries. The server's limit is a gigabyte, which it
+// holds in memory.
 const maxStatement = 8 << 20
 
 // Enqueue sends one statement per maxStatement bytes.
@@ -49,8 +49,8 @@ func (d *DB) Enqueue(ctx context.Context, tx *sql.Tx, msgs []outbox.Message) err
 	return nil
 }
 
-// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: with a second
-// connection, a pool whose connections are all enqueueing would deadlock.
+// shardsIn returns the number of shards, which never changes while there are messages. It reads the number in tx: with
+// a second connection, a pool whose connections are all enqueueing would deadlock.
 func (d *DB) shardsIn(ctx context.Context, tx *sql.Tx) (int, error) {
 	if n := d.shards.Load(); n > 0 {
 		return int(n), nil
@@ -80,10 +80,14 @@ func (d *DB) insertion(msgs []outbox.Message, shards int) (query string, args []
 			if payload == nil {
 				payload = []byte{}
 			}
-			return d.box.write.EnqueueOne, []any{driver.Shard(m, shards), m.ID, m.Topic, []byte(m.OrderingKey), payload, string(headers)}, nil
+			return d.box.write.EnqueueOne, []any{
+				driver.Shard(m, shards), m.ID, m.Topic, []byte(m.OrderingKey), payload,
+				string(headers),
+			}, nil
 		}
 		for c, v := range [...]any{
-			int64(driver.Shard(m, shards)), m.ID, m.Topic, []byte(m.OrderingKey), m.Payload, string(headers), notBefore(m.NotBefore),
+			int64(driver.Shard(m, shards)), m.ID, m.Topic, []byte(m.OrderingKey), m.Payload, string(headers),
+			notBefore(m.NotBefore),
 		} {
 			columns[c].add(v)
 		}
@@ -113,11 +117,12 @@ func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, key string) error 
 
 const (
 	notifyPause = 5 * time.Millisecond // minimum time between two NOTIFYs of a Store
-	notifyLimit = 10 * time.Second     // limit for one NOTIFY, which waits for the disk like COMMIT; after it the connection is closed
+	// limit for one NOTIFY, which waits for the disk like COMMIT; after it the connection is closed
+	notifyLimit = 10 * time.Second
 )
 
-// Notify wakes the relays of other processes that listen. It sends NOTIFY in the background, and holds a connection of the
-// pool only for that statement, so callers need not wait for it.
+// Notify wakes the relays of other processes that listen. It sends NOTIFY in the background, and holds a connection of
+// the pool only for that statement, so callers need not wait for it.
 func (d *DB) Notify(ctx context.Context) { d.notifier.Call(ctx, notifyPause, d.notifyOnce) }
 
 // notifyOnce sends NOTIFY outside of any transaction. If it fails, relays find the messages by polling.

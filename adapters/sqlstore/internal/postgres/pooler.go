@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// poolerWithin limits the check for a pooler. The check needs two connections, and the pool may have only one free. Tests use a
-// longer limit.
+// poolerWithin limits the check for a pooler. The check needs two connections, and the pool may have only one free.
+// Tests use a longer limit.
 const poolerWithin = 2 * time.Second
 
 // These statements have a parameter because some drivers prepare only statements with parameters.
@@ -24,15 +24,16 @@ const (
 // statement first, one of the first few fails.
 const poolerRounds = 100
 
-// checkPooler fails if the driver uses a prepared statement in another server session than it was prepared in. This happens
-// behind a pooler in transaction mode. The Store's other features work with such a pooler: settings and advisory locks end with
-// their transactions.
+// checkPooler fails if the driver uses a prepared statement in another server session than it was prepared in. This
+// happens behind a pooler in transaction mode. The Store's other features work with such a pooler: settings and
+// advisory locks end with their transactions.
 //
-// checkPooler sends one statement twice on a connection. For the second time, another connection keeps the first server session
-// busy (poolers assign the most recently used session first). If the session changed, both connections send statements at the
-// same time: an unnamed statement may then be replaced by the other client's.
+// checkPooler sends one statement twice on a connection. For the second time, another connection keeps the first server
+// session busy (poolers assign the most recently used session first). If the session changed, both connections send
+// statements at the same time: an unnamed statement may then be replaced by the other client's.
 //
-// If the check is inconclusive, checkPooler returns nil. The first statement in a wrong session will report the problem.
+// If the check is inconclusive, checkPooler returns nil. The first statement in a wrong session will report the
+// problem.
 func (d *DB) checkPooler(ctx context.Context, db *sql.DB) error {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil
@@ -82,8 +83,8 @@ func sessionChanges(ctx context.Context, one, two *sql.Conn) (changed bool, err 
 // errMixedUp means that a connection got the answer to another connection's statement.
 var errMixedUp = errors.New("a statement was replaced by another client's")
 
-// sendConcurrently sends statements on both connections until each has sent poolerRounds. A connection that is done continues until the
-// other one is done too, so that both always send at the same time.
+// sendConcurrently sends statements on both connections until each has sent poolerRounds. A connection that is done
+// continues until the other one is done too, so that both always send at the same time.
 func sendConcurrently(ctx context.Context, one, two *sql.Conn) error {
 	var asking atomic.Int32
 	asking.Store(2)

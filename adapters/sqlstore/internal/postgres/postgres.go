@@ -51,7 +51,8 @@ func New(cfg engine.Config) (engine.Engine, error) {
 
 func (d *DB) Locate(ctx context.Context, q engine.Queryer) (schema string, err error) {
 	var session, fresh, path, freshPath string
-	if err := q.QueryRowContext(ctx, d.plain.Schema).Scan(&session, new(string), &fresh, new(string), &path, &freshPath); err != nil {
+	if err := q.QueryRowContext(ctx, d.plain.Schema).Scan(&session, new(string), &fresh, new(string), &path,
+		&freshPath); err != nil {
 		return "", err
 	}
 	return engine.Database.ChooseSchema(session, fresh)
@@ -61,9 +62,11 @@ func (d *DB) Name(schema string) {
 	q := dialect.NewPostgres(schema)
 	d.SQL, d.box = statements{q, dialect.NewPostgresSession()}, newOutboxStatements(schema)
 	d.shared = engine.Statements{
-		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult,
+		Lookup:      q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park,
+		TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 		Operator: dialect.NewPostgresOperator(schema),
 	}
 }
@@ -86,8 +89,8 @@ func (d *DB) ShortenLockWaits(ctx context.Context, t *engine.Transaction) error 
 
 func (d *DB) Commit(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 
-// Restore reads the session's settings again if Verify saw other settings than the claim did: the handler may have set them for
-// its transaction only. The connection is closed if they still differ. A rollback undoes all settings.
+// Restore reads the session's settings again if Verify saw other settings than the claim did: the handler may have set
+// them for its transaction only. The connection is closed if they still differ. A rollback undoes all settings.
 func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 	if t.Changed && !t.Spoilt {
 		var settings string
@@ -101,15 +104,16 @@ func (d *DB) Restore(ctx context.Context, t *engine.Transaction) {
 
 func (d *DB) RetryBusy(_ context.Context, f func() error) error { return f() }
 
-// Claim sends the claim and the query that follows each claim. lock_timeout counts for each lock separately, so a batch also
-// has a limit for all its locks.
+// Claim sends the claim and the query that follows each claim. lock_timeout counts for each lock separately, so a batch
+// also has a limit for all its locks.
 func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) error {
 	err := d.insert(ctx, c, rows)
 	if err != nil {
 		return err
 	}
 	var restored, isolation string
-	err = c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.SQL.AfterClaim), &restored, &c.XID, &isolation, &c.Standbys, &c.Settings)
+	err = c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.SQL.AfterClaim), &restored, &c.XID, &isolation, &c.Standbys,
+		&c.Settings)
 	if err != nil {
 		return err
 	}
@@ -137,8 +141,8 @@ func (d *DB) insert(ctx context.Context, c *engine.Claim, rows []claims.Row) err
 	return d.inFlight(ctx, err)
 }
 
-// inFlight turns an error of a claim into ErrInFlight if a timeout of the session, shorter than ClaimTimeout, ended the claim.
-// A claim takes that long only if it waits for a key.
+// inFlight turns an error of a claim into ErrInFlight if a timeout of the session, shorter than ClaimTimeout, ended the
+// claim. A claim takes that long only if it waits for a key.
 func (d *DB) inFlight(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -171,7 +175,8 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 func (d *DB) Fits(int) error { return nil } // the server itself refuses values that are too long
 
 func (d *DB) LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error {
-	_, err := tx.ExecContext(ctx, d.SQL.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds())) // rounded up
+	// rounded up
+	_, err := tx.ExecContext(ctx, d.SQL.Lock, l.Number, fmt.Sprintf("%dms", (wait+time.Millisecond-1).Milliseconds()))
 	return err
 }
 

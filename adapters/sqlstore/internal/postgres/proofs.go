@@ -10,8 +10,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// The proof of a transaction is its ID, if it has one when the handler gets it. Otherwise the proof is a setting that ends with
-// the transaction.
+// The proof of a transaction is its ID, if it has one when the handler gets it. Otherwise the proof is a setting that
+// ends with the transaction.
 const settingSays = "setting "
 
 // Stamp also sets a savepoint if several handlers may use the transaction: see VerifyAndStamp.
@@ -30,8 +30,8 @@ func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-// Verify also resets synchronous_commit if the handler changed it, so that COMMIT is as durable as the claim expected. It notes
-// whether other settings of the session changed.
+// Verify also resets synchronous_commit if the handler changed it, so that COMMIT is as durable as the claim expected.
+// It notes whether other settings of the session changed.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	query := d.SQL.ProofByID
 	want, bySetting := strings.CutPrefix(t.Proof, settingSays)
@@ -55,9 +55,9 @@ func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-// VerifyAndStamp renews the savepoint, which shows that the transaction is the one that claimed. If a handler's savepoints
-// outlived it, a later handler could roll back to one, and undo the effects of all handlers between them. The other settings of
-// the session are compared before COMMIT only.
+// VerifyAndStamp renews the savepoint, which shows that the transaction is the one that claimed. If a handler's
+// savepoints outlived it, a later handler could roll back to one, and undo the effects of all handlers between them.
+// The other settings of the session are compared before COMMIT only.
 func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if !t.Marked {
 		return d.Verify(ctx, t)
@@ -86,7 +86,8 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return err
 }
 
-var errOther = fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back", dedup.ErrTxEnded)
+var errOther = fmt.Errorf("%w: it is not the transaction that claimed; return nil to commit, an error to roll back",
+	dedup.ErrTxEnded)
 
 // synchronous returns synchronous_commit, the first of a session's settings.
 func (d *DB) synchronous(settings string) string {
@@ -103,7 +104,8 @@ func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (
 	return d.Committed(ctx, tx, c)
 }
 
-func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // after the transaction has ended, each statement commits by itself
+// after the transaction has ended, each statement commits by itself
+func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false }
 
 func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (running bool, err error) {
 	err = d.cfg.DB.QueryRowContext(ctx, d.SQL.InProgress, c.XID).Scan(&running)

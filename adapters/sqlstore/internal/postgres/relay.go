@@ -44,7 +44,8 @@ func (d *DB) Send(ctx context.Context, q engine.Queryer, steps ...pgrelay.Step) 
 	return nil
 }
 
-// Reading implements engine.Relay. It runs f in a transaction, whose settings prevent the server from scanning whole tables.
+// Reading implements engine.Relay. It runs f in a transaction, whose settings prevent the server from scanning whole
+// tables.
 func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer) error) error {
 	leave, err := d.Enter(ctx)
 	if err != nil {

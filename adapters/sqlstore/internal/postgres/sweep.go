@@ -69,7 +69,8 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	}
 	var latest engine.Instant
 	var lag float64
-	if err := tx.QueryRowContext(ctx, d.SQL.SweepDelete, page, page+sweepPages, by.Limit, d.Time(swept.Clock)).Scan(&swept.Keys, &latest, &lag); err != nil {
+	if err := tx.QueryRowContext(ctx, d.SQL.SweepDelete, page, page+sweepPages, by.Limit,
+		d.Time(swept.Clock)).Scan(&swept.Keys, &latest, &lag); err != nil {
 		return swept, err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))

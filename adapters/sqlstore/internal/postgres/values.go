@@ -15,7 +15,10 @@ import (
 func (d *DB) row(row claims.Row, idleLimit any, wait string) []any {
 	rec := row.Record
 	consumer, tenant, id := d.cfg.NaturalKey(rec.Key)
-	return []any{d.Key(row.KeyHash), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time), rec.Keep().Seconds(), idleLimit, wait}
+	return []any{
+		d.Key(row.KeyHash), engine.Fingerprint(rec.Fingerprint), consumer, tenant, id, timestamp(rec.Time),
+		rec.Keep().Seconds(), idleLimit, wait,
+	}
 }
 
 // columns returns the parameters of dialect.Postgres.Claim: an array per column, as text that every driver can send.

@@ -23,9 +23,10 @@ FROM pragma_database_list AS l, pragma_journal_mode(l.name) AS j, pragma_synchro
 // levels are the values of PRAGMA synchronous.
 var levels = [...]string{"off", "normal", "full", "extra"}
 
-// checkAttached refuses a connection on which the claims and the effects may be in different files that SQLite does not commit together.
-// SQLite does so only with a rollback journal on disk for each file: with any other journal_mode, and with synchronous off, it
-// commits one file after the other, that of the claims first. A database in memory does not count.
+// checkAttached refuses a connection on which the claims and the effects may be in different files that SQLite does not
+// commit together. SQLite does so only with a rollback journal on disk for each file: with any other journal_mode, and
+// with synchronous off, it commits one file after the other, that of the claims first. A database in memory does not
+// count.
 func checkAttached(ctx context.Context, q engine.Queryer) error {
 	var files []string
 	claimed := false // the claims are in a file
@@ -44,7 +45,8 @@ func checkAttached(ctx context.Context, q engine.Queryer) error {
 		err = engine.Query(ctx, q, journals).Each(func(row engine.Row) error {
 			var file, journal string
 			var synchronous int
-			if err := row.Scan(&file, &journal, &synchronous); err != nil || synchronous > 0 && slices.Contains([]string{"delete", "truncate", "persist"}, journal) {
+			if err := row.Scan(&file, &journal, &synchronous); err != nil ||
+				synchronous > 0 && slices.Contains([]string{"delete", "truncate", "persist"}, journal) {
 				return err
 			}
 			return notAtomic{fmt.Errorf("%w: the files %s are on one connection (ATTACH), and %s has journal_mode %s and synchronous %s: SQLite would not "+

@@ -21,8 +21,8 @@ const (
 )
 
 // Fault implements engine.Errors. BUSY means contention for the file, not for a key. Most failed statements undo only
-// themselves; some codes may roll back the whole transaction (see https://sqlite.org/lang_transaction.html). Errors of another
-// file look the same as errors of this one.
+// themselves; some codes may roll back the whole transaction (see https://sqlite.org/lang_transaction.html). Errors of
+// another file look the same as errors of this one.
 func (d *DB) Fault(err error) engine.Fault {
 	code, known := resultCode(err)
 	if !known {
@@ -33,7 +33,8 @@ func (d *DB) Fault(err error) engine.Fault {
 	f := engine.Fault{
 		Class:     class,
 		Undefined: undefined(err), Busy: primary == codeBusy,
-		NotCommitted: faults.SQLiteConstraint(code) || primary == codeBusy, // without a write-ahead log, COMMIT fails while other connections read
+		// without a write-ahead log, COMMIT fails while other connections read
+		NotCommitted: faults.SQLiteConstraint(code) || primary == codeBusy,
 		Retryable:    faults.SQLite.Retryable(class),
 		Ambiguous:    faults.SQLite.Ambiguous(class),
 		Full:         primary == codeFull, // also after PRAGMA max_page_count
@@ -49,11 +50,13 @@ func (d *DB) Fault(err error) engine.Fault {
 // undefined reports that a table or column is missing.
 func undefined(err error) bool {
 	code, known := resultCode(err)
-	return known && code&0xff == codeError && (strings.Contains(err.Error(), "no such table") || strings.Contains(err.Error(), "no such column"))
+	return known && code&0xff == codeError && (strings.Contains(err.Error(), "no such table") ||
+		strings.Contains(err.Error(), "no such column"))
 }
 
 // resultCode returns SQLite's result code in err. It imports no driver: it calls the method Code, which errors of
-// modernc.org/sqlite have. Errors of other packages may have such a method too, so the type's name must contain "sqlite".
+// modernc.org/sqlite have. Errors of other packages may have such a method too, so the type's name must contain
+// "sqlite".
 func resultCode(err error) (code int, known bool) {
 	var e interface {
 		error

@@ -85,8 +85,8 @@ func (d *DB) LockOrderingKey(ctx context.Context, tx *sql.Tx, _ string) error {
 	})
 }
 
-// retryBusyIn runs f in the caller's transaction, and repeats it while another connection is writing. If the transaction has
-// read and another connection has written since, waiting cannot help and f fails at once.
+// retryBusyIn runs f in the caller's transaction, and repeats it while another connection is writing. If the
+// transaction has read and another connection has written since, waiting cannot help and f fails at once.
 func (d *DB) retryBusyIn(ctx context.Context, f func() error) (err error) {
 	waited := d.RetryBusy(ctx, func() error {
 		err = f()
@@ -142,7 +142,9 @@ func (d *DB) Reading(ctx context.Context, f func(context.Context, engine.Queryer
 	return d.RetryBusy(ctx, func() error { return f(ctx, d.cfg.DB) })
 }
 
-func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold, _ map[int]int64) (engine.Leasable, error) {
+func (d *DB) Leasable(ctx context.Context, q engine.Queryer, by *engine.Hold,
+	_ map[int]int64,
+) (engine.Leasable, error) {
 	return engine.ReadLeasable(engine.Query(ctx, q, d.box.Look, by.Owner[:]))
 }
 

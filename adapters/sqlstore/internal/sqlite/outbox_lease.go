@@ -29,7 +29,8 @@ func (d *DB) Lease(
 		var at engine.Instant
 		var headers sql.NullString
 		var key []byte
-		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at, &m.Attempts); err != nil {
+		if err := rows.Scan(&m.Shard, &m.Seq, &m.ID, &m.Topic, &key, &m.Payload, &headers, &at,
+			&m.Attempts); err != nil {
 			return err
 		}
 		m.OrderingKey, m.Enqueued, m.Token = string(key), at.Time, tokens[m.Shard]

@@ -23,8 +23,9 @@ type parkedKey struct {
 	key   string
 }
 
-// Repair runs in one transaction and also releases all messages behind seqs: if it released only a part, later messages would
-// overtake the rest. Unpark skips messages that wait behind another parked one: releasing that one also releases them.
+// Repair runs in one transaction and also releases all messages behind seqs: if it released only a part, later messages
+// would overtake the rest. Unpark skips messages that wait behind another parked one: releasing that one also releases
+// them.
 func (d *DB) Repair(ctx context.Context, run engine.Run, seqs []int64, unpark bool) (n int, err error) {
 	err = run(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var keys map[parkedKey]struct{}

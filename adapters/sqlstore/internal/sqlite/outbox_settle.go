@@ -45,7 +45,8 @@ func (d *DB) Settle(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	}
 	for _, o := range do.WholeTopics() {
 		for _, query := range [...]string{d.box.DeferTopic, d.box.HoldTopic} {
-			if _, err := tx.ExecContext(ctx, query, o.Shard, o.Seq, o.Topic, engine.CeilMicros(o.Delay), columns.Error(&o), engine.TopicRows); err != nil {
+			if _, err := tx.ExecContext(ctx, query, o.Shard, o.Seq, o.Topic, engine.CeilMicros(o.Delay),
+				columns.Error(&o), engine.TopicRows); err != nil {
 				return err
 			}
 		}
@@ -121,11 +122,15 @@ func (d *DB) Follow(ctx context.Context, tx *sql.Tx, by *engine.Hold, tokens map
 	return d.followIn(ctx, tx, shards)
 }
 
-func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold, held map[int]int64) (behind []int, forget bool, err error) {
-	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance, engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
+func (d *DB) NeedsMaintenance(ctx context.Context, _ *engine.Hold,
+	held map[int]int64,
+) (behind []int, forget bool, err error) {
+	if err := d.cfg.DB.QueryRowContext(ctx, d.box.NeedsMaintenance,
+		engine.CeilMicros(d.cfg.KeepSent)).Scan(&forget); err != nil {
 		return nil, false, err
 	}
-	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind, engine.JSON(slices.Collect(maps.Keys(held)))))
+	behind, err = engine.Column[int](engine.Query(ctx, d.cfg.DB, d.box.Behind,
+		engine.JSON(slices.Collect(maps.Keys(held)))))
 	return behind, forget, err
 }
 

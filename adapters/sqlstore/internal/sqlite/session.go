@@ -24,8 +24,8 @@ func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) (err error) {
 	return err
 }
 
-// VerifyAndStamp also fails if a handler has left a temporary table, view or trigger: what later handlers of the transaction
-// write to a table of that name would be lost. Nothing follows the last handler, so Restore suffices there.
+// VerifyAndStamp also fails if a handler has left a temporary table, view or trigger: what later handlers of the
+// transaction write to a table of that name would be lost. Nothing follows the last handler, so Restore suffices there.
 func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	if err := d.Verify(ctx, t); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (d *DB) VerifyAndStamp(ctx context.Context, t *engine.Transaction) error {
 	return nil
 }
 
-// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. Verify also fails if a
-// handler has attached a file that SQLite does not commit together with the claims.
+// Verify releases the savepoint that Stamp set. The savepoint is missing if the claim's transaction has ended. Verify
+// also fails if a handler has attached a file that SQLite does not commit together with the claims.
 func (d *DB) Verify(ctx context.Context, t *engine.Transaction) error {
 	_, err := t.Tx.ExecContext(ctx, d.sql.Proof)
 	if code, known := resultCode(err); known && code&0xff == codeError {
@@ -72,7 +72,8 @@ func (d *DB) changed(ctx context.Context, t *engine.Transaction) bool {
 	return err != nil || found != t.Proof
 }
 
-// discard closes conn, except for an in-memory database, which would end with its connection. It does so although ctx may have ended.
+// discard closes conn, except for an in-memory database, which would end with its connection. It does so although ctx
+// may have ended.
 func (d *DB) discard(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ClaimTimeout)
 	defer cancel()

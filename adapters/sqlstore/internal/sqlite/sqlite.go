@@ -33,13 +33,16 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	case cfg.Schema != "":
 		return engine.Engine{}, fmt.Errorf("sqlstore: Config.Schema %q: SQLite has none", cfg.Schema)
 	case cfg.Isolation != sql.LevelDefault && cfg.Isolation != sql.LevelSerializable:
-		return engine.Engine{}, fmt.Errorf("sqlstore: Config.Isolation %v: SQLite is always serializable", cfg.Isolation)
+		return engine.Engine{}, fmt.Errorf("sqlstore: Config.Isolation %v: SQLite is always serializable",
+			cfg.Isolation)
 	}
 	q := dialect.NewSQLite()
 	d := &DB{sql: q, box: dialect.NewSQLiteOutbox(), cfg: cfg, turn: newWriterTurn(cfg.ClaimTimeout), shared: engine.Statements{
-		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult, Lookup: q.Lookup,
+		Existing: q.Existing, Forgotten: q.Forgotten, Windows: q.Windows, Forget: q.Forget, SaveResult: q.SaveResult,
+		Lookup:      q.Lookup,
 		LockSources: q.LockSources, Sources: q.Sources, AddSource: q.AddSource,
-		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park, TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
+		UseWindow: q.UseWindow, SchemaVersion: q.SchemaVersion, SchemaTables: q.SchemaTables, Park: q.Park,
+		TakeDeadLetter: q.TakeDeadLetter, DeadLetters: q.DeadLetters,
 		Operator: dialect.NewSQLiteOperator(),
 	}}
 	return engine.Engine{
@@ -57,8 +60,8 @@ func (d *DB) Statements() *engine.Statements { return &d.shared }
 
 func (d *DB) Enter(ctx context.Context) (func(), error) { return d.turn.enter(ctx) }
 
-// Begin takes the write lock with the first statement, so that no other transaction can write between this transaction's
-// snapshot and its claim.
+// Begin takes the write lock with the first statement, so that no other transaction can write between this
+// transaction's snapshot and its claim.
 func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLevel) (tx *sql.Tx, err error) {
 	met := false
 	err = d.RetryBusy(ctx, func() error {
@@ -84,9 +87,9 @@ func (d *DB) Begin(ctx, end context.Context, conn *sql.Conn, _ sql.IsolationLeve
 // ShortenLockWaits does nothing: SQLite has no limits of time for statements.
 func (d *DB) ShortenLockWaits(context.Context, *engine.Transaction) error { return nil }
 
-// Commit repeats COMMIT while other connections read: without a write-ahead log COMMIT needs to exclude readers, and keeps new
-// ones out while it waits. tx.Commit ends the transaction in database/sql even if it fails, so Commit sends COMMIT as a
-// statement. The caller still calls tx.Rollback. Its ROLLBACK then finds nothing to undo.
+// Commit repeats COMMIT while other connections read: without a write-ahead log COMMIT needs to exclude readers, and
+// keeps new ones out while it waits. tx.Commit ends the transaction in database/sql even if it fails, so Commit sends
+// COMMIT as a statement. The caller still calls tx.Rollback. Its ROLLBACK then finds nothing to undo.
 func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	return d.RetryBusy(ctx, func() error {
 		_, err := tx.ExecContext(ctx, `COMMIT`)
@@ -94,8 +97,8 @@ func (d *DB) Commit(ctx context.Context, tx *sql.Tx) error {
 	})
 }
 
-// RetryBusy repeats f while another process is writing. It waits for random times, because processes do not queue for SQLite's
-// lock.
+// RetryBusy repeats f while another process is writing. It waits for random times, because processes do not queue for
+// SQLite's lock.
 func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(d.cfg.ClaimTimeout)
 	for {
@@ -183,7 +186,8 @@ func (d *DB) CommittedBefore(ctx context.Context, tx *sql.Tx, c *engine.Claim) (
 	return d.Committed(ctx, tx, c)
 }
 
-func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false } // after the transaction has ended, each statement commits by itself
+// after the transaction has ended, each statement commits by itself
+func (d *DB) LateWritesRollBack(context.Context, *engine.Transaction) bool { return false }
 
 // InProgress returns false: a connection's open transaction is rolled back when the connection returns to the pool.
 func (d *DB) InProgress(context.Context, *engine.Claim) (bool, error) { return false, nil }
@@ -204,5 +208,6 @@ func (d *DB) CheckNumbers(ctx context.Context) error {
 	if err := d.cfg.DB.QueryRowContext(ctx, d.box.Numbers).Scan(&last, &used); err != nil {
 		return engine.Database.Errorf("sqlstore: read the numbers of the outbox: %w", err)
 	}
-	return claims.CheckNumbers(engine.Database, "the row of outbox_seq", "the outbox", last, used, fmt.Sprintf("UPDATE outbox_seq SET last = %d;", used))
+	return claims.CheckNumbers(engine.Database, "the row of outbox_seq", "the outbox", last, used,
+		fmt.Sprintf("UPDATE outbox_seq SET last = %d;", used))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// Check reads the settings of one connection. The other connections have the same settings if they are set in the data source
-// name.
+// Check reads the settings of one connection. The other connections have the same settings if they are set in the data
+// source name.
 func (d *DB) Check(ctx context.Context) error {
 	var version, journal string
 	var hasClock bool
@@ -37,11 +37,13 @@ func (d *DB) Check(ctx context.Context) error {
 	case !hasClock:
 		return fmt.Errorf("sqlstore: SQLite %s is too old: 3.42 or later is needed", version)
 	case strings.EqualFold(journal, "off"):
-		return fmt.Errorf("%w: without a journal (journal_mode off) SQLite cannot roll back; set journal_mode to wal", dedup.ErrNotDurable)
+		return fmt.Errorf("%w: without a journal (journal_mode off) SQLite cannot roll back; set journal_mode to wal",
+			dedup.ErrNotDurable)
 	case d.cfg.AllowAsyncCommit:
 	case strings.EqualFold(journal, "memory"):
 		return fmt.Errorf("%w: journal_mode is memory, or the database is; use a file and journal_mode wal, or set Config.AllowAsyncCommit", dedup.ErrNotDurable)
-	case synchronous < 2 || synchronous < 3 && strings.EqualFold(journal, "delete"): // full does not sync the directory after the journal's deletion
+	case synchronous < 2 || synchronous < 3 && strings.EqualFold(journal, "delete"):
+		// full does not sync the directory after the journal's deletion
 		return fmt.Errorf("%w: synchronous is %s and journal_mode is %s: a commit may be forgotten at a loss of power; use journal_mode wal with "+
 			"synchronous full (_pragma=journal_mode(wal)&_pragma=synchronous(full) in the data source name) or synchronous extra, "+
 			"or set Config.AllowAsyncCommit", dedup.ErrNotDurable, levels[max(synchronous, 0)], journal)
@@ -49,7 +51,8 @@ func (d *DB) Check(ctx context.Context) error {
 	return d.RetryBusy(ctx, func() error { return checkAttached(ctx, d.cfg.DB) })
 }
 
-// One Purge reads at most sweepScan rows, which takes about 10 ms, and deletes at most sweepMost, because all claims wait meanwhile.
+// One Purge reads at most sweepScan rows, which takes about 10 ms, and deletes at most sweepMost, because all claims
+// wait meanwhile.
 const (
 	sweepScan = 10_000
 	sweepMost = 1000
@@ -76,7 +79,8 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		next = []byte{} // an empty blob, because comparisons with NULL are never true
 	}
 	limit := min(by.Limit, sweepMost)
-	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, limit, clock.UnixMicro()))
+	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, limit,
+		clock.UnixMicro()))
 	if err != nil {
 		return swept, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/internal/await"
 )
 
-// writerTurn lets one transaction of a process write at a time. Waiting for the turn is fair and needs no connection, while
-// SQLite itself only polls for its lock.
+// writerTurn lets one transaction of a process write at a time. Waiting for the turn is fair and needs no connection,
+// while SQLite itself only polls for its lock.
 type writerTurn struct {
 	wait           time.Duration
 	held           chan struct{} // holds one element while a transaction writes
@@ -23,10 +23,10 @@ func newWriterTurn(wait time.Duration) *writerTurn {
 	return &writerTurn{held: make(chan struct{}, 1), wait: wait}
 }
 
-// Processes do not queue for SQLite's lock. The process that has just committed tries again first, and may win for seconds. (In
-// a measurement with 3 processes and transactions of 100 ms, one process got 62 turns and another 1.) So a process that
-// recently met another writer pauses for yieldFor after each slice. Waiting processes try more often than that; see
-// DB.RetryBusy.
+// Processes do not queue for SQLite's lock. The process that has just committed tries again first, and may win for
+// seconds. (In a measurement with 3 processes and transactions of 100 ms, one process got 62 turns and another 1.) So a
+// process that recently met another writer pauses for yieldFor after each slice. Waiting processes try more often than
+// that; see DB.RetryBusy.
 const (
 	slice           = 50 * time.Millisecond
 	yieldFor        = 3 * time.Millisecond

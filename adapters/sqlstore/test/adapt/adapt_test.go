@@ -40,7 +40,11 @@ func TestGORM(t *testing.T) {
 					},
 					commit:   func(tx *gorm.DB) error { return tx.Commit().Error },
 					rollback: func(tx *gorm.DB) error { return tx.Rollback().Error },
-					nested:   func(_ context.Context, tx *gorm.DB, f func(*gorm.DB) error) error { return tx.Transaction(f) },
+					nested: func(_ context.Context, tx *gorm.DB,
+						f func(*gorm.DB) error,
+					) error {
+						return tx.Transaction(f)
+					},
 					own: func(ctx context.Context, f func(*gorm.DB) error) error {
 						return app.WithContext(ctx).Transaction(f)
 					},
@@ -124,8 +128,8 @@ func TestSQLC(t *testing.T) {
 	})
 }
 
-// When a handler ignores gorm's Error, its transaction fails and its message is delivered again. The application has two Stores, as
-// when two packages make one each.
+// When a handler ignores gorm's Error, its transaction fails and its message is delivered again. The application has
+// two Stores, as when two packages make one each.
 func TestGORMFailsATransactionWhoseErrorWasIgnored(t *testing.T) {
 	for name, prepared := range map[string]bool{"plain": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {

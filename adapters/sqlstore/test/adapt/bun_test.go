@@ -48,7 +48,10 @@ func Example_bun() {
 			if _, err := tx.NewInsert().Model(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Exec(ctx); err != nil {
 				return err
 			}
-			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{
+				Topic: "charges", OrderingKey: order.OrderID,
+				Payload: []byte(`{}`),
+			})
 		}),
 	})
 	if err != nil {

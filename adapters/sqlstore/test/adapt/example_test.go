@@ -49,7 +49,10 @@ func openExample() (db *sql.DB, store *sqlstore.Store, remove func()) {
 // deliverTwice delivers the same message twice.
 func deliverTwice(to consumer.Processor) {
 	for range 2 {
-		msg := consumer.Message{Topic: "orders", Payload: []byte(`{"order_id":"order-42","cents":1999}`), Time: time.Now()}
+		msg := consumer.Message{
+			Topic: "orders", Payload: []byte(`{"order_id":"order-42","cents":1999}`),
+			Time: time.Now(),
+		}
 		if err := to.Process(context.Background(), &msg); err != nil {
 			panic(err)
 		}

@@ -18,7 +18,8 @@ type Charge struct {
 	Cents   int64
 }
 
-// A handler that takes gorm's transaction. It checks every Error; gormstore fails the transaction if a handler forgets to.
+// A handler that takes gorm's transaction. It checks every Error; gormstore fails the transaction if a handler forgets
+// to.
 func Example_gorm() {
 	db, store, remove := openExample()
 	defer remove()
@@ -36,7 +37,10 @@ func Example_gorm() {
 			if err := tx.Create(&Charge{OrderID: order.OrderID, Cents: order.Cents}).Error; err != nil {
 				return err
 			}
-			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{
+				Topic: "charges", OrderingKey: order.OrderID,
+				Payload: []byte(`{}`),
+			})
 		}),
 	})
 	if err != nil {

@@ -57,7 +57,8 @@ func eachDatabase(t *testing.T, f func(t *testing.T, db database, store *sqlstor
 			if err := migrations.Apply(t.Context(), db, string(d.dialect), ""); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.ExecContext(t.Context(), `CREATE TABLE charges (order_id VARCHAR(40) NOT NULL UNIQUE, cents BIGINT NOT NULL)`); err != nil {
+			if _, err := db.ExecContext(t.Context(),
+				`CREATE TABLE charges (order_id VARCHAR(40) NOT NULL UNIQUE, cents BIGINT NOT NULL)`); err != nil {
 				t.Fatal(err)
 			}
 			store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: d.dialect})

@@ -34,7 +34,8 @@ func Example_sqlc() {
 	// Output: [{order-42 1999}]
 }
 
-// Tx is for handlers that should see only generated queries. Queries does not reveal its transaction, so Tx also holds it.
+// Tx is for handlers that should see only generated queries. Queries does not reveal its transaction, so Tx also holds
+// it.
 type Tx struct {
 	*ledger.Queries
 	tx *sql.Tx
@@ -60,7 +61,10 @@ func Example_sqlcQueries() {
 			if err := tx.Charge(ctx, ledger.ChargeParams{OrderID: order.OrderID, Cents: order.Cents}); err != nil {
 				return err
 			}
-			return adapted.Enqueue(ctx, tx, outbox.Message{Topic: "charges", OrderingKey: order.OrderID, Payload: []byte(`{}`)})
+			return adapted.Enqueue(ctx, tx, outbox.Message{
+				Topic: "charges", OrderingKey: order.OrderID,
+				Payload: []byte(`{}`),
+			})
 		}),
 	})
 	if err != nil {

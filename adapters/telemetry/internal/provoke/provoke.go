@@ -48,7 +48,8 @@ func Config(cfg telemetry.Config) telemetry.Config {
 	return cfg
 }
 
-// Everything reports each word once for a consumer "billing" of the topic "orders", and each event of a relay, a sweeper and a subscriber.
+// Everything reports each word once for a consumer "billing" of the topic "orders", and each event of a relay, a
+// sweeper and a subscriber.
 func Everything(ctx context.Context, t *telemetry.Telemetry) {
 	hooks := t.Consumer(telemetry.ConsumerConfig{Name: "billing", Topics: []string{"orders"}, Redelivery: 14 * 24 * time.Hour})
 	began := time.Now().Add(-10 * time.Millisecond)
@@ -61,9 +62,13 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 		for _, ran := range []int{0, 1} {
 			d := &consumer.Delivery{Consumer: "billing", Messages: []*consumer.Message{{Topic: "orders"}}, Began: began}
 			hooks.Attempt(ctx, d, consumer.Attempt{
-				Messages: 1, Ran: ran, Retry: ran == 0, Result: result, Began: began, Claim: time.Millisecond, Took: 3 * time.Millisecond,
+				Messages: 1, Ran: ran, Retry: ran == 0, Result: result, Began: began, Claim: time.Millisecond,
+				Took: 3 * time.Millisecond,
 			})
-			hooks.Attempt(ctx, d, consumer.Attempt{Messages: 1, Result: result, Cause: observe.CauseInFlight, Began: began, Took: time.Second})
+			hooks.Attempt(ctx, d, consumer.Attempt{
+				Messages: 1, Result: result, Cause: observe.CauseInFlight,
+				Began: began, Took: time.Second,
+			})
 		}
 	}
 	pause := observe.Pause{Name: "billing", Cause: observe.CauseDatabase}
@@ -72,7 +77,8 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 
 	outgoing := t.Relay("billing")
 	for _, err := range []error{
-		nil, errors.New("no"), outbox.Permanent(errors.New("no")), &outbox.TopicError{Err: errors.New("no")}, context.Canceled,
+		nil, errors.New("no"), outbox.Permanent(errors.New("no")), &outbox.TopicError{Err: errors.New("no")},
+		context.Canceled,
 	} {
 		p := &relay.Publishing{Relay: "billing", Messages: []outbox.Message{{ID: "1", Topic: "charges"}}, Began: began}
 		published := ctx
@@ -90,7 +96,10 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 
 	source := t.Subscriber("kafka", "orders")
 	e := consumerdriver.SourceEvent{System: "kafka", Source: "orders"}
-	for _, hook := range []func(context.Context, consumerdriver.SourceEvent){source.Assigned, source.Revoked, source.Gap, source.Returned, source.Lost} {
+	for _, hook := range []func(context.Context, consumerdriver.SourceEvent){
+		source.Assigned, source.Revoked,
+		source.Gap, source.Returned, source.Lost,
+	} {
 		hook(ctx, e)
 	}
 	if source.Acked != nil { // with Config.AckSpans
@@ -104,7 +113,10 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 
 // Pass reports one pass of the consumer "billing" over one message of the topic "orders".
 func Pass(ctx context.Context, hooks *consumer.Trace, o consumer.MessageOutcome) {
-	d := &consumer.Delivery{Consumer: "billing", Messages: []*consumer.Message{{Topic: "orders", Attempt: 1}}, Began: time.Now()}
+	d := &consumer.Delivery{
+		Consumer: "billing", Messages: []*consumer.Message{{Topic: "orders", Attempt: 1}},
+		Began: time.Now(),
+	}
 	if hooks.Start != nil {
 		ctx = hooks.Start(ctx, d)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A unit test has three subjects, which the label that the alert is about names: "fires" is a little over the threshold, "below" a little
-// under it, and "restarts" is well, but its exporter is started again. All are of the job "ill", which the alert names. The job "well" has
-// a subject "fires", too, with the values of "below".
+// A unit test has three subjects, which the label that the alert is about names: "fires" is a little over the
+// threshold, "below" a little under it, and "restarts" is well, but its exporter is started again. All are of the job
+// "ill", which the alert names. The job "well" has a subject "fires", too, with the values of "below".
 type unitTest struct {
 	rule   int               // of alerts
 	about  string            // the label
@@ -87,7 +87,8 @@ func unitTests() []unitTest {
 	return []unitTest{
 		{
 			rule: find("OutboxStuck", 0), about: "topic", at: "7m", before: "4m",
-			series: subjects("txonce_outbox_oldest_age_seconds", "topic", "", "61x20", "59x20", "59x3 stale stale 0x20"),
+			series: subjects("txonce_outbox_oldest_age_seconds", "topic", "", "61x20", "59x20",
+				"59x3 stale stale 0x20"),
 		},
 		{
 			rule: find("OutboxStuck", 1), about: "topic", at: "3m",
@@ -95,7 +96,8 @@ func unitTests() []unitTest {
 		},
 		{
 			rule: find("Blind", 0), about: "job", at: "11m", before: "9m", later: "3h",
-			series: subjects("txonce_sweep_lag_seconds", "job", "", "60x5 stale _x200", "60x200", "60x5 stale _x2 60x200"),
+			series: subjects("txonce_sweep_lag_seconds", "job", "", "60x5 stale _x200", "60x200",
+				"60x5 stale _x2 60x200"),
 		},
 		{
 			rule: find("Parked", 0), about: "consumer", at: "20m", also: []string{"born"},
@@ -159,9 +161,12 @@ func unitTests() []unitTest {
 		{
 			rule: find("InFlightWait", 0), about: "consumer", at: "17m", before: "9m",
 			series: join(
-				buckets("txonce_claim_duration_seconds_bucket", "consumer", "fires", `verdict="first"`, "2.5", "5", "0+10x60"),
-				buckets("txonce_claim_duration_seconds_bucket", "consumer", "below", `verdict="first"`, "1", "2.5", "0+10x60"),
-				buckets("txonce_claim_duration_seconds_bucket", "consumer", "restarts", `verdict="first"`, "1", "2.5", "0+10x10 stale 0+10x60")),
+				buckets("txonce_claim_duration_seconds_bucket", "consumer", "fires", `verdict="first"`, "2.5", "5",
+					"0+10x60"),
+				buckets("txonce_claim_duration_seconds_bucket", "consumer", "below", `verdict="first"`, "1", "2.5",
+					"0+10x60"),
+				buckets("txonce_claim_duration_seconds_bucket", "consumer", "restarts", `verdict="first"`, "1", "2.5",
+					"0+10x10 stale 0+10x60")),
 		},
 		{
 			rule: find("InFlightWait", 1), about: "consumer", at: "5m",
@@ -169,15 +174,18 @@ func unitTests() []unitTest {
 		},
 		{
 			rule: find("CommitUnknown", 0), about: "consumer", at: "10m",
-			series: subjects("txonce_attempts_total", "consumer", `result="commit_unknown",retry="false"`, "0x5 1x20", "3x40", "5x5 stale 0x20"),
+			series: subjects("txonce_attempts_total", "consumer", `result="commit_unknown",retry="false"`, "0x5 1x20",
+				"3x40", "5x5 stale 0x20"),
 		},
 		{
 			rule: find("CommitUnknown", 1), about: "consumer", at: "10m",
-			series: subjects("txonce_attempts_total", "consumer", `result="commit_unknown",retry="false"`, "0+5.2x20", "0+4.8x20", "0+4.8x5 stale 0+4.8x20"),
+			series: subjects("txonce_attempts_total", "consumer", `result="commit_unknown",retry="false"`, "0+5.2x20",
+				"0+4.8x20", "0+4.8x5 stale 0+4.8x20"),
 		},
 		{
 			rule: find("WindowMargin", 0), about: "consumer", at: "3m",
-			series: subjects("txonce_window_margin_seconds", "consumer", "", "86300x10", "86500x10", "86300x1 stale 86500x10"),
+			series: subjects("txonce_window_margin_seconds", "consumer", "", "86300x10", "86500x10",
+				"86300x1 stale 86500x10"),
 		},
 		{
 			rule: find("WindowMargin", 1), about: "consumer", at: "3m",
@@ -195,23 +203,29 @@ func unitTests() []unitTest {
 		},
 		{
 			rule: find("LeaseChurn", 0), about: "relay", at: "30m",
-			series: subjects("txonce_relay_leases_total", "relay", `kind="lost"`, "0+0.21x60", "0+0.19x60", "0+0.19x20 stale 0+0.19x60"),
+			series: subjects("txonce_relay_leases_total", "relay", `kind="lost"`, "0+0.21x60", "0+0.19x60",
+				"0+0.19x20 stale 0+0.19x60"),
 		},
 		{
 			rule: find("LeaseChurn", 1), about: "source", at: "30m",
-			series: subjects("txonce_source_events_total", "source", `event="lost",messaging_system="aws_sqs"`, "0+0.21x60", "0+0.19x60", "0+0.19x20 stale 0+0.19x60"),
+			series: subjects("txonce_source_events_total", "source", `event="lost",messaging_system="aws_sqs"`,
+				"0+0.21x60", "0+0.19x60", "0+0.19x20 stale 0+0.19x60"),
 		},
 		{
 			rule: find("SourceGap", 0), about: "source", at: "20m", also: []string{"born"},
 			series: join(
-				subjects("txonce_source_events_total", "source", `event="gap",messaging_system="kafka"`, "0x15 1x20", "3x40", "5x15 stale 0x20"),
+				subjects("txonce_source_events_total", "source", `event="gap",messaging_system="kafka"`, "0x15 1x20",
+					"3x40", "5x15 stale 0x20"),
 				map[string]string{`txonce_source_events_total{source="born",event="gap",messaging_system="kafka"}`: "_x15 1x20"}),
 		},
 		{
-			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i"`, at: "6m", before: "4m",
+			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i"`, at: "6m",
+			before: "4m",
 			series: join(
-				subjects("db_client_connection_count", "db_client_connection_pool_name", `instance="i",db_client_connection_state="used"`, "91x20", "89x20", "91x3 stale 89x20"),
-				subjects("db_client_connection_max", "db_client_connection_pool_name", `instance="i"`, "100x20", "100x20", "100x20")),
+				subjects("db_client_connection_count", "db_client_connection_pool_name",
+					`instance="i",db_client_connection_state="used"`, "91x20", "89x20", "91x3 stale 89x20"),
+				subjects("db_client_connection_max", "db_client_connection_pool_name", `instance="i"`, "100x20",
+					"100x20", "100x20")),
 		},
 		{
 			rule: find("RetryRate", 0), about: "consumer", at: "20m",
@@ -226,13 +240,17 @@ func unitTests() []unitTest {
 		{
 			rule: find("Slow", 0), about: "messaging_consumer_group_name", at: "12m", before: "4m",
 			series: join(
-				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "fires", `messaging_operation_name="process"`, "0.5", "0.75", "0+10x60"),
-				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "below", `messaging_operation_name="process"`, "0.25", "0.5", "0+10x60"),
-				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "restarts", `messaging_operation_name="process"`, "0.25", "0.5", "0+10x5 stale 0+10x60")),
+				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "fires",
+					`messaging_operation_name="process"`, "0.5", "0.75", "0+10x60"),
+				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "below",
+					`messaging_operation_name="process"`, "0.25", "0.5", "0+10x60"),
+				buckets("messaging_process_duration_seconds_bucket", "messaging_consumer_group_name", "restarts",
+					`messaging_operation_name="process"`, "0.25", "0.5", "0+10x5 stale 0+10x60")),
 		},
 		{
 			rule: find("Deadlocks", 0), about: "consumer", at: "10m",
-			series: subjects("txonce_attempts_total", "consumer", `result="deadlock",retry="false"`, "0+6.2x20", "0+5.8x20", "0+5.8x5 stale 0+5.8x20"),
+			series: subjects("txonce_attempts_total", "consumer", `result="deadlock",retry="false"`, "0+6.2x20",
+				"0+5.8x20", "0+5.8x5 stale 0+5.8x20"),
 		},
 		{
 			rule: find("AuditFinding", 0), about: "consumer", at: "3m", also: []string{"doubled", "orphaned"},
@@ -242,7 +260,8 @@ func unitTests() []unitTest {
 				subjects("txonce_audit_orphaned", "consumer", "", "0x10", "0x10", "1x1 stale 0x10"),
 				map[string]string{
 					`txonce_audit_lost{consumer="doubled"}`: "0x10", `txonce_audit_doubled{consumer="doubled"}`: "1x10",
-					`txonce_audit_doubled{consumer="orphaned"}`: "0x10", `txonce_audit_orphaned{consumer="orphaned"}`: "1x10",
+					`txonce_audit_doubled{consumer="orphaned"}`:  "0x10",
+					`txonce_audit_orphaned{consumer="orphaned"}`: "1x10",
 				}),
 		},
 		{
@@ -252,8 +271,10 @@ func unitTests() []unitTest {
 		{
 			rule: find("AuditStale", 0), about: "consumer", step: "1h", at: "60h", also: []string{"gone"},
 			series: join(
-				subjects("txonce_audit_age_seconds", "consumer", "", "172900x100", "172700x100", "172900x1 stale 60x100"),
-				map[string]string{`txonce_audit_age_seconds{consumer="gone"}`: "60x3 stale"}), // its program was restarted, and no audit ran since
+				subjects("txonce_audit_age_seconds", "consumer", "", "172900x100", "172700x100",
+					"172900x1 stale 60x100"),
+				// its program was restarted, and no audit ran since
+				map[string]string{`txonce_audit_age_seconds{consumer="gone"}`: "60x3 stale"}),
 		},
 	}
 }
@@ -322,5 +343,6 @@ func testsYAML(alerts []alert, tests []unitTest) string {
 }
 
 func (a alert) firing() string {
-	return fmt.Sprintf(`ALERTS{alertname="%s",alertstate="firing",severity="%s",variant="%s"}`, a.name, a.severity, a.variant)
+	return fmt.Sprintf(`ALERTS{alertname="%s",alertstate="firing",severity="%s",variant="%s"}`, a.name, a.severity,
+		a.variant)
 }

@@ -102,14 +102,26 @@ var dashboardRows = []row{
 			{`max(txonce_outbox_oldest_age_seconds)`, "age"},
 		}},
 		{"Dead letters", "short", "They wait for a person.", 1, [][2]string{{`sum(max by (consumer, cause) (txonce_dead_letters` + byConsumer + `)) or 0 * max(txonce_sweep_lag_seconds)`, "letters"}}},
-		{"Paused", "short", "Consumers, relays and subscribers that make no progress.", 1, [][2]string{{`count(max by (consumer, relay, source) (txonce_paused) == 1) or vector(0)`, "paused"}}},
-		{"Since the last sweep", "s", "Expired keys wait for longer if no sweeper runs.", 86400, [][2]string{{`min(txonce_sweep_lag_seconds)`, "lag"}}},
+		{
+			"Paused", "short", "Consumers, relays and subscribers that make no progress.", 1,
+			[][2]string{{`count(max by (consumer, relay, source) (txonce_paused) == 1) or vector(0)`, "paused"}},
+		},
+		{
+			"Since the last sweep", "s", "Expired keys wait for longer if no sweeper runs.", 86400,
+			[][2]string{{`min(txonce_sweep_lag_seconds)`, "lag"}},
+		},
 	}},
 	{"Consumers", []chart{
 		{"Messages by outcome", "ops", "", 0, [][2]string{
-			{`sum by (consumer, outcome) (rate(txonce_deliveries_total` + byConsumer + `[$__rate_interval]))`, "{{consumer}} {{outcome}}"},
+			{
+				`sum by (consumer, outcome) (rate(txonce_deliveries_total` + byConsumer + `[$__rate_interval]))`,
+				"{{consumer}} {{outcome}}",
+			},
 		}},
-		{"Duplicates", "percentunit", "The share of messages that were processed before.", 0, [][2]string{{duplicateRatio + byConsumer, "{{job}} {{consumer}}"}}},
+		{
+			"Duplicates", "percentunit", "The share of messages that were processed before.", 0,
+			[][2]string{{duplicateRatio + byConsumer, "{{job}} {{consumer}}"}},
+		},
 		{"Failures by cause", "ops", "Messages that were parked, rejected, retried or held.", 0, [][2]string{
 			{`sum by (consumer, outcome, cause) (rate(txonce_deliveries_total{consumer=~"$consumer",cause!=""}[$__rate_interval])) > 0`, "{{consumer}} {{outcome}} {{cause}}"},
 		}},
@@ -118,23 +130,32 @@ var dashboardRows = []row{
 			{`histogram_quantile(0.99, sum by (messaging_consumer_group_name, le) (rate(messaging_process_duration_seconds_bucket[$__rate_interval])))`, "{{messaging_consumer_group_name}} p99"},
 		}},
 		{"Duration of transactions", "s", "", 0, [][2]string{
-			{`histogram_quantile(0.99, sum by (consumer, result, le) (rate(txonce_transaction_duration_seconds_bucket` + byConsumer + `[$__rate_interval])))`, "{{consumer}} {{result}} p99"},
+			{`histogram_quantile(0.99, sum by (consumer, result, le) (rate(txonce_transaction_duration_seconds_bucket` +
+				byConsumer + `[$__rate_interval])))`, "{{consumer}} {{result}} p99"},
 		}},
 		{"Wait for claims", "s", "It ends at ClaimTimeout. A long wait means that another transaction holds the key.", 0, [][2]string{
-			{`histogram_quantile(0.99, sum by (consumer, verdict, le) (rate(txonce_claim_duration_seconds_bucket` + byConsumer + `[$__rate_interval])))`, "{{consumer}} {{verdict}} p99"},
+			{`histogram_quantile(0.99, sum by (consumer, verdict, le) (rate(txonce_claim_duration_seconds_bucket` +
+				byConsumer + `[$__rate_interval])))`, "{{consumer}} {{verdict}} p99"},
 		}},
 		{"Transactions by result", "ops", "", 0, [][2]string{
-			{`sum by (consumer, result) (rate(txonce_attempts_total` + byConsumer + `[$__rate_interval]))`, "{{consumer}} {{result}}"},
+			{
+				`sum by (consumer, result) (rate(txonce_attempts_total` + byConsumer + `[$__rate_interval]))`,
+				"{{consumer}} {{result}}",
+			},
 		}},
 		{"Messages in progress", "short", "", 0, [][2]string{
 			{`sum by (consumer) (txonce_in_flight` + byConsumer + `)`, "{{consumer}}"},
 			{`max by (consumer) (txonce_keys_stuck` + byConsumer + `)`, "{{consumer}} stuck keys"},
 		}},
-		{"Pauses", "short", "1 while something makes no progress.", 0, [][2]string{{`max by (consumer, relay, source, cause) (txonce_paused)`, "{{consumer}}{{relay}}{{source}} {{cause}}"}}},
+		{
+			"Pauses", "short", "1 while something makes no progress.", 0,
+			[][2]string{{`max by (consumer, relay, source, cause) (txonce_paused)`, "{{consumer}}{{relay}}{{source}} {{cause}}"}},
+		},
 	}},
 	{"Outbox", []chart{
 		{"Pending and parked", "short", "", 0, [][2]string{
-			{`max by (topic) (txonce_outbox_pending)`, "{{topic}} pending"}, {`max by (topic) (txonce_outbox_parked)`, "{{topic}} parked"},
+			{`max by (topic) (txonce_outbox_pending)`, "{{topic}} pending"},
+			{`max by (topic) (txonce_outbox_parked)`, "{{topic}} parked"},
 		}},
 		{"From COMMIT to confirmation", "s", "", 0, [][2]string{
 			{`histogram_quantile(0.5, sum by (topic, le) (rate(txonce_outbox_confirm_delay_seconds_bucket[$__rate_interval])))`, "{{topic}} p50"},
@@ -146,15 +167,24 @@ var dashboardRows = []row{
 		{"Duration of a publication", "s", "", 0, [][2]string{
 			{`histogram_quantile(0.99, sum by (messaging_destination_name, le) (rate(messaging_client_operation_duration_seconds_bucket[$__rate_interval])))`, "{{messaging_destination_name}} p99"},
 		}},
-		{"Leases", "ops", "After a lease was lost or stale, a batch may be published twice.", 0, [][2]string{{`sum by (relay, kind) (rate(txonce_relay_leases_total[$__rate_interval]))`, "{{relay}} {{kind}}"}}},
+		{
+			"Leases", "ops", "After a lease was lost or stale, a batch may be published twice.", 0,
+			[][2]string{{`sum by (relay, kind) (rate(txonce_relay_leases_total[$__rate_interval]))`, "{{relay}} {{kind}}"}},
+		},
 	}},
 	{"Database and brokers", []chart{
 		{"Connections in use", "percentunit", "", 0, [][2]string{
 			{`sum by (instance, db_client_connection_pool_name) (db_client_connection_count{db_client_connection_state="used"}) / sum by (instance, db_client_connection_pool_name) (db_client_connection_max)`, "{{instance}} {{db_client_connection_pool_name}}"},
 		}},
-		{"Window minus redelivery", "s", "Below 0 a message may come again after its key was forgotten.", 0, [][2]string{{`min by (consumer) (txonce_window_margin_seconds` + byConsumer + `)`, "{{consumer}}"}}},
+		{
+			"Window minus redelivery", "s", "Below 0 a message may come again after its key was forgotten.", 0,
+			[][2]string{{`min by (consumer) (txonce_window_margin_seconds` + byConsumer + `)`, "{{consumer}}"}},
+		},
 		{"Deleted keys", "ops", "", 0, [][2]string{{`sum(rate(txonce_sweep_rows_total[$__rate_interval]))`, "rows"}}},
-		{"Events of subscribers", "ops", "gap: the broker deleted messages before they were read.", 0, [][2]string{{`sum by (source, event) (rate(txonce_source_events_total[$__rate_interval]))`, "{{source}} {{event}}"}}},
+		{
+			"Events of subscribers", "ops", "gap: the broker deleted messages before they were read.", 0,
+			[][2]string{{`sum by (source, event) (rate(txonce_source_events_total[$__rate_interval]))`, "{{source}} {{event}}"}},
+		},
 		{"Audits", "short", "", 0, [][2]string{
 			{`max by (consumer) (txonce_audit_checked` + byConsumer + `)`, "{{consumer}} checked"},
 			{`max by (consumer) (txonce_audit_lost` + byConsumer + `)`, "{{consumer}} lost"},
@@ -181,7 +211,8 @@ func dashboardJSON() string {
 		Templating: templating{[]variable{
 			{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"},
 			{
-				Name: "consumer", Label: "Consumer", Type: "query", Query: "label_values(txonce_deliveries_total, consumer)", Datasource: source,
+				Name: "consumer", Label: "Consumer", Type: "query",
+				Query: "label_values(txonce_deliveries_total, consumer)", Datasource: source,
 				IncludeAll: true, Multi: true, AllValue: ".*", Refresh: 2,
 			},
 		}},

@@ -102,7 +102,10 @@ func TestRunbook(t *testing.T) {
 			continue // reported above
 		}
 		at := 0
-		for _, heading := range []string{"# " + a.name, "## What it means", "## Look", "## Fix", "## Verify", "## Never"} {
+		for _, heading := range []string{
+			"# " + a.name, "## What it means", "## Look", "## Fix", "## Verify",
+			"## Never",
+		} {
 			next := strings.Index(string(text)[at:], heading+"\n")
 			if next < 0 {
 				t.Errorf("docs/runbook/%s.md has no heading %q in its place", a.name, heading)

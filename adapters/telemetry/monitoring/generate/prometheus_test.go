@@ -30,8 +30,8 @@ type confirming struct{}
 
 func (confirming) Publish(context.Context, []outbox.Message) []error { return nil }
 
-// A relay that has stopped is noticed: from the outbox in PostgreSQL through the exporter to the alert of a real Prometheus. Minutes are
-// seconds here.
+// A relay that has stopped is noticed: from the outbox in PostgreSQL through the exporter to the alert of a real
+// Prometheus. Minutes are seconds here.
 func TestStoppedRelayFires(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), testdb.Schema(t, testdb.Postgres(t)))
@@ -60,7 +60,10 @@ func TestStoppedRelayFires(t *testing.T) {
 		}
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	running, err := relay.New(relay.Config{Queue: store, Publisher: confirming{}, Logger: quiet, Trace: tel.Relay("billing")})
+	running, err := relay.New(relay.Config{
+		Queue: store, Publisher: confirming{}, Logger: quiet,
+		Trace: tel.Relay("billing"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,8 @@ func TestStoppedRelayFires(t *testing.T) {
 	enqueue("2")
 	await(t, "both alerts OutboxStuck", func() bool {
 		severities := map[string]bool{}
-		for _, labels := range query(t, prometheus, `ALERTS{alertname="OutboxStuck",alertstate="firing",topic="charges"}`) {
+		for _, labels := range query(t, prometheus,
+			`ALERTS{alertname="OutboxStuck",alertstate="firing",topic="charges"}`) {
 			severities[labels["severity"]] = true
 		}
 		return severities[ticket] && severities[page]
@@ -110,7 +114,8 @@ func startPrometheus(t *testing.T, target string) string {
 	fast := append([]alert(nil), alerts...)
 	for i := range fast {
 		fast[i].wait = strings.Replace(fast[i].wait, "m", "s", 1)
-		fast[i].expr = strings.NewReplacer("age_seconds) > 60", "age_seconds) > 1", "age_seconds) > 300", "age_seconds) > 5").Replace(fast[i].expr)
+		fast[i].expr = strings.NewReplacer("age_seconds) > 60", "age_seconds) > 1", "age_seconds) > 300",
+			"age_seconds) > 5").Replace(fast[i].expr)
 	}
 	for name, content := range map[string]string{
 		"rules.yml": rulesYAML(records, fast),
@@ -130,7 +135,8 @@ func startPrometheus(t *testing.T, target string) string {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, testdb.Prometheus(t).Server, "--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address="+address)
+	cmd := exec.CommandContext(ctx, testdb.Prometheus(t).Server, "--config.file=prometheus.yml",
+		"--storage.tsdb.path=data", "--web.listen-address="+address)
 	cmd.Dir = dir
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -153,7 +159,8 @@ func startPrometheus(t *testing.T, target string) string {
 // query returns the labels of each series that expr finds; none if Prometheus does not answer yet.
 func query(t *testing.T, address, expr string) (found []map[string]string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v1/query", strings.NewReader("query="+expr))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/api/v1/query",
+		strings.NewReader("query="+expr))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,23 +29,29 @@ func promtool(t *testing.T, rules, tests string, args ...string) (string, error)
 	return string(out), err
 }
 
-// The files that users get pass. promtool evaluates all rules at each minute of each test, which takes 20 s of a processor for the three tests
-// that last for days: only TXONCE_TEST_ALL runs them here. TestMovedThresholdsFail runs each test with its rule alone.
+// The files that users get pass. promtool evaluates all rules at each minute of each test, which takes 20 s of a
+// processor for the three tests that last for days: only TXONCE_TEST_ALL runs them here. TestMovedThresholdsFail runs
+// each test with its rule alone.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	all := files()
 	tests := all["rules_test.yml"]
 	if !matrix.All() {
-		tests = testsYAML(alerts, slices.DeleteFunc(unitTests(), func(test unitTest) bool { return strings.HasSuffix(test.at, "h") }))
+		tests = testsYAML(alerts, slices.DeleteFunc(unitTests(),
+			func(test unitTest) bool { return strings.HasSuffix(test.at, "h") }))
 	}
-	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
+	for _, args := range [][]string{
+		{"check", "rules", "--lint=all", "--lint-fatal", "rules.yml"},
+		{"test", "rules", "rules_test.yml"},
+	} {
 		if out, err := promtool(t, all["rules.yml"], tests, args...); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 }
 
-// A subject of each rule fires, another one is just below the threshold, and the exporter of a third one is started again.
+// A subject of each rule fires, another one is just below the threshold, and the exporter of a third one is started
+// again.
 func TestEachRuleIsTested(t *testing.T) {
 	tested := map[int]bool{}
 	for _, test := range unitTests() {
@@ -54,7 +60,8 @@ func TestEachRuleIsTested(t *testing.T) {
 		for _, subject := range []string{"fires", "below", "restarts"} {
 			found := false
 			for series, values := range test.series {
-				found = found || strings.Contains(series, `="`+subject+`"`) && (subject != "restarts" || strings.Contains(values, "stale"))
+				found = found || strings.Contains(series, `="`+subject+`"`) && (subject != "restarts" ||
+					strings.Contains(values, "stale"))
 			}
 			if !found {
 				t.Errorf("%s %s: no series %q", a.name, a.severity, subject)
@@ -140,7 +147,8 @@ func TestMovedThresholdsFail(t *testing.T) {
 			}
 			tests := testsYAML([]alert{a}, []unitTest{test})
 			alone := func() {
-				if out, err := promtool(t, rulesYAML(records, []alert{a}), tests, "test", "rules", "rules_test.yml"); err != nil {
+				if out, err := promtool(t, rulesYAML(records, []alert{a}), tests, "test", "rules",
+					"rules_test.yml"); err != nil {
 					t.Fatalf("the rule alone fails: %v\n%s", err, out)
 				}
 			}
@@ -150,7 +158,8 @@ func TestMovedThresholdsFail(t *testing.T) {
 				alone()
 			}
 			for what, b := range variants {
-				if out, err := promtool(t, rulesYAML(records, []alert{b}), tests, "test", "rules", "rules_test.yml"); err == nil {
+				if out, err := promtool(t, rulesYAML(records, []alert{b}), tests, "test", "rules",
+					"rules_test.yml"); err == nil {
 					t.Errorf("no test notices:\n%s\n%s", what, out)
 				}
 			}

@@ -21,13 +21,14 @@ type alert struct {
 	summary  string // what a reader of the alert needs to know, without the numbers
 }
 
-// Sums keep the label job, which Prometheus gives to each service: services may use one name for their consumers, relays or topics, and
-// Alertmanager routes an alert by its job.
+// Sums keep the label job, which Prometheus gives to each service: services may use one name for their consumers,
+// relays or topics, and Alertmanager routes an alert by its job.
 
 // record is a recording rule: an expression that other rules look back on.
 type record struct{ name, expr string }
 
-// duplicateRatio is recorded because its median over a week would otherwise be computed from all samples at each evaluation.
+// duplicateRatio is recorded because its median over a week would otherwise be computed from all samples at each
+// evaluation.
 const duplicateRatio = "txonce:duplicate_ratio:1h"
 
 var records = []record{{
@@ -35,8 +36,9 @@ var records = []record{{
   / (sum by (job, consumer) (rate(txonce_deliveries_total[1h])) > 0)`,
 }}
 
-// grown is an expression for counters that grew by more than most within window. Their sum is by job and label. increase() of a series that a program
-// has only begun to export is 0, so the second part compares the value of a new series.
+// grown is an expression for counters that grew by more than most within window. Their sum is by job and label.
+// increase() of a series that a program has only begun to export is 0, so the second part compares the value of a new
+// series.
 func grown(label, series, window string, most int) string {
 	return fmt.Sprintf(`(sum by (job, %[1]s) (increase(%[2]s[%[3]s])) > %[4]d
   or sum by (job, %[1]s) (%[2]s unless %[2]s offset %[3]s) > %[4]d)`, label, series, window, most)
@@ -119,7 +121,8 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"The source may deliver a message again after its key was forgotten. Such a repeat is parked, or runs twice.",
 	},
 	{
-		"WindowMargin", ticket, "unprovable", grown("consumer", `txonce_deliveries_total{cause="unprovable"}`, "15m", 0), "",
+		"WindowMargin", ticket, "unprovable", grown("consumer", `txonce_deliveries_total{cause="unprovable"}`,
+			"15m", 0), "",
 		"Messages arrived that are older than the keys that are remembered.",
 	},
 	{

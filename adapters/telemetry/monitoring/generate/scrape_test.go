@@ -59,7 +59,8 @@ func scrape(t *testing.T) string {
 func TestSeriesOfAConsumer(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(scrape(t)) {
-		if !strings.HasPrefix(line, "#") && (strings.Contains(line, `consumer="billing"`) || strings.Contains(line, `messaging_consumer_group_name="billing"`)) {
+		if !strings.HasPrefix(line, "#") && (strings.Contains(line, `consumer="billing"`) ||
+			strings.Contains(line, `messaging_consumer_group_name="billing"`)) {
 			n++
 		}
 	}

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// API imitates the notification history of the App Store Server API. Set its fields before the first request. It is safe for
-// concurrent use.
+// API imitates the notification history of the App Store Server API. Set its fields before the first request. It is
+// safe for concurrent use.
 type API struct {
-	// Key is the public half of applehook.BackfillConfig.PrivateKey. IssuerID, KeyID and BundleID are those that its tokens must
-	// name. Required.
+	// Key is the public half of applehook.BackfillConfig.PrivateKey. IssuerID, KeyID and BundleID are those that its
+	// tokens must name. Required.
 	Key                       *ecdsa.PublicKey
 	IssuerID, KeyID, BundleID string
 
@@ -78,7 +78,8 @@ const PageSize = 20
 func Refuse(w http.ResponseWriter, status int, code int64, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"errorCode": code, "errorMessage": message}) // the client sees a broken response
+	// the client sees a broken response
+	_ = json.NewEncoder(w).Encode(map[string]any{"errorCode": code, "errorMessage": message})
 }
 
 // ServeHTTP implements http.Handler.

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Authority signs as the App Store does, with certificates that no program trusts by default. It is safe for concurrent use.
+// Authority signs as the App Store does, with certificates that no program trusts by default. It is safe for concurrent
+// use.
 type Authority struct {
 	root *x509.Certificate
 	x5c  [3][]byte
@@ -42,7 +43,8 @@ func NewAuthority() (*Authority, error) {
 		}
 		template := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: c.name},
-			NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC),
+			NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2090, 1, 1, 0, 0, 0, 0,
+				time.UTC),
 			BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
 		}
 		if i < 2 {

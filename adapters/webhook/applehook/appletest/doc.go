@@ -1,4 +1,5 @@
-// Package appletest signs App Store Server Notifications for tests and examples, and imitates Apple's history of notifications.
+// Package appletest signs App Store Server Notifications for tests and examples, and imitates Apple's history of
+// notifications.
 //
 //	authority, err := appletest.NewAuthority()
 //	…
@@ -8,11 +9,12 @@
 //
 // # How it works
 //
-// An [Authority] has certificates of its own: a root, an intermediate, and a leaf that signs, with the extensions that Apple uses to mark
-// those of the App Store. A Verifier accepts them only if its Config.Roots says so, so nothing here helps to forge a notification.
+// An [Authority] has certificates of its own: a root, an intermediate, and a leaf that signs, with the extensions that
+// Apple uses to mark those of the App Store. A Verifier accepts them only if its Config.Roots says so, so nothing here
+// helps to forge a notification.
 //
-// An [API] is an http.Handler for a local server. It checks the token of each request, returns notifications in pages, and can refuse
-// requests as Apple does.
+// An [API] is an http.Handler for a local server. It checks the token of each request, returns notifications in pages,
+// and can refuse requests as Apple does.
 //
 // # What a crash does
 //

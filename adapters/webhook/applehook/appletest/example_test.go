@@ -19,11 +19,17 @@ func ExampleAuthority() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	verifier, err := applehook.New(applehook.Config{BundleID: "com.example.app", Environment: applehook.Sandbox, Roots: authority.Roots()})
+	verifier, err := applehook.New(applehook.Config{
+		BundleID: "com.example.app", Environment: applehook.Sandbox,
+		Roots: authority.Roots(),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	body, err := authority.Body(appletest.Notification{Type: "TEST", BundleID: "com.example.app", Environment: applehook.Sandbox})
+	body, err := authority.Body(appletest.Notification{
+		Type: "TEST", BundleID: "com.example.app",
+		Environment: applehook.Sandbox,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,8 +43,8 @@ type Notification struct {
 	// Defaults to applehook.Production.
 	Environment applehook.Environment
 
-	// Transaction and Renewal have members of the signed parts, such as "originalTransactionId". The bundle, the environment and the
-	// signed date are filled in.
+	// Transaction and Renewal have members of the signed parts, such as "originalTransactionId". The bundle, the
+	// environment and the signed date are filled in.
 	//
 	// Defaults to notifications without these parts.
 	Transaction, Renewal map[string]any
@@ -58,7 +58,8 @@ type Notification struct {
 // SignedPayload returns the JWS of n.
 func (a *Authority) SignedPayload(n Notification) (string, error) {
 	if n.Type == "" || n.BundleID == "" {
-		return "", fmt.Errorf("appletest: Notification.Type is %q and BundleID is %q: both are required", n.Type, n.BundleID)
+		return "", fmt.Errorf("appletest: Notification.Type is %q and BundleID is %q: both are required", n.Type,
+			n.BundleID)
 	}
 	if n.UUID == "" {
 		n.UUID = newUUID()
@@ -92,7 +93,10 @@ func (a *Authority) SignedPayload(n Notification) (string, error) {
 		}
 		data[part.name] = inner
 	}
-	members := map[string]any{"notificationType": n.Type, "notificationUUID": n.UUID, "version": "2.0", "signedDate": signed, "data": data}
+	members := map[string]any{
+		"notificationType": n.Type, "notificationUUID": n.UUID, "version": "2.0",
+		"signedDate": signed, "data": data,
+	}
 	if n.Subtype != "" {
 		members["subtype"] = n.Subtype
 	}

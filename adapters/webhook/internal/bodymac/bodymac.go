@@ -1,5 +1,5 @@
-// Package bodymac has what the verifiers of GitHub and Shopify share. These senders sign only the raw body, with a secret. They do
-// not sign the event's ID, its topic or a time.
+// Package bodymac has what the verifiers of GitHub and Shopify share. These senders sign only the raw body, with a
+// secret. They do not sign the event's ID, its topic or a time.
 package bodymac
 
 import (
@@ -19,7 +19,8 @@ func Keys(secrets []string) (keys [][]byte) {
 	return keys
 }
 
-// Authenticate refuses a delivery unless sign makes signature with one of keys. theirs is what to compare Config.Secrets with.
+// Authenticate refuses a delivery unless sign makes signature with one of keys. theirs is what to compare
+// Config.Secrets with.
 func Authenticate(keys [][]byte, signature string, sign func(key []byte) string, theirs string) error {
 	want := make([]string, len(keys))
 	for i, key := range keys {
@@ -48,8 +49,8 @@ func Token(h http.Header, name, without string) (string, error) {
 // that handlers see and that is not signed.
 func Message(source, endpoint, id, topic string, payload []byte, unsigned string) consumer.Message {
 	alias := strict.BodyAlias(source, endpoint, topic, payload)
-	// The fingerprint covers all that the alias does, and unsigned. Without it, somebody who sends a captured body with the ID of
-	// another delivery first would make that delivery a duplicate, and it would be lost.
+	// The fingerprint covers all that the alias does, and unsigned. Without it, somebody who sends a captured body with
+	// the ID of another delivery first would make that delivery a duplicate, and it would be lost.
 	fingerprint := dedup.FingerprintOf([]byte(alias + unsigned))
 	return consumer.Message{
 		ID:          id,

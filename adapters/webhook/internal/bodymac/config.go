@@ -10,7 +10,8 @@ import (
 // maxEndpoint leaves room for the source in a Tenant.
 const maxEndpoint = 128
 
-// CheckEndpoint checks Config.Endpoint. fix says what to name. The error completes a sentence that begins with the field's name.
+// CheckEndpoint checks Config.Endpoint. fix says what to name. The error completes a sentence that begins with the
+// field's name.
 func CheckEndpoint(endpoint, fix string) error {
 	if endpoint == "" {
 		return errors.New("is required: it is part of each event's key; " + fix)
@@ -21,8 +22,8 @@ func CheckEndpoint(endpoint, fix string) error {
 	return strict.Token(endpoint, "")
 }
 
-// CheckTopic checks Config.Topic, which has no character of without, and Config.TrustTopicHeader. fix says what to do if neither is
-// set. The error completes a sentence that begins with the field's name.
+// CheckTopic checks Config.Topic, which has no character of without, and Config.TrustTopicHeader. fix says what to do
+// if neither is set. The error completes a sentence that begins with the field's name.
 func CheckTopic(topic string, trustHeader bool, without, fix string) error {
 	switch {
 	case topic == "" && !trustHeader:

@@ -1,5 +1,5 @@
-// Package fetch makes the requests to other servers that a verifier needs to check a delivery. A stranger can cause such requests with
-// forged deliveries, so they are shared and bounded.
+// Package fetch makes the requests to other servers that a verifier needs to check a delivery. A stranger can cause
+// such requests with forged deliveries, so they are shared and bounded.
 package fetch
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// Shared makes at most one request per key at a time, for all deliveries that need the answer. It repeats a failed request only after
-// FailedFor. It is safe for concurrent use.
+// Shared makes at most one request per key at a time, for all deliveries that need the answer. It repeats a failed
+// request only after FailedFor. It is safe for concurrent use.
 type Shared[K comparable, V any] struct {
 	FailedFor time.Duration // does not change after the first Get
 
@@ -106,7 +106,8 @@ func (s *Shared[K, V]) run(ctx context.Context, key K, r Request[V], q *running[
 	s.failed[key] = failure{err: q.err, until: now.Add(s.FailedFor)}
 }
 
-// Body sends req and returns the body of the response. It returns an error unless the status is 200 and the body has at most most bytes.
+// Body sends req and returns the body of the response. It returns an error unless the status is 200 and the body has at
+// most most bytes.
 func Body(client *http.Client, req *http.Request, most int64) ([]byte, error) {
 	resp, err := client.Do(req)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 func TestID(t *testing.T) {
 	for id, ok := range map[string]bool{
 		"evt_1": true, "ä b": true, strings.Repeat("x", 255): true,
-		"": false, strings.Repeat("x", 256): false, "a\x00b": false, "a\nb": false, "\xff": false, "\ufffd": false, "a\u200b": false,
+		"": false, strings.Repeat("x", 256): false, "a\x00b": false, "a\nb": false, "\xff": false, "\ufffd": false,
+		"a\u200b": false,
 	} {
 		if err := strict.ID(id); (err == nil) != ok {
 			t.Errorf("ID(%q) = %v", id, err)
@@ -70,7 +71,8 @@ func TestDocument(t *testing.T) {
 		strings.Repeat("[", 101) + strings.Repeat("]", 101):     false,
 		strings.Repeat("[", 10001) + strings.Repeat("]", 10001): false,
 		`["` + strings.Repeat(`[\"`, 200) + `"]`:                true,
-		``:                                                      false, `{} {}`: false, `{`: false, "\"\xff\"": false, "\ufeff{}": false, `{"a":1,}`: false,
+		``:                                                      false, `{} {}`: false, `{`: false, "\"\xff\"": false,
+		"\ufeff{}": false, `{"a":1,}`: false,
 	} {
 		if err := strict.Document([]byte(doc)); (err == nil) != ok {
 			t.Errorf("Document(%.20q) = %v", doc, err)
@@ -114,7 +116,8 @@ func TestSigned(t *testing.T) {
 	if !strict.Signed(sha256.New, b("key", "new"), b("content", "other"), append([][]byte{mac}, b("x")...)) {
 		t.Error("case 53: refused the first key, content and MAC")
 	}
-	if strict.Signed(sha256.New, b("key"), b("content"), [][]byte{mac[:len(mac)-1], append(mac[:len(mac):len(mac)], 0)}) {
+	if strict.Signed(sha256.New, b("key"), b("content"),
+		[][]byte{mac[:len(mac)-1], append(mac[:len(mac):len(mac)], 0)}) {
 		t.Error("case 51: accepted a MAC of another length")
 	}
 	sum := sha256.Sum256([]byte("no MAC"))
@@ -127,7 +130,10 @@ func TestSigned(t *testing.T) {
 }
 
 func TestBase64(t *testing.T) {
-	for s, ok := range map[string]bool{"YWI=": true, "YWI": false, "YW I=": false, "YWI=\n": false, "YWJ=": false, "_w==": false} {
+	for s, ok := range map[string]bool{
+		"YWI=": true, "YWI": false, "YW I=": false, "YWI=\n": false, "YWJ=": false,
+		"_w==": false,
+	} {
 		if _, err := strict.Base64(base64.StdEncoding, s); (err == nil) != ok {
 			t.Errorf("Base64(%q) = %v", s, err)
 		}
@@ -155,7 +161,10 @@ func TestReply(t *testing.T) {
 }
 
 func FuzzLookup(f *testing.F) {
-	for _, doc := range []string{`{"a":{"id":"1"}}`, `{"a":[{"id":1}]}`, `{"id":1,"ID":2}`, `"\ud800"`, `[[[`, `{"a":`} {
+	for _, doc := range []string{
+		`{"a":{"id":"1"}}`, `{"a":[{"id":1}]}`, `{"id":1,"ID":2}`, `"\ud800"`, `[[[`,
+		`{"a":`,
+	} {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -218,7 +227,10 @@ func TestMembers(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
-	for key, ok := range map[string]bool{"0123456789abcdef": true, "0123456789abcde": false, "": false, strings.Repeat("\x00", 20): false} {
+	for key, ok := range map[string]bool{
+		"0123456789abcdef": true, "0123456789abcde": false, "": false,
+		strings.Repeat("\x00", 20): false,
+	} {
 		if err := strict.Key([]byte(key), 16); (err == nil) != ok {
 			t.Errorf("case 52: Key(%q) = %v", key, err)
 		}

@@ -14,8 +14,8 @@ const (
 	maxHeader = 4096
 )
 
-// Header returns the value of a header that must be there once and not be empty. Of two values, a proxy may check one and the
-// application use the other.
+// Header returns the value of a header that must be there once and not be empty. Of two values, a proxy may check one
+// and the application use the other.
 func Header(h http.Header, name string) (string, error) {
 	switch values := h.Values(name); {
 	case len(values) == 0:

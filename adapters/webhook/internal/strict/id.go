@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// ID returns an error if id cannot be a sender's id: if it is empty, longer than MaxText, or has a character that is not printable.
-// The replacement character U+FFFD is refused too: readers of JSON put it where a string was not valid, so that different ids
-// would be equal.
+// ID returns an error if id cannot be a sender's id: if it is empty, longer than MaxText, or has a character that is
+// not printable. The replacement character U+FFFD is refused too: readers of JSON put it where a string was not valid,
+// so that different ids would be equal.
 func ID(id string) error {
 	switch {
 	case id == "":
@@ -34,17 +34,18 @@ const (
 	bodyHash    = aliasPrefix + "sha256="
 )
 
-// NotAlias returns an error if id could be a BodyAlias. IDs and aliases are keys of one kind: with such an ID, somebody could make a
-// later event look like a replay. An ID that is a Token without "=" needs no such check.
+// NotAlias returns an error if id could be a BodyAlias. IDs and aliases are keys of one kind: with such an ID, somebody
+// could make a later event look like a replay. An ID that is a Token without "=" needs no such check.
 func NotAlias(id string) error {
-	if len(id) >= len(aliasPrefix) && strings.EqualFold(id[:len(aliasPrefix)], aliasPrefix) { // a database may ignore case
+	if len(id) >= len(aliasPrefix) && strings.EqualFold(id[:len(aliasPrefix)], aliasPrefix) {
+		// a database may ignore case
 		return fmt.Errorf("begins with %s, as aliases do", aliasPrefix)
 	}
 	return nil
 }
 
-// BodyAlias returns the alias of an event whose ID is not signed: it is the same for each delivery of the same body to the same
-// endpoint and topic. Refuse IDs that contain "=", or those that NotAlias refuses.
+// BodyAlias returns the alias of an event whose ID is not signed: it is the same for each delivery of the same body to
+// the same endpoint and topic. Refuse IDs that contain "=", or those that NotAlias refuses.
 func BodyAlias(source, endpoint, topic string, body []byte) string {
 	content := sha256.Sum256(body)
 	return Alias(bodyHash, "txonce webhook body 1", source, endpoint, topic, string(content[:]))

@@ -23,7 +23,8 @@ var (
 	ErrOtherCase = errors.New("is there in other letters only, which encoding/json takes for the same name")
 )
 
-// Document returns an error unless doc is one JSON value in valid UTF-8 whose objects and arrays are nested at most MaxDepth deep.
+// Document returns an error unless doc is one JSON value in valid UTF-8 whose objects and arrays are nested at most
+// MaxDepth deep.
 func Document(doc []byte) error {
 	if !json.Valid(doc) {
 		return errors.New("not valid JSON")
@@ -118,8 +119,9 @@ func read(doc []byte) (o Object, err error) {
 	return o, nil
 }
 
-// Field returns the value of the member that is called wanted. A name that occurs twice is refused, also if the second differs only in
-// case: encoding/json takes both for the same field, so that one reader would see one value, and another reader the other.
+// Field returns the value of the member that is called wanted. A name that occurs twice is refused, also if the second
+// differs only in case: encoding/json takes both for the same field, so that one reader would see one value, and
+// another reader the other.
 func (o Object) Field(wanted string) (value json.RawMessage, err error) {
 	found := ""
 	for _, m := range o {

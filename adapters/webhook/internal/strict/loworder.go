@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// lowOrder are the y coordinates, little-endian and without the sign of x, of the eight points with an order of 8 or less: 0, 1,
-// -1, and the two of order 8. The last two are 0 and 1 in their other encoding. Package ed25519 accepts such public keys, and for
-// each of them a signature can be found without a private key: 32 zero bytes, for example, are one.
+// lowOrder are the y coordinates, little-endian and without the sign of x, of the eight points with an order of 8 or
+// less: 0, 1, -1, and the two of order 8. The last two are 0 and 1 in their other encoding. Package ed25519 accepts
+// such public keys, and for each of them a signature can be found without a private key: 32 zero bytes, for example,
+// are one.
 var lowOrder = [...]string{
 	"0000000000000000000000000000000000000000000000000000000000000000",
 	"0100000000000000000000000000000000000000000000000000000000000000",

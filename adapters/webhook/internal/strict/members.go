@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Members are members of a JSON object by their exact names, unlike the fields of a struct, which encoding/json also finds by names in
-// other letters. A missing member is nil.
+// Members are members of a JSON object by their exact names, unlike the fields of a struct, which encoding/json also
+// finds by names in other letters. A missing member is nil.
 type Members map[string]json.RawMessage
 
-// Select returns the members of a JSON object that have the given names, as Object.Field does. A missing one is no error. One that is
-// there in other letters only is an error, because a handler that decodes the object would find it.
+// Select returns the members of a JSON object that have the given names, as Object.Field does. A missing one is no
+// error. One that is there in other letters only is an error, because a handler that decodes the object would find it.
 func Select(object []byte, names ...string) (Members, error) {
 	o, err := Parse(object)
 	if err != nil {
@@ -36,7 +36,8 @@ func Select(object []byte, names ...string) (Members, error) {
 // Has reports whether there is a member of that name that is not null.
 func (m Members) Has(name string) bool { return m[name] != nil && string(m[name]) != "null" }
 
-// String returns a string. One that is not Unicode is refused, because encoding/json makes the same text of different ones.
+// String returns a string. One that is not Unicode is refused, because encoding/json makes the same text of different
+// ones.
 func (m Members) String(name string) (string, error) {
 	if !m.Has(name) {
 		return "", fmt.Errorf("%q %w", name, ErrMissing)
@@ -66,7 +67,8 @@ func (m Members) Bool(name string) (bool, error) {
 // maxInt is how many digits fit into an int64, whatever they are.
 const maxInt = 18
 
-// Int returns a number without sign, fraction and exponent. It is never read as a float, which would change a large one.
+// Int returns a number without sign, fraction and exponent. It is never read as a float, which would change a large
+// one.
 func (m Members) Int(name string) (int64, error) {
 	if !m.Has(name) {
 		return 0, fmt.Errorf("%q %w", name, ErrMissing)

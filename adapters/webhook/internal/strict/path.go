@@ -19,7 +19,8 @@ func Path(path string) ([]string, error) {
 	return names, nil
 }
 
-// Lookup returns the value at a path, which names a member of an object in an object in … the Document doc. An empty path is doc itself.
+// Lookup returns the value at a path, which names a member of an object in an object in … the Document doc. An empty
+// path is doc itself.
 func Lookup(doc []byte, path []string) (json.RawMessage, error) {
 	for i, name := range path {
 		object, err := read(doc)

@@ -2,8 +2,8 @@ package strict
 
 import "fmt"
 
-// Reply returns an error if a sender would take a response with this status for a failure. Some senders drop an endpoint that answers
-// with a redirect or 410. The error completes the name of a field of type webhook.Reply.
+// Reply returns an error if a sender would take a response with this status for a failure. Some senders drop an
+// endpoint that answers with a redirect or 410. The error completes the name of a field of type webhook.Reply.
 func Reply(status int, body []byte) error {
 	if status != 0 && (status < 200 || status > 299) {
 		return fmt.Errorf(".Status is %d: want a status from 200 to 299, or 0 for 200", status)

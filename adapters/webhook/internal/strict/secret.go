@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Secret returns an error unless s can be a shared secret of at least least bytes. The error completes a sentence that begins with
-// the name of the Config's field.
+// Secret returns an error unless s can be a shared secret of at least least bytes. The error completes a sentence that
+// begins with the name of the Config's field.
 func Secret(s string, least int) error {
 	switch err := Written(s); {
 	case s == "":
@@ -26,8 +26,8 @@ func Secret(s string, least int) error {
 	}
 }
 
-// Written returns an error if s is empty, or begins or ends with white space, such as the newline of a file. With an empty secret,
-// anybody could make its signatures.
+// Written returns an error if s is empty, or begins or ends with white space, such as the newline of a file. With an
+// empty secret, anybody could make its signatures.
 func Written(s string) error {
 	switch trimmed := strings.TrimSpace(s); {
 	case trimmed == "":

@@ -28,7 +28,8 @@ func TestHeader(t *testing.T) {
 	} {
 		t.Run("case 47: "+test.name, func(t *testing.T) {
 			got, err := strict.Header(http.Header{"X-Sig": test.values}, "X-Sig")
-			if test.wrong == "" && (err != nil || got != "a") || test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)) {
+			if test.wrong == "" && (err != nil || got != "a") || test.wrong != "" && (err == nil ||
+				!strings.Contains(err.Error(), test.wrong)) {
 				t.Errorf("Header = %q, %v; want an error with %q", got, err, test.wrong)
 			}
 		})
@@ -160,7 +161,8 @@ func TestSecret(t *testing.T) {
 			if (err == nil) != test.ok {
 				t.Errorf("Secret(%q) = %v", test.secret, err)
 			}
-			if err != nil && strings.TrimSpace(test.secret) != "" && strings.Contains(err.Error(), strings.TrimSpace(test.secret)) {
+			if err != nil && strings.TrimSpace(test.secret) != "" &&
+				strings.Contains(err.Error(), strings.TrimSpace(test.secret)) {
 				t.Errorf("the error contains the secret: %v", err)
 			}
 		})
@@ -210,7 +212,8 @@ func TestBodyAlias(t *testing.T) {
 		if again := strict.BodyAlias(test.source, test.endpoint, test.topic, []byte(test.body)); again != alias {
 			t.Errorf("%s: the alias changes", test.name)
 		}
-		if strict.Token(alias, "") != nil || strict.Token(alias, "=") == nil || strict.NotAlias(alias) == nil || strict.NotAlias(strings.ToUpper(alias)) == nil {
+		if strict.Token(alias, "") != nil || strict.Token(alias, "=") == nil || strict.NotAlias(alias) == nil ||
+			strict.NotAlias(strings.ToUpper(alias)) == nil {
 			t.Errorf("the alias %q could be an ID", alias)
 		}
 	}
@@ -223,7 +226,11 @@ func TestSelect(t *testing.T) {
 		want         map[string]string // nil: refused
 		notObject    bool
 	}{
-		{"all", `{"id":"a","n":12345678901234567890,"x":[{"id":"b"}]}`, map[string]string{"id": `"a"`, "n": "12345678901234567890"}, false},
+		{
+			"all", `{"id":"a","n":12345678901234567890,"x":[{"id":"b"}]}`,
+			map[string]string{"id": `"a"`, "n": "12345678901234567890"},
+			false,
+		},
 		{"none", `{}`, map[string]string{}, false},
 		{"white space", " {\n\"id\" : \"a\" } ", map[string]string{"id": `"a"`}, false},
 		{"a name with an escape", `{"\u0069d":"a"}`, map[string]string{"id": `"a"`}, false},

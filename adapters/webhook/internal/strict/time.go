@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DefaultTolerance is how far a signed time may be from the time of receipt, unless the user configures something else. Most
-// senders recommend it.
+// DefaultTolerance is how far a signed time may be from the time of receipt, unless the user configures something else.
+// Most senders recommend it.
 const DefaultTolerance = 5 * time.Minute
 
 // MaxTolerance is the longest tolerance that can be configured. A longer one would hardly be a check.
@@ -20,7 +20,8 @@ func Tolerance(configured time.Duration) (time.Duration, error) {
 	case configured == 0:
 		return DefaultTolerance, nil
 	case configured < 0:
-		return 0, fmt.Errorf("is %v: want more than 0, or 0 for %d minutes", configured, int(DefaultTolerance.Minutes()))
+		return 0, fmt.Errorf("is %v: want more than 0, or 0 for %d minutes", configured,
+			int(DefaultTolerance.Minutes()))
 	case configured < time.Second || configured > MaxTolerance:
 		return 0, fmt.Errorf("is %v: want between 1s and %v, or 0 for %v", configured, MaxTolerance, DefaultTolerance)
 	default:
@@ -79,8 +80,8 @@ func Storable(t time.Time) error {
 
 // Recent returns an error if signed is further from received than tolerance, in either direction.
 func Recent(signed, received time.Time, tolerance time.Duration) error {
-	// Sub does not overflow, and Abs of its smallest result is its largest: negating that by hand would stay negative, and accept
-	// times of the far future.
+	// Sub does not overflow, and Abs of its smallest result is its largest: negating that by hand would stay negative,
+	// and accept times of the far future.
 	if off := received.Sub(signed); off.Abs() > tolerance {
 		return fmt.Errorf("the signed time %v and the time of receipt %v differ by more than %v",
 			signed.UTC().Format(time.RFC3339), received.UTC().Format(time.RFC3339), tolerance)

@@ -10,9 +10,9 @@ import (
 	"unicode"
 )
 
-// Unambiguous returns all members of a JSON object, for a sender who chooses all names in it. It refuses a name that occurs twice in
-// one object at any depth, in the same or in other letters. Select does not, because users may choose names: those in an order's
-// metadata, for example, may differ in case only.
+// Unambiguous returns all members of a JSON object, for a sender who chooses all names in it. It refuses a name that
+// occurs twice in one object at any depth, in the same or in other letters. Select does not, because users may choose
+// names: those in an order's metadata, for example, may differ in case only.
 func Unambiguous(object []byte, maxDepth int) (Members, error) {
 	if deeper(object, maxDepth) { // before json.Valid, which refuses very deep nesting as wrong syntax
 		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)

@@ -21,8 +21,8 @@ func String(value json.RawMessage) (s string, err error) {
 	return s, nil
 }
 
-// Text returns a JSON string that can be part of a key. It refuses other types, an empty or long string, control characters, and
-// text that is not Unicode, because encoding/json replaces all invalid bytes by the same character.
+// Text returns a JSON string that can be part of a key. It refuses other types, an empty or long string, control
+// characters, and text that is not Unicode, because encoding/json replaces all invalid bytes by the same character.
 func Text(value json.RawMessage) (string, error) {
 	s, err := String(value)
 	switch {
@@ -43,7 +43,8 @@ func Text(value json.RawMessage) (string, error) {
 
 var integer = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// Scalar returns the string that a JSON value is, or the digits of an integer, which may have any size: a float would round it.
+// Scalar returns the string that a JSON value is, or the digits of an integer, which may have any size: a float would
+// round it.
 func Scalar(value json.RawMessage) (string, error) {
 	if integer.Match(value) {
 		return string(value), nil

@@ -22,8 +22,8 @@ func Brokers(t testing.TB) (brokers []string) {
 	return brokers
 }
 
-// Topic creates a topic with this many partitions, waits until each has a leader, and deletes the topic when the test ends. It
-// also works with kfake's brokers.
+// Topic creates a topic with this many partitions, waits until each has a leader, and deletes the topic when the test
+// ends. It also works with kfake's brokers.
 func Topic(t testing.TB, brokers []string, partitions int32) string {
 	t.Helper()
 	name := testdb.RandomName(t)
@@ -47,8 +47,8 @@ func Topic(t testing.TB, brokers []string, partitions int32) string {
 	return name
 }
 
-// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too late. No
-// other test makes a topic of this name, so an existing one was made by an earlier try.
+// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too
+// late. No other test makes a topic of this name, so an existing one was made by an earlier try.
 func createTopic(ctx context.Context, admin sarama.ClusterAdmin, name string, partitions int32) error {
 	for {
 		err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
@@ -82,8 +82,8 @@ func withAdmin(brokers []string, do func(sarama.Client, sarama.ClusterAdmin) err
 	return do(client, admin)
 }
 
-// awaitLeaders waits until every partition's leader answers. CreateTopic returns earlier, and metadata names a leader before it
-// is ready.
+// awaitLeaders waits until every partition's leader answers. CreateTopic returns earlier, and metadata names a leader
+// before it is ready.
 func awaitLeaders(ctx context.Context, client sarama.Client, topic string, partitions int32) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

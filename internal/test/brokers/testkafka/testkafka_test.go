@@ -36,7 +36,8 @@ func TestTopic(t *testing.T) {
 	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); client.RefreshMetadata(topic) == nil; <-tick.C { // metadata may name a deleted topic for a moment
+	for began := time.Now(); client.RefreshMetadata(topic) == nil; <-tick.C {
+		// metadata may name a deleted topic for a moment
 		if time.Since(began) > time.Minute {
 			t.Fatalf("topic %s is still there after its test", topic)
 		}

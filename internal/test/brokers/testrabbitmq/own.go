@@ -54,7 +54,8 @@ func Start(t testing.TB, settings ...string) *Own {
 		URL: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", port),
 		log: filepath.Join(dir, "log"),
 		server: rabbitserver.Server{
-			Programs: rabbitserver.Programs(), Dir: dir, Port: port, Dist: testdb.FreePort(t), Epmd: testdb.FreePort(t), Settings: settings,
+			Programs: rabbitserver.Programs(), Dir: dir, Port: port, Dist: testdb.FreePort(t), Epmd: testdb.FreePort(t),
+			Settings: settings,
 		},
 	}
 	t.Cleanup(func() {
@@ -100,7 +101,8 @@ func (r *Own) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			text, _ := os.ReadFile(r.log)
-			return fmt.Errorf("own RabbitMQ: %w: %w\n%s", ctx.Err(), err, bytes.TrimSpace(text[max(0, len(text)-2000):]))
+			return fmt.Errorf("own RabbitMQ: %w: %w\n%s", ctx.Err(), err,
+				bytes.TrimSpace(text[max(0, len(text)-2000):]))
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
@@ -124,7 +126,8 @@ func (r *Own) healthy() error {
 		if _, err := ch.QueueDeclare("", false, true, true, false, nil); err != nil {
 			return err
 		}
-		q, err := ch.QueueDeclare("healthy-"+rand.Text(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		q, err := ch.QueueDeclare("healthy-"+rand.Text(), true, false, false, false,
+			amqp.Table{"x-queue-type": "quorum"})
 		if err != nil {
 			return err
 		}
@@ -133,7 +136,8 @@ func (r *Own) healthy() error {
 	})
 }
 
-// Kill ends it like a crash. Confirmed messages are on disk, except in queues that are only a few seconds old: see written.
+// Kill ends it like a crash. Confirmed messages are on disk, except in queues that are only a few seconds old: see
+// written.
 func (r *Own) Kill() {
 	if r.alive == nil {
 		return
@@ -152,9 +156,10 @@ func (r *Own) Restart(ctx context.Context) error {
 	return r.Start(ctx)
 }
 
-// written declares one more queue and waits until its name is on disk, because the names of earlier queues are on disk by then.
-// RabbitMQ 3.10 confirms a declaration, and messages in that queue, up to two seconds before the queue would survive a crash: the
-// declaration may be the last entry in the metadata log, or a quorum queue may be missing in names.dets.
+// written declares one more queue and waits until its name is on disk, because the names of earlier queues are on disk
+// by then. RabbitMQ 3.10 confirms a declaration, and messages in that queue, up to two seconds before the queue would
+// survive a crash: the declaration may be the last entry in the metadata log, or a quorum queue may be missing in
+// names.dets.
 func (r *Own) written(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -188,7 +193,8 @@ func inFiles(text string, patterns ...string) bool {
 	for _, pattern := range patterns {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
-			if content, _ := os.ReadFile(file); bytes.Contains(content, []byte(text)) { // the file may have been deleted
+			if content, _ := os.ReadFile(file); bytes.Contains(content, []byte(text)) {
+				// the file may have been deleted
 				return true
 			}
 		}

@@ -24,7 +24,8 @@ func TestOwnRabbitMQ(t *testing.T) {
 	}
 	n, tick := 0, time.NewTicker(100*time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(2 * time.Minute); n != 1 && time.Now().Before(end); <-tick.C { // the queue shows no messages before it has elected a leader
+	for end := time.Now().Add(2 * time.Minute); n != 1 && time.Now().Before(end); <-tick.C {
+		// the queue shows no messages before it has elected a leader
 		n = testrabbitmq.Ready(t, own.URL, queue)
 	}
 	if n != 1 {
@@ -48,8 +49,10 @@ func publish(ctx context.Context, url, queue string) error {
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // a new quorum queue may refuse early messages
-		sent, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+		// a new quorum queue may refuse early messages
+		sent, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, true, false,
+			amqp.Publishing{DeliveryMode: amqp.Persistent})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,8 @@ func Server(t testing.TB) (url string) {
 	return url
 }
 
-// Queue declares a durable queue with these arguments, such as {"x-queue-type": "quorum"}, and deletes it when the test ends.
+// Queue declares a durable queue with these arguments, such as {"x-queue-type": "quorum"}, and deletes it when the test
+// ends.
 func Queue(t testing.TB, url string, args amqp.Table) string {
 	t.Helper()
 	name := QueueName(t, url)
@@ -37,8 +38,8 @@ func Queue(t testing.TB, url string, args amqp.Table) string {
 	return name
 }
 
-// QueueName returns a name for a queue or exchange that the test declares itself. A queue and an exchange of that name are
-// deleted when the test ends.
+// QueueName returns a name for a queue or exchange that the test declares itself. A queue and an exchange of that name
+// are deleted when the test ends.
 func QueueName(t testing.TB, url string) string {
 	t.Helper()
 	name := testdb.RandomName(t)

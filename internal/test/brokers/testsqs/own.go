@@ -25,8 +25,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Own is an ElasticMQ for one test, which may stop and restart it. It runs from the same jars as the shared one of `make
-// services-up`, with its own port, and with queues and messages on disk.
+// Own is an ElasticMQ for one test, which may stop and restart it. It runs from the same jars as the shared one of
+// `make services-up`, with its own port, and with queues and messages on disk.
 type Own struct {
 	Endpoint string
 
@@ -55,7 +55,8 @@ func elasticMQProgram() ([]string, error) {
 		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(root, ".services", "elasticmq", "process.json"))
-	if errors.Is(err, fs.ErrNotExist) { // another checkout or Docker has started the shared one; make tools has written this
+	if errors.Is(err, fs.ErrNotExist) {
+		// another checkout or Docker has started the shared one; make tools has written this
 		text, err = os.ReadFile(filepath.Join(root, ".services", "elasticmq.json"))
 	}
 	if err != nil {
@@ -95,7 +96,8 @@ messages-storage { enabled = true, uri = %q }
 		t.Fatal(err)
 	}
 	e := &Own{
-		Endpoint: "http://" + front.address, front: front, direct: Client("http://" + front.to), dir: dir, log: filepath.Join(dir, "log"),
+		Endpoint: "http://" + front.address, front: front, direct: Client("http://" + front.to), dir: dir,
+		log: filepath.Join(dir, "log"),
 	}
 	for _, arg := range program {
 		if strings.HasPrefix(arg, "-Dconfig.file=") {
@@ -110,16 +112,16 @@ messages-storage { enabled = true, uri = %q }
 	return e
 }
 
-// Start starts it again after Stop, with its queues, messages and address, and returns when it answers. It answers before it has
-// read all stored messages, so clients are accepted only after that.
+// Start starts it again after Stop, with its queues, messages and address, and returns when it answers. It answers
+// before it has read all stored messages, so clients are accepted only after that.
 func (e *Own) Start(ctx context.Context) error {
 	log, err := os.OpenFile(e.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	// The shell kills the server when its standard input ends, also if this process is killed. After a line on standard input it
-	// stops the server cleanly.
+	// The shell kills the server when its standard input ends, also if this process is killed. After a line on standard
+	// input it stops the server cleanly.
 	const keep = `"$@" & pid=$!; if read word; then kill $pid; else kill -9 $pid; fi; wait $pid`
 	e.cmd = exec.Command("sh", append([]string{"-c", keep, "sh"}, e.args...)...)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
@@ -144,14 +146,15 @@ func (e *Own) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			text, _ := os.ReadFile(e.log)
-			return fmt.Errorf("own ElasticMQ: %w: %w\n%s", ctx.Err(), err, bytes.TrimSpace(text[max(0, len(text)-2000):]))
+			return fmt.Errorf("own ElasticMQ: %w: %w\n%s", ctx.Err(), err,
+				bytes.TrimSpace(text[max(0, len(text)-2000):]))
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
 }
 
-// Stop shuts it down. ElasticMQ confirms messages before it writes them to disk, and loses unwritten ones even in a clean
-// shutdown. So Stop first cuts the clients off and gives it time to write.
+// Stop shuts it down. ElasticMQ confirms messages before it writes them to disk, and loses unwritten ones even in a
+// clean shutdown. So Stop first cuts the clients off and gives it time to write.
 func (e *Own) Stop(ctx context.Context) error {
 	e.front.cut()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -167,7 +170,8 @@ func (e *Own) Stop(ctx context.Context) error {
 	return nil
 }
 
-// written sends a last message and waits until it is on disk. Everything that was confirmed earlier is written before it.
+// written sends a last message and waits until it is on disk. Everything that was confirmed earlier is written before
+// it.
 func (e *Own) written(ctx context.Context) error {
 	last := "the last one: " + rand.Text()
 	queue, err := e.direct.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("written")})
@@ -201,7 +205,8 @@ func (e *Own) counts(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
 	for _, url := range queues.QueueUrls {
 		out, err := e.direct.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
-			types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+			types.QueueAttributeNameApproximateNumberOfMessages,
+			types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
 			types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
 		}})
 		if err != nil {

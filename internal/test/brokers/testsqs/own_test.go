@@ -18,7 +18,8 @@ func TestOwnElasticMQ(t *testing.T) {
 	want := map[string]bool{}
 	for i := range 30 {
 		body := fmt.Sprint(i)
-		if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &queue, MessageBody: &body}); err != nil {
+		if _, err := client.SendMessage(t.Context(),
+			&sqs.SendMessageInput{QueueUrl: &queue, MessageBody: &body}); err != nil {
 			t.Fatal(err)
 		}
 		want[body] = true
@@ -30,7 +31,11 @@ func TestOwnElasticMQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		out, err := client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &queue, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, VisibilityTimeout: 60})
+		out, err := client.ReceiveMessage(t.Context(),
+			&sqs.ReceiveMessageInput{
+				QueueUrl: &queue, MaxNumberOfMessages: 10, WaitTimeSeconds: 1,
+				VisibilityTimeout: 60,
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

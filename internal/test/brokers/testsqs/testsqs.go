@@ -64,7 +64,8 @@ func newQueue(t testing.TB, client *sqs.Client, suffix string, attributes map[st
 	t.Cleanup(func() {
 		ctx, cancel := testdb.CleanUpContext(t)
 		defer cancel()
-		if _, err := client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: out.QueueUrl}); err != nil && !isGone(err) {
+		if _, err := client.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: out.QueueUrl}); err != nil &&
+			!isGone(err) {
 			t.Errorf("delete queue %s: %v", name, err)
 		}
 	})

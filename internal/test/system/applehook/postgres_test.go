@@ -21,7 +21,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// On PostgreSQL and over HTTP: two processes make passes while the receiver's consumer gets some of the same notifications.
+// On PostgreSQL and over HTTP: two processes make passes while the receiver's consumer gets some of the same
+// notifications.
 func TestBackfillPostgres(t *testing.T) {
 	dsn := testdb.Schema(t, testdb.Postgres(t))
 	pool, err := pgxpool.New(t.Context(), dsn)
@@ -58,7 +59,8 @@ func TestBackfillPostgres(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				_, err = tx.Exec(ctx, `INSERT INTO effects VALUES ($1, $2)`, n.UUID, n.Transaction.OriginalTransactionID)
+				_, err = tx.Exec(ctx, `INSERT INTO effects VALUES ($1, $2)`, n.UUID,
+					n.Transaction.OriginalTransactionID)
 				return err
 			},
 		})
@@ -66,8 +68,9 @@ func TestBackfillPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err := applehook.NewBackfill(applehook.BackfillConfig[pgx.Tx]{
-			Name: "billing", Verifier: w.verifier, Processor: billing, Store: store, IssuerID: "issuer", KeyID: "KEY", PrivateKey: w.key,
-			URL: server.URL, HTTPClient: &http.Client{}, Logger: logger, Since: time.Now().Add(-3 * day),
+			Name: "billing", Verifier: w.verifier, Processor: billing, Store: store, IssuerID: "issuer", KeyID: "KEY",
+			PrivateKey: w.key,
+			URL:        server.URL, HTTPClient: &http.Client{}, Logger: logger, Since: time.Now().Add(-3 * day),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +104,8 @@ func TestBackfillPostgres(t *testing.T) {
 	check := func() {
 		t.Helper()
 		var rows, distinct int
-		if err := pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT notification) FROM effects`).Scan(&rows, &distinct); err != nil {
+		if err := pool.QueryRow(ctx, `SELECT count(*), count(DISTINCT notification) FROM effects`).Scan(&rows,
+			&distinct); err != nil {
 			t.Fatal(err)
 		}
 		if rows != len(ids) || distinct != len(ids) {

@@ -46,7 +46,8 @@ func each(t *testing.T, f func(t *testing.T, w *world)) {
 		"mariadb": onMySQL,
 		"mysql":   onMySQL,
 		"sqlite": func(t *testing.T) (sqlstore.Dialect, string, string) {
-			return sqlstore.SQLite, "sqlite", "file:" + t.TempDir() + "/test.db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
+			return sqlstore.SQLite, "sqlite", "file:" + t.TempDir() +
+				"/test.db?_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)"
 		},
 	} {
 		if !matrix.RunsOn(name, t.Name()) {
@@ -72,7 +73,8 @@ func each(t *testing.T, f func(t *testing.T, w *world)) {
 				t.Fatal(err)
 			}
 			w.consumer, err = consumer.New(consumer.Config[*sql.Tx]{
-				Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), Handle: w.handle,
+				Name: "billing", Store: store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+				Handle: w.handle,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -103,7 +105,10 @@ func (w *world) exec(t *testing.T, q string) {
 }
 
 func message(id string) *consumer.Message {
-	return &consumer.Message{ID: id, Topic: "orders", Position: "orders/0/" + id, Payload: []byte("x"), Time: time.Now()}
+	return &consumer.Message{
+		ID: id, Topic: "orders", Position: "orders/0/" + id, Payload: []byte("x"),
+		Time: time.Now(),
+	}
 }
 
 func (w *world) process(t *testing.T, n int) (msgs []*consumer.Message) {
@@ -151,11 +156,13 @@ func TestPlantedFaults(t *testing.T) {
 		if err != nil || r.Checked != 3500 || r.Lost != 2 || r.Doubled != 1 {
 			t.Errorf("claims: %+v, %v", r, err)
 		}
-		if lost, doubled := keys(r, audit.Lost), keys(r, audit.Doubled); !slices.Equal(lost, []string{"order-3499", "order-7"}) || !slices.Equal(doubled, []string{"order-1000"}) {
+		if lost, doubled := keys(r, audit.Lost), keys(r, audit.Doubled); !slices.Equal(lost,
+			[]string{"order-3499", "order-7"}) || !slices.Equal(doubled, []string{"order-1000"}) {
 			t.Errorf("lost %q, doubled %q", lost, doubled)
 		}
 		r, err = audit.Effects(t.Context(), w.config())
-		if err != nil || r.Checked != 3500 || r.Orphaned != 1 || !slices.Equal(keys(r, audit.Orphaned), []string{"stranger"}) || !r.Whole {
+		if err != nil || r.Checked != 3500 || r.Orphaned != 1 || !slices.Equal(keys(r, audit.Orphaned),
+			[]string{"stranger"}) || !r.Whole {
 			t.Errorf("effects: %+v, %v", r, err)
 		}
 	})
@@ -177,7 +184,8 @@ func TestSample(t *testing.T) {
 			t.Errorf("a sample of all: %+v, %v", r, err)
 		}
 		w.exec(t, `DELETE FROM ledger`)
-		if r, err = audit.Claims(t.Context(), cfg); err != nil || r.Lost != 3500 || len(r.Findings) != audit.MaxFindings {
+		if r, err = audit.Claims(t.Context(), cfg); err != nil || r.Lost != 3500 ||
+			len(r.Findings) != audit.MaxFindings {
 			t.Errorf("without effects: %d lost, %d findings, %v", r.Lost, len(r.Findings), err)
 		}
 	})
@@ -208,7 +216,10 @@ func TestNoFalseFindingUnderLoad(t *testing.T) {
 		for n := range 3 {
 			workers.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
-					msgs := []*consumer.Message{message(fmt.Sprintf("w%d-%d", n, 2*i)), message(fmt.Sprintf("w%d-%d", n, 2*i+1))}
+					msgs := []*consumer.Message{
+						message(fmt.Sprintf("w%d-%d", n, 2*i)),
+						message(fmt.Sprintf("w%d-%d", n, 2*i+1)),
+					}
 					for _, err := range w.consumer.ProcessBatch(ctx, msgs) {
 						if err != nil && ctx.Err() == nil {
 							t.Error(err)
@@ -219,7 +230,8 @@ func TestNoFalseFindingUnderLoad(t *testing.T) {
 		}
 		checked := 0
 		for pass := 0; ctx.Err() == nil && (pass < 10 || checked < 1000); pass++ {
-			for _, compare := range []func(context.Context, audit.Config) (audit.Report, error){audit.Claims, audit.Effects} {
+			for _, compare := range []func(context.Context, audit.Config) (audit.Report,
+				error){audit.Claims, audit.Effects} {
 				r, err := compare(t.Context(), w.config())
 				if err != nil || r.Faults() != 0 {
 					t.Errorf("%+v, %v", r, err)
@@ -285,7 +297,10 @@ func TestMessages(t *testing.T) {
 		all := append(msgs, parked, message(""), old, message("never"))
 		cfg := w.config()
 		cfg.Sample = 2000 // more than there are
-		r, err := audit.Messages(t.Context(), cfg, audit.MessagesConfig{Source: &source{all}, Key: consumer.MessageID, Horizon: aMinuteAgo})
+		r, err := audit.Messages(t.Context(), cfg, audit.MessagesConfig{
+			Source: &source{all}, Key: consumer.MessageID,
+			Horizon: aMinuteAgo,
+		})
 		if err != nil || r.Checked != 1502 || r.Skipped != 2 || r.Lost != 1 || !r.Whole {
 			t.Errorf("%+v, %v; want all messages read, so that it is no sample", r, err)
 		}

@@ -36,7 +36,8 @@ func (b *broker) Publish(_ context.Context, msgs []outbox.Message) []error {
 		}
 		for range times {
 			b.messages = append(b.messages, &consumer.Message{
-				Topic: m.Topic, Position: fmt.Sprintf("%s/0/%d", m.Topic, len(b.messages)), Headers: m.Headers, Time: time.Now(),
+				Topic: m.Topic, Position: fmt.Sprintf("%s/0/%d", m.Topic, len(b.messages)), Headers: m.Headers,
+				Time: time.Now(),
 			})
 		}
 	}
@@ -77,7 +78,10 @@ type outgoing struct {
 // eachOutbox runs f on each kind of database, with a store that keeps sent messages for a time.
 func eachOutbox(t *testing.T, keepSent time.Duration, f func(t *testing.T, o *outgoing)) {
 	each(t, func(t *testing.T, w *world) {
-		store, err := sqlstore.New(sqlstore.Config{DB: w.db, Dialect: w.dialect, ClaimTimeout: time.Minute, Outbox: sqlstore.OutboxConfig{KeepSent: keepSent}})
+		store, err := sqlstore.New(sqlstore.Config{
+			DB: w.db, Dialect: w.dialect, ClaimTimeout: time.Minute,
+			Outbox: sqlstore.OutboxConfig{KeepSent: keepSent},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,8 @@ func TestOutbox(t *testing.T) {
 		if err != nil || r.Checked != 2499 || r.Skipped != 0 || !r.Whole || len(r.Notes) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if lost, repeated := ids(r, audit.Lost), ids(r, audit.Repeated); r.Lost != 1 || r.Repeated != 1 || !slices.Equal(lost, []string{"m-7"}) || !slices.Equal(repeated, []string{"m-1200"}) {
+		if lost, repeated := ids(r, audit.Lost), ids(r, audit.Repeated); r.Lost != 1 || r.Repeated != 1 ||
+			!slices.Equal(lost, []string{"m-7"}) || !slices.Equal(repeated, []string{"m-1200"}) {
 			t.Errorf("lost %q, repeated %q", lost, repeated)
 		}
 		for _, f := range r.Findings {
@@ -53,7 +54,8 @@ func TestOutbox(t *testing.T) {
 		}
 		for expect, want := range map[audit.Expect]int{audit.AtLeastOne: 1, audit.AtMostOne: 1, audit.One: 2} {
 			cfg.Expect = expect
-			if r, err := audit.Outbox(t.Context(), cfg, o.broker.outbox()); err != nil || r.Faults() != want || r.Checked != 2499 {
+			if r, err := audit.Outbox(t.Context(), cfg, o.broker.outbox()); err != nil || r.Faults() != want ||
+				r.Checked != 2499 {
 				t.Errorf("%s: %+v, %v", expect, r, err)
 			}
 		}
@@ -69,22 +71,26 @@ func TestOutboxSample(t *testing.T) {
 		cfg, of := o.config(), o.broker.outbox()
 		cfg.Sample = 1000
 		for range 20 {
-			if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked != 1000 || r.Faults() != 0 || r.Whole {
+			if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked != 1000 || r.Faults() != 0 ||
+				r.Whole {
 				t.Fatalf("%+v, %v", r, err)
 			}
 		}
 		all := o.messages
 		o.messages = nil
-		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Lost != 1000 || len(r.Findings) != audit.MaxFindings {
+		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Lost != 1000 ||
+			len(r.Findings) != audit.MaxFindings {
 			t.Errorf("without topic: %d lost, %d findings, %v", r.Lost, len(r.Findings), err)
 		}
 		o.kept = time.Now()
 		r, err := audit.Outbox(t.Context(), cfg, of)
-		if err != nil || r.Checked != 0 || r.Skipped != 1000 || r.Whole || len(r.Notes) != 1 || r.Bound() != "nothing was compared" {
+		if err != nil || r.Checked != 0 || r.Skipped != 1000 || r.Whole || len(r.Notes) != 1 ||
+			r.Bound() != "nothing was compared" {
 			t.Errorf("deleted by the topic: %+v, %v", r, err)
 		}
 		o.messages, cfg.Sample = all[:2499], 0
-		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked != 2499 || r.Skipped != 1 || r.Faults() != 0 || r.Whole {
+		if r, err := audit.Outbox(t.Context(), cfg, of); err != nil || r.Checked != 2499 || r.Skipped != 1 ||
+			r.Faults() != 0 || r.Whole {
 			t.Errorf("one was deleted: %+v, %v", r, err)
 		}
 		of.Since = time.Now().Add(time.Minute)
@@ -102,10 +108,12 @@ func TestOutboxWithoutList(t *testing.T) {
 		o.enqueue(t, charged(0, 10)...)
 		o.publish(t)
 		r, err := audit.Outbox(t.Context(), o.config(), o.broker.outbox())
-		if err != nil || r.Checked != 10 || r.Repeated != 1 || r.Lost != 0 || !slices.Equal(ids(r, audit.Repeated), []string{"m-4"}) || r.Findings[0].Count != 4 {
+		if err != nil || r.Checked != 10 || r.Repeated != 1 || r.Lost != 0 || !slices.Equal(ids(r, audit.Repeated),
+			[]string{"m-4"}) || r.Findings[0].Count != 4 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "and not for lost ones; set Outbox.KeepSent in the pgxstore.Config") {
+		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0],
+			"and not for lost ones; set Outbox.KeepSent in the pgxstore.Config") {
 			t.Errorf("%q", r.Notes)
 		}
 	})
@@ -120,7 +128,8 @@ func TestOutboxUnfinished(t *testing.T) {
 		cfg := o.config()
 		cfg.MaxTime = time.Nanosecond
 		r, err := audit.Outbox(t.Context(), cfg, o.broker.outbox())
-		if err == nil || !strings.Contains(err.Error(), "was not read to its end") || r.Checked != 0 || r.Faults() != 0 {
+		if err == nil || !strings.Contains(err.Error(), "was not read to its end") || r.Checked != 0 ||
+			r.Faults() != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -136,7 +145,8 @@ func TestOutboxDuringReading(t *testing.T) {
 			o.enqueue(t, charged(10, 20)...)
 			o.publish(t)
 		}
-		if r, err := audit.Outbox(t.Context(), o.config(), o.broker.outbox()); err != nil || r.Checked != 10 || r.Faults() != 0 {
+		if r, err := audit.Outbox(t.Context(), o.config(), o.broker.outbox()); err != nil || r.Checked != 10 ||
+			r.Faults() != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -150,7 +160,8 @@ func TestOutboxOtherIDs(t *testing.T) {
 		o.publish(t)
 		of := o.broker.outbox()
 		of.ID = func(m *consumer.Message) string { return m.Headers["ce_id"] }
-		if r, err := audit.Outbox(t.Context(), o.config(), of); err == nil || !strings.Contains(err.Error(), "none of 10 messages of topic charged has an ID") || r.Faults() > 0 {
+		if r, err := audit.Outbox(t.Context(), o.config(), of); err == nil || !strings.Contains(err.Error(),
+			"none of 10 messages of topic charged has an ID") || r.Faults() > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -162,13 +173,15 @@ func (o *outgoing) charge(ctx context.Context, tx *sql.Tx, m *consumer.Message) 
 		return nil
 	}
 	return o.store.Enqueue(ctx, tx,
-		outbox.Message{Topic: "charged", Payload: []byte("1")}, outbox.Message{Topic: "mailed", Payload: []byte("x")}, outbox.Message{Topic: "charged", Payload: []byte("2")})
+		outbox.Message{Topic: "charged", Payload: []byte("1")}, outbox.Message{Topic: "mailed", Payload: []byte("x")},
+		outbox.Message{Topic: "charged", Payload: []byte("2")})
 }
 
 func (o *outgoing) charging(t *testing.T) *consumer.Consumer[*sql.Tx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: "charging", Store: o.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler), Handle: o.charge,
+		Name: "charging", Store: o.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
+		Handle: o.charge,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +190,8 @@ func (o *outgoing) charging(t *testing.T) *consumer.Consumer[*sql.Tx] {
 	return c
 }
 
-// The IDs of messages are derived from claims. So no record of what was sent is needed, and a message that was never enqueued is missing too.
+// The IDs of messages are derived from claims. So no record of what was sent is needed, and a message that was never
+// enqueued is missing too.
 func TestOutboxPerClaim(t *testing.T) {
 	t.Parallel()
 	eachOutbox(t, 0, func(t *testing.T, o *outgoing) {
@@ -219,12 +233,14 @@ func TestOutboxPerClaim(t *testing.T) {
 				silent++
 			}
 		}
-		if !slices.Contains(ids(r, audit.Lost), first) || silent != 2 || !slices.Equal(ids(r, audit.Repeated), []string{second}) {
+		if !slices.Contains(ids(r, audit.Lost), first) || silent != 2 || !slices.Equal(ids(r, audit.Repeated),
+			[]string{second}) {
 			t.Errorf("%s was dropped, %s was doubled: %+v", first, second, r.Findings)
 		}
 		of.Since = time.Now().Add(-time.Hour)
 		r, err = audit.Outbox(t.Context(), cfg, of)
-		if err != nil || r.Checked != 0 || r.Whole || r.Skipped != 32 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "32 claims were skipped") ||
+		if err != nil || r.Checked != 0 || r.Whole || r.Skipped != 32 || len(r.Notes) != 1 ||
+			!strings.Contains(r.Notes[0], "32 claims were skipped") ||
 			!strings.Contains(r.Notes[0], "set OutboxConfig.Since 1h0m0s earlier") {
 			t.Errorf("since an hour ago: %+v, %v", r, err)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// An audit reads each claim once: a page does not read the claims of the others. The databases themselves count the rows.
+// An audit reads each claim once: a page does not read the claims of the others. The databases themselves count the
+// rows.
 func TestRowsRead(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -23,7 +23,8 @@ import (
 func request(t *testing.T, db *dashboardtest.DB) string {
 	t.Helper()
 	a, err := db.Operator().Request(t.Context(), ops.Request{
-		Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing", Cause: "panic"}, Expect: 1,
+		Kind: ops.Replay, Who: "ann", Reason: "INC-16",
+		Filter: consumer.DeadLetterFilter{Consumer: "billing", Cause: "panic"}, Expect: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +48,14 @@ func TestReplayWithoutScripts(t *testing.T) {
 	base := site(t, db, everything)
 	tb := withoutScripts(t, base)
 	const why = chromedp.CSS(`form[action=replay] input[name=why]`)
-	tb.do(chromedp.Click(chromedp.CSS(`td a[href="letters?consumer=billing"]`)), chromedp.WaitVisible(chromedp.CSS(`select[name=cause]`)),
-		chromedp.SendKeys(chromedp.CSS(`select[name=cause]`), "exhausted"), chromedp.Click(chromedp.CSS(`button[formaction=plan]`)),
+	tb.do(chromedp.Click(chromedp.CSS(`td a[href="letters?consumer=billing"]`)),
+		chromedp.WaitVisible(chromedp.CSS(`select[name=cause]`)),
+		chromedp.SendKeys(chromedp.CSS(`select[name=cause]`), "exhausted"),
+		chromedp.Click(chromedp.CSS(`button[formaction=plan]`)),
 		chromedp.WaitVisible(why), chromedp.SendKeys(why, "INC-17 is over"),
 		chromedp.Click(chromedp.CSS(`form[action=replay] button`)), chromedp.WaitVisible(chromedp.CSS(`progress`)))
-	if text := run(tb, chromedp.Text(mainPart)); !strings.Contains(text, "0 of 3") || !strings.Contains(text, "INC-17 is over") {
+	if text := run(tb, chromedp.Text(mainPart)); !strings.Contains(text, "0 of 3") ||
+		!strings.Contains(text, "INC-17 is over") {
 		t.Errorf("the page of the action: %s", text)
 	}
 	tb.check(t, "replay")
@@ -66,7 +70,8 @@ func withoutScripts(t *testing.T, base string) tab {
 	return tb
 }
 
-// A person edits a payload, sees the difference, and requests the repair. The browser sends the lines of a form with other ends than they had.
+// A person edits a payload, sees the difference, and requests the repair. The browser sends the lines of a form with
+// other ends than they had.
 func TestRepairWithoutScripts(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Broken.Store(true)
@@ -78,13 +83,17 @@ func TestRepairWithoutScripts(t *testing.T) {
 	tb := withoutScripts(t, site(t, db, everything))
 	const text, why = chromedp.CSS(`textarea`), chromedp.CSS(`form[action=repaired] input[name=why]`)
 	tb.do(chromedp.Click(chromedp.CSS(`a[href=letters]`)), chromedp.Click(chromedp.CSS(`th a[href^="letter?id="]`)),
-		chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)), chromedp.WaitVisible(text), chromedp.SendKeys(text, "first\n"),
+		chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)), chromedp.WaitVisible(text),
+		chromedp.SendKeys(text, "first\n"),
 		chromedp.Click(chromedp.CSS(`form[action=repair] button`)), chromedp.WaitVisible(why))
-	if diff := run(tb, chromedp.Text(chromedp.CSS(`pre`))); !strings.Contains(diff, "+ first") || !strings.Contains(diff, "  {") {
+	if diff := run(tb, chromedp.Text(chromedp.CSS(`pre`))); !strings.Contains(diff, "+ first") ||
+		!strings.Contains(diff, "  {") {
 		t.Errorf("the difference: %s", diff)
 	}
-	tb.do(chromedp.SendKeys(why, "the amount was wrong"), chromedp.Click(chromedp.CSS(`form[action=repaired] button`)), chromedp.WaitVisible(chromedp.CSS(`progress`)))
-	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "0 of 1") || !strings.Contains(page, "the amount was wrong") {
+	tb.do(chromedp.SendKeys(why, "the amount was wrong"), chromedp.Click(chromedp.CSS(`form[action=repaired] button`)),
+		chromedp.WaitVisible(chromedp.CSS(`progress`)))
+	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "0 of 1") ||
+		!strings.Contains(page, "the amount was wrong") {
 		t.Errorf("the page of the action: %s", page)
 	}
 	tb.check(t, "repair")
@@ -103,8 +112,10 @@ func TestRepairIsAccessible(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		look{name: scheme, width: 360, scheme: scheme, scripts: true}.apply(tb)
 		tb.open(base + "letters?cause=panic")
-		tb.do(chromedp.Click(chromedp.CSS(`th a[href^="letter?id="]`)), chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)),
-			chromedp.SendKeys(chromedp.CSS(`textarea`), "x"), chromedp.Click(chromedp.CSS(`form[action=repair] button`)),
+		tb.do(chromedp.Click(chromedp.CSS(`th a[href^="letter?id="]`)),
+			chromedp.Click(chromedp.CSS(`a[href^="repair?id="]`)),
+			chromedp.SendKeys(chromedp.CSS(`textarea`), "x"),
+			chromedp.Click(chromedp.CSS(`form[action=repair] button`)),
 			chromedp.WaitVisible(chromedp.CSS(`form[action=repaired]`)))
 		for _, v := range violations(tb) {
 			t.Errorf("%s: %s", scheme, v)
@@ -122,11 +133,13 @@ func TestUnparkWithoutScripts(t *testing.T) {
 	db.Seed(t)
 	tb := withoutScripts(t, site(t, db, everything))
 	const why = chromedp.CSS(`form[action=outbox] input[name=why]`)
-	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=outbox]`)), chromedp.Click(chromedp.CSS(`button[formaction=parked]`)), chromedp.WaitVisible(chromedp.CSS(`.verdict`)))
+	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=outbox]`)), chromedp.Click(chromedp.CSS(`button[formaction=parked]`)),
+		chromedp.WaitVisible(chromedp.CSS(`.verdict`)))
 	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "2 parked messages match") {
 		t.Errorf("the dry run: %s", page)
 	}
-	tb.do(chromedp.SendKeys(why, "the limit is raised"), chromedp.Click(chromedp.CSS(`button[value=unpark]`)), chromedp.WaitVisible(chromedp.CSS(`dl`)))
+	tb.do(chromedp.SendKeys(why, "the limit is raised"), chromedp.Click(chromedp.CSS(`button[value=unpark]`)),
+		chromedp.WaitVisible(chromedp.CSS(`dl`)))
 	if a := acted(t, db); len(a) != 1 || a[0].Kind != ops.Unpark {
 		t.Errorf("actions %+v", a)
 	}
@@ -138,10 +151,14 @@ func TestExplainWithoutScripts(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
 	tb := withoutScripts(t, site(t, db, everything))
-	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=explain]`)), chromedp.SendKeys(chromedp.CSS(`input[name=consumer]`), "billing"),
-		chromedp.SendKeys(chromedp.CSS(`input[name=key]`), "order-40:paid"), chromedp.Click(chromedp.CSS(`form[action=explain] button`)),
-		chromedp.Click(chromedp.CSS(`a.button[href*="outbox=1"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=outbox]:checked`)))
-	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page, "0 pending, 0 parked: all with IDs derived from this key are confirmed") {
+	tb.do(chromedp.Click(chromedp.CSS(`nav a[href=explain]`)), chromedp.SendKeys(chromedp.CSS(`input[name=consumer]`),
+		"billing"),
+		chromedp.SendKeys(chromedp.CSS(`input[name=key]`), "order-40:paid"),
+		chromedp.Click(chromedp.CSS(`form[action=explain] button`)),
+		chromedp.Click(chromedp.CSS(`a.button[href*="outbox=1"]`)),
+		chromedp.WaitVisible(chromedp.CSS(`input[name=outbox]:checked`)))
+	if page := run(tb, chromedp.Text(mainPart)); !strings.Contains(page,
+		"0 pending, 0 parked: all with IDs derived from this key are confirmed") {
 		t.Errorf("the explanation: %s", page)
 	}
 	tb.check(t, "explain")
@@ -155,7 +172,8 @@ func TestLive(t *testing.T) {
 	tb.open(base)
 	tb.do(chromedp.WaitVisible(chromedp.CSS(`#liveness.live`)), chromedp.WaitVisible(chromedp.CSS(`.calm`)))
 	db.Seed(t)
-	tb.do(chromedp.WaitVisible(chromedp.CSS(`td a[href="letters?consumer=billing"]`)), chromedp.WaitVisible(chromedp.CSS(`.attention`)))
+	tb.do(chromedp.WaitVisible(chromedp.CSS(`td a[href="letters?consumer=billing"]`)),
+		chromedp.WaitVisible(chromedp.CSS(`.attention`)))
 	tb.check(t, "live")
 }
 
@@ -171,7 +189,8 @@ func TestForeignSite(t *testing.T) {
 	}))
 	t.Cleanup(foreign.Close)
 	tb := newTab(t, newBrowser(t), "http://")
-	tb.do(chromedp.Navigate(strings.Replace(foreign.URL, "127.0.0.1", "localhost", 1)), chromedp.Click(chromedp.CSS("button")), chromedp.WaitVisible(mainPart))
+	tb.do(chromedp.Navigate(strings.Replace(foreign.URL, "127.0.0.1", "localhost", 1)),
+		chromedp.Click(chromedp.CSS("button")), chromedp.WaitVisible(mainPart))
 	if text := run(tb, chromedp.Text(mainPart)); !strings.Contains(text, "another site") {
 		t.Errorf("the answer: %s", text)
 	}

@@ -43,7 +43,8 @@ func newBrowser(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatalf("%v; install it with: apt-get install -y --no-install-recommends chromium", err)
 	}
-	ctx, stop := chromedp.NewContext(t.Context(), chromedp.WithAllocatorOptions(chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+	ctx, stop := chromedp.NewContext(t.Context(), chromedp.WithAllocatorOptions(chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.WSURLReadTimeout(patient)))
 	t.Cleanup(stop)
 	if err := chromedp.Do(ctx); err != nil {
@@ -59,7 +60,8 @@ type tab struct {
 	ctx context.Context
 }
 
-// newTab opens a tab of a browser, and records what goes wrong in it. own is the prefix of the addresses that may be requested.
+// newTab opens a tab of a browser, and records what goes wrong in it. own is the prefix of the addresses that may be
+// requested.
 func newTab(t *testing.T, browser context.Context, own string) tab {
 	t.Helper()
 	ctx, closed := chromedp.NewContext(browser)
@@ -107,7 +109,8 @@ func (tb tab) open(address string) {
 	tb.do(chromedp.Navigate(address), chromedp.WaitReady(mainPart))
 }
 
-// complaints are requests to other sites, and whatever the browser logs: violations of the Content-Security-Policy, errors of scripts.
+// complaints are requests to other sites, and whatever the browser logs: violations of the Content-Security-Policy,
+// errors of scripts.
 type complaints struct {
 	own  string // prefix of the addresses that may be requested
 	mu   sync.Mutex
@@ -122,7 +125,8 @@ func (c *complaints) listen(event any) {
 			text = "request of " + e.Request.URL
 		}
 	case *log.EventEntryAdded:
-		if !(string(e.Entry.Source) == "network" && strings.Contains(e.Entry.Text, "status of 4")) { // a page that is refused on purpose
+		if !(string(e.Entry.Source) == "network" && strings.Contains(e.Entry.Text, "status of 4")) {
+			// a page that is refused on purpose
 			text = fmt.Sprintf("log: %s: %s", e.Entry.Source, e.Entry.Text)
 		}
 	case *runtime.EventExceptionThrown:
@@ -149,7 +153,10 @@ func (c *complaints) check(t *testing.T, what string) {
 // site serves a dashboard with everything in it.
 func site(t *testing.T, db *dashboardtest.DB, authorize func(*http.Request, dashboard.Permission) (string, error)) string {
 	t.Helper()
-	d, err := dashboard.New(dashboard.Config{Store: db.Operator(), Activity: db.Activity(), Authorize: authorize, Title: "staging", Logger: slog.New(slog.DiscardHandler)})
+	d, err := dashboard.New(dashboard.Config{
+		Store: db.Operator(), Activity: db.Activity(), Authorize: authorize,
+		Title: "staging", Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +177,10 @@ func pages(t *testing.T, db *dashboardtest.DB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := []string{"", "consumers", "explain", "letters", "outbox", "windows", "actions", "plan?consumer=billing", "parked?topic=receipts", "explain?consumer=billing&key=order-40:paid&outbox=1", "letter?id=0"}
+	list := []string{
+		"", "consumers", "explain", "letters", "outbox", "windows", "actions", "plan?consumer=billing",
+		"parked?topic=receipts", "explain?consumer=billing&key=order-40:paid&outbox=1", "letter?id=0",
+	}
 	for _, l := range found {
 		switch {
 		case l.Cause == "mismatch", l.Cause == "no_key", l.Record.Key.Consumer == "mailer":
@@ -192,11 +202,17 @@ type look struct {
 }
 
 func looks() []look {
-	return []look{{"light", 1280, "light", true}, {"dark", 1280, "dark", true}, {"phone", 360, "light", true}, {"phone-dark", 360, "dark", true}, {"no-scripts", 1280, "light", false}}
+	return []look{
+		{"light", 1280, "light", true},
+		{"dark", 1280, "dark", true},
+		{"phone", 360, "light", true},
+		{"phone-dark", 360, "dark", true},
+		{"no-scripts", 1280, "light", false},
+	}
 }
 
-// covers reports whether the page of this number is looked at in this way. Of the four looks with scripts each page has two, of both widths
-// and both schemes; with TXONCE_TEST_ALL it has all.
+// covers reports whether the page of this number is looked at in this way. Of the four looks with scripts each page has
+// two, of both widths and both schemes; with TXONCE_TEST_ALL it has all.
 func (l look) covers(page int) bool {
 	pair := 0
 	if (l.width < 500) == (l.scheme == "dark") {
@@ -206,13 +222,16 @@ func (l look) covers(page int) bool {
 }
 
 func (l look) apply(tb tab) {
-	call(tb, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.width, Height: 900, DeviceScaleFactor: 1, Mobile: l.width < 500})
+	call(tb, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: l.width, Height: 900,
+		DeviceScaleFactor: 1, Mobile: l.width < 500,
+	})
 	call(tb, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme}}})
 	call(tb, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !l.scripts})
 }
 
-// Every page, however one looks at it: nothing that keeps people from using it, nothing foreign, nothing that a policy stops, and no
-// scrolling to the side.
+// Every page, however one looks at it: nothing that keeps people from using it, nothing foreign, nothing that a policy
+// stops, and no scrolling to the side.
 func TestPages(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
@@ -257,7 +276,8 @@ func violations(tb tab) []string {
 	return run(tb, chromedp.Evaluate[[]string](axe+audit, chromedp.EvalAwaitPromise))
 }
 
-// screenshot saves a picture of the page in the folder TXONCE_SCREENSHOTS, if it is set. With TXONCE_TEST_ALL there is one for each look.
+// screenshot saves a picture of the page in the folder TXONCE_SCREENSHOTS, if it is set. With TXONCE_TEST_ALL there is
+// one for each look.
 func screenshot(tb tab, name string) {
 	tb.t.Helper()
 	dir := os.Getenv("TXONCE_SCREENSHOTS")

@@ -11,9 +11,13 @@ import (
 	"github.com/txonce/txonce/internal/test/system/dashboardtest"
 )
 
-// The page of a server that is gone says that it is not live: the browser tries to connect for ever, which looks as before.
+// The page of a server that is gone says that it is not live: the browser tries to connect for ever, which looks as
+// before.
 func TestServerGone(t *testing.T) {
-	d, err := dashboard.New(dashboard.Config{Store: dashboardtest.SQLite(t).Operator(), Authorize: everything, Logger: slog.New(slog.DiscardHandler)})
+	d, err := dashboard.New(dashboard.Config{
+		Store: dashboardtest.SQLite(t).Operator(), Authorize: everything,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

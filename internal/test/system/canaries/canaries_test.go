@@ -24,8 +24,9 @@ const (
 	detail   = "canary-detail"   // PostgreSQL quotes it in the detail of an error
 )
 
-// Logs, spans, metrics, the command line, the dashboard, dead letters' causes and the errors that callers get have none of the canaries,
-// while a consumer fails and parks, a relay publishes and parks, letters are replayed, and a database cannot be reached.
+// Logs, spans, metrics, the command line, the dashboard, dead letters' causes and the errors that callers get have none
+// of the canaries, while a consumer fails and parks, a relay publishes and parks, letters are replayed, and a database
+// cannot be reached.
 func TestCanaries(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -63,8 +64,9 @@ func TestCanaries(t *testing.T) {
 	s.unreachable()
 	s.look()
 	for name, want := range map[string]int{
-		"unique constraint": 5, "message parked": 2, "relay: message parked": 1, "requested replay failed": 2, "dead letter replayed": 2,
-		"process orders": 3, "attempt": 3, "send ": 1, "txonce.outbox.parked": 1, "127.0.0.1:1": 5, "<h1>": 5,
+		"unique constraint": 5, "message parked": 2, "relay: message parked": 1, "requested replay failed": 2,
+		"dead letter replayed": 2,
+		"process orders":       3, "attempt": 3, "send ": 1, "txonce.outbox.parked": 1, "127.0.0.1:1": 5, "<h1>": 5,
 	} {
 		if n := strings.Count(s.out.String(), name); n < want {
 			t.Errorf("%q occurs %d times, want at least %d: the test does not see what it should", name, n, want)

@@ -74,7 +74,8 @@ func newService(t *testing.T) *service {
 		spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader(),
 	}
 	s.log = slog.New(s.hide.Handler(slog.NewJSONHandler(s.out, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	s.pool, s.store = s.open(testdb.Tables(t, testdb.Postgres(t), `CREATE TABLE effects (id text PRIMARY KEY, note text)`))
+	s.pool, s.store = s.open(testdb.Tables(t, testdb.Postgres(t),
+		`CREATE TABLE effects (id text PRIMARY KEY, note text)`))
 	s.tel = s.telemetry(telemetry.Config{
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader)),
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.spans)),
@@ -119,13 +120,17 @@ func (s *service) report(part string, what any) { fmt.Fprintf(s.out, "%s: %+v\n"
 
 func delivery(id string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", OrderingKey: id, Position: "orders/" + id, Payload: []byte(payload), Time: time.Now(), Attempt: 1,
+		ID: id, Topic: "orders", OrderingKey: id, Position: "orders/" + id, Payload: []byte(payload), Time: time.Now(),
+		Attempt: 1,
 		Headers: map[string]string{"h": header, "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "baggage": "user=" + header},
 	}
 }
 
 func message(topic, of string) outbox.Message {
-	return outbox.Message{Topic: topic, OrderingKey: of + topic, Payload: []byte(payload), Headers: map[string]string{"h": header}}
+	return outbox.Message{
+		Topic: topic, OrderingKey: of + topic, Payload: []byte(payload),
+		Headers: map[string]string{"h": header},
+	}
 }
 
 // until calls done every few milliseconds until it returns true.
@@ -142,7 +147,8 @@ func (s *service) until(what string, done func() bool) {
 func (s *service) replay(c *consumer.Consumer[pgx.Tx], reason string) {
 	s.Helper()
 	action, err := s.store.Operator().Request(s.Context(), ops.Request{
-		Kind: ops.Replay, Who: "ann", Reason: reason, Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: -1,
+		Kind: ops.Replay, Who: "ann", Reason: reason, Filter: consumer.DeadLetterFilter{Consumer: "billing"},
+		Expect: -1,
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -176,7 +182,10 @@ func (broker) Publish(_ context.Context, msgs []outbox.Message) []error {
 // relay publishes until nothing is pending.
 func (s *service) relay() {
 	s.Helper()
-	outgoing, err := relay.New(relay.Config{Name: "billing", Queue: s.store, Publisher: broker{}, Logger: s.log, Trace: s.tel.Relay("billing")})
+	outgoing, err := relay.New(relay.Config{
+		Name: "billing", Queue: s.store, Publisher: broker{}, Logger: s.log,
+		Trace: s.tel.Relay("billing"),
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -214,7 +223,10 @@ func (s *service) unreachable() {
 	defer stop()
 	s.report("error of the relay", outgoing.Run(working))
 	reader := sdkmetric.NewManualReader()
-	s.telemetry(telemetry.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Status: store.Operator()})
+	s.telemetry(telemetry.Config{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		Status:        store.Operator(),
+	})
 	s.report("error of Collect", reader.Collect(s.Context(), &metricdata.ResourceMetrics{}))
 	s.report("status", s.command(store, "status"))
 	s.pages(store, "")
@@ -224,7 +236,8 @@ func (s *service) unreachable() {
 func (s *service) look() {
 	s.Helper()
 	for _, span := range s.spans.Ended() {
-		s.report("span "+span.Name(), fmt.Sprint(span.Attributes(), span.Events(), span.Links(), span.Status(), span.Resource()))
+		s.report("span "+span.Name(), fmt.Sprint(span.Attributes(), span.Events(), span.Links(), span.Status(),
+			span.Resource()))
 	}
 	var all metricdata.ResourceMetrics
 	if err := s.reader.Collect(s.Context(), &all); err != nil {
@@ -270,7 +283,8 @@ func (s *service) look() {
 		s.report("as JSON", s.command(s.store, append(slices.Clone(args), "--json")...))
 	}
 	s.pages(
-		s.store, "", "consumers", "windows", "explain", "letters", "letter?id="+id, "outbox", "outbox?state=parked", "actions",
+		s.store, "", "consumers", "windows", "explain", "letters", "letter?id="+id, "outbox", "outbox?state=parked",
+		"actions",
 		"action?id="+actions[0].ID.String(), "plan",
 	)
 }
@@ -330,7 +344,8 @@ func (s *service) pages(store *pgxstore.Store, paths ...string) {
 	}
 	if len(paths) > 1 {
 		form := url.Values{"consumer": {"billing"}, "key": {key + "-1"}}
-		request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, server.URL+"/explain", strings.NewReader(form.Encode()))
+		request, err := http.NewRequestWithContext(s.Context(), http.MethodPost, server.URL+"/explain",
+			strings.NewReader(form.Encode()))
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func setBased(from string) consumer.BatchHandler[pgx.Tx] {
 		for _, m := range msgs {
 			accounts = append(accounts, string(m.Payload))
 		}
-		_, err := tx.Exec(ctx, `UPDATE accounts a SET balance = a.balance + m.n FROM `+from+` m WHERE m.id = a.id`, accounts)
+		_, err := tx.Exec(ctx, `UPDATE accounts a SET balance = a.balance + m.n FROM `+from+` m WHERE m.id = a.id`,
+			accounts)
 		return err
 	}
 }
@@ -46,7 +47,8 @@ func readAndWrite(lock string) consumer.Handler[pgx.Tx] {
 	}
 }
 
-// On PostgreSQL, HandlerTest.SameRow finds the two kinds of handler that lose effects without an error, and one that works only alone.
+// On PostgreSQL, HandlerTest.SameRow finds the two kinds of handler that lose effects without an error, and one that
+// works only alone.
 func TestHandlersOfOneRow(t *testing.T) {
 	const grouped = `(SELECT id, count(*) AS n FROM unnest($1::text[]) AS u (id) GROUP BY id)`
 	const ungrouped = `(SELECT id, 1 AS n FROM unnest($1::text[]) AS u (id))`
@@ -68,7 +70,11 @@ func TestHandlersOfOneRow(t *testing.T) {
 		{"ON CONFLICT without GROUP BY", consumer.Config[pgx.Tx]{HandleBatch: upsert}, "21000"},
 		{"reads before it writes", consumer.Config[pgx.Tx]{Handle: readAndWrite("")}, ""},
 		{"interleaved, with a lock", consumer.Config[pgx.Tx]{Handle: readAndWrite("FOR UPDATE"), Interleave: true}, ""},
-		{"interleaved, without a lock", consumer.Config[pgx.Tx]{Handle: readAndWrite(""), Interleave: true}, "effects, want 10"},
+		{
+			"interleaved, without a lock",
+			consumer.Config[pgx.Tx]{Handle: readAndWrite(""), Interleave: true},
+			"effects, want 10",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pool, err := pgxpool.New(t.Context(), testdb.Schema(t, testdb.Postgres18(t)))
@@ -92,7 +98,8 @@ func TestHandlersOfOneRow(t *testing.T) {
 				Store: store,
 				New: func(store dedup.Store[pgx.Tx]) (*consumer.Consumer[pgx.Tx], error) {
 					cfg := test.cfg
-					cfg.Name, cfg.Store, cfg.Key, cfg.Logger = "billing", store, consumer.MessageID, slog.New(slog.DiscardHandler)
+					cfg.Name, cfg.Store, cfg.Key, cfg.Logger = "billing", store, consumer.MessageID,
+						slog.New(slog.DiscardHandler)
 					return consumer.New(cfg)
 				},
 				Message: func(n int) *consumer.Message {
@@ -127,7 +134,8 @@ const child = "TXONCE_TEST_FAILING_SUITE"
 // isChild reports whether this is the process that failedCases has started.
 func isChild() bool { return os.Getenv(child) != "" }
 
-// failedCases runs this test in a process where the suite may fail, and returns what each case of the suite complains of.
+// failedCases runs this test in a process where the suite may fail, and returns what each case of the suite complains
+// of.
 func failedCases(t *testing.T) map[string]string {
 	t.Helper()
 	var path []string

@@ -23,10 +23,13 @@ import (
 func TestReplay(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match", `name="expect" value="3"`, `name="max_failures" inputmode="numeric" value="`+strconv.Itoa(ops.DefaultMaxFailures)+`"`)
-		s.want("plan?consumer=billing&cause=exhausted&max_failures=", 200, `name="max_failures" inputmode="numeric" value=""`)
+		s.want("plan?consumer=billing&cause=exhausted", 200, "3 letters match", `name="expect" value="3"`,
+			`name="max_failures" inputmode="numeric" value="`+strconv.Itoa(ops.DefaultMaxFailures)+`"`)
+		s.want("plan?consumer=billing&cause=exhausted&max_failures=", 200,
+			`name="max_failures" inputmode="numeric" value=""`)
 		db.Fixed.Store(true)
-		status, body := s.post("replay", "consumer", "billing", "cause", "exhausted", "expect", "3", "why", "INC-17 is over")
+		status, body := s.post("replay", "consumer", "billing", "cause", "exhausted", "expect", "3", "why",
+			"INC-17 is over")
 		wantBody(t, "replay", status, body, 200, "INC-17 is over", "ann", "0 of 3")
 
 		a := replayed(t, db)
@@ -115,7 +118,8 @@ func TestReplayUnderNewKey(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
 		l := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
-		status, body := s.post("replay", "consumer", "billing", "id", l.ID.String(), "expect", "1", "why", "a correction", "new_key", "order-42:corrected")
+		status, body := s.post("replay", "consumer", "billing", "id", l.ID.String(), "expect", "1", "why",
+			"a correction", "new_key", "order-42:corrected")
 		wantBody(t, "replay", status, body, 200, "order-42:corrected")
 		if a := actions(t, db)[0]; a.Key != "order-42:corrected" || a.Matched != 1 {
 			t.Errorf("action %+v", a)
@@ -141,10 +145,12 @@ func TestOutbox(t *testing.T) {
 			return stats
 		}
 		before := stats().Pending
-		status, body := s.post("outbox", "do", "discard", "all", "1", "why", "everything", "expect", "2", "until", "2100-01-01")
+		status, body := s.post("outbox", "do", "discard", "all", "1", "why", "everything", "expect", "2", "until",
+			"2100-01-01")
 		wantBody(t, "discard without a filter", status, body, 400, "choose a topic")
 		for _, fields := range [][]string{{"until", "2100-01-01"}, {"expect", "1"}} {
-			status, body = s.post("outbox", append(fields, "do", "discard", "all", "1", "why", "everything", "topic", "receipts")...)
+			status, body = s.post("outbox", append(fields, "do", "discard", "all", "1", "why", "everything", "topic",
+				"receipts")...)
 			wantBody(t, "discard without a dry run", status, body, 400, "begin on the page of the dry run")
 		}
 		status, body = s.post("outbox", "do", "unpark", "why", "nothing is ticked")
@@ -154,7 +160,8 @@ func TestOutbox(t *testing.T) {
 		if got := stats(); got.Parked != 1 || got.Pending != before+1 {
 			t.Errorf("after unpark: %+v", got)
 		}
-		status, body = s.post("outbox", append(form(s.want("parked?topic=receipts", 200, "1 parked message matches")), "do", "discard", "why", "nobody needs it")...)
+		status, body = s.post("outbox", append(form(s.want("parked?topic=receipts", 200, "1 parked message matches")),
+			"do", "discard", "why", "nobody needs it")...)
 		wantBody(t, "discard", status, body, 200, "discard_outbox")
 		if got := stats(); got.Parked != 0 || got.Pending != before+1 {
 			t.Errorf("after discard: %+v", got)
@@ -165,7 +172,8 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
-// A list shows what was parked when it was loaded. What is not parked any more cannot be changed, and the answer says so.
+// A list shows what was parked when it was loaded. What is not parked any more cannot be changed, and the answer says
+// so.
 func TestOutdatedList(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
@@ -176,9 +184,11 @@ func TestOutdatedList(t *testing.T) {
 		if _, err := db.Outbox().Unpark(t.Context(), parked[0].Seq); err != nil {
 			t.Fatal(err)
 		}
-		status, body := s.post("outbox", "do", "discard", "why", "because", "seq", numeral(parked[0].Seq), "seq", numeral(parked[1].Seq))
+		status, body := s.post("outbox", "do", "discard", "why", "because", "seq", numeral(parked[0].Seq), "seq",
+			numeral(parked[1].Seq))
 		wantBody(t, "discard", status, body, http.StatusConflict, "1 of the 2 chosen messages were changed")
-		status, body = s.post("outbox", "do", "unpark", "all", "1", "topic", "receipts", "until", "2100-01-01", "why", "because")
+		status, body = s.post("outbox", "do", "unpark", "all", "1", "topic", "receipts", "until", "2100-01-01", "why",
+			"because")
 		wantBody(t, "unpark", status, body, http.StatusConflict, "no parked message matches")
 	})
 }
@@ -217,7 +227,8 @@ SELECT key, key, consumer, message_id || ' later', window_seconds, message_time,
 		status, body = s.post("outbox", append(unpark, "do", "unpark", "why", "the limit is raised")...)
 		wantBody(t, "unpark", status, body, 200, "the limit is raised")
 		left, err := db.Outbox().Parked(t.Context(), outbox.ParkedFilter{})
-		if err != nil || len(left) != 2 || !strings.HasSuffix(left[0].ID, " later") || !strings.HasSuffix(left[1].ID, " later") {
+		if err != nil || len(left) != 2 || !strings.HasSuffix(left[0].ID, " later") || !strings.HasSuffix(left[1].ID,
+			" later") {
 			t.Errorf("parked: %+v, %v; want the two that came later", left, err)
 		}
 	})
@@ -276,7 +287,8 @@ func TestRefusedActionsChangeNothing(t *testing.T) {
 			if status, _ := actor.do("POST", path, noReason, nil); status != http.StatusBadRequest {
 				t.Errorf("%s without a reason: status %d", path, status)
 			}
-			if status, _ := actor.do("GET", path+"?"+form.Encode(), nil, nil); path != "outbox" && status != http.StatusMethodNotAllowed {
+			if status, _ := actor.do("GET", path+"?"+form.Encode(), nil, nil); path != "outbox" &&
+				status != http.StatusMethodNotAllowed {
 				t.Errorf("GET %s: status %d", path, status)
 			}
 		}

@@ -98,10 +98,14 @@ func TestPermissions(t *testing.T) {
 		{[]dashboard.Permission{dashboard.View, dashboard.Act}, false, true},
 	} {
 		s := newSite(t, dashboard.Config{Store: db.Operator(), Authorize: grants(tc.granted...)})
-		for _, path := range []string{"letter?id=" + l.ID.String(), "outbox", "letters", "plan?consumer=billing", "explain?id=" + l.ID.String()} {
+		for _, path := range []string{
+			"letter?id=" + l.ID.String(), "outbox", "letters", "plan?consumer=billing",
+			"explain?id=" + l.ID.String(),
+		} {
 			body := s.want(path, 200)
 			page := strings.HasPrefix(path, "letter?")
-			if got := strings.Contains(body, secret) || strings.Contains(body, value) || strings.Contains(body, "&#34;amount&#34;"); got != (tc.payload && (page || path == "outbox")) {
+			if got := strings.Contains(body, secret) || strings.Contains(body, value) ||
+				strings.Contains(body, "&#34;amount&#34;"); got != (tc.payload && (page || path == "outbox")) {
 				t.Errorf("%v, %s: payload shown: %v", tc.granted, path, got)
 			}
 			acts := page || path == "outbox" || strings.HasPrefix(path, "plan")
@@ -121,9 +125,13 @@ func TestHideKeys(t *testing.T) {
 		key := l.Record.Key.ID
 		status, body := s.post("replay", "consumer", "billing", "key", key, "why", "because", "expect", "1")
 		wantBody(t, "replay", status, body, 200)
-		for _, path := range []string{"", "letters", "letter?id=" + l.ID.String(), "explain?id=" + l.ID.String(), "actions", "action?id=" + actions(t, db)[0].ID.String(), "outbox"} {
+		for _, path := range []string{
+			"", "letters", "letter?id=" + l.ID.String(), "explain?id=" + l.ID.String(),
+			"actions", "action?id=" + actions(t, db)[0].ID.String(), "outbox",
+		} {
 			body := s.want(path, 200)
-			for _, word := range []string{key, "customer-order", "billing/order-40:paid"} { // also as a part of a position, or as a message's ID
+			for _, word := range []string{key, "customer-order", "billing/order-40:paid"} {
+				// also as a part of a position, or as a message's ID
 				if strings.Contains(body, word) {
 					t.Errorf("%s shows %s", path, word)
 				}
@@ -147,7 +155,8 @@ func (unprobed) Probe(context.Context, dedup.Record) (ops.Probe, error) {
 	return ops.Probe{}, errors.New("connection reset by peer")
 }
 
-// Where keys are hidden, they are also not in an error, in its log line, in the record of an action on the outbox, or in a position.
+// Where keys are hidden, they are also not in an error, in its log line, in the record of an action on the outbox, or
+// in a position.
 func TestHiddenKeysInCorners(t *testing.T) {
 	t.Parallel()
 	db := dashboardtest.SQLite(t)
@@ -163,11 +172,14 @@ func TestHiddenKeysInCorners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ops.ChangeParked(t.Context(), db.Operator(), ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "because", Expect: -1}, outbox.ParkedFilter{OrderingKey: parked[0].OrderingKey}); err != nil {
+	if _, _, err := ops.ChangeParked(t.Context(), db.Operator(),
+		ops.Request{Kind: ops.Unpark, Who: "ann", Reason: "because", Expect: -1},
+		outbox.ParkedFilter{OrderingKey: parked[0].OrderingKey}); err != nil {
 		t.Fatal(err)
 	}
 	byPosition, err := db.Operator().Request(t.Context(), ops.Request{
-		Kind: ops.Replay, Who: "ann", Reason: "because", Expect: -1, Filter: consumer.DeadLetterFilter{Consumer: "billing", Position: m.Position},
+		Kind: ops.Replay, Who: "ann", Reason: "because", Expect: -1,
+		Filter: consumer.DeadLetterFilter{Consumer: "billing", Position: m.Position},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +187,9 @@ func TestHiddenKeysInCorners(t *testing.T) {
 	l := letters(t, db, consumer.DeadLetterFilter{MessageID: m.ID})[0]
 	var log strings.Builder
 	cfg := dashboard.Config{
-		Store: unprobed{db.Operator()}, HideKeys: ops.HideKeys{Secret: []byte("secret")}, Authorize: grants(dashboard.View),
-		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Store: unprobed{db.Operator()}, HideKeys: ops.HideKeys{Secret: []byte("secret")},
+		Authorize: grants(dashboard.View),
+		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	failing := newSite(t, cfg)
 	cfg.Store = db.Operator()

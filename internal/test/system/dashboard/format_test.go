@@ -29,7 +29,8 @@ func park(t *testing.T, db *dashboardtest.DB, id string, payload []byte) consume
 	return consumer.DeadLetter{}
 }
 
-// A message that somebody sends must not use up the memory of the process that shows it: each level of JSON is indented further.
+// A message that somebody sends must not use up the memory of the process that shows it: each level of JSON is indented
+// further.
 func TestDeepJSON(t *testing.T) {
 	t.Parallel()
 	db := dashboardtest.SQLite(t)
@@ -67,7 +68,8 @@ func TestLongDiff(t *testing.T) {
 	s.want("letter?id="+l.ID.String(), 200, "only the first 1,000 lines are compared")
 	short := park(t, db, "short", []byte("10 EUR"))
 	park(t, db, "short", []byte("20 EUR"))
-	if body := s.want("letter?id="+short.ID.String(), 200, "Beside the other letter"); strings.Contains(body, "are compared") {
+	if body := s.want("letter?id="+short.ID.String(), 200, "Beside the other letter"); strings.Contains(body,
+		"are compared") {
 		t.Error("a short difference is cut")
 	}
 }
@@ -78,7 +80,10 @@ func TestMalformedFields(t *testing.T) {
 	db := dashboardtest.SQLite(t)
 	db.Seed(t)
 	s := newSite(t, dashboard.Config{Store: db.Operator()})
-	for _, path := range []string{"letters?topic=%zz", "plan?consumer=billing&topic=%zz", "outbox?topic=%zz", "letters?a;topic=x", "letters?topic=%ff", "explain?consumer=billing&key=a%00"} {
+	for _, path := range []string{
+		"letters?topic=%zz", "plan?consumer=billing&topic=%zz", "outbox?topic=%zz",
+		"letters?a;topic=x", "letters?topic=%ff", "explain?consumer=billing&key=a%00",
+	} {
 		s.want(path, 400)
 	}
 }

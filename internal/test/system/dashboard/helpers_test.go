@@ -25,7 +25,10 @@ func TestMain(m *testing.M) {
 }
 
 func databases() map[string]func(testing.TB) *dashboardtest.DB {
-	return map[string]func(testing.TB) *dashboardtest.DB{"sqlite": dashboardtest.SQLite, "postgres": dashboardtest.Postgres}
+	return map[string]func(testing.TB) *dashboardtest.DB{
+		"sqlite":   dashboardtest.SQLite,
+		"postgres": dashboardtest.Postgres,
+	}
 }
 
 // each runs f on both databases.

@@ -92,7 +92,8 @@ func TestViewersShareASnapshot(t *testing.T) {
 		}
 		waitLine(t, lines, "Nothing needs attention")
 	}
-	if res, _ := watch(t, s.URL+"/txonce/", "overview"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+	if res, _ := watch(t, s.URL+"/txonce/", "overview"); res.StatusCode != http.StatusServiceUnavailable ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("viewer 101: %s", res.Status)
 	}
 	s.want("", 200)
@@ -135,7 +136,8 @@ func (a aging) Status(ctx context.Context) (ops.Status, error) {
 func TestOldTransaction(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Store: aging{dashboardtest.SQLite(t).Operator()}})
-	s.want("", 200, "open for 3 min", "process 4711", "idle in transaction, client 10.0.0.5 billing", "docs/runbook/InFlightWait.md")
+	s.want("", 200, "open for 3 min", "process 4711", "idle in transaction, client 10.0.0.5 billing",
+		"docs/runbook/InFlightWait.md")
 }
 
 // Every page that shows a snapshot says when it is old. Only the overview said so: the others looked healthy for ever.
@@ -144,7 +146,8 @@ func TestDatabaseAwayOnEachPage(t *testing.T) {
 	seeded := dashboardtest.SQLite(t)
 	seeded.Seed(t)
 	a, err := seeded.Operator().Request(t.Context(), ops.Request{
-		Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: -1,
+		Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"},
+		Expect: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +184,10 @@ func TestMissingTable(t *testing.T) {
 		s.want("", http.StatusServiceUnavailable, "operator_actions", "txonce migrate up")
 		s.Close() // nothing is logged any more
 		line, _, _ := strings.Cut(log.String(), "\n")
-		for _, text := range []string{"the state of the database cannot be read", "operator_actions", "txonce migrate up"} {
+		for _, text := range []string{
+			"the state of the database cannot be read", "operator_actions",
+			"txonce migrate up",
+		} {
 			if !strings.Contains(line, text) {
 				t.Errorf("%q is missing in %s", text, line)
 			}
@@ -202,7 +208,8 @@ func (f failingTopic) Status(ctx context.Context) (ops.Status, error) {
 	return s, err
 }
 
-// A carriage return ends a line of an event stream, and two of them end the event: an error that has some must not cut the page.
+// A carriage return ends a line of an event stream, and two of them end the event: an error that has some must not cut
+// the page.
 func TestCarriageReturnsInEvents(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dashboard.Config{Store: failingTopic{dashboardtest.SQLite(t).Operator(), "refused\r\rdata: forged\r\nthe end"}})
@@ -247,7 +254,10 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dashboard.New(dashboard.Config{Store: dashboardtest.SQLite(t).Operator(), Authorize: dashboard.Loopback, Logger: slog.New(slog.DiscardHandler)})
+	d, err := dashboard.New(dashboard.Config{
+		Store: dashboardtest.SQLite(t).Operator(), Authorize: dashboard.Loopback,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

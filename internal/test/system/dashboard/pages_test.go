@@ -20,7 +20,8 @@ import (
 func TestPages(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator(), Title: "production"})
-		s.want("", 200, "production", "Needs attention", "billing: 8 dead letters", "mailer: 1 dead letters", `<a href="outbox?topic=receipts">`, "docs/runbook/Parked.md")
+		s.want("", 200, "production", "Needs attention", "billing: 8 dead letters", "mailer: 1 dead letters",
+			`<a href="outbox?topic=receipts">`, "docs/runbook/Parked.md")
 		s.want("consumers", 200, "billing", "exhausted", "mismatch")
 		s.want("windows", 200, "billing", "none: no key was deleted yet")
 		s.want("letters", 200, "order-51:paid", "order-54:paid", "mismatch", "502 Bad Gateway")
@@ -77,7 +78,8 @@ func TestLettersPages(t *testing.T) {
 	c := db.Consumer(t, "billing")
 	db.Broken.Store(true)
 	for i := range 120 {
-		if err := c.Process(t.Context(), dashboardtest.Message(string(rune('a'+i%26))+strings.Repeat("x", i))); err != nil {
+		if err := c.Process(t.Context(), dashboardtest.Message(string(rune('a'+i%26))+strings.Repeat("x",
+			i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,8 +106,11 @@ func TestLettersPages(t *testing.T) {
 func TestExplain(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
-		s.want("explain?consumer=billing&key=order-42%3Apaid", 200, "A redelivery: duplicate; of the letter's content: mismatch", "verdict-mismatch", "committed, fingerprint", "parked: mismatch")
-		s.want("explain?consumer=billing&key=order-99%3Apaid", 200, "A redelivery: first", "No dead letters with this key")
+		s.want("explain?consumer=billing&key=order-42%3Apaid", 200,
+			"A redelivery: duplicate; of the letter's content: mismatch", "verdict-mismatch", "committed, fingerprint",
+			"parked: mismatch")
+		s.want("explain?consumer=billing&key=order-99%3Apaid", 200, "A redelivery: first",
+			"No dead letters with this key")
 		s.want("explain?consumer=billing&key=order-51%3Apaid", 200, "A redelivery: first", "parked: exhausted")
 		s.want("explain?consumer=billing&key=k&time=noon", 400)
 		mismatch := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
@@ -113,7 +118,8 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// Another message has claimed an alias of a letter since it was parked: a replay needs “as new”, whatever the letter was parked for.
+// Another message has claimed an alias of a letter since it was parked: a replay needs “as new”, whatever the letter
+// was parked for.
 func TestLetterWithAKnownAlias(t *testing.T) {
 	t.Parallel()
 	db := dashboardtest.SQLite(t)
@@ -128,7 +134,8 @@ func TestLetterWithAKnownAlias(t *testing.T) {
 	}
 	s := newSite(t, dashboard.Config{Store: db.Operator()})
 	letter := letters(t, db, consumer.DeadLetterFilter{MessageID: "first"})[0]
-	s.want("letter?id="+letter.ID.String(), 200, "A redelivery: known_content", "claimed an alias", "Run it as new", `txonce-aliases: [&#34;object:cs_1&#34;]`)
+	s.want("letter?id="+letter.ID.String(), 200, "A redelivery: known_content", "claimed an alias", "Run it as new",
+		`txonce-aliases: [&#34;object:cs_1&#34;]`)
 }
 
 // A message whose letter was discarded is a duplicate, and was not processed.
@@ -137,7 +144,8 @@ func TestExplainDiscarded(t *testing.T) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
 		status, body := s.post("discard", "consumer", "billing", "cause", "panic", "expect", "1", "why", "a test order")
 		wantBody(t, "discard", status, body, 200, "a test order")
-		body = s.want("explain?consumer=billing&key=order-54%3Apaid", 200, "A redelivery: duplicate", "The message was not processed", "discarded by", ": a test order")
+		body = s.want("explain?consumer=billing&key=order-54%3Apaid", 200, "A redelivery: duplicate",
+			"The message was not processed", "discarded by", ": a test order")
 		if strings.Contains(body, "The message was processed") {
 			t.Error("a discarded message is called processed")
 		}
@@ -148,10 +156,12 @@ func TestLetter(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
 		mismatch := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseMismatch})[0]
-		s.want("letter?id="+mismatch.ID.String(), 200, "A redelivery: mismatch", "&#34;amount&#34;: 995", "corrected", "<del>−", "<ins>+",
+		s.want("letter?id="+mismatch.ID.String(), 200, "A redelivery: mismatch", "&#34;amount&#34;: 995", "corrected",
+			"<del>−", "<ins>+",
 			`value="order-42:paid#2"`, "content-type: application/json", mismatch.Message.Position)
 		page := s.want("letter?id="+mismatch.ID.String(), 200)
-		if payload, replay := strings.Index(page, "<h2>Payload</h2>"), strings.Index(page, `action="replay"`); payload < 0 || replay < payload {
+		if payload, replay := strings.Index(page, "<h2>Payload</h2>"),
+			strings.Index(page, `action="replay"`); payload < 0 || replay < payload {
 			t.Error("the forms stand above the payload, which decides about them")
 		}
 		nokey := letters(t, db, consumer.DeadLetterFilter{Cause: observe.CauseNoKey})[0]
@@ -164,7 +174,10 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	each(t, func(t *testing.T, db *dashboardtest.DB) {
 		s := newSite(t, dashboard.Config{Store: db.Operator(), Title: dashboardtest.Hostile})
 		hostile := letters(t, db, consumer.DeadLetterFilter{Consumer: "mailer"})[0]
-		for _, path := range []string{"", "consumers", "windows", "letters", "letter?id=" + hostile.ID.String(), "explain?id=" + hostile.ID.String(), "plan?consumer=mailer", "outbox"} {
+		for _, path := range []string{
+			"", "consumers", "windows", "letters", "letter?id=" + hostile.ID.String(),
+			"explain?id=" + hostile.ID.String(), "plan?consumer=mailer", "outbox",
+		} {
 			body := s.want(path, 200)
 			for _, raw := range []string{"<script>document", "<img src=http", "mails<b>"} {
 				if strings.Contains(body, raw) {
@@ -197,7 +210,8 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 			}
 		}
-		if cache := res.Header.Get("Cache-Control"); cache != "no-store" && res.StatusCode == http.StatusOK && !strings.HasPrefix(path, "static") {
+		if cache := res.Header.Get("Cache-Control"); cache != "no-store" && res.StatusCode == http.StatusOK &&
+			!strings.HasPrefix(path, "static") {
 			t.Errorf("%s: Cache-Control is %q", path, cache)
 		}
 	}
@@ -209,7 +223,8 @@ func TestExplainOutbox(t *testing.T) {
 		c, err := consumer.New(consumer.Config[*sql.Tx]{
 			Name: "orders", Store: db.Store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
 			Handle: func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
-				return db.Enqueue(ctx, tx, outbox.Message{Topic: "receipts", Payload: m.Payload}, outbox.Message{Topic: "mails", Payload: m.Payload})
+				return db.Enqueue(ctx, tx, outbox.Message{Topic: "receipts", Payload: m.Payload},
+					outbox.Message{Topic: "mails", Payload: m.Payload})
 			},
 		})
 		if err != nil {
@@ -226,7 +241,8 @@ func TestExplainOutbox(t *testing.T) {
 			t.Error("the outbox is searched although nobody has asked")
 		}
 		s.want(path+"&outbox=1", 200, "2 pending, 0 parked")
-		s.want("explain?consumer=billing&key=order-40%3Apaid&outbox=1", 200, "0 pending, 0 parked: all with IDs derived from this key are confirmed")
+		s.want("explain?consumer=billing&key=order-40%3Apaid&outbox=1", 200,
+			"0 pending, 0 parked: all with IDs derived from this key are confirmed")
 		s.want("explain?consumer=billing&key=nothing&outbox=1", 200, "0 pending, 0 parked</p>")
 
 		hidden := newSite(t, dashboard.Config{Store: db.Operator(), HideKeys: ops.HideKeys{Secret: []byte("secret")}})

@@ -26,12 +26,15 @@ func TestRates(t *testing.T) {
 				t.Fatal(err)
 			}
 			minute := status.Now.Truncate(time.Minute)
-			if left := minute.Add(time.Minute).Sub(status.Now); left < 10*time.Second { // the page would show the next minute
+			if left := minute.Add(time.Minute).Sub(status.Now); left < 10*time.Second {
+				// the page would show the next minute
 				<-time.After(left)
 				minute = minute.Add(time.Minute)
 			}
 			var rows []ops.Activity
-			add := func(name, node string, ago time.Duration, processed, duplicate, retried int64, paused observe.Cause) {
+			add := func(name, node string, ago time.Duration, processed, duplicate, retried int64,
+				paused observe.Cause,
+			) {
 				rows = append(rows, ops.Activity{Minute: minute.Add(-ago), Consumer: name, Node: node, Paused: paused, Messages: map[observe.Outcome]int64{
 					observe.Processed: processed, observe.Duplicate: duplicate, observe.Retried: retried,
 				}})
@@ -46,7 +49,8 @@ func TestRates(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := newSite(t, dashboard.Config{Store: db.Operator(), Activity: db.Activity()})
-			s.want("", 200, "1,204", "highest 1,204, latest 1,204", "1.0 %", "20.5 %", "● running", "mailer: paused (database)", "▲ paused: database")
+			s.want("", 200, "1,204", "highest 1,204, latest 1,204", "1.0 %", "20.5 %", "● running",
+				"mailer: paused (database)", "▲ paused: database")
 		})
 	}
 }

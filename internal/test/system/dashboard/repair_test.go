@@ -28,7 +28,8 @@ func TestRepair(t *testing.T) {
 		s.want("repair?id="+id, 200, "<textarea", "order-54:paid", "keeps its key")
 		repaired := "{\"order\":\"order-54:paid\",\r\n\"amount\":1,\"currency\":\"EUR\"}"
 		status, body := s.post("repair", "id", id, "payload", repaired)
-		wantBody(t, "compare", status, body, 200, `<del>`, `<ins>`, "1250", "Nothing was changed yet", "A worker runs the handler with the new payload")
+		wantBody(t, "compare", status, body, 200, `<del>`, `<ins>`, "1250", "Nothing was changed yet",
+			"A worker runs the handler with the new payload")
 		nothingChanged(t, db)
 		status, body = s.post("repaired", append(form(body), "why", "the amount was wrong")...)
 		wantBody(t, "repair", status, body, 200, "repair", "the amount was wrong", "0 of 1", "End the repair")
@@ -36,7 +37,12 @@ func TestRepair(t *testing.T) {
 		var got string
 		worker, err := consumer.New(consumer.Config[*sql.Tx]{
 			Name: "billing", Store: db.Store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
-			Handle: func(_ context.Context, _ *sql.Tx, m *consumer.Message) error { got = string(m.Payload); return nil },
+			Handle: func(_ context.Context, _ *sql.Tx,
+				m *consumer.Message,
+			) error {
+				got = string(m.Payload)
+				return nil
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +57,8 @@ func TestRepair(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if want := strings.ReplaceAll(repaired, "\r\n", "\n"); got != want || a.Kind != ops.Repair || a.Who != "ann" || a.Results[observe.Processed] != 1 {
+		if want := strings.ReplaceAll(repaired, "\r\n", "\n"); got != want || a.Kind != ops.Repair || a.Who != "ann" ||
+			a.Results[observe.Processed] != 1 {
 			t.Errorf("the handler got %q, want %q; action %+v", got, want, a)
 		}
 	})
@@ -84,7 +91,8 @@ func TestRepairKeepsBytes(t *testing.T) {
 		}
 		id := letters(t, db, consumer.DeadLetterFilter{MessageID: name})[0].ID.String()
 		_, body := s.get("repair?id=" + id)
-		if encoded := strings.Contains(body, "Payload as base64"); encoded != p.encoded || strings.Contains(body, "<script>") {
+		if encoded := strings.Contains(body, "Payload as base64"); encoded != p.encoded ||
+			strings.Contains(body, "<script>") {
 			t.Errorf("%s: base64: %v", name, encoded)
 		}
 		status, body := s.post("repair", "id", id, "payload", p.sent)
@@ -95,11 +103,13 @@ func TestRepairKeepsBytes(t *testing.T) {
 		}
 	}
 	id := letters(t, db, consumer.DeadLetterFilter{MessageID: "lf"})[0].ID.String()
-	for what, payload := range map[string]string{"not changed": "\r\n a\r\nb", "more than": strings.Repeat("x", 48_001)} {
+	for what, payload := range map[string]string{"not changed": "\r\n a\r\nb", "more than": strings.Repeat("x",
+		48_001)} {
 		status, body := s.post("repair", "id", id, "payload", payload)
 		wantBody(t, what, status, body, 400, what)
 	}
-	status, body := s.post("repaired", "id", id, "payload", encode([]byte("x")), "sum", "of another payload", "why", "because")
+	status, body := s.post("repaired", "id", id, "payload", encode([]byte("x")), "sum", "of another payload", "why",
+		"because")
 	wantBody(t, "another payload", status, body, http.StatusConflict, "another payload")
 	status, body = s.post("repaired", "id", strings.Repeat("1", 32), "payload", "", "sum", "", "why", "because")
 	wantBody(t, "a letter that is gone", status, body, http.StatusConflict, "replayed or discarded")
@@ -127,16 +137,19 @@ func TestRepairRefused(t *testing.T) {
 				t.Errorf("%s: the letter has a link to its repair", what)
 			}
 			for _, path := range []string{"repair", "repaired"} {
-				if status, answer := s.do("POST", path, fields, nil); status != http.StatusForbidden || strings.Contains(answer, "amount") {
+				if status, answer := s.do("POST", path, fields, nil); status != http.StatusForbidden ||
+					strings.Contains(answer, "amount") {
 					t.Errorf("%s, %s: %d\n%s", what, path, status, answer)
 				}
 			}
-			if status, answer := s.get("repair?id=" + l.ID.String()); status != http.StatusForbidden || strings.Contains(answer, "amount") {
+			if status, answer := s.get("repair?id=" + l.ID.String()); status != http.StatusForbidden ||
+				strings.Contains(answer, "amount") {
 				t.Errorf("%s: %d\n%s", what, status, answer)
 			}
 		}
 		for _, path := range []string{"repair", "repaired"} {
-			if status, _ := actor.do("POST", path, fields, http.Header{"Sec-Fetch-Site": {"cross-site"}}); status != http.StatusForbidden {
+			if status, _ := actor.do("POST", path, fields,
+				http.Header{"Sec-Fetch-Site": {"cross-site"}}); status != http.StatusForbidden {
 				t.Errorf("%s from another site: %d", path, status)
 			}
 		}

@@ -19,7 +19,10 @@ import (
 // What a page reads does not grow with the tables. The databases themselves count the rows.
 func TestRowsRead(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) *dashboardtest.DB{"postgres": dashboardtest.Postgres, "mariadb": dashboardtest.MySQL, "mysql": dashboardtest.MySQL} {
+	for name, open := range map[string]func(testing.TB) *dashboardtest.DB{
+		"postgres": dashboardtest.Postgres,
+		"mariadb":  dashboardtest.MySQL, "mysql": dashboardtest.MySQL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			filled := open(t)
@@ -75,7 +78,10 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	}
 	add("letters of all consumers", 500, consumer.DeadLetterFilter{})
 	add("letters of one consumer", 400, consumer.DeadLetterFilter{Consumer: "billing"})
-	add("letters of one consumer and cause", 400, consumer.DeadLetterFilter{Consumer: "billing", Cause: observe.CauseExhausted})
+	add("letters of one consumer and cause", 400, consumer.DeadLetterFilter{
+		Consumer: "billing",
+		Cause:    observe.CauseExhausted,
+	})
 	add("a later page", 400, consumer.DeadLetterFilter{Consumer: "billing", After: after})
 	add("a later page of all consumers", 500, consumer.DeadLetterFilter{After: after})
 	add("letters until a time", 400, consumer.DeadLetterFilter{Consumer: "billing", Until: after.First})
@@ -86,7 +92,8 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	const search = 2000
 	limited := func(what string, f consumer.DeadLetterFilter) {
 		f.Limit = 51
-		list = append(list, read{what, 2*search + 100, func(ctx context.Context) (err error) { // in the index, and of the table
+		list = append(list, read{what, 2*search + 100, func(ctx context.Context) (err error) {
+			// in the index, and of the table
 			if f.Since, err = s.Keys().Reach(ctx, f, search); err == nil {
 				_, err = s.DeadLetters(ctx, f)
 			}
@@ -95,7 +102,10 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 	}
 	limited("a search without a match", consumer.DeadLetterFilter{Consumer: "billing", Topic: "nothing"})
 	limited("a search in errors without a match", consumer.DeadLetterFilter{Error: "nothing"})
-	limited("a later search without a match", consumer.DeadLetterFilter{Consumer: "billing", Error: "nothing", After: after})
+	limited("a later search without a match", consumer.DeadLetterFilter{
+		Consumer: "billing", Error: "nothing",
+		After: after,
+	})
 	list = append(list, read{"a dry run without a match", 2*5*300 + 100, func(ctx context.Context) error {
 		p, err := ops.PlanReplay(ctx, s, ops.Request{Filter: consumer.DeadLetterFilter{Consumer: "billing", Error: "nothing"}}, 300)
 		if err == nil && p.Searched.IsZero() {
@@ -103,7 +113,10 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 		}
 		return err
 	}}, read{"consumers", 100, func(ctx context.Context) error { _, err := s.Keys().Consumers(ctx); return err }})
-	ended, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-16", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000})
+	ended, err := s.Request(t.Context(), ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "INC-16",
+		Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000,
+	})
 	if err == nil {
 		_, err = s.End(t.Context(), ended.ID, "not yet")
 	}
@@ -117,7 +130,10 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 		}
 		return err
 	}})
-	action, err := s.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000})
+	action, err := s.Request(t.Context(), ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "INC-17",
+		Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Expect: 32_000,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +149,8 @@ func reads(t *testing.T, db *dashboardtest.DB) (list []read) {
 			_, err := s.Outbox().Parked(ctx, outbox.ParkedFilter{Limit: 51})
 			return err
 		}},
-		// Of billing's letters 10,001 are counted, and 250 of the 3,100 messages in each of 64 shards. MariaDB and MySQL copy what they count.
+		// Of billing's letters 10,001 are counted, and 250 of the 3,100 messages in each of 64 shards. MariaDB and
+		// MySQL copy what they count.
 		read{"status", 150_000, func(ctx context.Context) error { _, err := s.Status(ctx); return err }},
 	)
 }

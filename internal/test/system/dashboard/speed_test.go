@@ -20,8 +20,8 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// BenchmarkPages measures each page and action with a million pending messages and 100,000 dead letters. Each time is that of a new
-// Dashboard, so it contains the snapshot that viewers otherwise share for two seconds.
+// BenchmarkPages measures each page and action with a million pending messages and 100,000 dead letters. Each time is
+// that of a new Dashboard, so it contains the snapshot that viewers otherwise share for two seconds.
 //
 //	go test -run '^$' -bench Pages -benchtime 5x ./adapters/dashboard
 func BenchmarkPages(b *testing.B) {
@@ -44,7 +44,8 @@ func BenchmarkPages(b *testing.B) {
 					for b.Loop() {
 						b.StopTimer()
 						d, err := dashboard.New(dashboard.Config{
-							Store: store, Activity: filled.Activity(), Authorize: grants(dashboard.View, dashboard.Payload, dashboard.Act), Logger: slog.New(slog.DiscardHandler),
+							Store: store, Activity: filled.Activity(), Authorize: grants(dashboard.View,
+								dashboard.Payload, dashboard.Act), Logger: slog.New(slog.DiscardHandler),
 						})
 						if err != nil {
 							b.Fatal(err)
@@ -86,11 +87,17 @@ type asked struct {
 
 // slow are the requests that BenchmarkPages measures.
 func slow(t testing.TB, store ops.Store) (list []asked) {
-	found, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{Consumer: "billing", Cause: observe.CauseExhausted, Limit: 1})
+	found, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{
+		Consumer: "billing",
+		Cause:    observe.CauseExhausted, Limit: 1,
+	})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}
-	waiting, err := store.Request(t.Context(), ops.Request{Kind: ops.Replay, Who: "ann", Reason: "INC-17", Filter: consumer.DeadLetterFilter{Consumer: "mailer"}, Expect: -1})
+	waiting, err := store.Request(t.Context(), ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "INC-17",
+		Filter: consumer.DeadLetterFilter{Consumer: "mailer"}, Expect: -1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +107,12 @@ func slow(t testing.TB, store ops.Store) (list []asked) {
 		}})
 	}
 	for _, path := range []string{
-		"", "consumers", "windows", "actions", "action?id=" + waiting.ID.String(), "outbox", "outbox?topic=mails", "outbox?error=nothing",
-		"letters", "letters?consumer=billing", "letters?cause=undecodable", "letters?key=order-50007", "letters?consumer=billing&key=order-50007",
-		"letters?topic=nothing", "letters?error=nothing", "letter?id=" + found[0].ID.String(), "explain?consumer=billing&key=order-50007",
+		"", "consumers", "windows", "actions", "action?id=" + waiting.ID.String(), "outbox", "outbox?topic=mails",
+		"outbox?error=nothing",
+		"letters", "letters?consumer=billing", "letters?cause=undecodable", "letters?key=order-50007",
+		"letters?consumer=billing&key=order-50007",
+		"letters?topic=nothing", "letters?error=nothing", "letter?id=" + found[0].ID.String(),
+		"explain?consumer=billing&key=order-50007",
 		"plan?consumer=billing&cause=undecodable", "plan?consumer=billing",
 		"plan?consumer=billing&error=nothing", "parked?topic=charges",
 	} {
@@ -115,7 +125,8 @@ func slow(t testing.TB, store ops.Store) (list []asked) {
 			for pair := range slices.Chunk(fields(), 2) {
 				form.Set(pair[0], pair[1])
 			}
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+path, strings.NewReader(form.Encode()))
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+path,
+				strings.NewReader(form.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			return r
 		}})

@@ -1,5 +1,5 @@
-// Package dashboardtest has databases with all that a dashboard shows: consumers, dead letters of each kind, an outbox with pending and
-// parked messages, and content that tries to attack the page.
+// Package dashboardtest has databases with all that a dashboard shows: consumers, dead letters of each kind, an outbox
+// with pending and parked messages, and content that tries to attack the page.
 package dashboardtest
 
 import (
@@ -90,7 +90,8 @@ func (d *DB) Consumer(t testing.TB, name string) *consumer.Consumer[*sql.Tx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*sql.Tx]{
 		Name: name, Store: d.Store, Key: consumer.MessageID, ParkLimit: consumer.ParkLimit{Unlimited: true},
-		MaxAttempts: 2, Backoff: func(int) time.Duration { return time.Millisecond }, Logger: slog.New(slog.DiscardHandler),
+		MaxAttempts: 2, Backoff: func(int) time.Duration { return time.Millisecond },
+		Logger: slog.New(slog.DiscardHandler),
 		Handle: func(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 			switch {
 			case d.Broken.Load() || msg.Headers["fails"] != "" && !d.Fixed.Load():
@@ -101,7 +102,10 @@ func (d *DB) Consumer(t testing.TB, name string) *consumer.Consumer[*sql.Tx] {
 				panic("assignment to entry in nil map")
 			}
 			d.Ran.Add(1)
-			return d.Enqueue(ctx, tx, outbox.Message{ID: name + "/" + msg.ID, Topic: "receipts", OrderingKey: msg.OrderingKey, Payload: msg.Payload})
+			return d.Enqueue(ctx, tx, outbox.Message{
+				ID: name + "/" + msg.ID, Topic: "receipts",
+				OrderingKey: msg.OrderingKey, Payload: msg.Payload,
+			})
 		},
 	})
 	if err != nil {
@@ -117,8 +121,10 @@ const Hostile = `"><script>document.title='attacked';fetch('http://203.0.113.7/'
 // Message returns a message of the topic orders.
 func Message(id string) *consumer.Message {
 	return &consumer.Message{
-		ID: id, Topic: "orders", OrderingKey: "customer-" + id, Position: fmt.Sprint("orders/3/", len(id)), Time: time.Now().Add(-time.Minute),
-		Payload: fmt.Appendf(nil, `{"order":%q,"amount":1250,"currency":"EUR"}`, id), Headers: map[string]string{"content-type": "application/json"},
+		ID: id, Topic: "orders", OrderingKey: "customer-" + id, Position: fmt.Sprint("orders/3/", len(id)),
+		Time:    time.Now().Add(-time.Minute),
+		Payload: fmt.Appendf(nil, `{"order":%q,"amount":1250,"currency":"EUR"}`, id),
+		Headers: map[string]string{"content-type": "application/json"},
 	}
 }
 

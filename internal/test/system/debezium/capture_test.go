@@ -30,8 +30,8 @@ type capture struct {
 	beats   int
 }
 
-// newCapture makes the publication of docs/interop.md, but no slot. ok is false if no server can be started; the test then has
-// nothing to do.
+// newCapture makes the publication of docs/interop.md, but no slot. ok is false if no server can be started; the test
+// then has nothing to do.
 func newCapture(t *testing.T) (c *capture, ok bool) {
 	t.Helper()
 	if reason := testdb.NoOwnPostgres(); reason != "" {
@@ -45,7 +45,8 @@ func newCapture(t *testing.T) (c *capture, ok bool) {
 	_, part, _ := strings.Cut(string(doc), "## Debezium\n")
 	blocks := strings.Split(part, "```sql\n")
 	if len(blocks) != 3 {
-		t.Fatalf("docs/interop.md has %d blocks of SQL about Debezium, want the publication and the deletion", len(blocks)-1)
+		t.Fatalf("docs/interop.md has %d blocks of SQL about Debezium, want the publication and the deletion",
+			len(blocks)-1)
 	}
 	publication, _, _ := strings.Cut(blocks[1], "```")
 	c = &capture{dir: t.TempDir()}

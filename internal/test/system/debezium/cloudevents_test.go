@@ -20,7 +20,10 @@ func TestCloudEventsPublisher(t *testing.T) {
 	b.enqueue(t,
 		outbox.Message{
 			ID: "m1", Topic: b.topic, OrderingKey: "order 7", Payload: []byte(`{"amount":5}`),
-			Headers: map[string]string{"content-type": "application/json", "ce_type": "com.example.charged", "ce_tenant": "acme", "own": "x"},
+			Headers: map[string]string{
+				"content-type": "application/json", "ce_type": "com.example.charged",
+				"ce_tenant": "acme", "own": "x",
+			},
 		},
 		outbox.Message{ID: "m2", Topic: b.topic, OrderingKey: "\xff\x00", Payload: []byte{0, 1, 2}},
 		outbox.Message{ID: "m3", Topic: b.topic})
@@ -72,7 +75,8 @@ func TestCloudEventsPublisher(t *testing.T) {
 		"m3": fmt.Sprintf(`1.0 /billing %s "" "" <nil> `, b.topic),
 	} {
 		e := got[id]
-		have := fmt.Sprintf("%s %s %s %q %q %v %s", e.SpecVersion(), e.Source(), e.Type(), e.Subject(), e.DataContentType(), e.Extensions()["tenant"], e.Data())
+		have := fmt.Sprintf("%s %s %s %q %q %v %s", e.SpecVersion(), e.Source(), e.Type(), e.Subject(),
+			e.DataContentType(), e.Extensions()["tenant"], e.Data())
 		if have != want {
 			t.Errorf("%s: %q, want %q", id, have, want)
 		}

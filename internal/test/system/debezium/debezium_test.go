@@ -39,11 +39,15 @@ type record struct {
 	}
 }
 
-// In the Debezium format a relay publishes, record for record, what Debezium's own event router produces for the same rows.
+// In the Debezium format a relay publishes, record for record, what Debezium's own event router produces for the same
+// rows.
 func TestDebeziumPublisher(t *testing.T) {
 	b := newBox(t)
 	b.enqueue(t,
-		outbox.Message{ID: "m1", Topic: b.topic, OrderingKey: "order 7", Payload: []byte(`{"amount":5}`), Headers: map[string]string{"eventType": "Charged", "own": "x y"}},
+		outbox.Message{
+			ID: "m1", Topic: b.topic, OrderingKey: "order 7", Payload: []byte(`{"amount":5}`),
+			Headers: map[string]string{"eventType": "Charged", "own": "x y"},
+		},
 		outbox.Message{ID: "m2", Topic: b.topic, OrderingKey: "k\xff\x00", Payload: []byte{0, 1, 2, 0xff}},
 		outbox.Message{ID: "m3", Topic: b.topic})
 	rows, err := b.pool.Query(t.Context(), `SELECT shard, seq, id, topic, key, payload, headers::text,
@@ -61,8 +65,10 @@ func TestDebeziumPublisher(t *testing.T) {
 
 	for i, want := range routed {
 		got := published[i]
-		if got.Topic != want.Topic || !bytes.Equal(got.Key, want.Key) || (got.Key == nil) != (want.Key == nil) || !bytes.Equal(got.Value, want.Value) {
-			t.Errorf("record %d: topic %s, key %q, value %q; the router makes %s, %q, %q", i, got.Topic, got.Key, got.Value, want.Topic, want.Key, want.Value)
+		if got.Topic != want.Topic || !bytes.Equal(got.Key, want.Key) || (got.Key == nil) != (want.Key == nil) ||
+			!bytes.Equal(got.Value, want.Value) {
+			t.Errorf("record %d: topic %s, key %q, value %q; the router makes %s, %q, %q", i, got.Topic, got.Key,
+				got.Value, want.Topic, want.Key, want.Value)
 		}
 		have := map[string]string{}
 		for _, h := range got.Headers {

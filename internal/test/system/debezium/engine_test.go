@@ -23,8 +23,8 @@ type engine struct {
 	ended  chan struct{}
 }
 
-// start runs the engine with the properties of docs/interop.md and the stored offsets. It adds the server's address and shorter
-// pauses.
+// start runs the engine with the properties of docs/interop.md and the stored offsets. It adds the server's address and
+// shorter pauses.
 func (c *capture) start(t *testing.T) *engine {
 	t.Helper()
 	lib := jars(t, "engine")
@@ -34,7 +34,8 @@ func (c *capture) start(t *testing.T) *engine {
 		"-cp", classes(t, "engine", "Engine.java", lib)+string(os.PathListSeparator)+filepath.Join(lib, "*"),
 		"Engine", filepath.Join("testdata", "connector.properties"),
 		"name=txonce", "topic.prefix=txonce",
-		"database.hostname=127.0.0.1", fmt.Sprint("database.port=", c.server.Port), "database.user=postgres", "database.password=none", "database.dbname=postgres",
+		"database.hostname=127.0.0.1", fmt.Sprint("database.port=", c.server.Port), "database.user=postgres",
+		"database.password=none", "database.dbname=postgres",
 		"offset.storage.file.filename="+c.offsets(),
 		"offset.flush.interval.ms=50", "poll.interval.ms=50", "heartbeat.interval.ms=200",
 		"retriable.restart.connector.wait.ms=200", "slot.retry.delay.ms=100", "errors.max.retries=50",
@@ -61,8 +62,8 @@ func (c *capture) start(t *testing.T) *engine {
 	return e
 }
 
-// read reads the engine's output. It ignores an incomplete last line, because the engine was not told that this record was
-// processed.
+// read reads the engine's output. It ignores an incomplete last line, because the engine was not told that this record
+// was processed.
 func (c *capture) read(stdout io.Reader) error {
 	lines := bufio.NewReader(stdout)
 	for {
@@ -110,8 +111,8 @@ func (e *engine) await(t *testing.T, what string, done func() bool) {
 	})
 }
 
-// awaitSnapshot waits until an engine that was started for the first time has read the existing rows and stored that it has.
-// These rows are then deleted.
+// awaitSnapshot waits until an engine that was started for the first time has read the existing rows and stored that it
+// has. These rows are then deleted.
 func (c *capture) awaitSnapshot(t *testing.T, e *engine) {
 	t.Helper()
 	last := c.count(t, `SELECT max(seq) FROM outbox_messages`)
@@ -144,8 +145,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// Every committed message arrives unchanged and in the order of its key through Debezium's engine, across crashes of the engine
-// and of PostgreSQL, while captured messages are being deleted.
+// Every committed message arrives unchanged and in the order of its key through Debezium's engine, across crashes of
+// the engine and of PostgreSQL, while captured messages are being deleted.
 func TestDebeziumEngine(t *testing.T) {
 	c, ok := newCapture(t)
 	if !ok {
@@ -188,7 +189,8 @@ func TestDebeziumEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	committed = l.committed() + 50
-	e.await(t, "messages are committed after the crash of PostgreSQL", func() bool { return l.committed() >= committed })
+	e.await(t, "messages are committed after the crash of PostgreSQL",
+		func() bool { return l.committed() >= committed })
 	stopWriting()
 	e.await(t, "all that was committed arrives", func() bool { return len(l.missing()) == 0 })
 	e.await(t, "all that was captured is deleted", func() bool { return c.count(t, countRows) == 0 })
@@ -197,8 +199,8 @@ func TestDebeziumEngine(t *testing.T) {
 	l.audit(t)
 }
 
-// After the slot is lost, no message is deleted that only the table has, the engine does not continue as if nothing were lost,
-// and the remedy of docs/interop.md delivers every message.
+// After the slot is lost, no message is deleted that only the table has, the engine does not continue as if nothing
+// were lost, and the remedy of docs/interop.md delivers every message.
 func TestDebeziumEngineLosesItsSlot(t *testing.T) {
 	c, ok := newCapture(t)
 	if !ok {

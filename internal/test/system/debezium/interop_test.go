@@ -1,6 +1,6 @@
-// Package debezium shows that existing consumers understand what a relay publishes in the formats of package outbox: the
-// CloudEvents SDK, and consumers of Debezium's outbox event router. It is a module of its own, so that txonce does not depend on
-// them.
+// Package debezium shows that existing consumers understand what a relay publishes in the formats of package outbox:
+// the CloudEvents SDK, and consumers of Debezium's outbox event router. It is a module of its own, so that txonce does
+// not depend on them.
 package debezium_test
 
 import (

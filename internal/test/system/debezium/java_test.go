@@ -28,7 +28,8 @@ func jars(t *testing.T, name string) string {
 	return cached(t, name, pom, func(lib string) {
 		args := []string{
 			"--batch-mode", "--quiet", "--file", pom,
-			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=" + lib,
+			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DincludeScope=runtime",
+			"-DoutputDirectory=" + lib,
 		}
 		for try := 1; ; try++ { // networks fail sometimes
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -42,7 +43,8 @@ func jars(t *testing.T, name string) string {
 			}
 			t.Logf("mvn: %v\n%s", err, out)
 			if try == 1 {
-				args = append(args, "--update-snapshots") // otherwise Maven remembers a failed download and does not retry
+				// otherwise Maven remembers a failed download and does not retry
+				args = append(args, "--update-snapshots")
 			}
 			<-time.After(10 * time.Second)
 		}
@@ -56,14 +58,16 @@ func classes(t *testing.T, name, source, lib string) string {
 	return cached(t, name+"-classes", source, func(dir string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, program(t, "javac"), "-cp", filepath.Join(lib, "*"), "-d", dir, source).CombinedOutput()
+		out, err := exec.CommandContext(ctx, program(t, "javac"), "-cp", filepath.Join(lib, "*"), "-d", dir,
+			source).CombinedOutput()
 		if err != nil {
 			t.Fatalf("javac: %v\n%s", err, out)
 		}
 	})
 }
 
-// cached returns a folder in the user's cache that make has filled. Its name depends on the contents of the file source.
+// cached returns a folder in the user's cache that make has filled. Its name depends on the contents of the file
+// source.
 func cached(t *testing.T, name, source string, make func(dir string)) string {
 	t.Helper()
 	text, err := os.ReadFile(source)

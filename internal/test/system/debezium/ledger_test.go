@@ -63,7 +63,10 @@ func (l *ledger) message(key string) *entry {
 		}
 	}
 	if l.random.IntN(3) > 0 {
-		m.Headers = map[string]string{"eventType": "Charged", "tenant": "ächme \"5\"", "raw": string([]byte{0xff, 0, byte(m.n)})}
+		m.Headers = map[string]string{
+			"eventType": "Charged", "tenant": "ächme \"5\"",
+			"raw": string([]byte{0xff, 0, byte(m.n)}),
+		}
 	}
 	l.entries[m.ID] = m
 	return m
@@ -71,8 +74,9 @@ func (l *ledger) message(key string) *entry {
 
 var errRolledBack = errors.New("rolled back on purpose")
 
-// transact enqueues some messages of a key in one transaction, which ends as wanted unless the server fails. Transactions with
-// one key run one after another. Every second transaction uses InTx, which writes messages with its COMMIT.
+// transact enqueues some messages of a key in one transaction, which ends as wanted unless the server fails.
+// Transactions with one key run one after another. Every second transaction uses InTx, which writes messages with its
+// COMMIT.
 func (l *ledger) transact(ctx context.Context, key string, want fate) {
 	var in []*entry
 	enqueue := func(tx pgx.Tx) error {

@@ -13,12 +13,17 @@ import (
 // The values are in the order of the text, and a condition that is not asked for is not in it.
 func TestChoose(t *testing.T) {
 	f := dialect.LetterFilter{
-		ID: "id", Consumer: "consumer", Cause: "cause", Topic: "topic", MessageID: "message", Tenant: "tenant", Error: "error",
+		ID: "id", Consumer: "consumer", Cause: "cause", Topic: "topic", MessageID: "message", Tenant: "tenant",
+		Error: "error",
 		Since: 1, Until: 2, AfterFirst: 3, AfterID: "after",
 	}
-	all := []any{"id", "consumer", "cause", "topic", "message", "tenant", "error", int64(1), int64(2), int64(3), int64(3), "after"}
+	all := []any{
+		"id", "consumer", "cause", "topic", "message", "tenant", "error", int64(1), int64(2), int64(3),
+		int64(3), "after",
+	}
 	for name, op := range map[string]dialect.Operator{
-		"postgres": dialect.NewPostgresOperator(""), "mysql": dialect.NewMySQLOperator(""), "sqlite": dialect.NewSQLiteOperator(),
+		"postgres": dialect.NewPostgresOperator(""), "mysql": dialect.NewMySQLOperator(""),
+		"sqlite": dialect.NewSQLiteOperator(),
 	} {
 		query, values := op.Choose("{index}{where} LIMIT ?", f)
 		want := all
@@ -34,7 +39,8 @@ func TestChoose(t *testing.T) {
 		if query, values = op.Choose("{where}", dialect.LetterFilter{}); query != "1 = 1" || len(values) != 0 {
 			t.Errorf("%s: no condition: %s, %v", name, query, values)
 		}
-		if query, _ = op.Choose("{where}", dialect.LetterFilter{Owner: "o", Cause: "r"}); strings.Contains(query, "d.topic") || strings.Count(query, "AND") != 1 {
+		if query, _ = op.Choose("{where}", dialect.LetterFilter{Owner: "o", Cause: "r"}); strings.Contains(query,
+			"d.topic") || strings.Count(query, "AND") != 1 {
 			t.Errorf("%s: two conditions: %s", name, query)
 		}
 	}
@@ -65,17 +71,23 @@ func TestSQLiteLettersAreNotSorted(t *testing.T) {
 				t.Fatalf("%v\n%s", err, query)
 			}
 			plan := strings.Join(steps, "\n")
-			if !strings.Contains(plan, "SEARCH d USING INDEX dead_letters_consumer (consumer=?") && !strings.Contains(plan, "SEARCH d USING COVERING INDEX dead_letters_consumer (consumer=?") ||
+			if !strings.Contains(plan, "SEARCH d USING INDEX dead_letters_consumer (consumer=?") &&
+				!strings.Contains(plan, "SEARCH d USING COVERING INDEX dead_letters_consumer (consumer=?") ||
 				strings.Contains(plan, "USE TEMP B-TREE FOR ORDER BY") || strings.Contains(plan, "SCAN d ") {
 				t.Errorf("%+v:\n%s\n%s", f, plan, query)
 			}
 		}
 	}
-	query, _ := op.Choose(dialect.NewSQLite().DeadLetters, dialect.LetterFilter{Consumer: "billing", MessageID: "order-1", Tenant: "a"})
-	if steps, err := explained(db, query); err != nil || !strings.HasPrefix(steps[0], "SEARCH d USING INDEX dead_letters_message (message_id=?)") {
+	query, _ := op.Choose(dialect.NewSQLite().DeadLetters,
+		dialect.LetterFilter{Consumer: "billing", MessageID: "order-1", Tenant: "a"})
+	if steps, err := explained(db, query); err != nil ||
+		!strings.HasPrefix(steps[0], "SEARCH d USING INDEX dead_letters_message (message_id=?)") {
 		t.Errorf("letters of a key: %v, %v\n%s", steps, err, query)
 	}
-	for _, query := range []string{op.NextOwner, op.Letters, op.ResultsOf, op.Waiting, op.Counts, op.NextLetter, op.FreeAt, op.Failures} {
+	for _, query := range []string{
+		op.NextOwner, op.Letters, op.ResultsOf, op.Waiting, op.Counts, op.NextLetter,
+		op.FreeAt, op.Failures,
+	} {
 		steps, err := explained(db, query)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, query)

@@ -14,8 +14,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked messages
-// does, in an index with few columns.
+// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked
+// messages does, in an index with few columns.
 func TestMySQLOutboxStatementsFindTheirRows(t *testing.T) {
 	db, err := sql.Open("mysql", testdb.MySQL(t))
 	if err != nil {
@@ -27,7 +27,8 @@ func TestMySQLOutboxStatementsFindTheirRows(t *testing.T) {
 	}
 	for _, fill := range []string{ // the server shows no plan for tables with fewer than two rows
 		"INSERT INTO outbox_messages (shard, id, topic, `key`, key_hash, payload, size, enqueued_at)\n" + many,
-		"INSERT INTO outbox_delayed (shard, id, topic, `key`, key_hash, payload, size, enqueued_at, not_before)\n" + strings.Replace(many, ", 1, 1\n", ", 1, 1, i\n", 1),
+		"INSERT INTO outbox_delayed (shard, id, topic, `key`, key_hash, payload, size, enqueued_at, not_before)\n" +
+			strings.Replace(many, ", 1, 1\n", ", 1, 1, i\n", 1),
 		"INSERT INTO outbox_parked (shard, id, topic, `key`, key_hash, payload, size, enqueued_at, seq, attempts, error, parked_at)\n" + strings.Replace(many, ", 1, 1\n", ", 1, 1, i, 1, 'x', 1\n", 1),
 		`INSERT INTO outbox_held (shard, key_hash, from_seq, until) SELECT shard, key_hash, seq, 1 FROM outbox_messages`,
 		"INSERT INTO outbox_sent (sent_at, seq, id, topic, payload, enqueued_at) SELECT seq, seq, id, topic, payload, 1 FROM outbox_messages",

@@ -21,7 +21,8 @@ func TestPostgresOldTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close(t.Context())
-	name := fmt.Sprintf("txonce_old_%08x", rand.Uint32()) // a database of its own: there other tests have no transactions
+	// a database of its own: there other tests have no transactions
+	name := fmt.Sprintf("txonce_old_%08x", rand.Uint32())
 	if _, err := admin.Exec(t.Context(), `CREATE DATABASE `+name); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestPostgresOldTransactions(t *testing.T) {
 		var pid, since int64
 		var state, client string
 		tag, err := pgx.ForEachRow(rows, []any{&pid, &since, &state, &client}, func() error {
-			if pid != int64(frozen.PgConn().PID()) || time.Since(time.UnixMicro(since)).Abs() > time.Hour || state != "idle in transaction" || client[len(client)-7:] != "billing" {
+			if pid != int64(frozen.PgConn().PID()) || time.Since(time.UnixMicro(since)).Abs() > time.Hour ||
+				state != "idle in transaction" || client[len(client)-7:] != "billing" {
 				t.Errorf("process %d since %d, %q, %q", pid, since, state, client)
 			}
 			return nil
@@ -73,7 +75,8 @@ func TestOperatorSchemaWithQuestionMark(t *testing.T) {
 	if got := op.EndAction; !strings.Contains(got, `"a?b".operator_actions`) || strings.Contains(got, "$3") {
 		t.Error(got)
 	}
-	if got, _ := op.Choose(op.MarkLetters, dialect.LetterFilter{Consumer: "billing"}); !strings.Contains(got, `"a?b".operator_results`) || strings.Contains(got, "$4") {
+	if got, _ := op.Choose(op.MarkLetters, dialect.LetterFilter{Consumer: "billing"}); !strings.Contains(got,
+		`"a?b".operator_results`) || strings.Contains(got, "$4") {
 		t.Error(got)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/txonce/txonce/migrations"
 )
 
-// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked messages
-// does.
+// No statement of the outbox scans a whole table that may hold a million messages. Only counting delayed and parked
+// messages does.
 func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db")
 	if err != nil {
@@ -37,7 +37,8 @@ func TestSQLiteOutboxStatementsFindTheirRows(t *testing.T) {
 		for _, step := range steps {
 			what, scan := strings.CutPrefix(step, "SCAN ")
 			alias, _, _ := strings.Cut(what, " ")
-			if scan && tables[alias] && !(name == "Count" && counted[alias]) && !strings.Contains(step, "USING COVERING INDEX") {
+			if scan && tables[alias] && !(name == "Count" && counted[alias]) &&
+				!strings.Contains(step, "USING COVERING INDEX") {
 				t.Errorf("%s: %s\n%s", name, step, query)
 			}
 		}

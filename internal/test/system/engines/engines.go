@@ -1,4 +1,5 @@
-// Package engines lists the databases that the adapters for HTTP are tested on. Each has txonce's tables and a table of effects.
+// Package engines lists the databases that the adapters for HTTP are tested on. Each has txonce's tables and a table of
+// effects.
 package engines
 
 import (
@@ -33,9 +34,11 @@ type Engine struct {
 // The engines.
 var (
 	Postgres = Engine{
-		Name: "postgres", Driver: "pgx", Faulty: wireproxy.Postgres, Chaos: wireproxy.PostgresEach, Insert: `INSERT INTO effects VALUES ($1, $2)`,
+		Name: "postgres", Driver: "pgx", Faulty: wireproxy.Postgres, Chaos: wireproxy.PostgresEach,
+		Insert: `INSERT INTO effects VALUES ($1, $2)`,
 		Create: func(t testing.TB) string {
-			return testdb.Tables(t, testdb.Postgres(t), "CREATE TABLE effects (name text NOT NULL, token text NOT NULL)")
+			return testdb.Tables(t, testdb.Postgres(t),
+				"CREATE TABLE effects (name text NOT NULL, token text NOT NULL)")
 		},
 	}
 	MariaDB = mysqlEngine("mariadb")
@@ -57,7 +60,8 @@ var (
 // mysqlEngine is on the server that the name of the subtest says: see testdb.OnMySQL.
 func mysqlEngine(name string) Engine {
 	return Engine{
-		Name: name, Driver: "mysql", Faulty: wireproxy.MySQL, Chaos: wireproxy.MySQLEach, Insert: `INSERT INTO effects VALUES (?, ?)`,
+		Name: name, Driver: "mysql", Faulty: wireproxy.MySQL, Chaos: wireproxy.MySQLEach,
+		Insert: `INSERT INTO effects VALUES (?, ?)`,
 		Create: func(t testing.TB) string {
 			return testdb.MySQLTables(t, `CREATE TABLE effects (name VARCHAR(255) NOT NULL, token VARCHAR(255) NOT NULL)`)
 		},

@@ -18,9 +18,10 @@ import (
 	"github.com/txonce/txonce/adapters/pgxstore"
 )
 
-// BenchmarkGuard compares a handler behind a Guard with the same handler in a bare transaction, with bodies and responses of 1 kB, and
-// with a replay. By hand is the least that can keep a key and its response: BEGIN with the claim, the handler, and the response with
-// COMMIT, in as many round trips as bare, without any check of the request or of the transaction.
+// BenchmarkGuard compares a handler behind a Guard with the same handler in a bare transaction, with bodies and
+// responses of 1 kB, and with a replay. By hand is the least that can keep a key and its response: BEGIN with the
+// claim, the handler, and the response with COMMIT, in as many round trips as bare, without any check of the request or
+// of the transaction.
 func BenchmarkGuard(b *testing.B) {
 	e := allEngines[0]
 	pool, err := pgxpool.New(b.Context(), e.Create(b))
@@ -33,7 +34,8 @@ func BenchmarkGuard(b *testing.B) {
 		b.Fatal(err)
 	}
 	guard, err := httpidem.New(httpidem.Config[pgx.Tx]{
-		Name: "bench", Store: store, Secrets: [][]byte{secret("a")}, Principal: httpidem.Anonymous, Logger: slog.New(slog.DiscardHandler),
+		Name: "bench", Store: store, Secrets: [][]byte{secret("a")}, Principal: httpidem.Anonymous,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -26,8 +26,8 @@ const (
 	chaosServers = 2
 )
 
-// Clients repeat requests while processes are killed at any time and a proxy delays and cuts COMMITs. Afterwards each key has one
-// effect, all its responses are equal, and each response is of the effect that is committed.
+// Clients repeat requests while processes are killed at any time and a proxy delays and cuts COMMITs. Afterwards each
+// key has one effect, all its responses are equal, and each response is of the effect that is committed.
 func TestChaos(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		dsn := e.Create(t)
@@ -68,7 +68,8 @@ func TestChaos(t *testing.T) {
 		sound := e.node(t, dsn, settings{wait: 10 * time.Second})
 		replays := audit(t, sound, e, answers)
 		t.Logf("%d keys, %d answers, %d of them replays; %d kills; COMMITs lost %d, answers lost %d, COMMITs late %d",
-			chaosClients/chaosTwins**rounds, chaosClients**rounds, replays, killed, faults[0].Load(), faults[1].Load(), faults[2].Load())
+			chaosClients/chaosTwins**rounds, chaosClients**rounds, replays, killed, faults[0].Load(), faults[1].Load(),
+			faults[2].Load())
 		if killed == 0 || e.Chaos != nil && faults[0].Load()+faults[1].Load()+faults[2].Load() == 0 {
 			t.Error("nothing went wrong, so this test has shown nothing")
 		}
@@ -95,7 +96,8 @@ func audit(t *testing.T, n *node, e engine, answers [][]answer) (replays int) {
 			}
 			if i%chaosTwins == 0 {
 				key := chaosKey(i, round)
-				if committed, err := n.count(t.Context(), `SELECT count(*) FROM effects WHERE name = '`+key+`' AND token = '`+got.token()+`'`); err != nil || committed != 1 {
+				if committed, err := n.count(t.Context(), `SELECT count(*) FROM effects WHERE name = '`+key+
+					`' AND token = '`+got.token()+`'`); err != nil || committed != 1 {
 					t.Fatalf("%s: the answer is %q, which is not committed (%d, %v)", key, got.body, committed, err)
 				}
 				replay := untilAnswered(t, n.handle(e.order), request{key: key, body: "{}"})
@@ -139,7 +141,9 @@ func chaosOrder(t *testing.T, servers *child.Group, client *http.Client, key str
 }
 
 // tokenOrder is order with a token that is different in each run, so that a response shows which run made it.
-func (e engine) tokenOrder(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
+func (e engine) tokenOrder(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter,
+	r *http.Request,
+) error {
 	token := rand.Text()
 	if err := exec(e.Insert, r.Header.Get("Idempotency-Key"), token); err != nil {
 		return err

@@ -51,7 +51,9 @@ func serveChild(ctx context.Context, args []string) (http.Handler, error) {
 			order = e.tokenOrder
 		}
 		if mode == beforeCommit {
-			order = func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
+			order = func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter,
+				r *http.Request,
+			) error {
 				defer child.KillMyself()
 				return e.order(ctx, exec, w, r)
 			}
@@ -62,7 +64,9 @@ func serveChild(ctx context.Context, args []string) (http.Handler, error) {
 }
 
 // postOrder sends an order to a child.
-func postOrder(ctx context.Context, p *child.Process, client *http.Client, key, body string) (status int, header http.Header, got string, err error) {
+func postOrder(ctx context.Context, p *child.Process, client *http.Client, key,
+	body string,
+) (status int, header http.Header, got string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/orders", strings.NewReader(body))
 	if err != nil {
 		return 0, nil, "", err
@@ -85,7 +89,10 @@ func TestKilled(t *testing.T) {
 			name, mode string
 			effects    int
 		}{
-			{"case 15: killed after the handler's work, before COMMIT: nothing is left, and the retry runs", beforeCommit, 0},
+			{
+				"case 15: killed after the handler's work, before COMMIT: nothing is left, and the retry runs",
+				beforeCommit, 0,
+			},
 			{"case 16: killed after COMMIT, before the response: the retry is a replay", afterCommit, 1},
 		} {
 			t.Run(tt.name, func(t *testing.T) {

@@ -48,7 +48,8 @@ func TestCommitFaults(t *testing.T) {
 					faulty := e.node(t, e.Faulty(t, dsn, fault), settings{wait: 10 * time.Second})
 					q := request{key: tt.name, body: "x"}
 					w := serve(tt.h(faulty), q.make(t.Context()))
-					if tt.wrap && w.Code != http.StatusServiceUnavailable || w.Code != http.StatusCreated && w.Code != http.StatusServiceUnavailable {
+					if tt.wrap && w.Code != http.StatusServiceUnavailable ||
+						w.Code != http.StatusCreated && w.Code != http.StatusServiceUnavailable {
 						t.Errorf("%s: status %d", tt.name, w.Code)
 					}
 					if !tt.wrap && w.Code == http.StatusCreated && isReplay(w) != (fault != deduptest.CommitLost) {
@@ -101,8 +102,9 @@ func TestSerializationFailures(t *testing.T) {
 	})
 }
 
-// Case 38, E8: there is no lease that runs out, and so no take-over that needs Recover. The key, the work and the response are one
-// transaction, so a handler that loses the claim, here because the server ended an idle session, cannot commit what comes late.
+// Case 38, E8: there is no lease that runs out, and so no take-over that needs Recover. The key, the work and the
+// response are one transaction, so a handler that loses the claim, here because the server ended an idle session,
+// cannot commit what comes late.
 func TestLateFinisher(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		if e.Name == "sqlite" {
@@ -130,8 +132,10 @@ func TestLateFinisher(t *testing.T) {
 			return err
 		})
 		w := serve(late, request{key: "case-38", body: "x"}.make(t.Context()))
-		if w.Code == http.StatusCreated && (w.Body.String() != "ordered x" || !isReplay(w)) || w.Code != http.StatusCreated && w.Code < 500 {
-			t.Errorf("case 38: the late finisher got %d %s, replayed %v; want the winner's response or 5xx", w.Code, w.Body, isReplay(w))
+		if w.Code == http.StatusCreated && (w.Body.String() != "ordered x" || !isReplay(w)) ||
+			w.Code != http.StatusCreated && w.Code < 500 {
+			t.Errorf("case 38: the late finisher got %d %s, replayed %v; want the winner's response or 5xx", w.Code,
+				w.Body, isReplay(w))
 		}
 		second.wantEffects(t, 1)
 		wantStatus(t, first.handle(e.order), request{key: "case-38", body: "x"}, http.StatusCreated, true)
@@ -149,7 +153,8 @@ func endOtherSessions(ctx context.Context, t *testing.T, e engine, n *node) erro
 		return err
 	}
 	for { // the server refreshes innodb_trx only every 100 ms
-		id, err := n.count(ctx, `SELECT coalesce(max(id), 0) FROM `+testdb.MySQLSessions(t)+` WHERE transaction AND db = database() AND id <> connection_id()`)
+		id, err := n.count(ctx, `SELECT coalesce(max(id), 0) FROM `+testdb.MySQLSessions(t)+
+			` WHERE transaction AND db = database() AND id <> connection_id()`)
 		if err != nil {
 			return err
 		}

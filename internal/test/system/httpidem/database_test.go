@@ -36,7 +36,10 @@ func TestDatabases(t *testing.T) {
 		effects++
 		n.wantEffects(t, effects)
 
-		for key, status := range map[string]int{"E1": http.StatusPaymentRequired, "case-20": http.StatusNotFound, "case-22": http.StatusServiceUnavailable} {
+		for key, status := range map[string]int{
+			"E1": http.StatusPaymentRequired, "case-20": http.StatusNotFound,
+			"case-22": http.StatusServiceUnavailable,
+		} {
 			failing := n.handle(func(ctx context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
 				defer w.WriteHeader(status)
 				return exec(e.Insert, key, "never")
@@ -60,8 +63,8 @@ func TestDatabases(t *testing.T) {
 		wantStatus(t, aborted, request{key: "E14"}, http.StatusInternalServerError, false)
 		n.wantEffects(t, effects)
 
-		// E4: a handler that ends its transaction by text. Afterwards the key is free, or its answer is not retained; it never runs
-		// unseen and never answers 2xx.
+		// E4: a handler that ends its transaction by text. Afterwards the key is free, or its answer is not retained;
+		// it never runs unseen and never answers 2xx.
 		for _, end := range []string{"ROLLBACK", "COMMIT"} {
 			key := "E4-" + end
 			ending := n.handle(func(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, _ *http.Request) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/txonce/txonce/dedup/deduptest"
 )
 
-// TestReadDeadline: a handler that limits the reading of its body, as handlers do against slow clients, must not break the
-// connection for the requests that follow on it. net/http lifts the deadline at the end of the body, and behind httpidem the body was read
-// before.
+// TestReadDeadline: a handler that limits the reading of its body, as handlers do against slow clients, must not break
+// the connection for the requests that follow on it. net/http lifts the deadline at the end of the body, and behind
+// httpidem the body was read before.
 func TestReadDeadline(t *testing.T) {
 	slowBody := func(w http.ResponseWriter, r *http.Request) error {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {

@@ -31,7 +31,8 @@ type settings struct {
 }
 
 // work is a handler on any database. exec runs a statement in its transaction.
-type work func(ctx context.Context, exec func(sql string, args ...any) error, w http.ResponseWriter, r *http.Request) error
+type work func(ctx context.Context, exec func(sql string, args ...any) error, w http.ResponseWriter,
+	r *http.Request) error
 
 // node is a process with a Guard on a real database.
 type node struct {
@@ -85,7 +86,10 @@ func openPostgres(ctx context.Context, dsn string, s settings) (*node, error) {
 	if s.serializable {
 		isolation = pgx.Serializable
 	}
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool, Isolation: isolation, ClaimTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	store, err := pgxstore.New(pgxstore.Config{
+		Pool: pool, Isolation: isolation, ClaimTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +123,10 @@ func sqlNode(dialect sqlstore.Dialect, driver string) func(context.Context, stri
 		if s.serializable {
 			isolation = sql.LevelSerializable
 		}
-		store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Isolation: isolation, ClaimTimeout: time.Minute})
+		store, err := sqlstore.New(sqlstore.Config{
+			DB: db, Dialect: dialect, Isolation: isolation,
+			ClaimTimeout: time.Minute,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -143,12 +150,15 @@ func sqlNode(dialect sqlstore.Dialect, driver string) func(context.Context, stri
 	}
 }
 
-func newNode[TTx any](store dedup.Store[TTx], s settings, exec func(ctx context.Context, tx TTx, sql string, args ...any) error) (*node, error) {
+func newNode[TTx any](store dedup.Store[TTx], s settings,
+	exec func(ctx context.Context, tx TTx, sql string, args ...any) error,
+) (*node, error) {
 	if s.secrets == nil {
 		s.secrets = [][]byte{secret("a")}
 	}
 	guard, err := httpidem.New(httpidem.Config[TTx]{
-		Name: "api", Store: store, Secrets: s.secrets, Principal: byUser, Wait: s.wait, Trace: s.trace, Logger: slog.New(slog.DiscardHandler),
+		Name: "api", Store: store, Secrets: s.secrets, Principal: byUser, Wait: s.wait, Trace: s.trace,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
@@ -186,7 +196,9 @@ func (e engine) node(t testing.TB, dsn string, s settings) *node {
 }
 
 // order makes an effect and answers with 201 and what it got.
-func (e engine) order(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter, r *http.Request) error {
+func (e engine) order(_ context.Context, exec func(string, ...any) error, w http.ResponseWriter,
+	r *http.Request,
+) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err

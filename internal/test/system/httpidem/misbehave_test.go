@@ -128,7 +128,8 @@ func TestMisbehavingHandlers(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				if status, _, text := overHTTP(t, s.URL+"/orders", "stranger", "b"); status != 201 || time.Since(began) > 2*time.Second {
+				if status, _, text := overHTTP(t, s.URL+"/orders", "stranger", "b"); status != 201 ||
+					time.Since(began) > 2*time.Second {
 					t.Errorf("stranger: %d %s after %v", status, text, time.Since(began))
 				}
 				if status, _, text := overHTTP(t, s.URL+"/orders", "k", "b"); status != 201 {
@@ -154,7 +155,8 @@ func TestAHandlerMayLeaveATemporaryTable(t *testing.T) {
 		}))
 		defer s.Close()
 		for i := range 2 {
-			if status, replayed, text := overHTTP(t, s.URL+"/orders", "k", "b"); status != http.StatusCreated || replayed != (i == 1) {
+			if status, replayed, text := overHTTP(t, s.URL+"/orders", "k", "b"); status != http.StatusCreated ||
+				replayed != (i == 1) {
 				t.Errorf("request %d: %d, replayed %v: %s", i, status, replayed, text)
 			}
 		}

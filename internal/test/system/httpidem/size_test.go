@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestLargeResponse: a response of nearly Config.MaxResponse is replayed byte by byte on each database, with odd header values.
+// TestLargeResponse: a response of nearly Config.MaxResponse is replayed byte by byte on each database, with odd header
+// values.
 func TestLargeResponse(t *testing.T) {
 	eachEngine(t, func(t *testing.T, e engine) {
 		for _, size := range []int{0, 1, 65_530, 65_536, 1<<20 - 300} {
@@ -32,8 +33,10 @@ func TestLargeResponse(t *testing.T) {
 			one, two := httptest.NewRecorder(), httptest.NewRecorder()
 			h.ServeHTTP(one, q.make(t.Context()))
 			h.ServeHTTP(two, q.make(t.Context()))
-			if one.Code != 201 || two.Code != 201 || !isReplay(two) || !bytes.Equal(one.Body.Bytes(), two.Body.Bytes()) || !bytes.Equal(one.Body.Bytes(), body) {
-				t.Errorf("size %d: %d %d replay %v, equal %v", size, one.Code, two.Code, isReplay(two), bytes.Equal(one.Body.Bytes(), two.Body.Bytes()))
+			if one.Code != 201 || two.Code != 201 || !isReplay(two) || !bytes.Equal(one.Body.Bytes(),
+				two.Body.Bytes()) || !bytes.Equal(one.Body.Bytes(), body) {
+				t.Errorf("size %d: %d %d replay %v, equal %v", size, one.Code, two.Code, isReplay(two),
+					bytes.Equal(one.Body.Bytes(), two.Body.Bytes()))
 			}
 			if len(two.Header()["Location"]) != 2 || two.Header()["Location"][0] != "/é\xff" {
 				t.Errorf("Location %q", two.Header()["Location"])

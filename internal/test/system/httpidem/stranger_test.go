@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// E2: while 50 twins of one slow request wait, in its process and in another one, requests of strangers go on as if they were not
-// there, with pools of 10 connections.
+// E2: while 50 twins of one slow request wait, in its process and in another one, requests of strangers go on as if
+// they were not there, with pools of 10 connections.
 func TestStrangersDoNotWaitForTwins(t *testing.T) {
 	testdb.Postgres(t) // skips the test with -short
 	e := allEngines[0]

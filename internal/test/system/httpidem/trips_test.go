@@ -31,8 +31,8 @@ func (c *countTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 func (c *countTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (c *countTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// A guarded request takes no more round trips than the handler's transaction alone. A replay takes one in the process that has answered
-// the request, and two in another one.
+// A guarded request takes no more round trips than the handler's transaction alone. A replay takes one in the process
+// that has answered the request, and two in another one.
 func TestRoundTrips(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -55,7 +55,8 @@ func TestRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 		guard, err := httpidem.New(httpidem.Config[pgx.Tx]{
-			Name: "orders", Store: store, Secrets: [][]byte{secret("a")}, Principal: httpidem.Anonymous, Logger: slog.New(slog.DiscardHandler),
+			Name: "orders", Store: store, Secrets: [][]byte{secret("a")}, Principal: httpidem.Anonymous,
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

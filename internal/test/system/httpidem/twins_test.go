@@ -35,10 +35,16 @@ func TestTwins(t *testing.T) {
 		processes  int
 	}{
 		{"case 14: twins of a quick request wait and get its response", 0, time.Second, time.Second, false, 1},
-		{"case 14: twins of a slow request get 409 after Wait", 3 * time.Second, 10 * time.Second, 10 * time.Second, true, 1},
+		{
+			"case 14: twins of a slow request get 409 after Wait", 3 * time.Second, 10 * time.Second, 10 * time.Second,
+			true, 1,
+		},
 		{"case 14: a negative Wait answers at once", -1, 10 * time.Second, 10 * time.Second, true, 1},
 		{"case 14: twins in other processes wait, too", 5 * time.Second, time.Second, 2 * time.Second, false, 5},
-		{"case 14: twins of a slow request in another process", 3 * time.Second, 10 * time.Second, 10 * time.Second, true, 5},
+		{
+			"case 14: twins of a slow request in another process", 3 * time.Second, 10 * time.Second, 10 * time.Second,
+			true, 5,
+		},
 		{"E12: a Wait of 500 us is not endless", 500 * time.Microsecond, 10 * time.Second, 10 * time.Second, true, 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

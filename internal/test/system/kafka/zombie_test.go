@@ -18,9 +18,10 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// TestZombie tests the module's main promise, on real servers. A consumer's connections to Kafka freeze while its handler runs.
-// The group gives its partition to a second consumer, which gets the same message and has its own database connection. The first
-// consumer does not know this and goes on. Exactly one effect commits, whichever consumer claims first.
+// TestZombie tests the module's main promise, on real servers. A consumer's connections to Kafka freeze while its
+// handler runs. The group gives its partition to a second consumer, which gets the same message and has its own
+// database connection. The first consumer does not know this and goes on. Exactly one effect commits, whichever
+// consumer claims first.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -45,14 +46,20 @@ func TestZombie(t *testing.T) {
 				cfg := testConfig(strategy)
 				cfg.Consumer.Group.Session.Timeout = 3 * time.Second
 				frost := newFreezer(cfg)
-				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, cfg), Processor: first, Concurrency: tt.concurrency})
+				g.join(t, kafka.SubscriberConfig{
+					Client: dial(t, g.brokers, cfg), Processor: first,
+					Concurrency: tt.concurrency,
+				})
 				g.produce(t, keyed(0, "", "order 1")...)
 				<-first.stopped
 				frost.freeze()
 
 				second := &zombie{delivered: make(chan struct{}, 100)}
 				second.Consumer = db.consumer(t, nil)
-				g.join(t, kafka.SubscriberConfig{Client: dial(t, g.brokers, testConfig(strategy)), Processor: second, Concurrency: tt.concurrency})
+				g.join(t, kafka.SubscriberConfig{
+					Client: dial(t, g.brokers, testConfig(strategy)), Processor: second,
+					Concurrency: tt.concurrency,
+				})
 				<-second.delivered
 				if first.inHandler == nil {
 					g.awaitConsumed(t) // the new owner is through before the zombie claims

@@ -60,7 +60,8 @@ func TestGooseHasBothDirections(t *testing.T) {
 		t.Fatal(err)
 	}
 	up, down, found := strings.Cut(string(text), "-- +goose Down")
-	if !found || !strings.Contains(up, "-- +goose Up") || !strings.Contains(up, "CREATE TABLE") || !strings.Contains(down, "DROP TABLE") {
+	if !found || !strings.Contains(up, "-- +goose Up") || !strings.Contains(up, "CREATE TABLE") ||
+		!strings.Contains(down, "DROP TABLE") {
 		t.Errorf("%s", text)
 	}
 }
@@ -117,8 +118,8 @@ func TestApplySQLiteByManyNodesAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// applyPatiently calls Apply again if the file stays locked for the 10 s that Apply waits, because a busy disk may be that slow. An
-// earlier error means that Apply did not wait.
+// applyPatiently calls Apply again if the file stays locked for the 10 s that Apply waits, because a busy disk may be
+// that slow. An earlier error means that Apply did not wait.
 func applyPatiently(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -187,7 +188,8 @@ func TestApplyOfAStepThatFailsLeavesNothingBehind(t *testing.T) {
 	if _, err := db.Exec(`CREATE TABLE dead_letters (somebody_elses INTEGER)`); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err == nil || !strings.Contains(err.Error(), "0001_processed_messages") {
+	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err == nil || !strings.Contains(err.Error(),
+		"0001_processed_messages") {
 		t.Errorf("got %v, want an error that names the file", err)
 	}
 	var n int

@@ -66,7 +66,8 @@ func TestApplyMySQLByManyNodesAtOnce(t *testing.T) {
 			if n := mysqlCount(t, db, `SELECT count(*) FROM txonce_sweep`); n != 1 {
 				t.Errorf("%d rows in txonce_sweep", n)
 			}
-			if free := mysqlCount(t, db, `SELECT IS_FREE_LOCK('`+fmt.Sprintf("txonce.%x", sha1.Sum([]byte(mysqlDatabase(t, db))))+`')`); free != 1 {
+			if free := mysqlCount(t, db, `SELECT IS_FREE_LOCK('`+fmt.Sprintf("txonce.%x",
+				sha1.Sum([]byte(mysqlDatabase(t, db))))+`')`); free != 1 {
 				t.Error("the lock is still held")
 			}
 		})
@@ -117,8 +118,10 @@ func TestApplyMySQLAfterACrashBehindEachStatement(t *testing.T) {
 				t.Fatalf("after a crash behind statement %d: %v", n, err)
 			}
 		}
-		if got, want := mysqlCount(t, db, tables), mysqlCount(t, whole, tables); got != want || rows(db) != rows(whole) {
-			t.Errorf("after a crash behind statement %d: %d columns, want %d; rows %d, want %d", n, got, want, rows(db), rows(whole))
+		if got, want := mysqlCount(t, db, tables), mysqlCount(t, whole, tables); got != want ||
+			rows(db) != rows(whole) {
+			t.Errorf("after a crash behind statement %d: %d columns, want %d; rows %d, want %d", n, got, want, rows(db),
+				rows(whole))
 		}
 	}
 }
@@ -129,7 +132,8 @@ func TestApplyMySQLLeavesForeignTablesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := migrations.Apply(t.Context(), db, "mysql", "")
-	if err == nil || !strings.Contains(err.Error(), "0001_processed_messages") || !strings.Contains(err.Error(), "dead_letters") {
+	if err == nil || !strings.Contains(err.Error(), "0001_processed_messages") || !strings.Contains(err.Error(),
+		"dead_letters") {
 		t.Errorf("got %v, want an error that names file and table", err)
 	}
 	if n := mysqlCount(t, db, `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()`); n != 1 {
@@ -187,7 +191,8 @@ func TestApplyMySQLInAnotherDatabase(t *testing.T) {
 	}
 	dsn := testdb.MySQL(t)
 	none := openMySQL(t, dsn[:strings.LastIndex(dsn, "/")+1])
-	if err := migrations.Apply(t.Context(), none, "mysql", ""); err == nil || !strings.Contains(err.Error(), "no database is chosen") {
+	if err := migrations.Apply(t.Context(), none, "mysql", ""); err == nil || !strings.Contains(err.Error(),
+		"no database is chosen") {
 		t.Errorf("without a database: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package migrationtools shows that common migration tools can apply and revert the files of package migrations. It is a module of its
-// own, so that txonce does not depend on these tools.
+// Package migrationtools shows that common migration tools can apply and revert the files of package migrations. It is
+// a module of its own, so that txonce does not depend on these tools.
 package migrationtools_test
 
 import (
@@ -100,7 +100,8 @@ func upDownUp(t *testing.T, s server, db *sql.DB, up, down func() error) {
 		}
 	}
 	var version int
-	if err := db.QueryRow(`SELECT max(version) FROM txonce_schema`).Scan(&version); err != nil || version != migrations.Latest(s.files) {
+	if err := db.QueryRow(`SELECT max(version) FROM txonce_schema`).Scan(&version); err != nil ||
+		version != migrations.Latest(s.files) {
 		t.Errorf("version %d, want %d (%v)", version, migrations.Latest(s.files), err)
 	}
 	// After a tool has migrated, Apply finds nothing to do.

@@ -12,12 +12,15 @@ import (
 	"github.com/txonce/txonce/observe"
 )
 
-// BenchmarkReplayRate measures what one worker reaches of a rate of 50 letters a second, beside its rate without a limit: letters/s. A run replays
-// b.N letters.
+// BenchmarkReplayRate measures what one worker reaches of a rate of 50 letters a second, beside its rate without a
+// limit: letters/s. A run replays b.N letters.
 //
 //	go test -run '^$' -bench ReplayRate -benchtime 500x ./consumer/ops
 func BenchmarkReplayRate(b *testing.B) {
-	for name, open := range map[string]func(testing.TB) *dashboardtest.DB{"SQLite": dashboardtest.SQLite, "PostgreSQL": dashboardtest.Postgres, "MariaDB": dashboardtest.MySQL} {
+	for name, open := range map[string]func(testing.TB) *dashboardtest.DB{
+		"SQLite":     dashboardtest.SQLite,
+		"PostgreSQL": dashboardtest.Postgres, "MariaDB": dashboardtest.MySQL,
+	} {
 		for _, rate := range []float64{50, 0} {
 			b.Run(fmt.Sprint(name, "/", rate), func(b *testing.B) { replayAtRate(b, open(b), rate) })
 		}
@@ -34,7 +37,10 @@ func replayAtRate(b *testing.B, db *dashboardtest.DB, rate float64) {
 		}
 	}
 	db.Fixed.Store(true)
-	r := ops.Request{Kind: ops.Replay, Who: "ann", Reason: "a benchmark", Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Rate: rate, Expect: b.N}
+	r := ops.Request{
+		Kind: ops.Replay, Who: "ann", Reason: "a benchmark",
+		Filter: consumer.DeadLetterFilter{Consumer: "billing"}, Rate: rate, Expect: b.N,
+	}
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	b.ResetTimer()

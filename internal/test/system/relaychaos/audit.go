@@ -60,7 +60,10 @@ type findings struct {
 }
 
 func newAudit(ledger []entry) *audit {
-	a := &audit{ledger: make(map[string]*entry, len(ledger)), first: make(map[string]*publication, len(ledger)), ends: map[string]mark{}}
+	a := &audit{
+		ledger: make(map[string]*entry, len(ledger)), first: make(map[string]*publication, len(ledger)),
+		ends: map[string]mark{},
+	}
 	for i := range ledger {
 		a.ledger[ledger[i].id] = &ledger[i]
 	}
@@ -82,9 +85,11 @@ func (a *audit) publication(p *publication) {
 		f.Phantom++
 		a.problem("%v is message %s of an execution that was rolled back", p, p.id)
 		return
-	case !bytes.Equal(p.payload, e.payload) || p.key != keyName(e.key) || len(p.headers) != 1 || p.headers[headerDigest] != digest(e.payload):
+	case !bytes.Equal(p.payload, e.payload) || p.key != keyName(e.key) || len(p.headers) != 1 ||
+		p.headers[headerDigest] != digest(e.payload):
 		f.Altered++
-		a.problem("%v is not message %s as it was enqueued: key %q, headers %q, %d bytes", p, p.id, p.key, p.headers, len(p.payload))
+		a.problem("%v is not message %s as it was enqueued: key %q, headers %q, %d bytes", p, p.id, p.key, p.headers,
+			len(p.payload))
 		return
 	}
 	if before := a.first[p.id]; before != nil {
@@ -145,8 +150,8 @@ func (a *audit) close() findings {
 	return a.findings
 }
 
-// readLedger returns the committed messages, and checks that their numbers have no gaps; otherwise the ledger proves nothing
-// about order.
+// readLedger returns the committed messages, and checks that their numbers have no gaps; otherwise the ledger proves
+// nothing about order.
 func readLedger(ctx context.Context, db *pgxpool.Pool) ([]entry, error) {
 	rows, err := db.Query(ctx, `SELECT id, key, n, payload FROM chaos_ledger ORDER BY key, n`)
 	if err != nil {

@@ -50,8 +50,14 @@ func TestRelayAudit(t *testing.T) {
 		{"a late repeat", func(topic []*publication) []*publication {
 			return append(topic, again(topic[0], same), again(topic[0], same), again(topic[5], same))
 		}, findings{Repeats: 3}},
-		{"one is missing", func(topic []*publication) []*publication { return slices.Delete(topic, 1, 2) }, findings{Missing: 1}},
-		{"the last of a key is missing", func(topic []*publication) []*publication { return topic[:11] }, findings{Missing: 1}},
+		{
+			"one is missing", func(topic []*publication) []*publication { return slices.Delete(topic, 1, 2) },
+			findings{Missing: 1},
+		},
+		{
+			"the last of a key is missing", func(topic []*publication) []*publication { return topic[:11] },
+			findings{Missing: 1},
+		},
 		{"nothing was published", func([]*publication) []*publication { return nil }, findings{Missing: 12}},
 		{"nobody enqueued it", func(topic []*publication) []*publication {
 			return append(topic, again(topic[3], func(p *publication) { p.id = "id-0-5" }))

@@ -9,8 +9,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// breakpoint is a Publisher that can be ordered to stop in the middle of its work, so that a fault hits a relay with messages
-// that are leased and not published, or published and not settled. It does not drop or change messages.
+// breakpoint is a Publisher that can be ordered to stop in the middle of its work, so that a fault hits a relay with
+// messages that are leased and not published, or published and not settled. It does not drop or change messages.
 type breakpoint struct {
 	outbox.Publisher
 	say func(messages int) // called when it stops, with the number of messages

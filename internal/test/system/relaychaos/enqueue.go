@@ -80,7 +80,9 @@ func (e *enqueuer) run(ctx context.Context, store dedup.Store[pgx.Tx], start tim
 }
 
 // deliver waits until command i is due and may run, and delivers it once or twice.
-func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i int, start time.Time, trickle <-chan time.Time) error {
+func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i int, start time.Time,
+	trickle <-chan time.Time,
+) error {
 	cmd := &e.plan.commands[i]
 	if err := sleep(ctx, time.Until(start.Add(cmd.due))); err != nil {
 		return err
@@ -102,9 +104,9 @@ func (e *enqueuer) deliver(ctx context.Context, c *consumer.Consumer[pgx.Tx], i 
 	return nil
 }
 
-// awaitTurn delays commands that are due after the last planned fault. While faults are left, these run one by one at a slow pace,
-// each after the previous messages were relayed. So even on a slow machine, where relays start late, the remaining faults find
-// messages to publish.
+// awaitTurn delays commands that are due after the last planned fault. While faults are left, these run one by one at a
+// slow pace, each after the previous messages were relayed. So even on a slow machine, where relays start late, the
+// remaining faults find messages to publish.
 func (e *enqueuer) awaitTurn(ctx context.Context, trickle <-chan time.Time) error {
 	for {
 		select {
@@ -124,8 +126,8 @@ func incoming(i int) *consumer.Message {
 	return &consumer.Message{ID: "command-" + strconv.Itoa(i), Payload: []byte(strconv.Itoa(i))}
 }
 
-// insertLedger locks the key's row and records the messages with their numbers within the key. Committed messages must be
-// published in the order of these numbers.
+// insertLedger locks the key's row and records the messages with their numbers within the key. Committed messages must
+// be published in the order of these numbers.
 const insertLedger = `
 	WITH counted AS (UPDATE chaos_keys SET n = n + cardinality($2::text[]) WHERE key = $1 RETURNING n - cardinality($2::text[]) AS before)
 	INSERT INTO chaos_ledger (id, key, n, payload)
@@ -158,7 +160,8 @@ func (e *enqueuer) handle(ctx context.Context, tx pgx.Tx, msg *consumer.Message)
 	return e.end(ctx, tx, cmd)
 }
 
-// end ends the execution as planned. Every fate except refuses affects a command once. A command runs only once at a time.
+// end ends the execution as planned. Every fate except refuses affects a command once. A command runs only once at a
+// time.
 func (e *enqueuer) end(ctx context.Context, tx pgx.Tx, cmd *command) error {
 	how := cmd.fate
 	if how == fine {
@@ -180,8 +183,8 @@ func (e *enqueuer) end(ctx context.Context, tx pgx.Tx, cmd *command) error {
 	}
 }
 
-// messages makes the messages of an execution. The payload starts with the execution's number, to recognize messages that were
-// rolled back. The rest is binary, to recognize changed bytes.
+// messages makes the messages of an execution. The payload starts with the execution's number, to recognize messages
+// that were rolled back. The rest is binary, to recognize changed bytes.
 func (e *enqueuer) messages(cmd *command, run int64) []outbox.Message {
 	msgs := make([]outbox.Message, cmd.count)
 	for i := range msgs {
@@ -189,7 +192,10 @@ func (e *enqueuer) messages(cmd *command, run int64) []outbox.Message {
 		for range 20 + rand.IntN(180) {
 			payload = append(payload, byte(rand.Uint32()))
 		}
-		msgs[i] = outbox.Message{Topic: e.topic, OrderingKey: keyName(cmd.key), Payload: payload, Headers: map[string]string{headerDigest: digest(payload)}}
+		msgs[i] = outbox.Message{
+			Topic: e.topic, OrderingKey: keyName(cmd.key), Payload: payload,
+			Headers: map[string]string{headerDigest: digest(payload)},
+		}
 	}
 	return msgs
 }

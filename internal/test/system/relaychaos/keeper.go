@@ -74,7 +74,8 @@ func (k *keeper) run(ctx context.Context) error {
 func (k *keeper) start() error {
 	k.born++
 	s := k.settings
-	s.Name = fmt.Sprintf("%s.%d", k.name, k.born) // unique, so that the database can tell a lease from the previous process's
+	// unique, so that the database can tell a lease from the previous process's
+	s.Name = fmt.Sprintf("%s.%d", k.name, k.born)
 	relay, err := start(s, k.verbose)
 	if err == nil {
 		k.relay = relay // otherwise stop must see the old process

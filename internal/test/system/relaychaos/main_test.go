@@ -56,7 +56,8 @@ func leftBehind(t *testing.T, dsn string, brokers []string, name string) {
 		return
 	}
 	var schemas int
-	if err := open(t, dsn).QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`, name).Scan(&schemas); err != nil || schemas > 0 {
+	if err := open(t, dsn).QueryRow(`SELECT count(*) FROM pg_namespace WHERE nspname = $1`,
+		name).Scan(&schemas); err != nil || schemas > 0 {
 		t.Errorf("schema %s is left behind (%v)", name, err)
 	}
 	admin, err := sarama.NewClusterAdmin(brokers, sarama.NewConfig())
@@ -64,7 +65,8 @@ func leftBehind(t *testing.T, dsn string, brokers []string, name string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	for since := time.Now(); ; <-time.After(100 * time.Millisecond) { // the broker learns of the deletion after the controller
+	for since := time.Now(); ; <-time.After(100 * time.Millisecond) {
+		// the broker learns of the deletion after the controller
 		topics, err := admin.ListTopics()
 		_, there := topics[name]
 		if err == nil && !there {
@@ -88,8 +90,10 @@ func open(t *testing.T, dsn string) *sql.DB {
 
 // TestRelaysUnderFaults is a short form of make chaos-relay. With its seed handlers fail in every way.
 func TestRelaysUnderFaults(t *testing.T) {
-	r := runChaos(t, "-seed", "1", "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3", "-lease", "1s")
-	if r.code != 0 || !r.OK || r.Committed != 2000 || r.Kills < 3 || r.Pauses < 3 || r.InPublish == 0 || r.RolledBack == 0 || r.Refused == 0 {
+	r := runChaos(t, "-seed", "1", "-messages", "2000", "-keys", "100", "-rate", "200", "-kills", "3", "-pauses", "3",
+		"-lease", "1s")
+	if r.code != 0 || !r.OK || r.Committed != 2000 || r.Kills < 3 || r.Pauses < 3 || r.InPublish == 0 ||
+		r.RolledBack == 0 || r.Refused == 0 {
 		t.Errorf("exit code %d:\n%s", r.code, r.output)
 	}
 	t.Log(r.line())
@@ -104,7 +108,8 @@ func TestBrokenRelayIsFound(t *testing.T) {
 		"dual-write": func(r result) bool { return r.Phantom > 0 },
 	} {
 		t.Run(way, func(t *testing.T) {
-			r := runChaos(t, "-broken", way, "-messages", "2000", "-keys", "20", "-rate", "500", "-kills", "2", "-pauses", "1", "-lease", "1s")
+			r := runChaos(t, "-broken", way, "-messages", "2000", "-keys", "20", "-rate", "500", "-kills", "2",
+				"-pauses", "1", "-lease", "1s")
 			if r.code != 1 || r.OK || !found(r) {
 				t.Errorf("exit code %d:\n%s", r.code, r.output)
 			}

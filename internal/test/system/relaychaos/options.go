@@ -84,7 +84,8 @@ func (o *options) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	refuse(o.broken != "" && !slices.Contains(ways, o.broken), "-broken %s: want one of %s", o.broken, strings.Join(ways, ", "))
+	refuse(o.broken != "" && !slices.Contains(ways, o.broken), "-broken %s: want one of %s", o.broken,
+		strings.Join(ways, ", "))
 	refuse(o.messages < 100, "-messages %d: want 100 or more", o.messages)
 	refuse(o.keys < 1, "-keys %d: want 1 or more", o.keys)
 	refuse(o.rate < 1, "-rate %d: want 1 or more", o.rate)

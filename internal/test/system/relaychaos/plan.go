@@ -70,7 +70,8 @@ func newPlan(o options) *plan {
 	return p
 }
 
-// addCommands makes commands until they have the requested number of messages. Messages of refused commands do not count.
+// addCommands makes commands until they have the requested number of messages. Messages of refused commands do not
+// count.
 func (p *plan) addCommands(o options, rng *rand.Rand) {
 	for made := 0; made < o.messages; {
 		c := command{

@@ -82,7 +82,10 @@ func (r *reader) take(m *sarama.ConsumerMessage) {
 
 // read parses a record. A prefix marks the relay's headers.
 func read(m *sarama.ConsumerMessage) *publication {
-	p := &publication{partition: m.Partition, offset: m.Offset, key: string(m.Key), payload: m.Value, seq: -1, headers: map[string]string{}}
+	p := &publication{
+		partition: m.Partition, offset: m.Offset, key: string(m.Key), payload: m.Value, seq: -1,
+		headers: map[string]string{},
+	}
 	for _, h := range m.Headers {
 		switch name, value := string(h.Key), string(h.Value); {
 		case name == outbox.HeaderID:

@@ -31,7 +31,8 @@ const workers = 2
 func relayMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true}) // fails only if the parent is gone, and then this process ends too
+	// fails only if the parent is gone, and then this process ends too
+	_ = json.NewEncoder(os.Stdout).Encode(report{Ready: true})
 	var s settings
 	in, err := spawn.Settings(&s)
 	if err != nil {

@@ -13,28 +13,29 @@ import (
 
 // figures is the result of a run. With -json it is the last line.
 type figures struct {
-	OK             bool    `json:"ok"`
-	Broken         string  `json:"broken,omitempty"`
-	Seed           uint64  `json:"seed"`
-	Keys           int     `json:"keys"`
-	Committed      int     `json:"committed"`
-	RolledBack     int64   `json:"rolled_back"` // executions that had enqueued and were rolled back
-	Refused        int     `json:"refused"`     // those of them that always fail
-	Publications   int     `json:"publications"`
-	Missing        int     `json:"missing"`
-	Phantom        int     `json:"phantom"`
-	OutOfOrder     int     `json:"out_of_order"`
-	Altered        int     `json:"altered"`
-	Repeats        int     `json:"repeats"`
-	RepeatsAllowed int     `json:"repeats_allowed"`
-	Batch          int     `json:"batch"`   // the largest number of messages that a worker leases at once
-	Workers        int     `json:"workers"` // per relay
-	Pending        int64   `json:"pending"`
-	Kills          int     `json:"kills"`
-	Pauses         int     `json:"pauses"`
-	InPublish      int     `json:"faults_in_publish"` // kills and pauses that certainly hit a relay with leased messages
-	LeaseSeconds   float64 `json:"lease_seconds"`
-	Seconds        float64 `json:"seconds"`
+	OK             bool   `json:"ok"`
+	Broken         string `json:"broken,omitempty"`
+	Seed           uint64 `json:"seed"`
+	Keys           int    `json:"keys"`
+	Committed      int    `json:"committed"`
+	RolledBack     int64  `json:"rolled_back"` // executions that had enqueued and were rolled back
+	Refused        int    `json:"refused"`     // those of them that always fail
+	Publications   int    `json:"publications"`
+	Missing        int    `json:"missing"`
+	Phantom        int    `json:"phantom"`
+	OutOfOrder     int    `json:"out_of_order"`
+	Altered        int    `json:"altered"`
+	Repeats        int    `json:"repeats"`
+	RepeatsAllowed int    `json:"repeats_allowed"`
+	Batch          int    `json:"batch"`   // the largest number of messages that a worker leases at once
+	Workers        int    `json:"workers"` // per relay
+	Pending        int64  `json:"pending"`
+	Kills          int    `json:"kills"`
+	Pauses         int    `json:"pauses"`
+	// kills and pauses that certainly hit a relay with leased messages
+	InPublish    int     `json:"faults_in_publish"`
+	LeaseSeconds float64 `json:"lease_seconds"`
+	Seconds      float64 `json:"seconds"`
 
 	findings findings
 	asked    options
@@ -44,7 +45,8 @@ func newFigures(o options, p *plan, f findings, t tally, rolled, pending int64, 
 	x := &figures{
 		Broken: o.broken, Seed: o.seed, Keys: o.keys,
 		Committed: f.Committed, RolledBack: rolled, Refused: p.refused,
-		Publications: f.Publications, Missing: f.Missing, Phantom: f.Phantom, OutOfOrder: f.OutOfOrder, Altered: f.Altered,
+		Publications: f.Publications, Missing: f.Missing, Phantom: f.Phantom, OutOfOrder: f.OutOfOrder,
+		Altered: f.Altered,
 		Repeats: f.Repeats, RepeatsAllowed: (t.kills + t.pauses) * o.batch * workers, Batch: o.batch, Workers: workers,
 		Pending: pending, Kills: t.kills, Pauses: t.pauses, InPublish: t.inPublish,
 		LeaseSeconds: o.lease.Seconds(), Seconds: math.Round(took.Seconds()*10) / 10,
@@ -65,16 +67,19 @@ func (x *figures) table() string {
 	row("committed", int64(x.Committed), "messages of %d keys, of %d requested", x.Keys, x.asked.messages)
 	row("rolled back", x.RolledBack, "executions that had enqueued; %d of them always fail", x.Refused)
 	row("published", int64(x.Publications), "records in the topic")
-	row("repeats", int64(x.Repeats), "at most %d allowed: %d faults x %d workers x %d messages leased", x.RepeatsAllowed, x.Kills+x.Pauses, x.Workers, x.Batch)
+	row("repeats", int64(x.Repeats), "at most %d allowed: %d faults x %d workers x %d messages leased",
+		x.RepeatsAllowed, x.Kills+x.Pauses, x.Workers, x.Batch)
 	row("kills", int64(x.Kills), "of %d requested, each while the relay held a lease", x.asked.kills)
-	row("pauses", int64(x.Pauses), "of %d requested, each longer than the lease of %v that the relay held", x.asked.pauses, x.asked.lease)
+	row("pauses", int64(x.Pauses), "of %d requested, each longer than the lease of %v that the relay held",
+		x.asked.pauses, x.asked.lease)
 	row("in publish", int64(x.InPublish), "of these faults certainly hit leased messages")
 	row("pending", x.Pending, "left in the database, after %.0f s", x.Seconds)
 	_ = w.Flush() // cannot fail: writes to memory
 	for _, problem := range x.findings.Problems {
 		fmt.Fprintf(&b, "  %s\n", problem)
 	}
-	fmt.Fprintf(&b, "missing %d, phantom %d, out of order %d, altered %d\n", x.Missing, x.Phantom, x.OutOfOrder, x.Altered)
+	fmt.Fprintf(&b, "missing %d, phantom %d, out of order %d, altered %d\n", x.Missing, x.Phantom, x.OutOfOrder,
+		x.Altered)
 	return b.String()
 }
 

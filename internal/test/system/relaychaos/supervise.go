@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	relays   = 2
-	patience = 2 * time.Minute // how long nothing may change at the end before the run is given up; also limits setup, audit and cleanup
+	relays = 2
+	// how long nothing may change at the end before the run is given up; also limits setup, audit and cleanup
+	patience = 2 * time.Minute
 	settling = 3 * time.Second // how long nothing may change after the outbox says that it is empty
 )
 
@@ -66,8 +67,8 @@ type supervisor struct {
 	took     time.Duration
 }
 
-// work returns when everything that was committed is published and every fault is applied, or nothing changes any more. All
-// relays have ended by then.
+// work returns when everything that was committed is published and every fault is applied, or nothing changes any more.
+// All relays have ended by then.
 func (s *supervisor) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,8 +79,12 @@ func (s *supervisor) work(ctx context.Context) error {
 	stopping := make([]error, relays) // each relay must end without an error
 	for i := range relays {
 		k := &keeper{
-			name: fmt.Sprintf("relay-%d", i+1), testbed: s.testbed, faults: faults, finished: s.finished, say: s.say, verbose: s.verbose,
-			settings: settings{Database: s.testbed.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch, Broken: s.broken},
+			name: fmt.Sprintf("relay-%d", i+1), testbed: s.testbed, faults: faults, finished: s.finished, say: s.say,
+			verbose: s.verbose,
+			settings: settings{
+				Database: s.testbed.dsn, Kafka: s.kafka, Lease: s.lease, Batch: s.batch,
+				Broken: s.broken,
+			},
 		}
 		s.keepers = append(s.keepers, k)
 		keeping.Go(func() {
@@ -118,7 +123,8 @@ func (s *supervisor) watch(ctx context.Context, faults *faultQueue) {
 		}
 		distinct, records := s.reader.count()
 		committed := int(s.enqueuer.committed.Load())
-		s.say.live(fmt.Sprintf("%d of %d committed, %d published, %d repeats", committed, s.messages, distinct, records-distinct))
+		s.say.live(fmt.Sprintf("%d of %d committed, %d published, %d repeats", committed, s.messages, distinct,
+			records-distinct))
 		select {
 		case <-s.enqueued:
 		default:
@@ -136,8 +142,8 @@ func (s *supervisor) watch(ctx context.Context, faults *faultQueue) {
 	}
 }
 
-// relayed reports whether everything committed so far was published, or the database has no messages left, which is different if
-// messages are lost. It also returns true if nothing has changed for too long.
+// relayed reports whether everything committed so far was published, or the database has no messages left, which is
+// different if messages are lost. It also returns true if nothing has changed for too long.
 func (s *supervisor) relayed(ctx context.Context) bool {
 	distinct, _ := s.reader.count()
 	if distinct >= int(s.enqueuer.committed.Load()) || s.reader.idle() > patience {

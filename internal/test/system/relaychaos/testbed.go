@@ -80,8 +80,8 @@ func (g *testbed) open(ctx context.Context, o options) (err error) {
 	return g.awaitLeaders(ctx)
 }
 
-// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too late. No
-// other program makes a topic of this name.
+// createTopic retries while the controller has fenced its only broker because it paused, and when an answer comes too
+// late. No other program makes a topic of this name.
 func (g *testbed) createTopic(ctx context.Context) error {
 	for {
 		err := g.admin.CreateTopic(g.topic, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)

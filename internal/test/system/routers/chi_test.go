@@ -74,7 +74,8 @@ func TestChiTimeout(t *testing.T) {
 	})
 }
 
-// In chi a Guard is the last handler of a route, or a middleware of With. Use and Group would also guard the paths of other routes.
+// In chi a Guard is the last handler of a route, or a middleware of With. Use and Group would also guard the paths of
+// other routes.
 func Example_chi() {
 	s := newShop()
 	r := chi.NewRouter()
@@ -87,7 +88,8 @@ func Example_chi() {
 			_, err := fmt.Fprintln(w, "paid", chi.URLParam(r, "id"))
 			return err
 		}))
-	r.With(s.guard.Wrap).Post("/refunds/{id}", func(w http.ResponseWriter, r *http.Request) { // a handler that exists already
+	r.With(s.guard.Wrap).Post("/refunds/{id}", func(w http.ResponseWriter, r *http.Request) {
+		// a handler that exists already
 		tx, err := s.guard.Tx(r.Context())
 		if err == nil {
 			err = tx.Add("refund")

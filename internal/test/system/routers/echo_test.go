@@ -100,7 +100,10 @@ func TestEchoErrors(t *testing.T) {
 		handle func(c *echo.Context) error
 		want   want
 	}{
-		{"an HTTPError", func(*echo.Context) error { return echo.NewHTTPError(http.StatusForbidden, "no") }, want{403, `{"message":"no"}` + "\n", false}},
+		{
+			"an HTTPError", func(*echo.Context) error { return echo.NewHTTPError(http.StatusForbidden, "no") },
+			want{403, `{"message":"no"}` + "\n", false},
+		},
 		{"another error", func(*echo.Context) error { return io.ErrUnexpectedEOF }, want{500, "", false}},
 		{
 			"an HTTPError after a response", func(c *echo.Context) error {
@@ -135,7 +138,8 @@ func TestEchoMiddlewares(t *testing.T) {
 			<-time.After(2 * time.Second)
 			return s.echoHandler(ctx, tx, w, r)
 		})))
-		if res := post(e, "/payments/7", "k", "gzip"); res.StatusCode != http.StatusCreated || res.Header.Get("Content-Encoding") != "gzip" {
+		if res := post(e, "/payments/7", "k", "gzip"); res.StatusCode != http.StatusCreated ||
+			res.Header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("got %d, %v", res.StatusCode, res.Header)
 		}
 		s.check(t, post(e, "/payments/7", "k", ""), want{201, "payment 7: body", true})
@@ -143,8 +147,8 @@ func TestEchoMiddlewares(t *testing.T) {
 	})
 }
 
-// TestEchoWrapMiddleware shows why the documentation warns of echo.WrapMiddleware(guard.Wrap): echo answers the error of a handler after the
-// Guard has committed. If this test fails, the warning can go.
+// TestEchoWrapMiddleware shows why the documentation warns of echo.WrapMiddleware(guard.Wrap): echo answers the error
+// of a handler after the Guard has committed. If this test fails, the warning can go.
 func TestEchoWrapMiddleware(t *testing.T) {
 	s := newShop()
 	e := echo.New()
@@ -159,7 +163,8 @@ func TestEchoWrapMiddleware(t *testing.T) {
 	s.wantCharges(t, 1)
 }
 
-// In echo a Guard is the last handler of a route. guarded, in this file, gives a handler both an *echo.Context and the transaction.
+// In echo a Guard is the last handler of a route. guarded, in this file, gives a handler both an *echo.Context and the
+// transaction.
 func Example_echo() {
 	s := newShop()
 	e := echo.New()

@@ -79,8 +79,8 @@ func TestGinPathValue(t *testing.T) {
 	s.wantCharges(t, 1)
 }
 
-// With c.Next inside Wrap the handler writes to gin's own writer, so the client has its response before COMMIT. The Guard notices that, and
-// commits nothing.
+// With c.Next inside Wrap the handler writes to gin's own writer, so the client has its response before COMMIT. The
+// Guard notices that, and commits nothing.
 func TestGinNext(t *testing.T) {
 	s := newShop()
 	r := gin.New()
@@ -104,8 +104,8 @@ func TestGinNext(t *testing.T) {
 	s.wantCharges(t, 0)
 }
 
-// In gin a Guard is the last handler of a route. Handlers of gin that exist already go into an engine of their own, inside Wrap: with c.Next
-// they would write to the client before COMMIT.
+// In gin a Guard is the last handler of a route. Handlers of gin that exist already go into an engine of their own,
+// inside Wrap: with c.Next they would write to the client before COMMIT.
 func Example_gin() {
 	s := newShop()
 	pay := func(c *gin.Context) {

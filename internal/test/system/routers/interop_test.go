@@ -38,8 +38,9 @@ func newShop() *shop {
 	s := &shop{store: deduptest.NewStore(), broken: true, slow: make(chan struct{})}
 	var err error
 	s.guard, err = httpidem.New(httpidem.Config[*deduptest.Tx]{
-		Name: "shop", Store: s.store, Secrets: [][]byte{bytes.Repeat([]byte("secret"), 6)}, Principal: httpidem.Anonymous,
-		Logger: slog.New(slog.DiscardHandler),
+		Name: "shop", Store: s.store, Secrets: [][]byte{bytes.Repeat([]byte("secret"), 6)},
+		Principal: httpidem.Anonymous,
+		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
@@ -48,7 +49,9 @@ func newShop() *shop {
 }
 
 // charge adds an effect and says what to answer.
-func (s *shop) charge(ctx context.Context, tx *deduptest.Tx, id string, body io.Reader) (status int, text string, err error) {
+func (s *shop) charge(ctx context.Context, tx *deduptest.Tx, id string,
+	body io.Reader,
+) (status int, text string, err error) {
 	content, err := io.ReadAll(body)
 	if err != nil {
 		return 0, "", err
@@ -90,7 +93,8 @@ func answer(w http.ResponseWriter, status int, text string) error {
 	return err
 }
 
-// routers have the routes POST /shop-a/payments/ID and POST /shop-b/payments/ID in mounted parts, and a recoverer that answers with 500.
+// routers have the routes POST /shop-a/payments/ID and POST /shop-b/payments/ID in mounted parts, and a recoverer that
+// answers with 500.
 var routers = map[string]func(*shop) http.Handler{
 	"chi, Handle":           chiHandle,
 	"chi, Wrap":             chiWrap,
@@ -192,7 +196,8 @@ func TestRouters(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { // the timeout passes when the handler waits
 					s := newShop()
 					h := build(s)
-					s.check(t, post(http.TimeoutHandler(h, time.Second, "late"), "/shop-a/payments/slow", "k", ""), want{503, "late", false})
+					s.check(t, post(http.TimeoutHandler(h, time.Second, "late"), "/shop-a/payments/slow", "k", ""),
+						want{503, "late", false})
 					close(s.slow)
 					s.check(t, post(h, "/shop-a/payments/slow", "k", ""), want{201, "payment slow: body", true})
 					s.wantCharges(t, 1)

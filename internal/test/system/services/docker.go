@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// dockerAnswers reports whether the Docker daemon and the compose plugin are available; many machines have only the client.
+// dockerAnswers reports whether the Docker daemon and the compose plugin are available; many machines have only the
+// client.
 func dockerAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -21,7 +22,8 @@ func dockerAnswers(ctx context.Context) bool {
 		exec.CommandContext(ctx, "docker", "compose", "version").Run() == nil
 }
 
-// startDocker starts a server with docker compose. Nothing is ever sent on its channel: the health check detects failures.
+// startDocker starts a server with docker compose. Nothing is ever sent on its channel: the health check detects
+// failures.
 func startDocker(ctx context.Context, s server) (<-chan error, error) {
 	dir, err := dirOf(s)
 	if err != nil {

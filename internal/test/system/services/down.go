@@ -13,7 +13,8 @@ import (
 	"sync"
 )
 
-// down concurrently stops the servers that this checkout started, and removes their data. It does not touch other servers.
+// down concurrently stops the servers that this checkout started, and removes their data. It does not touch other
+// servers.
 func down(ctx context.Context, servers []server) error {
 	failures := make([]error, len(servers))
 	var side sync.WaitGroup
@@ -34,8 +35,8 @@ func down(ctx context.Context, servers []server) error {
 	return errors.Join(append(failures, forget(servers))...)
 }
 
-// stop stops a server if this checkout started it, and removes its folder. After an error it keeps the folder, so that the next
-// attempt still knows what to stop.
+// stop stops a server if this checkout started it, and removes its folder. After an error it keeps the folder, so that
+// the next attempt still knows what to stop.
 func stop(ctx context.Context, s server) error {
 	dir, err := dirOf(s)
 	if err != nil {

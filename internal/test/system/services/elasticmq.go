@@ -22,7 +22,8 @@ type elasticmq struct{ port int }
 var elasticmqConf string
 
 func (e elasticmq) About() about {
-	return about{Name: "elasticmq", Title: "ElasticMQ", Env: "TXONCE_SQS", Address: fmt.Sprintf("http://127.0.0.1:%d", e.port)}
+	return about{Name: "elasticmq", Title: "ElasticMQ", Env: "TXONCE_SQS", Address: fmt.Sprintf("http://127.0.0.1:%d",
+		e.port)}
 }
 
 // Healthy lists the queues with SQS's JSON protocol. ElasticMQ does not check signatures.

@@ -118,8 +118,8 @@ func lastLine(out []byte) string {
 // oneMaven lets only one Maven run at a time, because they must not share their repository on disk.
 var oneMaven sync.Mutex
 
-// fetchJars returns a folder with the jars of <name>.pom.xml. The folder is in the user's cache under a name that depends on the
-// pom, so all checkouts share one download.
+// fetchJars returns a folder with the jars of <name>.pom.xml. The folder is in the user's cache under a name that
+// depends on the pom, so all checkouts share one download.
 func fetchJars(ctx context.Context, name string) (string, error) {
 	pom, err := poms.ReadFile(name + ".pom.xml")
 	if err != nil {
@@ -136,7 +136,8 @@ func fetchJars(ctx context.Context, name string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(jars), 0o755); err != nil {
 		return "", err
 	}
-	// Download beside the final place and rename at the end, so that an interrupted download is not mistaken for a complete one.
+	// Download beside the final place and rename at the end, so that an interrupted download is not mistaken for a
+	// complete one.
 	temp, err := os.MkdirTemp(filepath.Dir(jars), name+"-")
 	if err != nil {
 		return "", err

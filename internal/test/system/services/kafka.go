@@ -27,7 +27,8 @@ var kafkaProperties string
 const kafkaCluster = "dHhvbmNlLXRlc3RzLTAwMQ"
 
 func (k kafka) About() about {
-	return about{Name: "kafka", Title: "Apache Kafka", Env: "TXONCE_KAFKA", Address: fmt.Sprintf("127.0.0.1:%d", k.port), Ports: []string{fmt.Sprint(k.controllerPort)}}
+	return about{Name: "kafka", Title: "Apache Kafka", Env: "TXONCE_KAFKA", Address: fmt.Sprintf("127.0.0.1:%d",
+		k.port), Ports: []string{fmt.Sprint(k.controllerPort)}}
 }
 
 // Healthy validates the creation of a topic, which the broker forwards to the controller.
@@ -65,7 +66,8 @@ func (k kafka) Prepare(ctx context.Context, dir string) (process, error) {
 		return failed(err)
 	}
 	java := []string{"java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*")}
-	format := append(java[1:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", kafkaCluster, "-c", properties)
+	format := append(java[1:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", kafkaCluster, "-c",
+		properties)
 	if out, err := exec.CommandContext(ctx, java[0], format...).CombinedOutput(); err != nil {
 		return failed(fmt.Errorf("kafka.tools.StorageTool format: %w\n%s", err, out))
 	}

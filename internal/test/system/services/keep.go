@@ -17,8 +17,9 @@ import (
 // endWithin is how long a server may take to shut down before it is killed.
 const endWithin = time.Minute
 
-// keep runs the process that dir describes until it gets SIGTERM or dir is deleted, for example with the whole checkout. As the
-// parent it can signal its child safely, whereas a process id from a file may belong to another process by now.
+// keep runs the process that dir describes until it gets SIGTERM or dir is deleted, for example with the whole
+// checkout. As the parent it can signal its child safely, whereas a process id from a file may belong to another
+// process by now.
 func keep(dir string) error {
 	p, err := readProcess(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// lockFile opens a file and locks it, waiting until ctx ends. The lock ends with the last process that has the file open, however
-// that process ends. A process id in a file would stay.
+// lockFile opens a file and locks it, waiting until ctx ends. The lock ends with the last process that has the file
+// open, however that process ends. A process id in a file would stay.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

@@ -13,20 +13,21 @@
 //  2. A Docker daemon answers: docker compose, with the images pinned in compose.yaml.
 //  3. Natively: programs found on this machine or installed with apt-get, jars fetched with Maven.
 //
-// programs installs all programs that `make test` needs, or names them with the command that installs them: a compiler, a browser, and the
-// servers that single tests start and kill, which are needed also when up finds servers that answer.
+// programs installs all programs that `make test` needs, or names them with the command that installs them: a compiler,
+// a browser, and the servers that single tests start and kill, which are needed also when up finds servers that answer.
 //
-// MySQL cannot be had on every machine. Without it up says so and continues, unless TXONCE_TEST_ALL is set or no other server was named.
+// MySQL cannot be had on every machine. Without it up says so and continues, unless TXONCE_TEST_ALL is set or no other
+// server was named.
 //
 // Without names, up also unpacks the programs of Prometheus, which it does not start.
 //
-// Servers keep their data in memory where there is room (memory.go), and otherwise in .services. The command memory prints the
-// folder in memory, or nothing: run.sh keeps the tests' temporary files there.
+// Servers keep their data in memory where there is room (memory.go), and otherwise in .services. The command memory
+// prints the folder in memory, or nothing: run.sh keeps the tests' temporary files there.
 //
-// A checkout keeps its records about its servers in its folder .services: a folder per server (log, how it was started) and
-// the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in every checkout,
-// so a second checkout uses the servers of the first. A natively started server is the child of a small process (keep.go) that
-// stops it on services-down and when its checkout is deleted.
+// A checkout keeps its records about its servers in its folder .services: a folder per server (log, how it was started)
+// and the file env, whose lines (TXONCE_KAFKA=127.0.0.1:21492) internal/test/testdb reads. The ports are the same in
+// every checkout, so a second checkout uses the servers of the first. A natively started server is the child of a small
+// process (keep.go) that stops it on services-down and when its checkout is deleted.
 //
 // To add a server, add a file that implements [server], a line in known, and an entry in compose.yaml.
 package main

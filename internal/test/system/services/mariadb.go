@@ -18,7 +18,8 @@ import (
 // mariadb is MariaDB with the programs of Debian's package; there is no jar.
 type mariadb struct{ port int }
 
-// mariadbSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose commits.
+// mariadbSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose
+// commits.
 var mariadbSettings = []string{
 	"--max-connections=300",
 	"--character-set-server=utf8mb4",
@@ -57,7 +58,8 @@ func (m mariadb) Prepare(ctx context.Context, dir string) (process, error) {
 		return process{}, err
 	}
 	data := filepath.Join(run.dir, "data")
-	install := exec.CommandContext(ctx, "mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal",
+	install := exec.CommandContext(ctx, "mariadb-install-db", "--no-defaults",
+		"--auth-root-authentication-method=normal",
 		"--skip-test-db", "--datadir="+data)
 	install.Dir = run.dir
 	install.SysProcAttr = &syscall.SysProcAttr{Credential: run.user}

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Servers and tests write and sync much, and nothing that they write has to survive a loss of power. Their files are in memory
-// where there is room: then a sync costs nothing, and `make test` takes two thirds of the processor's time. What a killed process
-// leaves behind is the same in memory and on a disk.
+// Servers and tests write and sync much, and nothing that they write has to survive a loss of power. Their files are in
+// memory where there is room: then a sync costs nothing, and `make test` takes two thirds of the processor's time. What
+// a killed process leaves behind is the same in memory and on a disk.
 const (
 	memoryFolder = "/dev/shm"
 	memoryRoom   = 6 << 30 // bytes; all servers and a run of the tests take less than half of it
@@ -30,8 +30,8 @@ func memory() string {
 	return memoryFolder
 }
 
-// mountedForPrograms reports whether folder is a tmpfs without the option noexec. mounts is the text of /proc/mounts, where a later
-// line hides an earlier one.
+// mountedForPrograms reports whether folder is a tmpfs without the option noexec. mounts is the text of /proc/mounts,
+// where a later line hides an earlier one.
 func mountedForPrograms(mounts, folder string) (yes bool) {
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == folder {

@@ -15,10 +15,12 @@ import (
 	"syscall"
 )
 
-// mysql is MySQL: the program on this machine, or that of Debian's next release with the libraries it was built for (mysql_debian.go).
+// mysql is MySQL: the program on this machine, or that of Debian's next release with the libraries it was built for
+// (mysql_debian.go).
 type mysql struct{ port int }
 
-// mysqlSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose commits.
+// mysqlSettings are also in compose.yaml. Settings that affect durability keep their defaults, which do not lose
+// commits.
 var mysqlSettings = []string{
 	"--max-connections=300",
 	"--skip-log-bin",
@@ -96,7 +98,8 @@ func (m mysql) program(ctx context.Context) ([]string, error) {
 		return nil, errors.Join(fmt.Errorf("there is no loader in %s", root), err)
 	}
 	return []string{
-		loaders[0], "--library-path", filepath.Dir(loaders[0]), filepath.Join(root, "usr", "sbin", "mysqld"), "--no-defaults",
+		loaders[0], "--library-path", filepath.Dir(loaders[0]), filepath.Join(root, "usr", "sbin", "mysqld"),
+		"--no-defaults",
 		"--lc-messages-dir=" + filepath.Join(root, "usr", "share", "mysql"),
 	}, nil
 }

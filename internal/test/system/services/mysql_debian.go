@@ -19,8 +19,9 @@ const (
 	debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 )
 
-// unpackMySQL returns a folder in the user's cache with Debian's package of MySQL and every package that it depends on, from the mirror that
-// this machine's apt uses. Nothing is installed, because the libraries are newer than the machine's: the server runs with its own loader.
+// unpackMySQL returns a folder in the user's cache with Debian's package of MySQL and every package that it depends on,
+// from the mirror that this machine's apt uses. Nothing is installed, because the libraries are newer than the
+// machine's: the server runs with its own loader.
 func unpackMySQL(ctx context.Context) (root string, err error) {
 	caches, err := os.UserCacheDir()
 	if err != nil {
@@ -42,7 +43,8 @@ func unpackMySQL(ctx context.Context) (root string, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
-	// Unpack beside the final place and rename at the end, so that an interrupted run is not mistaken for a complete one.
+	// Unpack beside the final place and rename at the end, so that an interrupted run is not mistaken for a complete
+	// one.
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "mysql-")
 	if err != nil {
 		return "", err
@@ -74,7 +76,8 @@ func downloadMySQL(ctx context.Context, dir, mirror string) (root string, err er
 	}
 	settings := []string{ // apart from the machine's own lists and packages
 		"Dir::Etc::sourcelist=" + list, "Dir::Etc::sourceparts=-", "Dir::State::Lists=" + filepath.Join(dir, "lists"),
-		"Dir::Cache=" + filepath.Join(dir, "cache"), "Dir::State::status=/dev/null", "Acquire::Languages=none", "Acquire::Retries=3",
+		"Dir::Cache=" + filepath.Join(dir, "cache"), "Dir::State::status=/dev/null", "Acquire::Languages=none",
+		"Acquire::Retries=3",
 		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
 	}
 	if os.Getuid() == 0 {
@@ -116,11 +119,13 @@ func downloadMySQL(ctx context.Context, dir, mirror string) (root string, err er
 	return root, nil
 }
 
-// packageNames returns the packages in the output of apt-cache depends. Perl is for the package's scripts, which do not run.
+// packageNames returns the packages in the output of apt-cache depends. Perl is for the package's scripts, which do not
+// run.
 func packageNames(tree string) (names []string) {
 	for line := range strings.Lines(tree) {
 		name := strings.TrimSpace(line)
-		if name != "" && name[0] != '<' && line[0] != ' ' && line[0] != '|' && !strings.Contains(name, "perl") && !slices.Contains(names, name) {
+		if name != "" && name[0] != '<' && line[0] != ' ' && line[0] != '|' && !strings.Contains(name, "perl") &&
+			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -193,7 +198,8 @@ func readSources(text string, add func(uri string, suites, components []string))
 	}
 }
 
-// withoutComments drops lines of comments, which do not end a paragraph, and the spaces of lines without text, which do.
+// withoutComments drops lines of comments, which do not end a paragraph, and the spaces of lines without text, which
+// do.
 func withoutComments(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Both formats of apt's sources name mirrors. Those of security updates, of other programs and of removed entries are left out.
+// Both formats of apt's sources name mirrors. Those of security updates, of other programs and of removed entries are
+// left out.
 func TestMirrorsOfAptsSources(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -26,7 +27,8 @@ func TestMirrorsOfAptsSources(t *testing.T) {
 	write("sources.list.d/old.list.disabled", "deb http://10.invalid/debian bookworm main\n")
 	got, err := aptMirrors(dir)
 	must(t, err)
-	if diff := cmp.Diff([]string{"http://1.invalid/debian", "http://6.invalid/debian", "http://7.invalid/debian"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"http://1.invalid/debian", "http://6.invalid/debian", "http://7.invalid/debian"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }

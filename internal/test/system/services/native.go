@@ -128,9 +128,9 @@ type runner struct {
 	outside string              // dir, if it is not below .services
 }
 
-// unprivileged finds a user other than root and makes a folder that the user owns: in memory, or below dir, or in the system's
-// folder for temporary files if the user cannot enter dir because the checkout is in root's home. names are preferred users, such
-// as those of a server's package.
+// unprivileged finds a user other than root and makes a folder that the user owns: in memory, or below dir, or in the
+// system's folder for temporary files if the user cannot enter dir because the checkout is in root's home. names are
+// preferred users, such as those of a server's package.
 func unprivileged(dir string, names ...string) (runner, error) {
 	run := runner{}
 	if os.Getuid() == 0 {

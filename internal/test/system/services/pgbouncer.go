@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgbouncer is a PgBouncer in transaction mode in front of these services' PostgreSQL 15. It connects to PostgreSQL when a client
-// does, so the two may start concurrently.
+// pgbouncer is a PgBouncer in transaction mode in front of these services' PostgreSQL 15. It connects to PostgreSQL
+// when a client does, so the two may start concurrently.
 type pgbouncer struct{ port int }
 
 //go:embed pgbouncer.ini
@@ -34,8 +34,8 @@ func (p pgbouncer) About() about {
 	}
 }
 
-// Healthy queries the server behind the pooler, and checks the pooler's mode, because in session mode the tests would prove
-// nothing.
+// Healthy queries the server behind the pooler, and checks the pooler's mode, because in session mode the tests would
+// prove nothing.
 func (p pgbouncer) Healthy(ctx context.Context, dsn string) error {
 	return errors.Join(p.ask(ctx, dsn, "postgres", "SELECT 1"), p.ask(ctx, dsn, "pgbouncer", "SHOW CONFIG"))
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// portsFree fails if another process uses one of the server's ports. The error names the port, the process, and what to do. It
-// waits a few seconds first, in case a server is just stopping.
+// portsFree fails if another process uses one of the server's ports. The error names the port, the process, and what to
+// do. It waits a few seconds first, in case a server is just stopping.
 func portsFree(ctx context.Context, s server) error {
 	about := s.About()
 	ports := append([]string{portOf(about.Address)}, about.Ports...)
@@ -87,7 +87,8 @@ func listening(table, port string) (inode string) {
 	defer f.Close()
 	const stateListen = "0A"
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 9 && fields[3] == stateListen && strings.HasSuffix(fields[1], port) {
+		if fields := strings.Fields(lines.Text()); len(fields) > 9 && fields[3] == stateListen &&
+			strings.HasSuffix(fields[1], port) {
 			return fields[9]
 		}
 	}

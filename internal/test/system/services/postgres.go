@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgres is PostgreSQL of one major version. It uses the programs installed on the machine if they have that version, and
-// otherwise those of a Maven jar, which is smaller than Debian's package, has the exact version on every distribution, and does
-// not start a cluster at port 5432 as the package does.
+// postgres is PostgreSQL of one major version. It uses the programs installed on the machine if they have that version,
+// and otherwise those of a Maven jar, which is smaller than Debian's package, has the exact version on every
+// distribution, and does not start a cluster at port 5432 as the package does.
 type postgres struct {
 	name, env string
 	major     int
@@ -144,7 +144,8 @@ func (p postgres) unpack(ctx context.Context, dir string) (programs string, err 
 	return filepath.Join(home, "bin"), nil
 }
 
-// portOf returns the port in an address such as 127.0.0.1:1, postgres://postgres@127.0.0.1:1/postgres or root@tcp(127.0.0.1:1)/.
+// portOf returns the port in an address such as 127.0.0.1:1, postgres://postgres@127.0.0.1:1/postgres or
+// root@tcp(127.0.0.1:1)/.
 func portOf(address string) string {
 	if _, rest, ok := strings.Cut(address, "@"); ok {
 		address, _, _ = strings.Cut(rest, "/")

@@ -18,14 +18,22 @@ func compilerAndBrowser(ctx context.Context) []need {
 	if out, err := exec.CommandContext(ctx, "go", "env", "CC").Output(); err == nil {
 		compiler = strings.Fields(string(out) + " gcc")[0]
 	}
-	return []need{{"the race detector", program{compiler, "gcc libc6-dev"}}, {"internal/test/system/browser", program{"chromium", "chromium"}}, {"tests that set a server's clock", program{"faketime", "faketime"}}}
+	return []need{
+		{"the race detector", program{compiler, "gcc libc6-dev"}},
+		{"internal/test/system/browser", program{"chromium", "chromium"}},
+		{"tests that set a server's clock", program{"faketime", "faketime"}},
+	}
 }
 
 // debezium is what internal/test/system/debezium needs, which only make test-all runs.
-var debezium = []need{{"internal/test/system/debezium", program{"javac", "default-jdk-headless"}}, {"internal/test/system/debezium", program{"mvn", "maven"}}}
+var debezium = []need{
+	{"internal/test/system/debezium", program{"javac", "default-jdk-headless"}},
+	{"internal/test/system/debezium", program{"mvn", "maven"}},
+}
 
-// programs installs what `make test` needs, or names all of it. Some tests start servers of their own, which they kill: the programs of
-// these must be on this machine also when the shared servers run elsewhere, in Docker or in another checkout.
+// programs installs what `make test` needs, or names all of it. Some tests start servers of their own, which they kill:
+// the programs of these must be on this machine also when the shared servers run elsewhere, in Docker or in another
+// checkout.
 func programs(ctx context.Context, more []need) error {
 	needs := append(compilerAndBrowser(ctx), more...)
 	for _, s := range known {
@@ -35,7 +43,8 @@ func programs(ctx context.Context, more []need) error {
 		for _, p := range s.Needs() {
 			needs = append(needs, need{s.About().Name, p})
 		}
-		if p, ok := s.(postgres); ok && p.major == 15 && p.installed() == "" { // jars are unpacked for the shared server only
+		if p, ok := s.(postgres); ok && p.major == 15 && p.installed() == "" {
+			// jars are unpacked for the shared server only
 			needs = append(needs, need{s.About().Name, program{"/usr/lib/postgresql/15/bin/initdb", "postgresql"}})
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// unpackPrometheus makes sure that there are prometheus and promtool, which the tests of adapters/telemetry/monitoring run: on PATH, or
-// unpacked from Debian's package in the user's cache. The package is not installed, because its service would then run on this machine.
+// unpackPrometheus makes sure that there are prometheus and promtool, which the tests of adapters/telemetry/monitoring
+// run: on PATH, or unpacked from Debian's package in the user's cache. The package is not installed, because its
+// service would then run on this machine.
 func unpackPrometheus(ctx context.Context) error {
 	_, noServer := exec.LookPath("prometheus")
 	_, noTool := exec.LookPath("promtool")
@@ -31,7 +32,8 @@ func unpackPrometheus(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	// Unpack beside the final place and rename at the end, so that an interrupted run is not mistaken for a complete one.
+	// Unpack beside the final place and rename at the end, so that an interrupted run is not mistaken for a complete
+	// one.
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "prometheus-")
 	if err != nil {
 		return err
@@ -52,7 +54,8 @@ func unpackPrometheus(ctx context.Context) error {
 	return os.Rename(files, dir)
 }
 
-// downloadPrometheus downloads the package into dir. Only updating apt's lists needs root, so it tries without that first.
+// downloadPrometheus downloads the package into dir. Only updating apt's lists needs root, so it tries without that
+// first.
 func downloadPrometheus(ctx context.Context, dir string) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return err

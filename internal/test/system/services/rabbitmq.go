@@ -21,7 +21,8 @@ type rabbitmq struct{ port, dist, epmd int }
 func (r rabbitmq) About() about {
 	return about{
 		Name: "rabbitmq", Title: "RabbitMQ", Env: "TXONCE_RABBITMQ",
-		Address: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port), Ports: []string{fmt.Sprint(r.dist)}, // any epmd will do
+		// any epmd will do
+		Address: fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", r.port), Ports: []string{fmt.Sprint(r.dist)},
 	}
 }
 
@@ -34,7 +35,8 @@ func (r rabbitmq) Healthy(ctx context.Context, address string) error {
 			if err != nil {
 				return nil, err
 			}
-			deadline, _ := ctx.Deadline() // for the whole exchange: a starting node may accept a connection and not answer
+			// for the whole exchange: a starting node may accept a connection and not answer
+			deadline, _ := ctx.Deadline()
 			return conn, conn.SetDeadline(deadline)
 		},
 	})

@@ -11,13 +11,13 @@ import (
 type server interface {
 	// About returns its name and address.
 	About() about
-	// Healthy returns nil when the server at this address can do its job. It uses the server's own protocol: an open port does
-	// not mean, for example, that a Kafka has a controller.
+	// Healthy returns nil when the server at this address can do its job. It uses the server's own protocol: an open
+	// port does not mean, for example, that a Kafka has a controller.
 	Healthy(ctx context.Context, address string) error
 	// Needs lists the programs for running it natively.
 	Needs() []program
-	// Prepare makes it ready to run natively: it fetches jars, creates the data in the empty folder dir, and returns how to start
-	// it. With an error only the process's Outside is valid.
+	// Prepare makes it ready to run natively: it fetches jars, creates the data in the empty folder dir, and returns
+	// how to start it. With an error only the process's Outside is valid.
 	Prepare(ctx context.Context, dir string) (process, error)
 }
 
@@ -28,7 +28,8 @@ type about struct {
 	Env     string   // the environment variable with its address
 	Address string   // the value of Env for a server that this program starts
 	Ports   []string // the ports it needs in addition to that of Address
-	// Optional says that not every machine can have this server. up continues without it, and writes Env=absent for the tests.
+	// Optional says that not every machine can have this server. up continues without it, and writes Env=absent for the
+	// tests.
 	Optional bool
 }
 

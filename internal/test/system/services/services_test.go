@@ -39,7 +39,10 @@ type sleeper struct {
 }
 
 func (s sleeper) About() about {
-	return about{Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address, Ports: s.ports, Optional: s.optional}
+	return about{
+		Name: "sleeper", Title: "Sleeper", Env: "TXONCE_SLEEPER", Address: s.address, Ports: s.ports,
+		Optional: s.optional,
+	}
 }
 
 func (s sleeper) Healthy(context.Context, string) error {
@@ -92,7 +95,8 @@ func TestServerThatEndsAtOnce(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := sleeper{address: freeAddress(t), command: "echo out of cheese; exit 3"}
 	err := startOne(t.Context(), s, startNative)
-	if err == nil || !strings.Contains(err.Error(), "out of cheese") || !strings.Contains(err.Error(), "exit status 3") {
+	if err == nil || !strings.Contains(err.Error(), "out of cheese") || !strings.Contains(err.Error(),
+		"exit status 3") {
 		t.Errorf("startOne = %v, want the exit status and the end of the log", err)
 	}
 	if _, err := os.Stat(filepath.Join(state, "sleeper")); !errors.Is(err, os.ErrNotExist) {
@@ -112,7 +116,10 @@ func TestPortTaken(t *testing.T) {
 	} {
 		began := time.Now()
 		_, err := start(t.Context(), []server{s, sleeper{address: freeAddress(t), command: "touch started; exec sleep 1000"}}, false)
-		for _, want := range []string{"port " + port, fmt.Sprintf("process %d (", os.Getpid()), "TXONCE_SLEEPER", "not a healthy Sleeper"} {
+		for _, want := range []string{
+			"port " + port, fmt.Sprintf("process %d (", os.Getpid()), "TXONCE_SLEEPER",
+			"not a healthy Sleeper",
+		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: start = %v, want %q in it", name, err, want)
 			}
@@ -126,7 +133,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// Without an optional server up succeeds, unless it insists. The tests then find that it is absent, and the next up tries again.
+// Without an optional server up succeeds, unless it insists. The tests then find that it is absent, and the next up
+// tries again.
 func TestOptionalServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := sleeper{address: freeAddress(t), command: "exit 1", optional: true}
@@ -135,7 +143,8 @@ func TestOptionalServer(t *testing.T) {
 		t.Fatalf("start = %v, %v", missing, err)
 	}
 	must(t, writeEnv(missing, missing))
-	if text, err := os.ReadFile(filepath.Join(state, "env")); err != nil || string(text) != "TXONCE_SLEEPER="+noServer+"\n" {
+	if text, err := os.ReadFile(filepath.Join(state, "env")); err != nil || string(text) != "TXONCE_SLEEPER="+
+		noServer+"\n" {
 		t.Errorf("the file is %q, %v", text, err)
 	}
 	t.Setenv("TXONCE_SLEEPER", noServer)
@@ -186,12 +195,14 @@ func TestEnv(t *testing.T) {
 
 func TestUnknownName(t *testing.T) {
 	_, err := choose([]string{"kafka", "kafak"})
-	if err == nil || !strings.Contains(err.Error(), `no service "kafak"; there are: `+strings.Join(namesOf(known), " ")) {
+	if err == nil || !strings.Contains(err.Error(), `no service "kafak"; there are: `+
+		strings.Join(namesOf(known), " ")) {
 		t.Errorf("choose = %v", err)
 	}
 }
 
-// ids returns the process ids that the keeper writes after it has started the server. The server may be healthy earlier.
+// ids returns the process ids that the keeper writes after it has started the server. The server may be healthy
+// earlier.
 func ids(t *testing.T) (keeper, server int) {
 	t.Helper()
 	eventually(t, "the ids are written", func() bool {

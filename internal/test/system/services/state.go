@@ -47,8 +47,8 @@ func readProcess(dir string) (process, error) {
 	return p, json.Unmarshal(text, &p)
 }
 
-// writeEnv writes the addresses of these servers to .services/env, also those that the user set in the environment, and keeps the lines of
-// others. A missing server has no address.
+// writeEnv writes the addresses of these servers to .services/env, also those that the user set in the environment, and
+// keeps the lines of others. A missing server has no address.
 func writeEnv(servers, missing []server) error {
 	lines, err := envWithout(servers)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// healthyWithin is how long a started server may take until it is healthy. It usually takes seconds, but longer on a small
-// machine that starts all servers at once.
+// healthyWithin is how long a started server may take until it is healthy. It usually takes seconds, but longer on a
+// small machine that starts all servers at once.
 const healthyWithin = 4 * time.Minute
 
 // up makes every server healthy and writes the addresses to .services/env.
@@ -27,7 +27,8 @@ func up(ctx context.Context, servers []server) error {
 		case err == nil:
 			say(s, "already answers at %s", address)
 		case given:
-			return fmt.Errorf("%s is set to %s, and what is there is not a healthy %s: %w", s.About().Env, address, s.About().Title, err)
+			return fmt.Errorf("%s is set to %s, and what is there is not a healthy %s: %w", s.About().Env, address,
+				s.About().Title, err)
 		default:
 			absent = append(absent, s)
 		}
@@ -95,7 +96,8 @@ func start(ctx context.Context, servers []server, insist bool) (missing []server
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// makeRoom stops what an interrupted run of this checkout has left of a server, and checks that the server's ports are free.
+// makeRoom stops what an interrupted run of this checkout has left of a server, and checks that the server's ports are
+// free.
 func makeRoom(ctx context.Context, s server) error {
 	if err := stop(ctx, s); err != nil {
 		return err

@@ -36,7 +36,8 @@ type database struct {
 	used   func(t *testing.T)  // fails the test if the variant's way was not used; nil: nothing to see
 }
 
-// place is a schema or database with txonce's and the application's tables. Handlers should write only to the first one.
+// place is a schema or database with txonce's and the application's tables. Handlers should write only to the first
+// one.
 type place struct{ db *sql.DB }
 
 type node interface {
@@ -132,7 +133,9 @@ func (a acts[TTx]) handle(ctx context.Context, tx TTx, id string, k kind) error 
 }
 
 // newNode returns a consumer on store, with the settings of vary.
-func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kind, a acts[TTx], vary func(*consumer.Config[TTx])) node {
+func newNode[TTx any](t *testing.T, store dedup.Store[TTx], kinds map[string]kind, a acts[TTx],
+	vary func(*consumer.Config[TTx]),
+) node {
 	t.Helper()
 	cfg := consumer.Config[TTx]{
 		Name: "soak", Store: store, Key: consumer.MessageID,
@@ -179,8 +182,8 @@ func newPlace(t *testing.T, driver, dsn, dialect, effects string) place {
 	return p
 }
 
-// logger shows the logs of consumers and stores with -soak.log. By default it drops them, because connections are cut all the
-// time.
+// logger shows the logs of consumers and stores with -soak.log. By default it drops them, because connections are cut
+// all the time.
 func logger() *slog.Logger {
 	if *logged {
 		return slog.Default()
@@ -209,11 +212,13 @@ const (
 	SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY random() LIMIT 2) AS chosen`
 )
 
-// postgresSession are statements whose settings would affect the next claim if the connection returned to its pool unchanged.
+// postgresSession are statements whose settings would affect the next claim if the connection returned to its pool
+// unchanged.
 func postgresSession(other string) []string {
 	return []string{
 		"SET search_path = " + other, "SET synchronous_commit = off", "SET ROLE pg_read_all_data",
-		"SELECT set_config('search_path', '" + other + "', false)", "SET lock_timeout = 1", "CREATE TEMP TABLE processed_messages (key uuid PRIMARY KEY)",
+		"SELECT set_config('search_path', '" + other + "', false)", "SET lock_timeout = 1",
+		"CREATE TEMP TABLE processed_messages (key uuid PRIMARY KEY)",
 		"SET statement_timeout = '2min'", "SET default_transaction_isolation = 'serializable'",
 	}
 }
@@ -302,15 +307,18 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Conf
 	}
 	d.node = sqlNode(t, "mysql", dsn, sqlstore.MySQL, kinds, vary, acts[*sql.Tx]{
 		leave:  leaveSQL(`SELECT 1 FROM information_schema.columns AS a CROSS JOIN information_schema.columns AS b LIMIT 100000`),
-		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT * FROM missing_column_of.effects`, commits: `CREATE TABLE IF NOT EXISTS made (n INT)`,
+		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT * FROM missing_column_of.effects`,
+		commits: `CREATE TABLE IF NOT EXISTS made (n INT)`,
 		session: []string{
-			"USE " + there, "SET autocommit = 1", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET sql_mode = ''",
+			"USE " + there, "SET autocommit = 1", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+			"SET sql_mode = ''",
 			"SET innodb_lock_wait_timeout = 1", "SET foreign_key_checks = 0",
 		},
 		cut: `KILL CONNECTION_ID()`,
 	})
 	d.kill = func() (int, error) {
-		rows, err := d.places[1].db.Query(`SELECT id FROM `+testdb.MySQLSessions(t)+` WHERE db = ? AND id <> CONNECTION_ID() ORDER BY RAND() LIMIT 2`, here)
+		rows, err := d.places[1].db.Query(`SELECT id FROM `+testdb.MySQLSessions(t)+
+			` WHERE db = ? AND id <> CONNECTION_ID() ORDER BY RAND() LIMIT 2`, here)
 		if err != nil {
 			return 0, err
 		}
@@ -328,7 +336,8 @@ func mysqlDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Conf
 		}
 		for _, id := range ids {
 			// A connection that has already ended is no failure.
-			if _, err := d.places[1].db.Exec(fmt.Sprintf(`KILL %d`, id)); err != nil && !strings.Contains(err.Error(), "1094") {
+			if _, err := d.places[1].db.Exec(fmt.Sprintf(`KILL %d`, id)); err != nil && !strings.Contains(err.Error(),
+				"1094") {
 				return 0, err
 			}
 		}
@@ -344,13 +353,16 @@ func sqliteDatabase(t *testing.T, kinds map[string]kind, vary func(*consumer.Con
 		leave:  leaveSQL(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i FROM n`),
 		effect: `INSERT INTO effects (name) VALUES (?)`, fails: `SELECT missing FROM effects`, commits: `COMMIT`,
 		session: []string{
-			"PRAGMA foreign_keys = 1", "PRAGMA cache_size = 10", "PRAGMA locking_mode = exclusive", "CREATE TEMP TABLE processed_messages (key BLOB PRIMARY KEY)",
+			"PRAGMA foreign_keys = 1", "PRAGMA cache_size = 10", "PRAGMA locking_mode = exclusive",
+			"CREATE TEMP TABLE processed_messages (key BLOB PRIMARY KEY)",
 		},
 	})
 	return d
 }
 
-func sqlNode(t *testing.T, driver, dsn string, dialect sqlstore.Dialect, kinds map[string]kind, vary func(*consumer.Config[*sql.Tx]), a acts[*sql.Tx]) func() node {
+func sqlNode(t *testing.T, driver, dsn string, dialect sqlstore.Dialect, kinds map[string]kind,
+	vary func(*consumer.Config[*sql.Tx]), a acts[*sql.Tx],
+) func() node {
 	a.exec, a.handled = execSQL, &handled{runs: map[string]int{}}
 	a.commit = func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 	return func() node {

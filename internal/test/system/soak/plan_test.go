@@ -24,7 +24,10 @@ const (
 )
 
 // misdeeds are all kinds except well.
-var misdeeds = []kind{transient, permanent, panics, hangs, swallows, leavesRows, session, commits, commitText, rollsBack, cuts}
+var misdeeds = []kind{
+	transient, permanent, panics, hangs, swallows, leavesRows, session, commits, commitText,
+	rollsBack, cuts,
+}
 
 // letter is what the error of this kind's dead letter must contain, or "" if the kind is not parked.
 func (k kind) letter() string {

@@ -61,8 +61,8 @@ func (q *queue) take(n int) (batch []*delivery, done bool) {
 	return batch, q.open == 0
 }
 
-// answer acknowledges a delivery or requeues it. An error other than RetryError breaks the promise of a Processor whose store
-// keeps dead letters.
+// answer acknowledges a delivery or requeues it. An error other than RetryError breaks the promise of a Processor whose
+// store keeps dead letters.
 func (q *queue) answer(d *delivery, err error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +79,8 @@ func (q *queue) answer(d *delivery, err error) error {
 		d.attempt++
 	}
 	if *logged {
-		slog.Info("delivered again", "id", d.msg.ID, "attempt", d.attempt, "uncounted", retry.Held, "after", retry.After, "error", err)
+		slog.Info("delivered again", "id", d.msg.ID, "attempt", d.attempt, "uncounted", retry.Held, "after",
+			retry.After, "error", err)
 	}
 	d.due = time.Now().Add(min(retry.After, time.Second))
 	q.waiting = append(q.waiting, d)

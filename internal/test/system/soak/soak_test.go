@@ -34,7 +34,8 @@ func TestSoak(t *testing.T) {
 			if from == 0 {
 				from = uint64(time.Now().UnixNano())
 			}
-			t.Logf("seed %d: go test ./internal/test/system/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d", from, v.name, *messages, from)
+			t.Logf("seed %d: go test ./internal/test/system/soak -run 'TestSoak/%s$' -soak.messages %d -soak.seed %d",
+				from, v.name, *messages, from)
 			rng := rand.New(rand.NewPCG(from, 0))
 			kinds := plan(rng, *messages/v.share, v.every)
 			soak(t, rng, kinds, v.open(t, kinds), v.batch)
@@ -83,8 +84,8 @@ func soak(t *testing.T, rng *rand.Rand, kinds map[string]kind, d database, batch
 	audit(t, kinds, d, d.node()) // a new node, because the others may hold connections that were killed
 }
 
-// beat handles ordinary messages until the work is done, like a queue that always has new ones. A Consumer counts a failure that
-// may be the database's against a message only while other messages are committed.
+// beat handles ordinary messages until the work is done, like a queue that always has new ones. A Consumer counts a
+// failure that may be the database's against a message only while other messages are committed.
 func beat(ctx context.Context, n node, at int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +138,8 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 	for i, p := range d.places {
 		p.count(t, effects)
 		var claims int
-		if err := p.db.QueryRow(`SELECT count(*) FROM processed_messages`).Scan(&claims); err != nil || i > 0 && claims > 0 {
+		if err := p.db.QueryRow(`SELECT count(*) FROM processed_messages`).Scan(&claims); err != nil ||
+			i > 0 && claims > 0 {
 			t.Errorf("%d claims in place %d, %v; claims belong into the first one alone", claims, i, err)
 		}
 	}
@@ -153,11 +155,11 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 		fault := ""
 		switch {
 		case effects[id] > 1 && k == rollsBack && unknown:
-			// Each run writes its effect outside of any transaction, so each delivery that runs before the message is parked
-			// leaves one. database/sql cannot prevent that; pgxstore refuses the ROLLBACK.
+			// Each run writes its effect outside of any transaction, so each delivery that runs before the message is
+			// parked leaves one. database/sql cannot prevent that; pgxstore refuses the ROLLBACK.
 		case effects[id] == 1 && k == leavesRows && letter.Settled:
-			// database/sql closes the rows when the handler's context ends. If it does so before the transaction is verified, the
-			// message is committed, also when another delivery of it was parked before.
+			// database/sql closes the rows when the handler's context ends. If it does so before the transaction is
+			// verified, the message is committed, also when another delivery of it was parked before.
 		case effects[id] > 1:
 			fault = "doubled"
 		case effects[id] == 0 && !parked:
@@ -175,7 +177,8 @@ func audit(t *testing.T, kinds map[string]kind, d database, n node) {
 		}
 		tally[fmt.Sprintf("%s: effect %v, letter %v", k, effects[id] > 0, letter.Cause)]++
 		if fault != "" {
-			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Cause, letter.Error)
+			t.Errorf("%s (%s) %s: %d effects, letter %q, cause %q", id, k, fault, effects[id], letter.Cause,
+				letter.Error)
 		}
 	}
 	lines := make([]string, 0, len(tally))

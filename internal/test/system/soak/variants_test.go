@@ -31,7 +31,8 @@ var variants = []variant{
 	{"pgx-queue", 4, 10, 50, func(t *testing.T, kinds map[string]kind) database {
 		return pgxDatabase(t, kinds, func(cfg *consumer.Config[pgx.Tx], a acts[pgx.Tx]) { queueing(cfg, a, kinds) })
 	}},
-	// A consumer stops interleaving for a while after each failure, so fewer messages misbehave, and batches are smaller.
+	// A consumer stops interleaving for a while after each failure, so fewer messages misbehave, and batches are
+	// smaller.
 	{"pgx-interleave", 4, 100, 10, interleaved},
 	{"sql-postgres", 2, 10, 50, on(postgresDatabase, func(*consumer.Config[*sql.Tx]) {})},
 	{"sql-postgres-single", 2, 10, 50, on(postgresDatabase, single)},
@@ -43,7 +44,9 @@ var variants = []variant{
 	{"sqlite-single", 2, 10, 50, on(sqliteDatabase, single)},
 }
 
-func on(open func(*testing.T, map[string]kind, func(*consumer.Config[*sql.Tx])) database, vary func(*consumer.Config[*sql.Tx])) func(*testing.T, map[string]kind) database {
+func on(open func(*testing.T, map[string]kind, func(*consumer.Config[*sql.Tx])) database,
+	vary func(*consumer.Config[*sql.Tx]),
+) func(*testing.T, map[string]kind) database {
 	return func(t *testing.T, kinds map[string]kind) database { return open(t, kinds, vary) }
 }
 
@@ -76,7 +79,8 @@ func interleaved(t *testing.T, kinds map[string]kind) database {
 		cfg.Store = interleaveCounter{cfg.Store.(*pgxstore.Store), &interleaves, &succeeded}
 	})
 	d.used = func(t *testing.T) {
-		t.Logf("the handlers of %d batches ran side by side, those of %d succeeded", interleaves.Load(), succeeded.Load())
+		t.Logf("the handlers of %d batches ran side by side, those of %d succeeded", interleaves.Load(),
+			succeeded.Load())
 		switch {
 		case interleaves.Load() == 0:
 			t.Error("no handlers ran side by side")
@@ -93,7 +97,9 @@ type interleaveCounter struct {
 	interleaves, succeeded *atomic.Int64
 }
 
-func (c interleaveCounter) Interleave(ctx context.Context, tx pgx.Tx, keys []string, handlers []func(context.Context, pgx.Tx) error) (failed int, err error) {
+func (c interleaveCounter) Interleave(ctx context.Context, tx pgx.Tx, keys []string,
+	handlers []func(context.Context, pgx.Tx) error,
+) (failed int, err error) {
 	c.interleaves.Add(1)
 	failed, err = c.Store.Interleave(ctx, tx, keys, handlers)
 	if err == nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-// open connects to the broker, makes the topic of the stream, and begins to read it. missing is the topic of what waits.
+// open connects to the broker, makes the topic of the stream, and begins to read it. missing is the topic of what
+// waits.
 func (w *world) open(ctx context.Context) (p outbox.Publisher, missing string, closeBroker func(), err error) {
 	missing = w.name + "_missing"
 	switch w.broker {
@@ -92,7 +93,8 @@ func (w *world) openKafka() (outbox.Publisher, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := admin.CreateTopic(w.name, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
+	if err := admin.CreateTopic(w.name, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1},
+		false); err != nil {
 		return nil, nil, err
 	}
 	consumer, err := sarama.NewConsumerFromClient(client)

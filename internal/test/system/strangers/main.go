@@ -1,10 +1,11 @@
-// Command strangers measures how long messages take from COMMIT to the broker while other messages wait in the outbox: those of a topic that
-// does not exist, of a hot key, of keys that are retried at the same time. It prints percentiles, first without and then with the others.
+// Command strangers measures how long messages take from COMMIT to the broker while other messages wait in the outbox:
+// those of a topic that does not exist, of a hot key, of keys that are retried at the same time. It prints percentiles,
+// first without and then with the others.
 //
 //	go run ./internal/test/system/strangers -broker kafka -case topic -waiting 40000
 //
-// It needs PostgreSQL and the broker of make services-up. Figures of different machines, or of one that is busy, cannot be compared:
-// compare the two lines.
+// It needs PostgreSQL and the broker of make services-up. Figures of different machines, or of one that is busy, cannot
+// be compared: compare the two lines.
 package main
 
 import (
@@ -79,7 +80,10 @@ type world struct {
 }
 
 func measure(ctx context.Context, o options, waiting int) (took []time.Duration, lost int, err error) {
-	w := &world{options: o, name: fmt.Sprintf("strangers_%x", time.Now().UnixNano()), committed: map[string]time.Time{}, arrived: map[string]time.Time{}}
+	w := &world{
+		options: o, name: fmt.Sprintf("strangers_%x", time.Now().UnixNano()), committed: map[string]time.Time{},
+		arrived: map[string]time.Time{},
+	}
 	cfg, err := pgxpool.ParseConfig(os.Getenv("TXONCE_POSTGRES"))
 	if err != nil {
 		return nil, 0, err

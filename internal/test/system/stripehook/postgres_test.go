@@ -18,8 +18,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// On a real database and real connections: some events come by webhook only, some by the backfill only, and most by both, in either
-// order. The process is stopped and started in between.
+// On a real database and real connections: some events come by webhook only, some by the backfill only, and most by
+// both, in either order. The process is stopped and started in between.
 func TestPostgres(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), testdb.Schema(t, testdb.Postgres(t)))
 	if err != nil {
@@ -35,7 +35,10 @@ func TestPostgres(t *testing.T) {
 	stripe := &fakeStripe{}
 	server := httptest.NewServer(stripe)
 	defer server.Close()
-	client, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: liveKey, Mode: stripehook.Live, BaseURL: server.URL})
+	client, err := stripehook.NewClient(stripehook.ClientConfig{
+		APIKey: liveKey, Mode: stripehook.Live,
+		BaseURL: server.URL,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +53,8 @@ func TestPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		billing, err := consumer.New(consumer.Config[pgx.Tx]{
-			Name: "billing", Store: store, Key: consumer.MessageID, Window: window, Logger: slog.New(slog.DiscardHandler),
+			Name: "billing", Store: store, Key: consumer.MessageID, Window: window,
+			Logger: slog.New(slog.DiscardHandler),
 			Handle: func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
 				if msg.ID == crash {
 					cancel()
@@ -67,7 +71,8 @@ func TestPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		backfill, err := stripehook.NewBackfill(stripehook.BackfillConfig[pgx.Tx]{
-			Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Since: time.Now().Add(-20 * 24 * time.Hour), MaxPages: 1,
+			Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint,
+			Since: time.Now().Add(-20 * 24 * time.Hour), MaxPages: 1,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +117,8 @@ func TestPostgres(t *testing.T) {
 		}
 	}
 	var rows, distinct int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT event_id) FROM charges`).Scan(&rows, &distinct); err != nil {
+	if err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT event_id) FROM charges`).Scan(&rows,
+		&distinct); err != nil {
 		t.Fatal(err)
 	}
 	store, err := pgxstore.New(pgxstore.Config{Pool: pool})

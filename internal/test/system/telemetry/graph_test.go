@@ -24,8 +24,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// An order's spans, from its producer through a handler, the outbox, the relay and Kafka to the next consumer, are one graph of parents
-// and links.
+// An order's spans, from its producer through a handler, the outbox, the relay and Kafka to the next consumer, are one
+// graph of parents and links.
 func TestOneGraphThroughTheOutbox(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), testdb.Schema(t, testdb.Postgres(t)))
 	if err != nil {
@@ -59,7 +59,8 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := kafka.NewSubscriber(kafka.SubscriberConfig{
-			Client: client, Group: name + topic, Topics: []string{topic}, Processor: c, Logger: quiet, Trace: r.Subscriber("kafka", name+topic, topic),
+			Client: client, Group: name + topic, Topics: []string{topic}, Processor: c, Logger: quiet,
+			Trace: r.Subscriber("kafka", name+topic, topic),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +129,8 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"process links to the order's producer", "create charges is a child of process", "send charges links to create charges",
+		"process links to the order's producer", "create charges is a child of process",
+		"send charges links to create charges",
 		"process charges links to create charges",
 	} {
 		if edges[want] == 0 {
@@ -139,7 +141,8 @@ func TestOneGraphThroughTheOutbox(t *testing.T) {
 		t.Errorf("edges: %v", edges)
 	}
 	metrics := r.collect(t)
-	if n := values(t, metrics["messaging.client.sent.messages"])["messaging.destination.name="+charges+",messaging.operation.name=send,messaging.system=kafka"]; n != 1 {
+	if n := values(t, metrics["messaging.client.sent.messages"])["messaging.destination.name="+charges+
+		",messaging.operation.name=send,messaging.system=kafka"]; n != 1 {
 		t.Errorf("%d messages sent, want 1", n)
 	}
 	if _, ok := metrics["txonce.sweep.lag"]; !ok {

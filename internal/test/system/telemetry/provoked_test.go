@@ -88,11 +88,18 @@ var provocations = []struct {
 	}},
 	{word{observe.Rejected, observe.CausePermanent, observe.RolledBack}, func(p *provocation) {
 		p.on(struct{ dedup.Store[pgx.Tx] }{p.newStore()}).delivered(
-			config{RejectGivenUp: true, TrustHandlers: true, Trace: p.trace, Handle: fail(consumer.Permanent(errProvoked))}, message("1"))
+			config{
+				RejectGivenUp: true, TrustHandlers: true, Trace: p.trace,
+				Handle: fail(consumer.Permanent(errProvoked)),
+			}, message("1"))
 	}},
-	{word{observe.Retried, observe.CauseHandler, observe.RolledBack}, func(p *provocation) { p.handled(p.trace, fail(errProvoked), message("1")) }},
+	{
+		word{observe.Retried, observe.CauseHandler, observe.RolledBack},
+		func(p *provocation) { p.handled(p.trace, fail(errProvoked), message("1")) },
+	},
 	{word{observe.Held, observe.CauseInFlight, observe.RolledBack}, func(p *provocation) {
-		p.handled(nil, func(context.Context, pgx.Tx, *consumer.Message) error { // while it runs, another process gets the message
+		p.handled(nil, func(context.Context, pgx.Tx, *consumer.Message) error {
+			// while it runs, another process gets the message
 			p.on(p.waitingStore(2*time.Second)).handled(p.trace, succeed, message("1"))
 			return nil
 		}, message("1"))
@@ -163,7 +170,10 @@ func provokeCrashed(p *provocation) {
 
 func provokeCommitUnknown(p *provocation) {
 	var armed atomic.Bool
-	dsn := wireproxy.PostgresEach(p, p.dsn, func() (deduptest.Fault, bool) { return deduptest.AnswerLost, armed.Swap(false) })
+	dsn := wireproxy.PostgresEach(p, p.dsn, func() (deduptest.Fault, bool) {
+		return deduptest.AnswerLost,
+			armed.Swap(false)
+	})
 	pool := newPool(p, dsn)
 	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
 	if err != nil {
@@ -245,7 +255,8 @@ func newPool(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// Each word that a consumer on PostgreSQL can report is counted once when it happens once, by a counter that was exported before.
+// Each word that a consumer on PostgreSQL can report is counted once when it happens once, by a counter that was
+// exported before.
 func TestEachWordIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Tables(t, testdb.Postgres(t), "")
@@ -262,7 +273,8 @@ func TestEachWordIsCountedOnce(t *testing.T) {
 			}
 			c.run(p)
 			metrics := r.collect(t)
-			if diff := cmp.Diff(map[string]int64{series: 1}, positive(values(t, metrics["txonce.deliveries"]))); diff != "" {
+			if diff := cmp.Diff(map[string]int64{series: 1},
+				positive(values(t, metrics["txonce.deliveries"]))); diff != "" {
 				t.Errorf("txonce.deliveries (-want +got):\n%s", diff)
 			}
 			want := map[string]int64{}
@@ -288,7 +300,8 @@ func positive(all map[string]int64) map[string]int64 {
 
 // A word that no test provokes may be one that nothing counts.
 func TestEachWordIsProvoked(t *testing.T) {
-	provoked := map[string]bool{string(observe.CauseBroker): true} // of relays only: TestAnUnavailableBrokerIsCountedOnce
+	// of relays only: TestAnUnavailableBrokerIsCountedOnce
+	provoked := map[string]bool{string(observe.CauseBroker): true}
 	for _, c := range provocations {
 		provoked[string(c.outcome)], provoked[string(c.cause)], provoked[string(c.result)] = true, true, true
 	}
@@ -344,8 +357,9 @@ func TestAnUnavailableBrokerIsCountedOnce(t *testing.T) {
 		}
 	}}
 	outgoing, err := relay.New(relay.Config{
-		Queue: store, Publisher: &publisher{[]error{&outbox.UnavailableError{Err: errProvoked}}}, Logger: slog.New(slog.DiscardHandler),
-		Trace: r.Relay("billing").Then(confirmed),
+		Queue: store, Publisher: &publisher{[]error{&outbox.UnavailableError{Err: errProvoked}}},
+		Logger: slog.New(slog.DiscardHandler),
+		Trace:  r.Relay("billing").Then(confirmed),
 	})
 	if err != nil {
 		t.Fatal(err)

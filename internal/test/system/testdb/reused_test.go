@@ -31,7 +31,10 @@ func TestReused(t *testing.T) {
 		"PostgreSQL 15": {"pgx", "current_schema()", func(t *testing.T) string { return testdb.Reused(t, testdb.Postgres(t), more) }, postgresChanges},
 		"PostgreSQL 18": {"pgx", "current_schema()", func(t *testing.T) string { return testdb.Reused(t, testdb.Postgres18(t), more) }, postgresChanges[:4]},
 		"PgBouncer":     {"pgx", "current_schema()", byPgBouncer, postgresChanges[:2]},
-		"MariaDB":       {"mysql", "database()", func(t *testing.T) string { return testdb.ReusedMySQL(t, more) }, mysqlChanges},
+		"MariaDB": {
+			"mysql", "database()", func(t *testing.T) string { return testdb.ReusedMySQL(t, more) },
+			mysqlChanges,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var schema string
@@ -52,7 +55,8 @@ func TestReused(t *testing.T) {
 						t.Errorf("it is in %s, and the first test was in %s", current, schema)
 					}
 					if !slices.Equal(found, fresh) {
-						t.Errorf("a new schema has\n%s\nand this one\n%s", strings.Join(fresh, "\n"), strings.Join(found, "\n"))
+						t.Errorf("a new schema has\n%s\nand this one\n%s", strings.Join(fresh, "\n"),
+							strings.Join(found, "\n"))
 					}
 					for _, q := range statements {
 						if _, err := db.Exec(q); err != nil {
@@ -109,7 +113,8 @@ func contents(t *testing.T, db *sql.DB, current string) (all []string) {
 	t.Helper()
 	all = rows(t, db, "SELECT table_name, column_name, data_type, column_default FROM information_schema.columns WHERE table_schema = "+current+
 		" ORDER BY table_name, ordinal_position")
-	for _, table := range rows(t, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = "+current+" ORDER BY table_name") {
+	for _, table := range rows(t, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = "+current+
+		" ORDER BY table_name") {
 		columns := "*"
 		if table == "txonce_schema" {
 			columns = "version, works_with" // not the time

@@ -25,7 +25,8 @@ func TestSchema(t *testing.T) {
 			var schema string
 			t.Run("own schema", func(t *testing.T) {
 				conn := connect(t, testdb.Schema(t, dsn))
-				if version := conn.PgConn().ParameterStatus("server_version"); !strings.HasPrefix(version, server.want) {
+				if version := conn.PgConn().ParameterStatus("server_version"); !strings.HasPrefix(version,
+					server.want) {
 					t.Errorf("server_version = %s, want %s…", version, server.want)
 				}
 				query(t, conn, "SELECT current_schema()", &schema)
@@ -54,7 +55,8 @@ func TestPgBouncer(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, conn := range conns {
 		wg.Go(func() {
-			err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM pg_sleep(.02)", pgx.QueryExecModeExec).Scan(&servers[i])
+			err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM pg_sleep(.02)",
+				pgx.QueryExecModeExec).Scan(&servers[i])
 			if err != nil {
 				t.Error(err)
 			}
@@ -63,7 +65,8 @@ func TestPgBouncer(t *testing.T) {
 	wg.Wait()
 	slices.Sort(servers)
 	if different := slices.Compact(servers); servers[0] == 0 || len(different) > 20 {
-		t.Errorf("%d clients were served by the processes %v; want all of them to be, by 20 at the most", clients, different)
+		t.Errorf("%d clients were served by the processes %v; want all of them to be, by 20 at the most", clients,
+			different)
 	}
 	var name string
 	for _, dsn := range []string{pooled, direct} {

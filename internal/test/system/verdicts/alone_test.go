@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// A handler that is too slow for one of the database's limits of time meets it each time, in a process where nothing else comes. It is
-// parked in the end.
+// A handler that is too slow for one of the database's limits of time meets it each time, in a process where nothing
+// else comes. It is parked in the end.
 func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 	pgx18 := func(t *testing.T) *database { return pgxOn(t, testdb.Postgres18(t)) }
 	pg18 := func(t *testing.T) *database { return postgresOn(t, testdb.Postgres18(t)) }
@@ -30,7 +30,8 @@ func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 			return run(after)
 		}
 	}
-	const heavy = `SELECT count(*) FROM information_schema.columns AS a, information_schema.columns AS b, information_schema.columns AS c` // SLEEP is not interrupted with an error
+	// SLEEP is not interrupted with an error
+	const heavy = `SELECT count(*) FROM information_schema.columns AS a, information_schema.columns AS b, information_schema.columns AS c`
 	for _, tc := range []struct {
 		name    string
 		open    func(t *testing.T) *database
@@ -47,11 +48,26 @@ func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 			}
 			return run(`SELECT pg_sleep(1)`)
 		}, "57014"},
-		{"transaction_timeout before a statement, pgxstore", pgx18, "&transaction_timeout=150", 0, waits(300*time.Millisecond, `SELECT 1`), "25P04"},
-		{"transaction_timeout before a statement, sqlstore", pg18, "&transaction_timeout=150", 0, waits(300*time.Millisecond, `SELECT 1`), "25P04"},
-		{"transaction_timeout before COMMIT, pgxstore", pgx18, "&transaction_timeout=150", 0, waits(300*time.Millisecond, ""), "25P04"},
-		{"transaction_timeout before COMMIT, sqlstore", pg18, "&transaction_timeout=150", 0, waits(300*time.Millisecond, ""), "25P04"},
-		{"transaction_timeout in a statement, pgxstore", pgx18, "&transaction_timeout=150", 0, statement(`SELECT pg_sleep(1)`), "25P04"},
+		{
+			"transaction_timeout before a statement, pgxstore", pgx18, "&transaction_timeout=150", 0,
+			waits(300*time.Millisecond, `SELECT 1`), "25P04",
+		},
+		{
+			"transaction_timeout before a statement, sqlstore", pg18, "&transaction_timeout=150", 0,
+			waits(300*time.Millisecond, `SELECT 1`), "25P04",
+		},
+		{
+			"transaction_timeout before COMMIT, pgxstore", pgx18, "&transaction_timeout=150", 0,
+			waits(300*time.Millisecond, ""), "25P04",
+		},
+		{
+			"transaction_timeout before COMMIT, sqlstore", pg18, "&transaction_timeout=150", 0,
+			waits(300*time.Millisecond, ""), "25P04",
+		},
+		{
+			"transaction_timeout in a statement, pgxstore", pgx18, "&transaction_timeout=150", 0,
+			statement(`SELECT pg_sleep(1)`), "25P04",
+		},
 		{"idle, pgxstore", pgx18, "", 200 * time.Millisecond, waits(400*time.Millisecond, `SELECT 1`), "25P03"},
 		{"idle before COMMIT, pgxstore", pgx18, "", 200 * time.Millisecond, waits(400*time.Millisecond, ""), "25P03"},
 		{"idle, sqlstore", pg18, "", 200 * time.Millisecond, waits(400*time.Millisecond, `SELECT 1`), "25P03"},
@@ -69,15 +85,16 @@ func TestAHandlerThatIsTooSlowIsParkedAlone(t *testing.T) {
 			if err := w.Process(ctx, message("slow")); err != nil {
 				t.Errorf("not parked: %v\n%s", err, log)
 			}
-			if cause := letters(t, w)["slow"]; !strings.HasPrefix(cause, "exhausted: ") || !strings.Contains(cause, tc.cause) || d.effects(t, "slow") > 0 {
+			if cause := letters(t, w)["slow"]; !strings.HasPrefix(cause, "exhausted: ") ||
+				!strings.Contains(cause, tc.cause) || d.effects(t, "slow") > 0 {
 				t.Errorf("parked as %q, %d effects; want %s\n%s", cause, d.effects(t, "slow"), tc.cause, log)
 			}
 		})
 	}
 }
 
-// Another session holds the table for longer than the limit of time, again and again, in a process where nothing else comes. That parks
-// nothing.
+// Another session holds the table for longer than the limit of time, again and again, in a process where nothing else
+// comes. That parks nothing.
 func TestATableThatIsLockedParksNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -86,10 +103,29 @@ func TestATableThatIsLockedParksNothing(t *testing.T) {
 		lock    []string
 		unlock  string
 	}{
-		{"statement_timeout, pgxstore", func(t *testing.T) *database { return pgxOn(t, testdb.Postgres18(t)) }, "&statement_timeout=100", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
-		{"transaction_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres18(t)) }, "&transaction_timeout=100", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
-		{"lock_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres(t)) }, "&lock_timeout=50", []string{`BEGIN`, `LOCK TABLE effects`}, `COMMIT`},
-		{"max_statement_time, MariaDB", mysqlOn, "max_statement_time=0.1", []string{`LOCK TABLES effects WRITE`}, `UNLOCK TABLES`},
+		{
+			"statement_timeout, pgxstore", func(t *testing.T) *database { return pgxOn(t, testdb.Postgres18(t)) },
+			"&statement_timeout=100",
+			[]string{`BEGIN`, `LOCK TABLE effects`},
+			`COMMIT`,
+		},
+		{
+			"transaction_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres18(t)) },
+			"&transaction_timeout=100",
+			[]string{`BEGIN`, `LOCK TABLE effects`},
+			`COMMIT`,
+		},
+		{
+			"lock_timeout, sqlstore", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres(t)) },
+			"&lock_timeout=50",
+			[]string{`BEGIN`, `LOCK TABLE effects`},
+			`COMMIT`,
+		},
+		{
+			"max_statement_time, MariaDB", mysqlOn, "max_statement_time=0.1",
+			[]string{`LOCK TABLES effects WRITE`},
+			`UNLOCK TABLES`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +153,8 @@ func TestATableThatIsLockedParksNothing(t *testing.T) {
 			if _, err := conn.ExecContext(t.Context(), tc.unlock); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Process(t.Context(), message("1")); err != nil || d.effects(t, "1") != 1 || len(letters(t, w)) > 0 {
+			if err := w.Process(t.Context(), message("1")); err != nil || d.effects(t, "1") != 1 ||
+				len(letters(t, w)) > 0 {
 				t.Errorf("afterwards: %v, %d effects, letters %v", err, d.effects(t, "1"), letters(t, w))
 			}
 		})

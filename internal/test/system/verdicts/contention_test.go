@@ -11,8 +11,8 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Many handlers write to one row, and the database cuts those that wait for it, with any of its limits, or makes them lose a race. That is
-// no message's fault: all are committed, and none is parked.
+// Many handlers write to one row, and the database cuts those that wait for it, with any of its limits, or makes them
+// lose a race. That is no message's fault: all are committed, and none is parked.
 func TestAHotRowParksNothing(t *testing.T) {
 	const hold = 30 * time.Millisecond
 	pg18 := func(t *testing.T) *database { return postgresOn(t, testdb.Postgres18(t)) }

@@ -84,7 +84,8 @@ func pgxOn(t *testing.T, server string) *database {
 			}
 			t.Cleanup(pool.Close)
 			store, err := pgxstore.New(pgxstore.Config{
-				Pool: pool, Isolation: pgx.TxIsoLevel(strings.ToLower(strings.ReplaceAll(isolation(s), "-", " "))), Logger: logger(s),
+				Pool: pool, Isolation: pgx.TxIsoLevel(strings.ToLower(strings.ReplaceAll(isolation(s), "-", " "))),
+				Logger:          logger(s),
 				IdleInTxTimeout: s.idle,
 			})
 			if err != nil {
@@ -135,8 +136,10 @@ func sqlite(t *testing.T) *database {
 	if err := migrations.Apply(t.Context(), db, "sqlite", ""); err != nil {
 		t.Fatal(err)
 	}
-	mustExec(t, db, `CREATE TABLE hot (id INTEGER PRIMARY KEY, n INT NOT NULL)`, `INSERT INTO hot VALUES (1, 0)`, `CREATE TABLE effects (name TEXT NOT NULL)`)
-	return &database{name: "sqlite", admin: db, mark: func(int) string { return "?" }, start: sqlWorkers("sqlite", dsn, sqlstore.SQLite)}
+	mustExec(t, db, `CREATE TABLE hot (id INTEGER PRIMARY KEY, n INT NOT NULL)`, `INSERT INTO hot VALUES (1, 0)`,
+		`CREATE TABLE effects (name TEXT NOT NULL)`)
+	return &database{name: "sqlite", admin: db, mark: func(int) string { return "?" }, start: sqlWorkers("sqlite", dsn,
+		sqlstore.SQLite)}
 }
 
 func sqlWorkers(driver, dsn string, dialect sqlstore.Dialect) func(t *testing.T, handle handler, s settings) worker {
@@ -147,7 +150,10 @@ func sqlWorkers(driver, dsn string, dialect sqlstore.Dialect) func(t *testing.T,
 		}
 		db := open(t, driver, with)
 		db.SetMaxOpenConns(80)
-		store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Isolation: s.isolation, IdleInTxTimeout: s.idle})
+		store, err := sqlstore.New(sqlstore.Config{
+			DB: db, Dialect: dialect, Isolation: s.isolation,
+			IdleInTxTimeout: s.idle,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +228,8 @@ func message(id string) *consumer.Message {
 // effects returns how many rows the handler of id has committed.
 func (d *database) effects(t *testing.T, id string) (n int) {
 	t.Helper()
-	if err := d.admin.QueryRowContext(t.Context(), `SELECT count(*) FROM effects WHERE name = `+d.mark(1), id).Scan(&n); err != nil {
+	if err := d.admin.QueryRowContext(t.Context(), `SELECT count(*) FROM effects WHERE name = `+d.mark(1),
+		id).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

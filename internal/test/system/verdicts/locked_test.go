@@ -12,8 +12,9 @@ import (
 	"github.com/txonce/txonce/internal/test/testdb"
 )
 
-// Other sessions hold the rows that eight messages of a batch of twenty need. The other twelve are committed meanwhile: only few of the eight
-// wait for as long as the session's limit for locks allows. The eight are committed afterwards. Each has one effect, and none is parked.
+// Other sessions hold the rows that eight messages of a batch of twenty need. The other twelve are committed meanwhile:
+// only few of the eight wait for as long as the session's limit for locks allows. The eight are committed afterwards.
+// Each has one effect, and none is parked.
 func TestLockedRowsHoldUpNoStranger(t *testing.T) {
 	const inBatch = 20
 	const limit = 900 * time.Millisecond // of a second, as MySQL and MariaDB count it
@@ -24,7 +25,10 @@ func TestLockedRowsHoldUpNoStranger(t *testing.T) {
 		session string
 	}{
 		{"pgxstore", func(t *testing.T) *database { return pgxOn(t, testdb.Postgres18(t)) }, "&lock_timeout=1000"},
-		{"sqlstore, PostgreSQL", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres(t)) }, "&lock_timeout=1000"},
+		{
+			"sqlstore, PostgreSQL", func(t *testing.T) *database { return postgresOn(t, testdb.Postgres(t)) },
+			"&lock_timeout=1000",
+		},
 		{"sqlstore, MariaDB", mysqlOn, "innodb_lock_wait_timeout=1"},
 		{"sqlstore, MySQL", mysqlOn, "innodb_lock_wait_timeout=1"},
 	} {
@@ -40,7 +44,8 @@ func TestLockedRowsHoldUpNoStranger(t *testing.T) {
 			}
 			defer func() { _ = holder.Rollback() }()
 			for _, i := range locked {
-				if _, err := holder.ExecContext(t.Context(), fmt.Sprintf(`UPDATE hot SET n = 1 WHERE id = %d`, 100+i)); err != nil {
+				if _, err := holder.ExecContext(t.Context(), fmt.Sprintf(`UPDATE hot SET n = 1 WHERE id = %d`,
+					100+i)); err != nil {
 					t.Fatal(err)
 				}
 			}

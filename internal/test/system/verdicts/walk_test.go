@@ -24,7 +24,8 @@ type walked struct {
 	refuse func(table, event, code string) (make, drop []string) // a trigger that fails with code
 	raise  func(code string) []string                            // statements of a handler, of which the last one fails
 	reset  []string                                              // what the handler sends after raise
-	late   func(code string) []string                            // makes COMMIT fail for the effect 'bad'; nil: the database checks nothing at COMMIT
+	// makes COMMIT fail for the effect 'bad'; nil: the database checks nothing at COMMIT
+	late func(code string) []string
 }
 
 // notRaised are the classes that no statement can raise, and why.
@@ -48,17 +49,22 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 			return &walked{
 				database: open(t, testdb.Postgres18(t)), kind: faults.Postgres,
 				codes: map[faults.Class][]string{
-					driver.FaultConnection: {"08006", "57P01", "40003"}, driver.FaultServer: {"25006"}, driver.FaultAccess: {"28000", "3D000"},
+					driver.FaultConnection: {"08006", "57P01", "40003"}, driver.FaultServer: {"25006"},
+					driver.FaultAccess:     {"28000", "3D000"},
 					driver.FaultPermission: {"42501"}, driver.FaultDeployment: {"42P01", "42703", "42883", "3F000"},
-					driver.FaultContention: {"40001", "40P01", "55P03"}, driver.FaultTimeLimit: {"57014", "25P04"}, driver.FaultIdleLimit: {"25P03"},
-					driver.FaultLimit: {"53400"}, driver.FaultResources: {"53100", "53200", "53300"}, driver.FaultStorage: {"58030"},
-					driver.FaultInternal: {"XX000", "58P01"}, driver.FaultSession: {"26000"}, driver.FaultTransaction: {"25001"},
-					driver.FaultData: {"22001", "22P02", "23505", "P0001", "0A000"}, driver.FaultAborted: {"25P02"},
+					driver.FaultContention: {"40001", "40P01", "55P03"}, driver.FaultTimeLimit: {"57014", "25P04"},
+					driver.FaultIdleLimit: {"25P03"},
+					driver.FaultLimit:     {"53400"}, driver.FaultResources: {"53100", "53200", "53300"},
+					driver.FaultStorage:  {"58030"},
+					driver.FaultInternal: {"XX000", "58P01"}, driver.FaultSession: {"26000"},
+					driver.FaultTransaction: {"25001"},
+					driver.FaultData:        {"22001", "22P02", "23505", "P0001", "0A000"}, driver.FaultAborted: {"25P02"},
 				},
 				refuse: func(table, event, code string) (create, drop []string) {
 					return []string{
 						fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''%s''; END'`, code),
-						fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW EXECUTE FUNCTION refuse()`, event, table),
+						fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW EXECUTE FUNCTION refuse()`,
+							event, table),
 					}, []string{`DROP FUNCTION refuse CASCADE`}
 				},
 				raise: func(code string) []string {
@@ -77,10 +83,13 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 		return &walked{
 			database: mysqlOn(t), kind: faults.MySQL,
 			codes: map[faults.Class][]string{
-				driver.FaultServer: {"1290", "1792"}, driver.FaultPermission: {"1142"}, driver.FaultDeployment: {"1146", "1054", "1305"},
-				driver.FaultContention: {"1205", "1020", "3572"}, driver.FaultTimeLimit: {"1969", "3024", "1317"}, driver.FaultIdleLimit: {"4031"},
-				driver.FaultResources: {"1114", "1021"}, driver.FaultStorage: {"1030", "1180"}, driver.FaultSession: {"1412", "1615"},
-				driver.FaultData: {"1062", "1406", "1644"},
+				driver.FaultServer: {"1290", "1792"}, driver.FaultPermission: {"1142"},
+				driver.FaultDeployment: {"1146", "1054", "1305"},
+				driver.FaultContention: {"1205", "1020", "3572"}, driver.FaultTimeLimit: {"1969", "3024", "1317"},
+				driver.FaultIdleLimit: {"4031"},
+				driver.FaultResources: {"1114", "1021"}, driver.FaultStorage: {"1030", "1180"},
+				driver.FaultSession: {"1412", "1615"},
+				driver.FaultData:    {"1062", "1406", "1644"},
 			},
 			refuse: func(table, event, code string) (create, drop []string) {
 				return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = %s`, event, table, code)},
@@ -96,13 +105,16 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 		"mysql":    mysql,
 		"sqlite": func(t *testing.T) *walked {
 			statements := map[string][]string{
-				"missing table": {`INSERT INTO missing VALUES (1)`}, "read-only": {`PRAGMA query_only = 1`, `INSERT INTO effects (name) VALUES ('x')`},
-				"full": {`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`}, "not null": {`INSERT INTO effects (name) VALUES (NULL)`},
+				"missing table": {`INSERT INTO missing VALUES (1)`},
+				"read-only":     {`PRAGMA query_only = 1`, `INSERT INTO effects (name) VALUES ('x')`},
+				"full":          {`PRAGMA max_page_count = 1`, `CREATE TABLE big AS SELECT randomblob(100000) AS b`},
+				"not null":      {`INSERT INTO effects (name) VALUES (NULL)`},
 			}
 			return &walked{
 				database: sqlite(t), kind: faults.SQLite,
 				codes: map[faults.Class][]string{
-					driver.FaultServer: {"read-only"}, driver.FaultDeployment: {"missing table"}, driver.FaultResources: {"full"}, driver.FaultData: {"not null"},
+					driver.FaultServer: {"read-only"}, driver.FaultDeployment: {"missing table"},
+					driver.FaultResources: {"full"}, driver.FaultData: {"not null"},
 				},
 				refuse: func(table, event, _ string) (create, drop []string) {
 					return []string{fmt.Sprintf(`CREATE TRIGGER refuse BEFORE %s ON %s BEGIN SELECT raise(ABORT, 'refused'); END`, event, table)}, []string{`DROP TRIGGER refuse`}
@@ -114,7 +126,8 @@ func walkedDatabases() map[string]func(t *testing.T) *walked {
 	}
 }
 
-// each runs f for each class, with a code or, with TXONCE_TEST_ALL, each code that the walk can raise, and fails for a class without a code and without a reason.
+// each runs f for each class, with a code or, with TXONCE_TEST_ALL, each code that the walk can raise, and fails for a
+// class without a code and without a reason.
 func (d *walked) each(t *testing.T, f func(t *testing.T, c faults.Class, code string)) {
 	for _, c := range faults.Classes() {
 		codes, reason := d.codes[c], notRaised[d.kind][c]
@@ -147,7 +160,8 @@ func (d *walked) noTrigger(c faults.Class) string {
 	return ""
 }
 
-// undefined are the codes of a missing table or column. In Enqueue it is one of txonce's own, for all handlers that enqueue.
+// undefined are the codes of a missing table or column. In Enqueue it is one of txonce's own, for all handlers that
+// enqueue.
 var undefined = []string{"42P01", "42703", "3F000", "1146", "1054"}
 
 // runsMost is how often the walk delivers a message before it takes it for one that is never parked.
@@ -171,8 +185,8 @@ func wantRuns(v faults.Verdict, beside bool) int {
 	return from - 1 + 3
 }
 
-// runs delivers the message bad until it is parked, and returns how often that was. beside delivers another message in between, which must
-// be committed each time.
+// runs delivers the message bad until it is parked, and returns how often that was. beside delivers another message in
+// between, which must be committed each time.
 func runs(t *testing.T, d *walked, w worker, what string, beside bool) int {
 	bad := message("bad")
 	defer func() {
@@ -207,7 +221,8 @@ func runs(t *testing.T, d *walked, w worker, what string, beside bool) int {
 	return 0
 }
 
-// TestWalkHandlers raises each code in the handler's statement, in Enqueue and in COMMIT, of one message, alone and beside others.
+// TestWalkHandlers raises each code in the handler's statement, in Enqueue and in COMMIT, of one message, alone and
+// beside others.
 func TestWalkHandlers(t *testing.T) {
 	for name, open := range walkedDatabases() {
 		for _, operation := range []faults.Operation{faults.Handler, faults.Enqueue, faults.Commit} {
@@ -276,11 +291,13 @@ func TestWalkHandlers(t *testing.T) {
 						}
 						want := wantRuns(verdict, beside)
 						got := runs(t, d, w, what, beside)
-						if c == driver.FaultTimeLimit && !beside && got > want { // a claim that the busy machine made slow proves nothing
+						if c == driver.FaultTimeLimit && !beside && got > want {
+							// a claim that the busy machine made slow proves nothing
 							got = want
 						}
 						if got != want {
-							t.Errorf("%s: parked after %d runs, want %d (%s)", what, got, want, d.kind.After(c, operation))
+							t.Errorf("%s: parked after %d runs, want %d (%s)", what, got, want,
+								d.kind.After(c, operation))
 						}
 					}
 				})
@@ -289,8 +306,8 @@ func TestWalkHandlers(t *testing.T) {
 	}
 }
 
-// TestWalkOwnStatements raises each code in the statements of txonce's own: the claim, parking and a replay. Nothing is counted, lost or
-// parked, and everything goes on afterwards.
+// TestWalkOwnStatements raises each code in the statements of txonce's own: the claim, parking and a replay. Nothing is
+// counted, lost or parked, and everything goes on afterwards.
 func TestWalkOwnStatements(t *testing.T) {
 	for name, open := range walkedDatabases() {
 		t.Run(name, func(t *testing.T) {
@@ -352,11 +369,14 @@ func TestWalkOwnStatements(t *testing.T) {
 				create, drop = d.refuse("effects", "INSERT", code)
 				mustExec(t, d.admin, create...)
 				if ran, err := replay(t, w, bad.ID); err == nil || ran || letters(t, w)[bad.ID] == "" {
-					t.Errorf("replay, %s %s: %v, %v, letters %v; want an error and the letter", c, code, ran, err, letters(t, w))
+					t.Errorf("replay, %s %s: %v, %v, letters %v; want an error and the letter", c, code, ran, err,
+						letters(t, w))
 				}
 				mustExec(t, d.admin, drop...)
-				if ran, err := replay(t, w, bad.ID); err != nil || !ran || letters(t, w)[bad.ID] != "" || d.effects(t, bad.ID) != 1 {
-					t.Errorf("replay, %s %s, afterwards: %v, %v, letters %v, %d effects", c, code, ran, err, letters(t, w), d.effects(t, bad.ID))
+				if ran, err := replay(t, w, bad.ID); err != nil || !ran || letters(t, w)[bad.ID] != "" ||
+					d.effects(t, bad.ID) != 1 {
+					t.Errorf("replay, %s %s, afterwards: %v, %v, letters %v, %d effects", c, code, ran, err,
+						letters(t, w), d.effects(t, bad.ID))
 				}
 			})
 		})

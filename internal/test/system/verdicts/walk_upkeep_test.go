@@ -57,8 +57,8 @@ var upkeep = []struct {
 	{faults.Defer, "outbox_messages", "UPDATE", true},
 }
 
-// TestWalkRelays raises each code in the statements of a relay. The relay pauses, loses nothing, and goes on by itself. A message that is
-// refused is set aside.
+// TestWalkRelays raises each code in the statements of a relay. The relay pauses, loses nothing, and goes on by itself.
+// A message that is refused is set aside.
 func TestWalkRelays(t *testing.T) {
 	for name, open := range walkedDatabases() {
 		for _, u := range upkeep {
@@ -66,7 +66,11 @@ func TestWalkRelays(t *testing.T) {
 				t.Parallel()
 				d := open(t)
 				var store any
-				w := d.start(t, func(ctx context.Context, _ exec, m *consumer.Message) error { return enqueue(ctx, m.ID) }, settings{store: &store})
+				w := d.start(t, func(ctx context.Context, _ exec,
+					m *consumer.Message,
+				) error {
+					return enqueue(ctx, m.ID)
+				}, settings{store: &store})
 				d.each(t, func(t *testing.T, c faults.Class, code string) {
 					if reason := d.noTrigger(c); reason != "" {
 						t.Logf("%s: %q: %s", d.name, c, reason)
@@ -90,7 +94,8 @@ func TestWalkRelays(t *testing.T) {
 					mustExec(t, d.admin, create...)
 					p := &publisher{refuses: u.refuses, times: map[string]int{}}
 					r, err := relay.New(relay.Config{
-						Queue: store.(outboxdriver.Queue), Publisher: p, LeaseTTL: time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+						Queue: store.(outboxdriver.Queue), Publisher: p, LeaseTTL: time.Second,
+						Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -100,7 +105,9 @@ func TestWalkRelays(t *testing.T) {
 					go func() { ended <- r.Run(ctx) }()
 					select {
 					case err := <-ended:
-						if u.operation == faults.Lease && slices.Contains(undefined, code) && errors.Is(err, outboxdriver.ErrSchema) { // at the start of Run
+						if u.operation == faults.Lease && slices.Contains(undefined, code) &&
+							errors.Is(err, outboxdriver.ErrSchema) {
+							// at the start of Run
 							cancel()
 							mustExec(t, d.admin, append(drop, `DELETE FROM outbox_messages`)...)
 							return
@@ -114,7 +121,8 @@ func TestWalkRelays(t *testing.T) {
 						if err := <-ended; err != nil {
 							t.Errorf("%s: Run = %v", what, err)
 						}
-						mustExec(t, d.admin, append(drop, `DELETE FROM outbox_messages`, `DELETE FROM outbox_parked`, `DELETE FROM outbox_held`)...)
+						mustExec(t, d.admin, append(drop, `DELETE FROM outbox_messages`, `DELETE FROM outbox_parked`,
+							`DELETE FROM outbox_held`)...)
 						return
 					}
 					if u.operation == faults.Lease && p.published(what) > 0 {
@@ -138,7 +146,8 @@ func TestWalkRelays(t *testing.T) {
 						t.Errorf("%s: Run = %v", what, err)
 					}
 					if p.published(what) == 0 || d.count(t, `outbox_parked`) > 0 {
-						t.Errorf("%s: published %d times, %d parked", what, p.published(what), d.count(t, `outbox_parked`))
+						t.Errorf("%s: published %d times, %d parked", what, p.published(what),
+							d.count(t, `outbox_parked`))
 					}
 				})
 			})
@@ -150,7 +159,8 @@ func TestWalkRelays(t *testing.T) {
 func (d *walked) wantSetAside(t *testing.T, what string, p *publisher) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
-	for tick := time.NewTicker(20 * time.Millisecond); d.count(t, `outbox_parked`) == 0 && d.count(t, `outbox_held`) == 0; {
+	for tick := time.NewTicker(20 * time.Millisecond); d.count(t, `outbox_parked`) == 0 &&
+		d.count(t, `outbox_held`) == 0; {
 		select {
 		case <-tick.C:
 			continue
@@ -171,15 +181,16 @@ func (d *database) count(t *testing.T, table string) (n int) {
 	return n
 }
 
-// TestWalkSweepsAndStarts raises each code in a sweep, which fails and goes on later, and in Start, which returns what only a person can
-// mend, and otherwise tries again.
+// TestWalkSweepsAndStarts raises each code in a sweep, which fails and goes on later, and in Start, which returns what
+// only a person can mend, and otherwise tries again.
 func TestWalkSweepsAndStarts(t *testing.T) {
 	for name, open := range walkedDatabases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t)
 			start := func(store *any) worker {
-				return d.start(t, func(context.Context, exec, *consumer.Message) error { return nil }, settings{store: store, backoff: func(int) time.Duration { return time.Millisecond }})
+				return d.start(t, func(context.Context, exec, *consumer.Message) error { return nil },
+					settings{store: store, backoff: func(int) time.Duration { return time.Millisecond }})
 			}
 			var store any
 			start(&store)

@@ -1,5 +1,5 @@
-// Package watermillbrokers tests watermilltx with watermill's own clients of Kafka and RabbitMQ, which are in no other go.mod, and with the settings
-// that watermilltx's documentation demands of them.
+// Package watermillbrokers tests watermilltx with watermill's own clients of Kafka and RabbitMQ, which are in no other
+// go.mod, and with the settings that watermilltx's documentation demands of them.
 package watermillbrokers
 
 import (
@@ -25,7 +25,8 @@ func check(t *testing.T, p message.Publisher, err error, topic string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p}); err == nil || !strings.Contains(err.Error(), "PublisherConfig.Confirms") {
+	if _, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p}); err == nil ||
+		!strings.Contains(err.Error(), "PublisherConfig.Confirms") {
 		t.Errorf("without Confirms: %v", err)
 	}
 	ours, err := watermilltx.NewPublisher(watermilltx.PublisherConfig{Publisher: p, Confirms: true})

@@ -19,8 +19,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// TestForwarderTopicIsEmptied: what watermill's own forwarder.Publisher has written, once as watermill-sql delivers it and once
-// more, is in the outbox once, under its UUID; what is no envelope is parked and holds up nothing.
+// TestForwarderTopicIsEmptied: what watermill's own forwarder.Publisher has written, once as watermill-sql delivers it
+// and once more, is in the outbox once, under its UUID; what is no envelope is parked and holds up nothing.
 func TestForwarderTopicIsEmptied(t *testing.T) {
 	eachBase(t, func(t *testing.T, b *base) {
 		topic := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
@@ -41,20 +41,25 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 		if err := wrapped.Publish("b", two); err != nil { // and to the same topic it is not
 			t.Fatal(err)
 		}
-		for _, garbage := range []string{"not an envelope", `{"uuid":"u","payload":null}`, `{"destination_topic":"a"}`, "null"} {
+		for _, garbage := range []string{
+			"not an envelope", `{"uuid":"u","payload":null}`, `{"destination_topic":"a"}`,
+			"null",
+		} {
 			if err := topic.Publish("forwarder", message.NewMessage(newUUID(), []byte(garbage))); err != nil {
 				t.Fatal(err)
 			}
 		}
 
 		c, err := consumer.New(consumer.Config[*sql.Tx]{
-			Name: "forwarder", Store: b.Store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(b.Store), Logger: slog.New(slog.DiscardHandler),
+			Name: "forwarder", Store: b.Store, Key: watermilltx.EnvelopeKey, Handle: watermilltx.Unwrap(b.Store),
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		router := newRouter(t, watermill.NopLogger{})
-		router.AddConsumerHandler("forwarder", "forwarder", topic, newHandler(t, watermilltx.HandlerConfig{Processor: c}).Handle)
+		router.AddConsumerHandler("forwarder", "forwarder", topic,
+			newHandler(t, watermilltx.HandlerConfig{Processor: c}).Handle)
 		startRouter(t, router)
 		eventually(t, func() bool {
 			all, err := c.DeadLetters(t.Context(), consumer.DeadLetterFilter{})
@@ -64,7 +69,8 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 		got := map[string]string{}
 		for _, m := range b.wantPublished(3) {
 			got[m.Topic] = m.ID
-			if m.Topic == "a" && (!bytes.Equal(m.Payload, one.Payload) || m.OrderingKey != "key" || m.Headers["m"] != "v" || m.Headers[watermilltx.MetadataKey] != "") {
+			if m.Topic == "a" && (!bytes.Equal(m.Payload, one.Payload) || m.OrderingKey != "key" ||
+				m.Headers["m"] != "v" || m.Headers[watermilltx.MetadataKey] != "") {
 				t.Errorf("published %+v", m.Message)
 			}
 		}
@@ -79,7 +85,10 @@ func TestForwarderTopicIsEmptied(t *testing.T) {
 		for _, l := range all {
 			causes = append(causes, string(l.Cause)+": "+l.Error)
 		}
-		for _, want := range []string{"destination_topic is missing", "uuid is empty", "payload is null", "invalid character", "at most 255 bytes"} {
+		for _, want := range []string{
+			"destination_topic is missing", "uuid is empty", "payload is null",
+			"invalid character", "at most 255 bytes",
+		} {
 			if !slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, want) }) {
 				t.Errorf("nothing was parked for %q: %q", want, causes)
 			}

@@ -31,7 +31,9 @@ func newHandler(t *testing.T, cfg watermilltx.HandlerConfig) *watermilltx.Handle
 	return h
 }
 
-func processor(t *testing.T, store dedup.Store[*deduptest.Tx], handle consumer.Handler[*deduptest.Tx]) *consumer.Consumer[*deduptest.Tx] {
+func processor(t *testing.T, store dedup.Store[*deduptest.Tx],
+	handle consumer.Handler[*deduptest.Tx],
+) *consumer.Consumer[*deduptest.Tx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: store, Key: byID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
@@ -47,7 +49,8 @@ func addEffect(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error
 	return errors.Join(err, tx.Add(id))
 }
 
-// TestHandlerOnABroker: failing, poison and repeated messages through a Router of watermill's, and each effect is there once.
+// TestHandlerOnABroker: failing, poison and repeated messages through a Router of watermill's, and each effect is there
+// once.
 func TestHandlerOnABroker(t *testing.T) {
 	store := consumertest.NewStore()
 	var mu sync.Mutex
@@ -157,7 +160,8 @@ func TestHandlerOfAPlainProcessor(t *testing.T) {
 	})
 	raw := order(t, "1")
 	raw.Metadata.Set("partition", "p")
-	if err := h.Handle(raw); err != nil || got.OrderingKey != "p" || got.Attempt != 1 || !strings.HasSuffix(got.Position, raw.UUID) || got.ID != "" {
+	if err := h.Handle(raw); err != nil || got.OrderingKey != "p" || got.Attempt != 1 ||
+		!strings.HasSuffix(got.Position, raw.UUID) || got.ID != "" {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
@@ -197,7 +201,8 @@ func TestHandlerConfigRefused(t *testing.T) {
 		{"Processor", watermilltx.HandlerConfig{}},
 		{"MaxWait", watermilltx.HandlerConfig{Processor: sleeping(nil), MaxWait: -1}},
 	} {
-		if _, err := watermilltx.NewHandler(test.cfg); err == nil || !strings.Contains(err.Error(), "HandlerConfig."+test.want) {
+		if _, err := watermilltx.NewHandler(test.cfg); err == nil || !strings.Contains(err.Error(),
+			"HandlerConfig."+test.want) {
 			t.Errorf("%s: %v", test.want, err)
 		}
 	}

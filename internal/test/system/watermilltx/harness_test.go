@@ -54,8 +54,8 @@ func newPostgres(t *testing.T) *base {
 	return newBase(t, "pgx", testdb.Schema(t, testdb.Postgres(t)), sqlstore.Postgres)
 }
 
-// newQuietPostgres is on a server that no other test uses, where such a server can be started: watermill's subscribers wait for each
-// transaction of the whole server that is older than a message.
+// newQuietPostgres is on a server that no other test uses, where such a server can be started: watermill's subscribers
+// wait for each transaction of the whole server that is older than a message.
 func newQuietPostgres(t *testing.T) *base {
 	t.Helper()
 	if testdb.NoOwnPostgres() != "" {
@@ -154,12 +154,13 @@ func (b *base) wantPublished(n int) []outboxtest.Published {
 	return fake.Published()
 }
 
-// shown returns when a reader of topic can see all of its messages. That waits for the oldest transaction of the whole server, and the
-// suite gives some messages only 5 s.
+// shown returns when a reader of topic can see all of its messages. That waits for the oldest transaction of the whole
+// server, and the suite gives some messages only 5 s.
 func (b *base) shown(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	query := `SELECT count(*) FROM ` + schemaAdapter().MessagesTable(topic) + ` WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())`
+	query := `SELECT count(*) FROM ` + schemaAdapter().MessagesTable(topic) +
+		` WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())`
 	for {
 		var hidden int
 		if err := b.db.QueryRowContext(ctx, query).Scan(&hidden); err != nil || hidden == 0 {
@@ -185,7 +186,8 @@ func eventually(t *testing.T, ok func() bool) {
 
 // insert is the effect of a handler.
 func insert(msg *message.Message, id string) error {
-	_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(), `INSERT INTO effects (id) VALUES ('`+id+`')`)
+	_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(), `INSERT INTO effects (id) VALUES ('`+
+		id+`')`)
 	return err
 }
 

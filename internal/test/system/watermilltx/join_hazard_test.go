@@ -16,8 +16,8 @@ import (
 	"github.com/txonce/txonce/consumer"
 )
 
-// The hazards are real: this is what watermill-sql does to a handler without a Middleware. If one of these cases fails, watermill
-// has removed the hazard.
+// The hazards are real: this is what watermill-sql does to a handler without a Middleware. If one of these cases fails,
+// watermill has removed the hazard.
 func TestHazardsOfWatermillSQL(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -141,7 +141,8 @@ func TestJoinedAttempts(t *testing.T) {
 			tries := map[string]int{}
 			o.run(t, func(msg *message.Message) error {
 				id, query := insertID(msg)
-				if tx, ok := watermillsql.TxFromContext(msg.Context()); !ok || tx != watermilltx.Tx[*sql.Tx](msg.Context()) {
+				if tx, ok := watermillsql.TxFromContext(msg.Context()); !ok ||
+					tx != watermilltx.Tx[*sql.Tx](msg.Context()) {
 					return consumer.Permanent(errors.New("Tx is not the subscriber's transaction"))
 				}
 				if err := joinedExec(msg, query); err != nil {

@@ -37,7 +37,10 @@ func schemaAdapter() watermillsql.DefaultPostgreSQLSchema {
 
 func newTopic(t *testing.T, b *base, ackDeadline time.Duration) *topicOf {
 	t.Helper()
-	pub, err := watermillsql.NewPublisher(b.db, watermillsql.PublisherConfig{SchemaAdapter: schemaAdapter(), AutoInitializeSchema: true}, nil)
+	pub, err := watermillsql.NewPublisher(b.db, watermillsql.PublisherConfig{
+		SchemaAdapter:        schemaAdapter(),
+		AutoInitializeSchema: true,
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +62,8 @@ func newTopic(t *testing.T, b *base, ackDeadline time.Duration) *topicOf {
 func (o *topicOf) subscriber(ackDeadline time.Duration) *watermillsql.Subscriber {
 	o.t.Helper()
 	sub, err := watermillsql.NewSubscriber(o.db, watermillsql.SubscriberConfig{
-		ConsumerGroup: "g", AckDeadline: &ackDeadline, PollInterval: 10 * time.Millisecond, ResendInterval: time.Millisecond, RetryInterval: 10 * time.Millisecond,
+		ConsumerGroup: "g", AckDeadline: &ackDeadline, PollInterval: 10 * time.Millisecond,
+		ResendInterval: time.Millisecond, RetryInterval: 10 * time.Millisecond,
 		SchemaAdapter: schemaAdapter(), OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
 	}, nil)
 	if err != nil {
@@ -150,8 +154,8 @@ func TestJoinedClose(t *testing.T) {
 			case err := <-done:
 				t.Fatalf("Run = %v; want it to go on", err)
 			}
-			// The subscriber first: a Router cancels the transaction's context as well, and chance says which is faster, the rollback
-			// for that or COMMIT.
+			// The subscriber first: a Router cancels the transaction's context as well, and chance says which is
+			// faster, the rollback for that or COMMIT.
 			if err := o.sub.Close(); err != nil {
 				t.Error(err)
 			}
@@ -180,8 +184,8 @@ func TestJoinedClose(t *testing.T) {
 	}
 }
 
-// When another process claims a key after watermill-sql's transaction has begun, that transaction cannot see the claim. It is given up,
-// and the next transaction sees it.
+// When another process claims a key after watermill-sql's transaction has begun, that transaction cannot see the claim.
+// It is given up, and the next transaction sees it.
 func TestJoinedSerializationFailure(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")
@@ -191,7 +195,10 @@ func TestJoinedSerializationFailure(t *testing.T) {
 	o.publish("1", "2")
 	once := newMiddleware(t, joinConfig(o.base))
 	claim := sync.OnceValue(func() error { // as another node does that has got message 2 from elsewhere
-		rec := dedup.Record{Key: dedup.Key{Consumer: "billing", ID: "2"}, Fingerprint: dedup.FingerprintOf([]byte(`{"order_id":"2"}`))}
+		rec := dedup.Record{
+			Key:         dedup.Key{Consumer: "billing", ID: "2"},
+			Fingerprint: dedup.FingerprintOf([]byte(`{"order_id":"2"}`)),
+		}
 		return o.node().InTx(context.Background(), []dedup.Record{rec}, func(tx *sql.Tx, _ []dedup.Claim) error {
 			_, err := tx.Exec(`INSERT INTO effects (id) VALUES ('2 elsewhere')`)
 			return err
@@ -210,7 +217,8 @@ func TestJoinedSerializationFailure(t *testing.T) {
 	o.wantEffects("1", "2 elsewhere")
 }
 
-// A message that fails for good is parked and acknowledged, and the others go on; their produced messages are in the outbox.
+// A message that fails for good is parked and acknowledged, and the others go on; their produced messages are in the
+// outbox.
 func TestJoinedParkAndProduce(t *testing.T) {
 	if testing.Short() {
 		t.Log("-short: there is no watermill-sql without a server")

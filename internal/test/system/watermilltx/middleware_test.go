@@ -56,7 +56,8 @@ func TestEffectAndMessagesAreOne(t *testing.T) {
 		b.wantEffects("7")
 		m := b.wantPublished(1)[0]
 		ids = append(ids, m.ID)
-		if m.Topic != "charges" || m.OrderingKey != "7" || string(m.Payload) != "charged 7" || m.Headers["correlation_id"] != "c" {
+		if m.Topic != "charges" || m.OrderingKey != "7" || string(m.Payload) != "charged 7" ||
+			m.Headers["correlation_id"] != "c" {
 			t.Errorf("published %q %q %q %q", m.Topic, m.OrderingKey, m.Payload, m.Headers)
 		}
 		if uuid := m.Headers[watermilltx.MetadataUUID]; uuid == "" || uuid == m.ID {
@@ -78,10 +79,14 @@ func TestFailureLeavesNothing(t *testing.T) {
 			{"an error", func(*message.Message) error { return errors.New("not yet") }, "not yet"},
 			{"a panic", func(*message.Message) error { panic("oh") }, "oh"},
 			{"an SQL error", func(msg *message.Message) error {
-				_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(), `INSERT INTO missing VALUES (1)`)
+				_, err := watermilltx.Tx[*sql.Tx](msg.Context()).ExecContext(msg.Context(),
+					`INSERT INTO missing VALUES (1)`)
 				return err
 			}, "missing"},
-			{"a nack without error", func(msg *message.Message) error { msg.Nack(); return nil }, watermilltx.ErrNacked.Error()},
+			{
+				"a nack without error", func(msg *message.Message) error { msg.Nack(); return nil },
+				watermilltx.ErrNacked.Error(),
+			},
 			{"an ack before an error", func(msg *message.Message) error { msg.Ack(); return errors.New("after the ack") }, "after the ack"},
 			{"a transaction of another type", func(msg *message.Message) error { watermilltx.Tx[*outboxtest.Tx](msg.Context()); return nil }, "*outboxtest.Tx"},
 		} {
@@ -178,7 +183,8 @@ func TestPermanentAndExhaustedAreParked(t *testing.T) {
 	})
 }
 
-// A mistake in the program is not the message's fault: the message is not parked because of it, and nothing of it is committed.
+// A mistake in the program is not the message's fault: the message is not parked because of it, and nothing of it is
+// committed.
 func TestProducingWhatCannotBePublished(t *testing.T) {
 	b := newSQLite(t)
 	for _, test := range []struct {
@@ -246,7 +252,8 @@ func TestCopiedMetadata(t *testing.T) {
 	if _, err := h(raw); err != nil {
 		t.Fatal(err)
 	}
-	if m := b.wantPublished(1)[0]; m.Headers["kept"] != "yes" || m.ID == "of the message received" || m.Headers[outbox.HeaderID] != m.ID {
+	if m := b.wantPublished(1)[0]; m.Headers["kept"] != "yes" || m.ID == "of the message received" ||
+		m.Headers[outbox.HeaderID] != m.ID {
 		t.Errorf("published %+v", m)
 	}
 }
@@ -333,7 +340,8 @@ func TestConfigRefused(t *testing.T) {
 	} {
 		cfg := config(b, "billing")
 		test.set(&cfg)
-		if _, err := watermilltx.New(cfg); err == nil || !strings.Contains(err.Error(), "watermilltx: ") || !strings.Contains(err.Error(), "Config."+test.want) {
+		if _, err := watermilltx.New(cfg); err == nil || !strings.Contains(err.Error(), "watermilltx: ") ||
+			!strings.Contains(err.Error(), "Config."+test.want) {
 			t.Errorf("%s: error %v", test.want, err)
 		}
 	}

@@ -61,7 +61,12 @@ func TestStuckCallsAreBounded(t *testing.T) {
 		resume := broker.hush()
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			for _, err := range p.Publish(ctx, []outbox.Message{{ID: "1", Topic: "t"}, {ID: "2", Topic: "t"}, {ID: "3", Topic: "t"}, {ID: "4", Topic: "t"}}) {
+			for _, err := range p.Publish(ctx, []outbox.Message{
+				{ID: "1", Topic: "t"},
+				{ID: "2", Topic: "t"},
+				{ID: "3", Topic: "t"},
+				{ID: "4", Topic: "t"},
+			}) {
 				if unavailable := new(outbox.UnavailableError); !errors.As(err, &unavailable) {
 					t.Errorf("error %v", err)
 				}
@@ -114,7 +119,8 @@ func (s *sabotaged) Publish(topic string, msgs ...*message.Message) error {
 	return s.inMemory.Publish(topic, msgs...)
 }
 
-// A function of the user that panics or ends its goroutine for a message fails that message alone, and takes no room from later ones.
+// A function of the user that panics or ends its goroutine for a message fails that message alone, and takes no room
+// from later ones.
 func TestPublisherWhoseFunctionsDoNotReturn(t *testing.T) {
 	nothing := func(string) {}
 	panics := func(id string) {
@@ -146,8 +152,13 @@ func TestPublisherWhoseFunctionsDoNotReturn(t *testing.T) {
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				errs := p.Publish(ctx, []outbox.Message{{ID: "1", Topic: "t"}, {ID: "bad", Topic: "t"}, {ID: "2", Topic: "t"}})
-				if errs[0] != nil || errs[1] == nil || errs[2] != nil || !strings.Contains(errs[1].Error(), c.says) || errors.As(errs[1], new(*outbox.UnavailableError)) {
+				errs := p.Publish(ctx, []outbox.Message{
+					{ID: "1", Topic: "t"},
+					{ID: "bad", Topic: "t"},
+					{ID: "2", Topic: "t"},
+				})
+				if errs[0] != nil || errs[1] == nil || errs[2] != nil || !strings.Contains(errs[1].Error(), c.says) ||
+					errors.As(errs[1], new(*outbox.UnavailableError)) {
 					t.Errorf("errors %v", errs)
 				}
 			}

@@ -133,7 +133,10 @@ func TestPublisher(t *testing.T) {
 		outboxtest.TestPublisher(t, outboxtest.PublisherHarness{
 			New: func(t *testing.T) outbox.Publisher {
 				broker = &inMemory{topics: map[string][]*message.Message{}}
-				return newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true, Classify: permanent})
+				return newPublisher(t, watermilltx.PublisherConfig{
+					Publisher: broker, Confirms: true,
+					Classify: permanent,
+				})
 			},
 			Topic: func(t *testing.T) string {
 				broker.topics[t.Name()] = []*message.Message{}
@@ -147,8 +150,9 @@ func TestPublisher(t *testing.T) {
 				}
 				return msgs
 			},
-			Oversize: oversize, Unroutable: func(t *testing.T) string { return t.Name() + "-missing" }, Unsafe: unsafePublishers(),
-			Pause: func(*testing.T) func() { return broker.hush() },
+			Oversize: oversize, Unroutable: func(t *testing.T) string { return t.Name() + "-missing" },
+			Unsafe: unsafePublishers(),
+			Pause:  func(*testing.T) func() { return broker.hush() },
 			Stop: func(*testing.T) func() {
 				broker.set(true)
 				return func() { broker.set(false) }
@@ -192,14 +196,16 @@ func TestPublisher(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := control.Exec(fmt.Sprintf(`ALTER TABLE %s ADD CHECK (length(payload) < %d)`, table.MessagesTable(topic), tooLarge)); err != nil {
+				if _, err := control.Exec(fmt.Sprintf(`ALTER TABLE %s ADD CHECK (length(payload) < %d)`,
+					table.MessagesTable(topic), tooLarge)); err != nil {
 					t.Fatal(err)
 				}
 				return topic
 			},
 			Read: func(t *testing.T, topic string, _ int) (msgs []outbox.Message) {
 				<-time.After(100 * time.Millisecond) // what was on its way when it was given up
-				rows, err := control.Query(`SELECT "offset", 1, uuid, payload, metadata FROM ` + table.MessagesTable(topic) + ` ORDER BY "offset"`)
+				rows, err := control.Query(`SELECT "offset", 1, uuid, payload, metadata FROM ` +
+					table.MessagesTable(topic) + ` ORDER BY "offset"`)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -259,7 +265,8 @@ func newPublisher(t *testing.T, cfg watermilltx.PublisherConfig) *watermilltx.Pu
 	return p
 }
 
-// Each row of an outbox has a UUID of its own, which fits the column of watermill-sql, and a repeat of the row has the same.
+// Each row of an outbox has a UUID of its own, which fits the column of watermill-sql, and a repeat of the row has the
+// same.
 func TestUUID(t *testing.T) {
 	broker := &inMemory{topics: map[string][]*message.Message{"t": {}}}
 	p := newPublisher(t, watermilltx.PublisherConfig{Publisher: broker, Confirms: true})
@@ -296,11 +303,15 @@ func TestPublisherConfigRefused(t *testing.T) {
 	}{
 		{"Publisher is required", watermilltx.PublisherConfig{}},
 		{"Concurrency", watermilltx.PublisherConfig{Publisher: fine, Concurrency: -1}},
-		{"Confirms is false: set it to true if Publish of your *watermilltx_test.inMemory", watermilltx.PublisherConfig{Publisher: fine}},
+		{
+			"Confirms is false: set it to true if Publish of your *watermilltx_test.inMemory",
+			watermilltx.PublisherConfig{Publisher: fine},
+		},
 		{"Publisher is a gochannel.GoChannel", watermilltx.PublisherConfig{Publisher: gochannel.NewGoChannel(gochannel.Config{}, nil), Confirms: true}},
 		{"AcceptedRisks", watermilltx.PublisherConfig{Publisher: fine, AcceptedRisks: []watermilltx.Risk{"x"}}},
 	} {
-		if _, err := watermilltx.NewPublisher(test.cfg); err == nil || !strings.Contains(err.Error(), "PublisherConfig."+test.want) {
+		if _, err := watermilltx.NewPublisher(test.cfg); err == nil || !strings.Contains(err.Error(),
+			"PublisherConfig."+test.want) {
 			t.Errorf("%s: %v", test.want, err)
 		}
 	}

@@ -27,15 +27,17 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// TestPubSub is watermill's own suite, on a Pub/Sub made of this package: its publisher writes to an outbox, a relay takes
-// that through a Publisher to a broker of watermill's, and its subscriber is that broker's with a Middleware before each reader.
-// The suite's own reasons for leaving out a case are in its output: gochannel has no groups and no order; nothing is restarted.
+// TestPubSub is watermill's own suite, on a Pub/Sub made of this package: its publisher writes to an outbox, a relay
+// takes that through a Publisher to a broker of watermill's, and its subscriber is that broker's with a Middleware
+// before each reader. The suite's own reasons for leaving out a case are in its output: gochannel has no groups and no
+// order; nothing is restarted.
 func TestPubSub(t *testing.T) {
 	t.Run("gochannel", func(t *testing.T) {
 		tests.TestPubSub(t, tests.Features{
 			RequireSingleInstance: true, ExactlyOnceDelivery: true, ForceShort: true,
 		}, func(t *testing.T) (message.Publisher, message.Subscriber) {
-			inner := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 10_000}, watermill.NopLogger{})
+			inner := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 10_000},
+				watermill.NopLogger{})
 			memory := outboxtest.NewMemory()
 			p := &enqueuing{relayed: relayTo(t, memory, inner), enqueue: func(ctx context.Context, msgs []outbox.Message) error {
 				return memory.InTx(ctx, func(tx *outboxtest.Tx) error { return memory.Enqueue(ctx, tx, msgs...) })
@@ -53,15 +55,17 @@ func TestPubSub(t *testing.T) {
 			return
 		}
 		b := newQuietPostgres(t)
-		inner, err := watermillsql.NewPublisher(b.db, watermillsql.PublisherConfig{SchemaAdapter: schemaAdapter(), AutoInitializeSchema: true}, nil)
+		inner, err := watermillsql.NewPublisher(b.db,
+			watermillsql.PublisherConfig{SchemaAdapter: schemaAdapter(), AutoInitializeSchema: true}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		relayed := relayTo(t, b.Store, inner)
 		group := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 			sub, err := watermillsql.NewSubscriber(b.db, watermillsql.SubscriberConfig{
-				ConsumerGroup: group, PollInterval: 10 * time.Millisecond, ResendInterval: 5 * time.Millisecond, InitializeSchema: true,
-				SchemaAdapter: schemaAdapter(), OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
+				ConsumerGroup: group, PollInterval: 10 * time.Millisecond, ResendInterval: 5 * time.Millisecond,
+				InitializeSchema: true,
+				SchemaAdapter:    schemaAdapter(), OffsetsAdapter: watermillsql.DefaultPostgreSQLOffsetsAdapter{},
 			}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -72,14 +76,17 @@ func TestPubSub(t *testing.T) {
 			return p, &onceSubscriber{
 				Subscriber: sub,
 				wrap: func(topic string) wrapper {
-					return once(t, group+" of "+topic, dedup.Store[*sql.Tx](b.node()), true) // the suite publishes the same UUIDs in several topics
+					// the suite publishes the same UUIDs in several topics
+					return once(t, group+" of "+topic, dedup.Store[*sql.Tx](b.node()), true)
 				},
 				ready: b.shown,
 			}
 		}
 		tests.TestPubSub(t, tests.Features{
-			ConsumerGroups: true, ExactlyOnceDelivery: true, GuaranteedOrder: true, GuaranteedOrderWithSingleSubscriber: true, Persistent: true, ForceShort: true,
-			// PostgreSQL cuts the names of a table's sequence and indexes, and does not like to make two of one name at once.
+			ConsumerGroups: true, ExactlyOnceDelivery: true, GuaranteedOrder: true,
+			GuaranteedOrderWithSingleSubscriber: true, Persistent: true, ForceShort: true,
+			// PostgreSQL cuts the names of a table's sequence and indexes, and does not like to make two of one name at
+			// once.
 			GenerateTopicFunc: func(c tests.TestContext) string { return "t-" + string(c.TestID)[:13] },
 		}, func(t *testing.T) (message.Publisher, message.Subscriber) { return group(t, "default") }, group)
 	})
@@ -124,9 +131,13 @@ func relayTo(t *testing.T, queue driver.Queue, inner message.Publisher) *relayed
 	t.Helper()
 	to := &relayed{Publisher: inner}
 	publisher := newPublisher(t, watermilltx.PublisherConfig{
-		Publisher: to, Confirms: true, UUID: func(m outbox.Message) string { return m.ID }, // watermill's suite compares UUIDs
+		// watermill's suite compares UUIDs
+		Publisher: to, Confirms: true, UUID: func(m outbox.Message) string { return m.ID },
 	})
-	r, err := relay.New(relay.Config{Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	r, err := relay.New(relay.Config{
+		Queue: queue, Publisher: publisher, PollMax: 20 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +167,10 @@ func (p *enqueuing) Publish(topic string, msgs ...*message.Message) error {
 	}
 	var out []outbox.Message
 	for _, m := range msgs {
-		out = append(out, outbox.Message{ID: m.UUID, Topic: topic, OrderingKey: topic, Payload: m.Payload, Headers: m.Metadata})
+		out = append(out, outbox.Message{
+			ID: m.UUID, Topic: topic, OrderingKey: topic, Payload: m.Payload,
+			Headers: m.Metadata,
+		})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -249,8 +263,8 @@ func (s *onceSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *m
 }
 
 // Close implements message.Subscriber. As a Router does, it ends the subscriptions' context. Without that, Close of a
-// watermill-sql subscriber waits for a row that another subscriber of its group has locked, and that subscriber, when its
-// messages are not read any more, waits for AckDeadline.
+// watermill-sql subscriber waits for a row that another subscriber of its group has locked, and that subscriber, when
+// its messages are not read any more, waits for AckDeadline.
 func (s *onceSubscriber) Close() error {
 	s.mu.Lock() // the suite closes twice at a time, which is a race in watermill-sql's Close
 	defer s.mu.Unlock()

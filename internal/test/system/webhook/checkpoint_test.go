@@ -110,13 +110,15 @@ func TestNewCheckpointRefuses(t *testing.T) {
 		{store, strings.Repeat("x", 255), time.Hour, "bytes"},
 		{store, "a", time.Minute, "window 1m0s"},
 	} {
-		if _, err := webhook.NewCheckpoint(c.store, c.name, c.window); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := webhook.NewCheckpoint(c.store, c.name, c.window); err == nil || !strings.Contains(err.Error(),
+			c.says) {
 			t.Errorf("NewCheckpoint(%.10q, %v): %v, want %q", c.name, c.window, err, c.says)
 		}
 	}
 }
 
-// stubborn is a Store whose Forget does nothing the first times, as if another process had saved between Forget and Claim.
+// stubborn is a Store whose Forget does nothing the first times, as if another process had saved between Forget and
+// Claim.
 type stubborn struct {
 	*consumertest.Store
 	times int
@@ -142,7 +144,8 @@ func TestACheckpointIsSavedAfterAnothers(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = late.Save(t.Context(), []byte("later"))
-		if failed := err != nil && strings.Contains(fmt.Sprint(err), "other processes save it"); failed != (want == "earlier") || err != nil && !failed {
+		if failed := err != nil && strings.Contains(fmt.Sprint(err),
+			"other processes save it"); failed != (want == "earlier") || err != nil && !failed {
 			t.Errorf("%d conflicts: Save: %v", times, err)
 		}
 		if state, err := c.Load(t.Context()); string(state) != want || err != nil {

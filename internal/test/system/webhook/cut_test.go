@@ -84,10 +84,13 @@ func (a database) start(t *testing.T) (direct *sql.DB, store *sqlstore.Store) {
 	return direct, store
 }
 
-func (a database) consumer(t *testing.T, store *sqlstore.Store, handle consumer.Handler[*sql.Tx]) *consumer.Consumer[*sql.Tx] {
+func (a database) consumer(t *testing.T, store *sqlstore.Store,
+	handle consumer.Handler[*sql.Tx],
+) *consumer.Consumer[*sql.Tx] {
 	t.Helper()
 	c, err := consumer.New(consumer.Config[*sql.Tx]{
-		Name: "billing", Store: store, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler), Backoff: func(int) time.Duration { return time.Millisecond },
+		Name: "billing", Store: store, Key: consumer.MessageID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
+		Backoff: func(int) time.Duration { return time.Millisecond },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +98,8 @@ func (a database) consumer(t *testing.T, store *sqlstore.Store, handle consumer.
 	return c
 }
 
-// TestCutCommits: COMMITs are cut and delayed. No 200 may come before the effect is committed, and each event has one effect.
+// TestCutCommits: COMMITs are cut and delayed. No 200 may come before the effect is committed, and each event has one
+// effect.
 func TestCutCommits(t *testing.T) {
 	for _, a := range databases {
 		if !matrix.RunsOn(a.name, t.Name()) {
@@ -132,7 +136,8 @@ func TestCutCommits(t *testing.T) {
 					for i := range 8 {
 						id := fmt.Sprintf("e-%d-%d", client/2, i) // two clients for each event
 						for tries := 0; ; tries++ {
-							ctx, cancel := context.WithTimeout(t.Context(), time.Duration(5+rand.IntN(3000))*time.Millisecond)
+							ctx, cancel := context.WithTimeout(t.Context(),
+								time.Duration(5+rand.IntN(3000))*time.Millisecond)
 							status := do(r, s.request(ctx, shopEvent{ID: id, Type: "paid", Created: created})).StatusCode
 							cancel()
 							if status == 200 {
@@ -153,7 +158,8 @@ func TestCutCommits(t *testing.T) {
 			wg.Wait()
 			<-time.After(deduptest.LateBy + 300*time.Millisecond)
 			var all, distinct int
-			if err := direct.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effects").Scan(&all, &distinct); err != nil {
+			if err := direct.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM effects").Scan(&all,
+				&distinct); err != nil {
 				t.Fatal(err)
 			}
 			if all != 24 || distinct != 24 {
@@ -182,7 +188,10 @@ func TestSimilarIDs(t *testing.T) {
 			s := newShop()
 			r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
 			created := time.Now()
-			ids := []string{"x", "x ", " x", "X", "x\t", "é", "e\u0301", "E", "e", "ß", "ss", "ﬁ", "fi", "x\u200b", "1", "01", "1.0", "'", `"`, `\`, `\\`, "%", "_", "a:b", "a::b", "ı", "i", "İ"}
+			ids := []string{
+				"x", "x ", " x", "X", "x\t", "é", "e\u0301", "E", "e", "ß", "ss", "ﬁ", "fi", "x\u200b", "1",
+				"01", "1.0", "'", `"`, `\`, `\\`, "%", "_", "a:b", "a::b", "ı", "i", "İ",
+			}
 			for range 2 {
 				for _, id := range ids {
 					for range 20 {

@@ -49,7 +49,8 @@ const (
 	stored = "stored and forwarded" // by a relay and a Worker in the same process
 )
 
-// serveChild returns a Receiver. args are an engine, a mode, a DSN, and a number n: one in n events kills the process around its COMMIT.
+// serveChild returns a Receiver. args are an engine, a mode, a DSN, and a number n: one in n events kills the process
+// around its COMMIT.
 func serveChild(ctx context.Context, args []string) (http.Handler, error) {
 	engine, mode, dsn := args[0], args[1], args[2]
 	n, err := strconv.Atoi(args[3])
@@ -77,7 +78,9 @@ func serveChild(ctx context.Context, args []string) (http.Handler, error) {
 	}
 }
 
-func mortalSQL(ctx context.Context, e engines.Engine, dialect sqlstore.Dialect, mode, dsn string, n int) (http.Handler, error) {
+func mortalSQL(ctx context.Context, e engines.Engine, dialect sqlstore.Dialect, mode, dsn string,
+	n int,
+) (http.Handler, error) {
 	db, err := sql.Open(e.Driver, dsn)
 	if err != nil {
 		return nil, err
@@ -103,12 +106,14 @@ func mortal[TTx any](ctx context.Context, store interface {
 ) (http.Handler, error) {
 	s, logger := newShop(), slog.New(slog.DiscardHandler)
 	death := &consumer.Trace{
-		Claimed: func(context.Context, *consumer.Delivery, []*consumer.Message) { // the handler's statement and COMMIT take a few milliseconds
+		Claimed: func(context.Context, *consumer.Delivery, []*consumer.Message) {
+			// the handler's statement and COMMIT take a few milliseconds
 			if rand.IntN(n) == 0 {
 				time.AfterFunc(rand.N(5*time.Millisecond), child.KillMyself)
 			}
 		},
-		Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) { // committed, and the sender has no answer yet
+		Done: func(_ context.Context, _ *consumer.Delivery, outcomes []consumer.MessageOutcome) {
+			// committed, and the sender has no answer yet
 			if outcomes[0].Outcome == observe.Processed && rand.IntN(n) == 0 {
 				child.KillMyself()
 			}
@@ -133,7 +138,10 @@ func mortal[TTx any](ctx context.Context, store interface {
 	if err != nil {
 		return nil, err
 	}
-	rl, err := relay.New(relay.Config{Queue: store, Publishers: map[string]outbox.Publisher{in.Topic(): worker}, LeaseTTL: time.Second, Logger: logger})
+	rl, err := relay.New(relay.Config{
+		Queue: store, Publishers: map[string]outbox.Publisher{in.Topic(): worker},
+		LeaseTTL: time.Second, Logger: logger,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -145,9 +153,9 @@ func mortal[TTx any](ctx context.Context, store interface {
 	return webhook.New(webhook.Config{Verifier: s, Processor: in, Logger: logger})
 }
 
-// Each event arrives 20 times, out of order, from 16 clients that sometimes hang up, at processes that are killed around COMMIT and started
-// again. Each 2xx is for something that is committed at that moment. At the end each event is delivered until it is accepted, and has
-// one effect.
+// Each event arrives 20 times, out of order, from 16 clients that sometimes hang up, at processes that are killed
+// around COMMIT and started again. Each 2xx is for something that is committed at that moment. At the end each event is
+// delivered until it is accepted, and has one effect.
 func TestRedeliveryStormOfKilledProcesses(t *testing.T) {
 	for _, e := range []engines.Engine{engines.Postgres, engines.MariaDB, engines.MySQL, engines.SQLite} {
 		for _, mode := range []string{inline, stored} {
@@ -187,7 +195,8 @@ func TestRedeliveryStormOfKilledProcesses(t *testing.T) {
 				deaths := a.children.Stop()
 				a.audit(*stormEvents, claims)
 				t.Logf("%d events, %d deliveries: %d accepted, %d sent away, %d without a response; %d processes died",
-					*stormEvents, a.ok.Load()+a.later.Load()+a.cut.Load(), a.ok.Load(), a.later.Load(), a.cut.Load(), deaths)
+					*stormEvents, a.ok.Load()+a.later.Load()+a.cut.Load(), a.ok.Load(), a.later.Load(),
+					a.cut.Load(), deaths)
 				if deaths < 2 || a.cut.Load() == 0 {
 					t.Error("too few processes died, so this test has shown nothing")
 				}
@@ -236,7 +245,8 @@ func (a *attack) storm(events int) {
 	wg.Wait()
 }
 
-// hopeful returns false when no event was accepted or handled for two minutes. A limit for the whole storm would depend on the machine.
+// hopeful returns false when no event was accepted or handled for two minutes. A limit for the whole storm would depend
+// on the machine.
 func (a *attack) hopeful() bool { return time.Since(time.Unix(0, a.progress.Load())) < 2*time.Minute }
 
 // untilHandled waits until each event has left the outbox.
@@ -280,7 +290,10 @@ func (a *attack) deliver(event int, enough func(status int) bool) {
 }
 
 func (a *attack) send(ctx context.Context, event int) (status int) {
-	req := a.shop.request(ctx, shopEvent{ID: strconv.Itoa(event), Type: "paid", Created: a.created, Key: strconv.Itoa(event % 7)})
+	req := a.shop.request(ctx, shopEvent{
+		ID: strconv.Itoa(event), Type: "paid", Created: a.created,
+		Key: strconv.Itoa(event % 7),
+	})
 	out, err := http.NewRequestWithContext(ctx, http.MethodPost, a.children.Any().URL, req.Body)
 	if err != nil {
 		a.t.Error(err)
@@ -307,7 +320,8 @@ func (a *attack) count(query string) (n int) {
 	return -1
 }
 
-// audit looks for events without an effect or with two, for effects without a claim, and for anything that was given up.
+// audit looks for events without an effect or with two, for effects without a claim, and for anything that was given
+// up.
 func (a *attack) audit(events int, claims []string) {
 	a.t.Helper()
 	want := func(n int, query string) {

@@ -25,7 +25,8 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
-// postgres returns a pool on a fresh schema with txonce's tables and the table effects, whose rows are what handlers did.
+// postgres returns a pool on a fresh schema with txonce's tables and the table effects, whose rows are what handlers
+// did.
 func postgres(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(testdb.Schema(t, testdb.Postgres(t)))
@@ -159,8 +160,8 @@ func (l lettersOf) DeadLetters(ctx context.Context, f consumer.DeadLetterFilter)
 	return l.Consumer().DeadLetters(ctx, f)
 }
 
-// storm delivers each event 20 times from 16 clients, out of order, and hangs up at random. Then it delivers each once more, until it
-// is accepted.
+// storm delivers each event 20 times from 16 clients, out of order, and hangs up at random. Then it delivers each once
+// more, until it is accepted.
 func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	const copies, clients = 20, 16
 	created := time.Now()
@@ -184,7 +185,8 @@ func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	for client := range clients {
 		wg.Go(func() {
 			for i := client; i < events; i += clients {
-				if n := (sender{s, receivers[i%len(receivers)], 50 * time.Millisecond}).deliver(t, event(i), time.Millisecond, 1000); n == 0 {
+				if n := (sender{s, receivers[i%len(receivers)], 50 * time.Millisecond}).deliver(t, event(i),
+					time.Millisecond, 1000); n == 0 {
 					t.Errorf("event %d is never accepted", i)
 				}
 			}
@@ -193,8 +195,8 @@ func storm(t *testing.T, s *shop, receivers []*webhook.Receiver, events int) {
 	wg.Wait()
 }
 
-// cutConnections ends a connection of pool every 20 ms, wherever its transaction is, until it has ended 50 or stop is called. On a busy
-// machine more of them would leave no transaction the time to commit.
+// cutConnections ends a connection of pool every 20 ms, wherever its transaction is, until it has ended 50 or stop is
+// called. On a busy machine more of them would leave no transaction the time to commit.
 func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "cuts connections"
@@ -209,7 +211,8 @@ func cutConnections(t *testing.T, pool *pgxpool.Pool) (stop func()) {
 		defer conn.Close(context.WithoutCancel(ctx))
 		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && cuts < 50; {
 			const one = `SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1`
-			if n, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+one+") AS one", pool.Config().ConnConfig.RuntimeParams["application_name"]); err == nil {
+			if n, err := conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+one+") AS one",
+				pool.Config().ConnConfig.RuntimeParams["application_name"]); err == nil {
 				cuts += int(n.RowsAffected())
 			}
 			select {
@@ -290,7 +293,8 @@ func TestRedeliveryStormPostgres(t *testing.T) {
 			})
 		}
 		storm(t, s, receivers, events)
-		for began := time.Now(); query(t, pool, "SELECT count(*) FROM effects") < events && time.Since(began) < time.Minute; {
+		for began := time.Now(); query(t, pool, "SELECT count(*) FROM effects") < events &&
+			time.Since(began) < time.Minute; {
 			<-time.After(10 * time.Millisecond)
 		}
 		stop()

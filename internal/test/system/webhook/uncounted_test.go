@@ -13,8 +13,8 @@ import (
 	"github.com/txonce/txonce/consumer/consumertest"
 )
 
-// TestShutdownIsNoFailure: an event that is older than GiveUpAfter is parked after one failure of its handler. The end of the process
-// is no failure of the handler: a sender that delivers again must find the event new.
+// TestShutdownIsNoFailure: an event that is older than GiveUpAfter is parked after one failure of its handler. The end
+// of the process is no failure of the handler: a sender that delivers again must find the event new.
 func TestShutdownIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store := newShop(), consumertest.NewStore()
@@ -51,14 +51,16 @@ func TestShutdownIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestEventOfTheFuture: an event with a creation time ahead of all clocks must not stop its neighbours in the delivery, nor later ones.
+// TestEventOfTheFuture: an event with a creation time ahead of all clocks must not stop its neighbours in the delivery,
+// nor later ones.
 func TestEventOfTheFuture(t *testing.T) {
 	s, pool := newShop(), postgres(t)
 	c := pgConsumer(t, pgStore(t, pool), insert)
 	r := newReceiver(t, webhook.Config{Verifier: s, Processor: c})
 	for _, ahead := range []time.Duration{time.Minute, 20 * time.Minute, 48 * time.Hour, 1000 * 24 * time.Hour} {
 		id := ahead.String()
-		res := s.send(t, r, shopEvent{ID: "before" + id, Type: "paid", Created: time.Now()}, shopEvent{ID: id, Type: "paid", Created: time.Now().Add(ahead)},
+		res := s.send(t, r, shopEvent{ID: "before" + id, Type: "paid", Created: time.Now()},
+			shopEvent{ID: id, Type: "paid", Created: time.Now().Add(ahead)},
 			shopEvent{ID: "behind" + id, Type: "paid", Created: time.Now()})
 		t.Logf("%v: %d", ahead, res.StatusCode)
 		began := time.Now()

@@ -38,26 +38,32 @@ var newEvents = map[string]func() (webhook.Verifier, func() delivery){
 		}
 	},
 	"github": func() (webhook.Verifier, func() delivery) {
-		return must(githubhook.New(githubhook.Config{Endpoint: "hook", Topic: "release", Secrets: []string{secret}})), func() delivery {
-			body := []byte(`{"action":"published","release":{"node_id":"` + rand.Text() + `","body":"` + strings.Repeat("x", 950) + `"}}`)
-			return delivery{githubhook.Sign(secret, rand.Text(), "release", body), body}
-		}
+		return must(githubhook.New(githubhook.Config{Endpoint: "hook", Topic: "release", Secrets: []string{secret}})),
+			func() delivery {
+				body := []byte(`{"action":"published","release":{"node_id":"` + rand.Text() + `","body":"` +
+					strings.Repeat("x", 950) + `"}}`)
+				return delivery{githubhook.Sign(secret, rand.Text(), "release", body), body}
+			}
 	},
 	"apple": func() (webhook.Verifier, func() delivery) { // with two signed parts: three chains of certificates
 		authority := must(appletest.NewAuthority())
-		transaction := map[string]any{"originalTransactionId": "2000000000000001", "transactionId": "2000000000000002", "productId": "monthly"}
+		transaction := map[string]any{
+			"originalTransactionId": "2000000000000001", "transactionId": "2000000000000002",
+			"productId": "monthly",
+		}
 		return must(applehook.New(applehook.Config{BundleID: "com.example.app", AppAppleID: 7, Environment: applehook.Production, Roots: authority.Roots()})),
 			func() delivery {
 				return delivery{body: must(authority.Body(appletest.Notification{
-					Type: "DID_RENEW", BundleID: "com.example.app", AppAppleID: 7, Transaction: transaction, Renewal: transaction,
+					Type: "DID_RENEW", BundleID: "com.example.app", AppAppleID: 7, Transaction: transaction,
+					Renewal: transaction,
 				}))}
 			}
 	},
 }
 
-// BenchmarkReceiver compares the Receiver with the same handler in a bare transaction that nothing guards: its signature check alone, a new
-// event, the same through an Inbox, and an event that is delivered again. They take turns, because only that can be compared on a
-// machine that others use. The figures are medians.
+// BenchmarkReceiver compares the Receiver with the same handler in a bare transaction that nothing guards: its
+// signature check alone, a new event, the same through an Inbox, and an event that is delivered again. They take turns,
+// because only that can be compared on a machine that others use. The figures are medians.
 func BenchmarkReceiver(b *testing.B) {
 	for _, name := range []string{"stripe", "github", "apple"} {
 		b.Run(name, func(b *testing.B) { benchmarkReceiver(b, name) })
@@ -108,7 +114,13 @@ func benchmarkReceiver(b *testing.B, name string) {
 	kinds := []struct {
 		name string
 		h    http.Handler
-	}{{"bare", bare}, {"verify", verify}, {"inline", receiver(inline)}, {"inbox", receiver(inbox)}, {"duplicate", receiver(inline)}}
+	}{
+		{"bare", bare},
+		{"verify", verify},
+		{"inline", receiver(inline)},
+		{"inbox", receiver(inbox)},
+		{"duplicate", receiver(inline)},
+	}
 	took := make([][]time.Duration, len(kinds))
 	serve := func(i int, d delivery) {
 		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/hook", bytes.NewReader(d.body))

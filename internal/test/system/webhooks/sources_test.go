@@ -101,14 +101,18 @@ func sources() []source {
 	}))
 	google := must(pubsubhook.NewSigner())
 	pushed := func(audience string) delivery {
-		h, body, err := google.Sign(pubsubhook.Push{Subscription: subscription, Audience: audience, ServiceAccount: account, Data: order}, now)
+		h, body, err := google.Sign(pubsubhook.Push{
+			Subscription: subscription, Audience: audience,
+			ServiceAccount: account, Data: order,
+		}, now)
 		if err != nil {
 			panic(err)
 		}
 		return delivery{h, body}
 	}
 	ping := []byte(`{"zen":"Design for failure.","hook_id":1,"hook":{"id":1}}`)
-	slack := []byte(`{"type":"event_callback","event_id":"Ev1","api_app_id":"A1","event_time":` + strconv.FormatInt(now.Unix(), 10) +
+	slack := []byte(`{"type":"event_callback","event_id":"Ev1","api_app_id":"A1","event_time":` +
+		strconv.FormatInt(now.Unix(), 10) +
 		`,"event":{"type":"app_mention"}}`)
 	challenge := []byte(`{"type":"url_verification","challenge":"3eZbrw1aBm2rZgRNFdxV"}`)
 
@@ -148,14 +152,18 @@ func sources() []source {
 		}, {
 			name: "pubsub", want: empty,
 			verifier: must(pubsubhook.New(pubsubhook.Config{
-				Subscriptions: []string{subscription}, Audiences: []string{publicURL}, ServiceAccounts: []string{account}, Transport: google,
+				Subscriptions: []string{subscription}, Audiences: []string{publicURL},
+				ServiceAccounts: []string{account}, Transport: google,
 			})),
 			event:  pushed(publicURL),
 			forged: pushed(publicURL + "/other"), // the token does not cover the body
 		}, {
 			name: "twilio", inbox: true, want: reply{Status: http.StatusNoContent},
 			verifier: must(twiliohook.New(twiliohook.Config{AuthTokens: []string{secret}})),
-			event:    delivery{http.Header{"X-Twilio-Signature": {twiliohook.Sign(secret, publicURL+"/hook", form)}}, []byte(form.Encode())},
+			event: delivery{
+				http.Header{"X-Twilio-Signature": {twiliohook.Sign(secret, publicURL+"/hook", form)}},
+				[]byte(form.Encode()),
+			},
 		}, {
 			name: "hmac", inbox: true, want: empty,
 			verifier: square,
@@ -240,7 +248,8 @@ func TestSources(t *testing.T) {
 					t.Errorf("%s (-want +got)\n%s", name, diff)
 				}
 				if n := store.Database().Count("effect"); n != effects || duplicates.Load() != duplicate {
-					t.Errorf("%s: %d effects and %d duplicates, want %d and %d", name, n, duplicates.Load(), effects, duplicate)
+					t.Errorf("%s: %d effects and %d duplicates, want %d and %d", name, n, duplicates.Load(), effects,
+						duplicate)
 				}
 			}
 			check("case 49: a forged delivery", refused, send(s.forged), 0, 0)
@@ -253,7 +262,8 @@ func TestSources(t *testing.T) {
 			check("E24: the delivery", s.want, send(s.event), 1, 0)
 			check("case 65: the delivery again", s.want, send(s.event), 1, 1)
 			check("case 49: a forged delivery after it", refused, send(s.forged), 1, 1)
-			if letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{}); err != nil || len(letters) != 0 {
+			if letters, err := store.DeadLetters(t.Context(), consumer.DeadLetterFilter{}); err != nil ||
+				len(letters) != 0 {
 				t.Errorf("dead letters %v, %v", letters, err)
 			}
 		})

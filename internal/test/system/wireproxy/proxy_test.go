@@ -76,8 +76,8 @@ func TestPostgres(t *testing.T) {
 	}
 }
 
-// rowsAfter checks the rows at once, and again after a COMMIT that is delayed by deduptest.LateBy. On a busy machine the first
-// check may come after that COMMIT, so it then accepts its rows.
+// rowsAfter checks the rows at once, and again after a COMMIT that is delayed by deduptest.LateBy. On a busy machine
+// the first check may come after that COMMIT, so it then accepts its rows.
 func rowsAfter(t *testing.T, sent time.Time, now, later int, rows func() int) {
 	t.Helper()
 	if n := rows(); n != now && (n != later || time.Since(sent) < deduptest.LateBy) {
@@ -108,7 +108,8 @@ func TestPostgresLetsTheRestPass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.CopyFrom(t.Context(), pgx.Identifier{"effects"}, []string{"n"}, pgx.CopyFromRows([][]any{{1}, {2}})); err != nil {
+		if _, err := tx.CopyFrom(t.Context(), pgx.Identifier{"effects"}, []string{"n"},
+			pgx.CopyFromRows([][]any{{1}, {2}})); err != nil {
 			t.Fatal(err)
 		}
 		if err := tx.Commit(t.Context()); err != nil {

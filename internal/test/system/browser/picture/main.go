@@ -1,4 +1,5 @@
-// Command picture saves a picture of a page of the dashboard, as Chromium shows it. docs/dashboard.png shows the middle of a run of the quickstart:
+// Command picture saves a picture of a page of the dashboard, as Chromium shows it. docs/dashboard.png shows the middle
+// of a run of the quickstart:
 //
 //	go run ./examples/quickstart -messages 60000 -kill-every 3s -dashboard 127.0.0.1:7070
 //	cd internal/test/system/browser && go run ./picture http://127.0.0.1:7070/ ../../../../docs/dashboard.png
@@ -33,7 +34,8 @@ func save(address, file string) error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute) //nolint:forbidigo // the program's own
 	defer stop()
-	ctx, end := chromedp.NewContext(ctx, chromedp.WithAllocatorOptions(chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
+	ctx, end := chromedp.NewContext(ctx, chromedp.WithAllocatorOptions(chromedp.ExecPath(chromium), chromedp.NoSandbox,
+		chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true)))
 	defer end()
 	if err := chromedp.Do(ctx); err != nil { // starts Chromium
