@@ -223,6 +223,7 @@ FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_c
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,
 
+		// Of two payloads, one may be shortened: the longer one stays.
 		Park: q(`INSERT INTO @dead_letters AS d (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	cause, error, topic, ordering_key, position, payload, headers, attempts)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::bigint, $8::timestamptz,
@@ -230,7 +231,6 @@ VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::bigint
 ON CONFLICT (id) DO UPDATE SET times = d.times + 1, last_parked = clock_timestamp(), cause = excluded.cause,
 	error = excluded.error, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
-	// one of them may be shortened
 	payload = CASE WHEN length(excluded.payload) > length(d.payload) THEN excluded.payload ELSE d.payload END`),
 
 		TakeDeadLetter: q(`DELETE FROM @dead_letters WHERE id = $1::uuid AND cause = $2::text`),

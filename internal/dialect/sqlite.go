@@ -87,6 +87,7 @@ RETURNING used_until`),
 		// Letters are replayed in the order of first_parked. The clock shows milliseconds, so a letter gets a later
 		// time than those of its consumer in the same millisecond. A letter from a time when the clock was wrong moves
 		// no others.
+		// Of two payloads, one may be shortened: the longer one stays.
 		Park: q(`INSERT INTO dead_letters (id, key, consumer, tenant, message_id, fingerprint, window_seconds, message_time,
 	cause, error, topic, ordering_key, position, payload, headers, attempts, first_parked, last_parked)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at, at FROM (
@@ -94,7 +95,6 @@ SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, at
 ON CONFLICT (id) DO UPDATE SET times = times + 1, last_parked = excluded.last_parked, cause = excluded.cause,
 	error = excluded.error, attempts = excluded.attempts, position = excluded.position, headers = excluded.headers,
 	message_time = excluded.message_time, window_seconds = excluded.window_seconds, fingerprint = excluded.fingerprint,
-	// one of them may be shortened
 	payload = CASE WHEN length(excluded.payload) > length(payload) THEN excluded.payload ELSE payload END`),
 
 		TakeDeadLetter: `DELETE FROM dead_letters WHERE id = ?1 AND cause = ?2`,

@@ -27,8 +27,8 @@ type SQLiteOutbox struct {
 const (
 	sqliteStops  = `p.waiting = 0 AND p.keep_order < 2`
 	sqliteBefore = `p.shard = m.shard AND p.key = m.key AND p.seq < m.seq AND ` + sqliteStops
-	sqliteIdle   = `(until IS NULL OR until <= @clock OR set_at > @clock) AND NOT EXISTS (
-	// nothing holds this key back
+	// sqliteIdle: nothing holds this key back.
+	sqliteIdle = `(until IS NULL OR until <= @clock OR set_at > @clock) AND NOT EXISTS (
 	SELECT 1 FROM outbox_parked p WHERE p.shard = outbox_held.shard AND p.key = outbox_held.key AND ` + sqliteStops + `)`
 )
 

@@ -96,8 +96,8 @@ func newMySQLDB(t *testing.T) deduptest.DB[*sql.Tx] {
 			defer askingInnoDB.Unlock()
 			for range 50 {
 				<-time.After(130 * time.Millisecond)
+				// The random number makes the text unique: a copy of it has no row in this table.
 				err = tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT trx_rows_modified > 0 FROM information_schema.innodb_trx
-					// a copy has no row for this query
 					WHERE trx_query LIKE '%%%x%%' AND trx_mysql_thread_id = CONNECTION_ID()`, rand.Uint64())).Scan(&yes)
 				if failed := new(mysql.MySQLError); err != sql.ErrNoRows &&
 					(!errors.As(err, &failed) || failed.Number != 3854) {
