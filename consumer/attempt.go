@@ -51,7 +51,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 	}
 	ctx = b.alone(ctx, todo)
 	if b.c.cfg.ClaimLate && len(recs) == 1 && !b.c.memory.inDoubt(&b.items[todo[0]]) {
-		ctx = driver.WithLateClaim(ctx)
+		ctx = driver.WithLateClaim(ctx, a.forget)
 	}
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
 	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs,
@@ -77,10 +77,14 @@ func (a *attempt[TTx]) tried() decide.Tried {
 	}
 }
 
-// within does the work of the transaction, which has claimed the keys.
+// forget forgets what within did before the claim: nothing of it is committed.
+func (a *attempt[TTx]) forget() {
+	a.claimed, a.first, a.ran, a.culprits = time.Time{}, nil, nil, nil
+}
+
+// within does the work of the transaction, which has claimed the keys or will claim them at COMMIT, see Config.ClaimLate.
 func (a *attempt[TTx]) within(ctx context.Context, tx TTx, claims []dedup.Claim) error {
-	// InTx may call this twice, see driver.WithLateClaim
-	a.claimed, a.first, a.ran, a.culprits = time.Now(), nil, nil, nil
+	a.claimed = time.Now()
 	a.measured.claimed()
 	if err := a.read(ctx, tx, claims); err != nil || len(a.first) == 0 {
 		return err

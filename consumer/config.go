@@ -69,9 +69,9 @@ type Config[TTx any] struct {
 	// runs again when one fails, and locks are held for the time of one handler. Defaults to 0: no limit.
 	MaxPerTransaction int
 
-	// ClaimLate lets a HandleBatch that only queues SQL run before its message is claimed, in one round trip.
-	// HandleBatch is then called for duplicates too, so it must have no effect outside of its transaction; see
-	// docs/performance.md.
+	// ClaimLate lets a HandleBatch that only queues SQL run before its message is claimed, in one round trip, on
+	// pgxstore. HandleBatch is then called for duplicates too, so it must have no effect outside of its transaction;
+	// see docs/performance.md.
 	ClaimLate bool
 
 	// Interleave runs the Handle calls of a batch at the same time in one transaction, so that their statements travel
@@ -156,6 +156,10 @@ func (cfg Config[TTx]) complete() (Config[TTx], error) {
 	}
 	if err := tokens.Limit(cfg.ParkLimit).Validate(); err != nil {
 		return refuse("ParkLimit%w", err)
+	}
+	if late, ok := cfg.Store.(driver.LateClaimer); cfg.ClaimLate && (!ok || !late.ClaimsLate()) {
+		return refuse("ClaimLate has no effect: a %T claims first. It needs a *pgxstore.Store, or a type that embeds one, "+
+			"on a pool without the modes exec and simple_protocol and without PrepareConn and BeforeAcquire", cfg.Store)
 	}
 	if _, interleaves := cfg.Store.(driver.Interleaver[TTx]); cfg.Interleave && !interleaves {
 		return refuse("Interleave is set, and a %T cannot interleave handlers: use pgxstore, or leave it false",

@@ -39,6 +39,8 @@ func (cfg *Config[TTx]) timed(ctx context.Context, key dedup.Key, msgs []*Messag
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, cause)
 		defer cancel()
+		at, _ := ctx.Deadline()
+		ctx = driver.WithHandlerDeadline(ctx, at)
 	}
 	began, logged := time.Now(), make(chan struct{})
 	slow := time.AfterFunc(slowHandler, func() {

@@ -24,7 +24,6 @@ type claim struct {
 	idleLimit any // the transaction's limit; nil: the caller's own limit is not changed
 
 	early    bool // the handler runs before the claim, see early.go
-	guessed  bool // early, and the handler must run again after the claim
 	short    shortWait
 	xid      string
 	standbys bool         // COMMIT waits for synchronous standbys

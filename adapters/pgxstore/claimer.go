@@ -14,10 +14,11 @@ import (
 // claimer makes claims. The windows of their consumers are registered before that.
 type claimer struct {
 	*writer
-	leases  claims.Leases
-	now     func() time.Time // this machine's clock; tests replace it
-	idle    any              // IdleInTxTimeout in the server's format; nil: no limit
-	repeats repeats
+	leases   claims.Leases
+	now      func() time.Time // this machine's clock; tests replace it
+	idle     any              // IdleInTxTimeout in the server's format; nil: no limit
+	repeats  repeats
+	guessing guessing
 }
 
 func newClaimer(w *writer) *claimer {

@@ -3,10 +3,11 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/txonce/txonce/dedup"
@@ -15,13 +16,36 @@ import (
 
 // With driver.WithLateClaim, fn of InTx runs before its message is claimed. If it only leaves statements and messages
 // to the guard, one round trip has everything: BEGIN, the claim, the statements, the messages and COMMIT. The claim
-// there fails if the key has a row, and the server then skips the rest. If fn sends a statement itself, the claim is
-// made before that as always.
+// there fails if the message is not new, and the server then skips the rest.
 //
-// The guess may be wrong: the key has a row, another transaction holds it, the session is not as it was. Then nothing
-// of fn is committed, and InTx does everything again in the usual way. So the guess decides nothing. To keep wrong
-// guesses rare, InTx does not guess for a message that was delivered before, that is old, or that comes in a run of
-// duplicates, nor on a connection whose session it does not know.
+// The guess may be wrong: the key has a row, another transaction holds it, the session is not as it was, or fn uses its
+// transaction itself. Then nothing of fn was sent or nothing is committed, and InTx does everything again in the usual
+// way. So the guess decides nothing. To keep wrong guesses rare, InTx does not guess for a message that was delivered
+// before, that is old, or that comes in a run of duplicates, nor on a connection whose session it does not know, nor
+// while its guesses are wrong.
+
+// guessing counts the guesses since the last one that was right.
+type guessing struct{ wrong atomic.Int64 }
+
+// stopsAt is how many guesses in a row may be wrong. After that InTx guesses for one message in retries.
+const stopsAt, retries = 4, 64
+
+func (g *guessing) may() bool {
+	return g.wrong.Load() < stopsAt || g.wrong.Add(1)%retries == 0
+}
+
+func (g *guessing) count(wrong bool) {
+	switch {
+	case !wrong && g.wrong.Load() > 0:
+		g.wrong.Store(0)
+	case wrong:
+		g.wrong.Add(1)
+	}
+}
+
+// ClaimsLate implements driver.LateClaimer. The pool's mode of pgx must say which errors come before anything is sent,
+// and a hook that runs when a connection is acquired may change the session.
+func (s *Store) ClaimsLate() bool { return s.describes && !s.hooks.acquire }
 
 // youngest and oldest bound the age of a message that InTx guesses for, by this machine's clock. The horizon does not
 // reach messages of that age, also when the clocks differ by driver.MaxClockSkew.
@@ -35,7 +59,7 @@ var errGuessed = errors.New("pgxstore: the guess that the message is new was wro
 
 // guesses reports whether c may run fn before it claims.
 func (c *claim) guesses(ctx context.Context) bool {
-	if !driver.LateClaim(ctx) || len(c.Plan.Rows) != 1 || c.Look || driver.LockWaitsRefused(ctx) ||
+	if driver.LateClaim(ctx) == nil || len(c.Plan.Rows) != 1 || c.Look || driver.LockWaitsRefused(ctx) ||
 		!c.store.describes || c.store.hooks.acquire {
 		return false
 	}
@@ -48,22 +72,12 @@ func (c *claim) guesses(ctx context.Context) bool {
 		return false
 	}
 	c.session = known.met
-	return true
+	return c.store.guessing.may()
 }
 
-// makeFor begins the transaction of c for the handler, which has got tx and sends a statement itself.
-func (c *claim) makeFor(ctx context.Context, tx *guarded) error {
-	answers, err := c.Make(ctx, c)
-	if err == nil {
-		err = c.fits(ctx)
-	}
-	tx.Tx = c.tx
-	if err != nil || answers[0].Verdict != dedup.First {
-		c.guessed = true // InTx finds the same, and says why
-		return errGuessed
-	}
-	return nil
-}
+// guessWait is how long the claim of a guess waits for a transaction that holds the key. The claim in the usual way
+// waits as long as it may, and not at the cost of the handler's time.
+const guessWait = "10ms"
 
 // claimAndCommit sends everything in one round trip.
 func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (err error) {
@@ -71,13 +85,12 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	if shards == 0 && len(late.messages) > 0 {
 		return errGuessed
 	}
-	wait, _ := driver.ClaimWait(ctx, s.cfg.ClaimTimeout)
 	ctx, cancel := late.limited(ctx, s.cfg.ClaimTimeout+s.endWithin)
 	defer cancel()
 	b := &pgx.Batch{}
 	c.queueBegin(b)
 	b.Queue(s.sql.InsertNew, append(claimArgs(&c.Plan.Rows[0], c.idleLimit, s.cfg.Compact),
-		fmt.Sprintf("%dms", max(wait.Milliseconds(), 1)), c.session.String(),
+		guessWait, c.session.String(),
 		pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
 	insertions := s.queueLate(b, &late, shards)
 	results, err := c.begin(ctx, b)
@@ -94,13 +107,11 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 		}
 		return err
 	}
-	switch code := sqlState(err); {
-	case code == "55P03", code == "57014", code == "25P04": // another transaction holds the key
-		return claimError(err)
+	switch refused, ok := errors.AsType[*pgconn.PgError](err); {
 	case isUnencodable(err): // an argument of the handler's; nothing was sent
 		return err
-	case errors.As(err, new(pgx.ErrPreprocessingBatch)), code != "" && isDefinite(err): // the usual way says why
-		return errGuessed
+	case errors.As(err, new(pgx.ErrPreprocessingBatch)), pgconn.SafeToRetry(err), ok && severity(refused) == "ERROR":
+		return errGuessed // nothing is committed, and the usual way says why
 	}
 	return unknownCommit(err)
 }

@@ -206,11 +206,12 @@ func (t *guarded) Conn() *pgx.Conn {
 		runtime.Goexit()
 	}
 	defer t.g.use.exit()
-	_ = t.g.ready(t.g.ctx)
-	t.g.expose()
-	if t.Tx == nil { // the connection is closed because the transaction could not begin
+	if err := t.g.ready(t.g.ctx); err != nil && t.Tx == nil {
+		// There is no transaction. Whatever the handler sends must fail, because it would be committed alone.
+		t.g.c.store.discard(t.g.ctx, t.g.c.conn)
 		return t.g.c.conn
 	}
+	t.g.expose()
 	return t.Tx.Conn()
 }
 
@@ -222,15 +223,15 @@ func (t *guarded) LargeObjects() pgx.LargeObjects {
 		runtime.Goexit()
 	}
 	defer t.g.use.exit()
-	_ = t.g.ready(t.g.ctx)
+	if err := t.g.ready(t.g.ctx); err != nil && t.Tx == nil { // as in Conn
+		t.g.c.store.discard(t.g.ctx, t.g.c.conn)
+		return pgx.LargeObjects{}
+	}
 	t.g.expose()
 	if t.g.c.standbys { // then COMMIT does not go through pgx's transaction, see commitReplicated
 		t.g.mu.Lock()
 		t.g.changed.lasting = true
 		t.g.mu.Unlock()
-	}
-	if t.Tx == nil { // as in Conn
-		return pgx.LargeObjects{}
 	}
 	return t.Tx.LargeObjects()
 }

@@ -20,17 +20,20 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx pgx.Tx
 	if err != nil {
 		return err
 	}
-	for range claims.Attempts {
+	guessed := false
+	for range claims.Attempts + 1 {
 		var again bool
-		if again, err = s.inTx(ctx, plan, fn); !again {
+		if again, err = s.inTx(ctx, plan, guessed, fn); !again {
 			return err
 		}
+		guessed = guessed || errors.Is(err, errGuessed)
 	}
 	return database.Errorf("pgxstore: %w", err)
 }
 
-// inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated.
-func (s *Store) inTx(ctx context.Context, plan *claims.Plan,
+// inTx makes one attempt. If again is true, the claim was rolled back before fn ran and must be repeated; or fn ran
+// before the claim, and nothing of it is committed. guessed says that fn did so in an earlier attempt.
+func (s *Store) inTx(ctx context.Context, plan *claims.Plan, guessed bool,
 	fn func(tx pgx.Tx, answers []dedup.Claim) error,
 ) (again bool, err error) {
 	if err := s.resolve(ctx, s.cfg.Pool); err != nil {
@@ -53,23 +56,20 @@ func (s *Store) inTx(ctx context.Context, plan *claims.Plan,
 	}
 	defer conn.Release()
 	c := s.newClaim(plan, conn.Conn())
-	c.Look = len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely())
+	c.Look = len(plan.Rows) > 0 && (plan.Redelivered() || s.repeats.likely() || guessed)
 	defer func() { // this also runs when fn panics or calls Goexit; after COMMIT it does nothing
 		if c.tx != nil {
 			rollback(ctx, c.tx)
 		}
 	}()
-	if c.guesses(ctx) {
+	if !guessed && c.guesses(ctx) {
 		c.early = true
 		err := s.handle(ctx, c, []dedup.Claim{{Verdict: dedup.First}}, fn)
-		if !errors.Is(err, errGuessed) {
-			return false, err
+		wrong := errors.Is(err, errGuessed)
+		if s.guessing.count(wrong); wrong {
+			driver.LateClaim(ctx)()
 		}
-		if c.tx != nil {
-			rollback(ctx, c.tx)
-		}
-		c = s.newClaim(plan, conn.Conn())
-		c.Look = true
+		return wrong, err
 	}
 	answers, err := c.Make(ctx, c)
 	unfit := false
@@ -100,7 +100,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim,
 	tx := &guarded{Tx: c.tx, g: g}
 	switch {
 	case c.early:
-		g.begin = func(ctx context.Context) error { return c.makeFor(ctx, tx) }
+		g.begin = func(context.Context) error { return errGuessed }
 	case c.tx == nil:
 		g.begin = func(ctx context.Context) error { return c.openFor(ctx, tx) }
 	}
@@ -112,7 +112,7 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim,
 	switch err := fn(tx, answers); {
 	case g.use.end(c.conn):
 		return g.lookBack(ctx, cmp.Or(err, errInUse))
-	case c.guessed, err != nil && c.early && g.notBegun(): // the handler has done nothing, and may have got a duplicate
+	case c.early && (err != nil || !g.notBegun()): // nothing was sent, and the handler may have got a duplicate
 		return errGuessed
 	case err != nil:
 		return g.lookBack(ctx, g.blame(err))
@@ -126,10 +126,10 @@ func (s *Store) handle(ctx context.Context, c *claim, answers []dedup.Claim,
 	late, begun := g.shut()
 	var err error
 	switch {
-	case begun:
-		err = s.commit(ctx, c.tx, late, c.standbys)
 	case c.early:
 		err = s.claimAndCommit(ctx, c, late)
+	case begun:
+		err = s.commit(ctx, c.tx, late, c.standbys)
 	default: // fn has done nothing, and neither has the claim
 		return nil
 	}

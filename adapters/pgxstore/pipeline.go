@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,9 +15,13 @@ import (
 )
 
 // Pipeline returns a consumer.BatchHandler that calls f for each message and then sends all statements that f has
-// queued in one round trip, in the order of the messages. The statements of a message that is alone travel with COMMIT
-// if none has a callback; see also consumer.Config.ClaimLate. pgx takes another round trip to prepare statements that
-// are new to a connection.
+// queued in one round trip, in the order of the messages. pgx takes another round trip to prepare statements that are
+// new to a connection.
+//
+// The statements of a message that is alone in its transaction travel with COMMIT if none has a callback, and if their
+// arguments are numbers, strings, booleans, times, []byte, UUIDs ([16]byte or pgtype.UUID) or json.RawMessage. The
+// BatchHandler then returns nil before they ran, and what they answer decides about the message all the same. See also
+// consumer.Config.ClaimLate. A message that makes a temporary table is tried in a transaction of its own.
 //
 // f queues the statements of msg on b and returns without their results. To read a result, f sets a callback with
 // QueuedQuery.Exec, Query or QueryRow. The result of a statement without a callback is dropped. f may queue nothing,
@@ -62,6 +67,9 @@ func Pipeline(f func(ctx context.Context, b *pgx.Batch, msg *consumer.Message) e
 				own := &pgx.Batch{}
 				if err := f(consumer.Scope(ctx, msg), own, msg); err != nil {
 					return err
+				}
+				if q.shared && slices.ContainsFunc(own.QueuedQueries, makesTemporary) {
+					return errAlone
 				}
 				q.add(msg, own)
 				q.current = nil
@@ -156,6 +164,12 @@ func (q *queue) add(msg *consumer.Message, own *pgx.Batch) {
 		}}, releaseMessageSavepoint)
 	}
 }
+
+// errAlone makes the consumer try a message without the others.
+var errAlone = errors.New("pgxstore: Pipeline: a message that makes a temporary table needs a transaction of its own, " +
+	"because the table may take what the other messages write")
+
+func makesTemporary(query *pgx.QueuedQuery) bool { return dialect.Inspect(query.SQL).Temporary }
 
 // queue queues a copy without the callback, so that BatchResults.Close runs none.
 func (q *queue) queue(o owner, sql string, args ...any) {

@@ -55,6 +55,7 @@ var (
 	_ driver.PoolReporter                = (*Store)(nil)
 	_ driver.TxVerifier[pgx.Tx]          = (*Store)(nil)
 	_ driver.Interleaver[pgx.Tx]         = (*Store)(nil)
+	_ driver.LateClaimer                 = (*Store)(nil)
 	_ driver.FaultClassifier             = (*Store)(nil)
 	_ consumerdriver.ParkingLot[pgx.Tx]  = (*Store)(nil)
 	_ consumerdriver.ReplayQueue[pgx.Tx] = (*Store)(nil)

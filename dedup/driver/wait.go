@@ -35,15 +35,39 @@ func ClaimWait(ctx context.Context, own time.Duration) (d time.Duration, shorter
 	return own, false
 }
 
-type lateClaimKey struct{}
+type handlerDeadlineKey struct{}
 
-// WithLateClaim returns a ctx with which InTx may call fn before it claims, with the answer First, so that the claim
-// travels with what fn writes. If that was wrong, nothing of fn is committed, and InTx calls fn again with the answer
-// of a claim. So fn may have no effect outside of its transaction, and it also runs for duplicates. A Store that claims
-// first ignores it. It is for a single record.
-func WithLateClaim(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lateClaimKey{}, true)
+// WithHandlerDeadline returns a ctx that carries the time when the handler's time is over. A Store that sends the
+// handler's statements after the handler has returned ends them then. The consumer calls it.
+func WithHandlerDeadline(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, handlerDeadlineKey{}, at)
 }
 
-// LateClaim reports whether ctx comes from WithLateClaim. Stores call it.
-func LateClaim(ctx context.Context) bool { return ctx.Value(lateClaimKey{}) != nil }
+// HandlerDeadline returns the time of WithHandlerDeadline. Stores call it.
+func HandlerDeadline(ctx context.Context) (at time.Time, ok bool) {
+	at, ok = ctx.Value(handlerDeadlineKey{}).(time.Time)
+	return at, ok
+}
+
+type lateClaimKey struct{}
+
+// A LateClaimer is a Store that can claim together with what fn of InTx writes; see WithLateClaim. Without it,
+// consumer.New refuses Config.ClaimLate.
+type LateClaimer interface {
+	// ClaimsLate reports whether the Store's settings let it do so.
+	ClaimsLate() bool
+}
+
+// WithLateClaim returns a ctx with which InTx of a LateClaimer may call fn before it claims, with the answer First, so
+// that the claim travels with what fn writes. If that was wrong, nothing of fn is committed. InTx then calls wrong,
+// claims as always, and calls fn again if it has an answer. So fn may have no effect outside of its transaction, and it
+// also runs for duplicates. A Store that is no LateClaimer claims first. It is for a single record.
+func WithLateClaim(ctx context.Context, wrong func()) context.Context {
+	return context.WithValue(ctx, lateClaimKey{}, wrong)
+}
+
+// LateClaim returns wrong of WithLateClaim; nil: ctx does not come from there. Stores call it.
+func LateClaim(ctx context.Context) (wrong func()) {
+	wrong, _ = ctx.Value(lateClaimKey{}).(func())
+	return wrong
+}

@@ -112,11 +112,13 @@ SELECT count(*), CASE WHEN count(*) < $9::bigint THEN array_agg(key) END, clock_
 		InsertOneShort: q(insertOne + ` FROM ` + boundedWait + unlessKnown + claimed + `, ` + formerWait),
 
 		// InsertNew is sent together with COMMIT. It waits for $9 at most, and fails where the answer would not be
-		// First: by a unique violation if the key has a row, and by a division by zero if COMMIT waits for standbys, if
-		// the session's state is not $10, or if the clock is more than $12 seconds away from $11.
-		InsertNew: q(insertOne + ` FROM ` + boundedWait + `
-RETURNING ` + formerWait + `, 1 / (CASE WHEN ` + standbys + ` OR ` + session + ` <> $10::text
-	OR abs(extract(epoch FROM clock_timestamp() - $11::timestamptz)) > $12::float8 THEN 0 ELSE 1 END)`),
+		// First: by a unique violation if the key has a row, and by a division by zero if no row was inserted (a
+		// trigger may prevent that), if COMMIT waits for standbys, if the session's state is not $10, or if the clock
+		// is more than $12 seconds away from $11.
+		InsertNew: q(`WITH new AS (` + insertOne + ` FROM ` + boundedWait + `
+RETURNING ` + formerWait + ` AS former, ` + standbys + ` OR ` + session + ` <> $10::text
+	OR abs(extract(epoch FROM clock_timestamp() - $11::timestamptz)) > $12::float8 AS other)
+SELECT 1 / count(*) FILTER (WHERE NOT other), max(former) FROM new`),
 
 		// For sqlstore the server limits the wait, and AfterClaim follows.
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
