@@ -18,7 +18,7 @@ require (
 	github.com/txonce/txonce/adapters/kafka v0.1.0
 	github.com/txonce/txonce/adapters/pgxstore v0.1.0
 	github.com/txonce/txonce/adapters/rabbitmq v0.1.0
-	github.com/txonce/txonce/adapters/telemetry v0.0.0-00010101000000-000000000000
+	github.com/txonce/txonce/adapters/telemetry v0.1.0
 	github.com/txonce/txonce/internal/test/brokers v0.1.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0

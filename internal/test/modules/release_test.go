@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,26 @@ func TestReleasesDoNotMix(t *testing.T) {
 		if !strings.Contains(string(out), dir+"/release.go") {
 			t.Errorf("%s compiles with a root module of another release:\n%s", dir, out)
 		}
+	}
+}
+
+// A published module requires its siblings at one version. go.work hides a version that nobody can download.
+func TestSiblingsHaveOneVersion(t *testing.T) {
+	top, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string][]string{} // the modules that require one, by version
+	for _, dir := range append([]string{".", "cmd/txonce", "internal/test/brokers"}, published...) {
+		text, err := os.ReadFile(filepath.Join(top, dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range regexp.MustCompile(`(?m)^\s*(?:require )?github\.com/txonce/txonce\S* (v\S+)`).FindAllSubmatch(text, -1) {
+			versions[string(line[1])] = append(versions[string(line[1])], dir)
+		}
+	}
+	if len(versions) != 1 {
+		t.Errorf("the siblings have several versions, or none: %v", versions)
 	}
 }
