@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -198,17 +199,18 @@ func (cfg *Config[TTx]) storeLacks() error {
 	const fix = "embed the type of the store (such as *pgxstore.Store) in a wrapper, and not dedup.Store"
 	_, parks := cfg.Store.(parkingLot[TTx])
 	_, verifies := cfg.Store.(driver.TxVerifier[TTx])
-	switch {
-	case !parks && !cfg.RejectGivenUp:
-		return fmt.Errorf("a %T keeps no dead letters: it lacks some of the methods "+
-			"Park, TakeDeadLetter and DeadLetters of consumer/driver.ParkingLot; %s, "+
-			"or set Config.RejectGivenUp: messages that are given up are rejected then", cfg.Store, fix)
-	case !verifies && !cfg.TrustHandlers:
-		return fmt.Errorf("a %T cannot verify that a handler has left its transaction open: "+
-			"it lacks the method VerifyTx of dedup/driver.TxVerifier; %s, or set Config.TrustHandlers: "+
-			"a handler that ends its transaction is then noticed after the later ones", cfg.Store, fix)
+	var lacks []error
+	if !parks && !cfg.RejectGivenUp {
+		lacks = append(lacks, fmt.Errorf("a %T keeps no dead letters: it is no consumer/driver.ParkingLot "+
+			"(Park, TakeDeadLetter and DeadLetters); %s, "+
+			"or set Config.RejectGivenUp: messages that are given up are rejected then", cfg.Store, fix))
 	}
-	return nil
+	if !verifies && !cfg.TrustHandlers {
+		lacks = append(lacks, fmt.Errorf("a %T cannot verify that a handler has left its transaction open: "+
+			"it is no dedup/driver.TxVerifier (VerifyTx); %s, or set Config.TrustHandlers: "+
+			"a handler that ends its transaction is then noticed after the later ones", cfg.Store, fix))
+	}
+	return errors.Join(lacks...)
 }
 
 // isNil reports a nil pointer, map, function or channel in an interface that is not nil itself.
