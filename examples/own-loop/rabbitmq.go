@@ -22,12 +22,10 @@ func receiveRabbitMQ(ctx context.Context, ch *amqp.Channel, queue string, orders
 	}
 	for d := range deliveries {
 		if err := orders.Process(ctx, rabbitmq.ToMessage(queue, &d)); err != nil {
-			// Process tries again by itself while the database is away, so ctx has ended. Without an ack RabbitMQ
-			// delivers it again.
+			// Process tries again by itself while the database is away, so ctx has ended. Without an ack RabbitMQ delivers it again.
 			return errors.Join(d.Nack(false, true), ctx.Err())
 		}
-		if err := d.Ack(false); err != nil {
-			// committed now or before, or parked in dead_letters: duplicates are acknowledged too
+		if err := d.Ack(false); err != nil { // committed now or before, or parked in dead_letters: duplicates are acknowledged too
 			return err
 		}
 	}

@@ -1,6 +1,6 @@
-// Package ownloop shows how a loop that receives messages by itself hands them to a consumer. docs/getting-started.md
-// shows this code. A new program uses the Subscribers of package awssqs and rabbitmq instead: they also extend
-// visibility timeouts, delay retries and reconnect.
+// Package ownloop shows how a loop that receives messages by itself hands them to a consumer. docs/getting-started.md shows this code.
+// A new program uses the Subscribers of package awssqs and rabbitmq instead: they also extend visibility timeouts, delay retries
+// and reconnect.
 package ownloop
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/txonce/txonce/consumer/driver"
 )
 
-// receiveSQS handles messages until ctx ends or SQS answers with an error. name is the queue's name, which is a part of
-// the position that dead letters show.
+// receiveSQS handles messages until ctx ends or SQS answers with an error. name is the queue's name, which is a part of the position
+// that dead letters show.
 func receiveSQS(ctx context.Context, client *sqs.Client, name, queueURL string, orders driver.BatchProcessor) error {
 	const visible = 60 // seconds for which SQS hides what it delivered
 	for ctx.Err() == nil {
 		got, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: &queueURL, MaxNumberOfMessages: 10, WaitTimeSeconds: 20, VisibilityTimeout: visible,
-			// ToMessage reads the number of deliveries, the time of sending and the group from the one, and headers
-			// from the other.
+			// ToMessage reads the number of deliveries, the time of sending and the group from the one, and headers from the other.
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 			MessageAttributeNames:       []string{"All"},
 		})
@@ -34,8 +33,7 @@ func receiveSQS(ctx context.Context, client *sqs.Client, name, queueURL string, 
 		for i, raw := range got.Messages {
 			msgs[i] = awssqs.ToMessage(name, raw)
 		}
-		// Handlers that still run when SQS delivers a message again are rolled back in time. On SIGTERM the batch is
-		// finished.
+		// Handlers that still run when SQS delivers a message again are rolled back in time. On SIGTERM the batch is finished.
 		handling, cancel := context.WithTimeout(context.WithoutCancel(ctx), (visible-10)*time.Second)
 		errs := orders.ProcessBatch(handling, msgs)
 		cancel()

@@ -64,9 +64,7 @@ func stripeInline(store *sqlstore.Store, secret string, paid consumer.Handler[*s
 	return webhook.New(webhook.Config{Verifier: verifier, Processor: billing})
 }
 
-func githubInbox(store *sqlstore.Store, verifier *githubhook.Verifier,
-	publish consumer.Handler[*sql.Tx],
-) (*webhook.Receiver, *relay.Relay, error) {
+func githubInbox(store *sqlstore.Store, verifier *githubhook.Verifier, publish consumer.Handler[*sql.Tx]) (*webhook.Receiver, *relay.Relay, error) {
 	inbox, err := webhook.NewInbox(webhook.InboxConfig[*sql.Tx]{Name: "releases", Store: store})
 	if err != nil {
 		return nil, nil, err
@@ -99,13 +97,11 @@ func subscriptionEnded(ctx context.Context, tx *sql.Tx, msg *consumer.Message) e
 		return consumer.Permanent(errors.New("a thin event has no copy of the subscription: fetch it with stripehook.Client"))
 	}
 	// Stripe sends events in any order, so a change that is older than the one in the row is left out.
-	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET active = false, changed = $1 WHERE id = $2 AND changed < $1`,
-		event.Created.Unix(), event.Object)
+	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET active = false, changed = $1 WHERE id = $2 AND changed < $1`, event.Created.Unix(), event.Object)
 	return err // not nil: rolled back, the response is 503, and Stripe delivers the event again
 }
 
-// renewed is a handler for Apple's DID_RENEW. applehook.Decode reads a notification; its parts are nil when Apple did
-// not send them.
+// renewed is a handler for Apple's DID_RENEW. applehook.Decode reads a notification; its parts are nil when Apple did not send them.
 func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 	n, err := applehook.Decode(msg)
 	if err != nil {
@@ -117,13 +113,12 @@ func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
 	if n.Transaction == nil {
 		return consumer.Permanent(errors.New("the notification has no transaction"))
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET paid_until = $1 WHERE id = $2`,
-		n.Transaction.ExpiresDate.Time().Unix(), n.Transaction.OriginalTransactionID)
+	_, err = tx.ExecContext(ctx, `UPDATE subscriptions SET paid_until = $1 WHERE id = $2`, n.Transaction.ExpiresDate.Time().Unix(), n.Transaction.OriginalTransactionID)
 	return err
 }
 
-// release is what the handler needs of GitHub's event release. consumer.JSON decodes the payload of any sender that
-// sends JSON, and parks what it cannot decode.
+// release is what the handler needs of GitHub's event release. consumer.JSON decodes the payload of any sender that sends JSON, and
+// parks what it cannot decode.
 type release struct {
 	Action  string `json:"action"`
 	Release struct {
@@ -157,8 +152,7 @@ func TestHandlersOfThePage(t *testing.T) {
 	}
 	defer db.Close()
 	for _, q := range []string{
-		`CREATE TABLE subscriptions (id TEXT, active BOOLEAN, changed BIGINT, paid_until BIGINT)`,
-		`CREATE TABLE releases (tag TEXT)`,
+		`CREATE TABLE subscriptions (id TEXT, active BOOLEAN, changed BIGINT, paid_until BIGINT)`, `CREATE TABLE releases (tag TEXT)`,
 		`INSERT INTO subscriptions VALUES ('sub_1', true, 1, 0), ('70001', true, 1, 0)`,
 	} {
 		if _, err := db.Exec(q); err != nil {
@@ -171,20 +165,14 @@ func TestHandlersOfThePage(t *testing.T) {
 		want    string
 	}{
 		"stripe": {
-			subscriptionEnded, stripehook.Event{
-				ID: "evt_1", Type: "customer.subscription.deleted",
-				Created: time.Unix(1_800_000_000, 0),
-			}.Body(map[string]any{"id": "sub_1"}),
+			subscriptionEnded, stripehook.Event{ID: "evt_1", Type: "customer.subscription.deleted", Created: time.Unix(1_800_000_000, 0)}.Body(map[string]any{"id": "sub_1"}),
 			`SELECT count(*) FROM subscriptions WHERE id = 'sub_1' AND NOT active AND changed = 1800000000`,
 		},
 		"apple": {
 			renewed, []byte(`{"applehook":1,"notification":{"notificationType":"DID_RENEW"},"transaction":{"originalTransactionId":"70001","expiresDate":1800000000000}}`),
 			`SELECT count(*) FROM subscriptions WHERE id = '70001' AND paid_until = 1800000000`,
 		},
-		"github": {
-			publish, []byte(`{"action":"published","release":{"tag_name":"v1"}}`),
-			`SELECT count(*) FROM releases WHERE tag = 'v1'`,
-		},
+		"github": {publish, []byte(`{"action":"published","release":{"tag_name":"v1"}}`), `SELECT count(*) FROM releases WHERE tag = 'v1'`},
 	} {
 		err := store.InTx(t.Context(), nil, func(tx *sql.Tx, _ []dedup.Claim) error {
 			return c.handle(t.Context(), tx, &consumer.Message{ID: "1", Payload: c.payload})
@@ -217,10 +205,7 @@ func TestInvoicePaidTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true}.Body(map[string]any{
-		"id":          "in_1",
-		"amount_paid": 500,
-	})
+	body := stripehook.Event{ID: "evt_1", Type: "invoice.paid", Livemode: true}.Body(map[string]any{"id": "in_1", "amount_paid": 500})
 	for range 2 {
 		req := httptest.NewRequest(http.MethodPost, "/webhooks/stripe", bytes.NewReader(body))
 		req.Header.Set("Stripe-Signature", stripehook.Sign(body, time.Now(), "whsec_made_up_for_this_test"))
@@ -238,10 +223,7 @@ func TestInvoicePaidTwice(t *testing.T) {
 // A release that is delivered twice is handled once, and its body with a new ID is parked.
 func TestGithubInbox(t *testing.T) {
 	const secret = "a random secret of the hook"
-	verifier, err := githubhook.New(githubhook.Config{
-		Endpoint: "releases-hook", Topic: "release",
-		Secrets: []string{secret},
-	})
+	verifier, err := githubhook.New(githubhook.Config{Endpoint: "releases-hook", Topic: "release", Secrets: []string{secret}})
 	if err != nil {
 		t.Fatal(err)
 	}

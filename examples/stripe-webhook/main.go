@@ -1,6 +1,5 @@
-// Command stripe-webhook receives the webhooks of Stripe and records each paid invoice once, although Stripe delivers
-// an event again when it did not get the answer. With -demo it needs no account: it sends itself deliveries as Stripe
-// does, and some that are forged.
+// Command stripe-webhook receives the webhooks of Stripe and records each paid invoice once, although Stripe delivers an event again
+// when it did not get the answer. With -demo it needs no account: it sends itself deliveries as Stripe does, and some that are forged.
 //
 //	go run ./examples/stripe-webhook -demo
 //	STRIPE_WEBHOOK_SECRET=whsec_… go run ./examples/stripe-webhook
@@ -47,10 +46,7 @@ type options struct {
 }
 
 func main() {
-	o := options{
-		mode: stripehook.Test, secret: os.Getenv("STRIPE_WEBHOOK_SECRET"), apiKey: os.Getenv("STRIPE_API_KEY"),
-		logger: slog.Default(), out: os.Stdout,
-	}
+	o := options{mode: stripehook.Test, secret: os.Getenv("STRIPE_WEBHOOK_SECRET"), apiKey: os.Getenv("STRIPE_API_KEY"), logger: slog.Default(), out: os.Stdout}
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` of the server; the endpoint is /webhooks/stripe")
 	flag.StringVar(&o.sqlite, "sqlite", "stripe-webhook.db", "`file` of the database")
 	flag.StringVar(&o.postgres, "postgres", "", "PostgreSQL's `DSN`, to use instead of SQLite")
@@ -89,8 +85,7 @@ func paid(ctx context.Context, tx *sql.Tx, e invoicePaid) error {
 	if invoice.ID == "" {
 		return consumer.Permanent(errors.New("the event has no invoice")) // parked now: it would fail each time
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO payments (event_id, invoice_id, cents) VALUES ($1, $2, $3)`, e.Event,
-		invoice.ID, invoice.Amount)
+	_, err := tx.ExecContext(ctx, `INSERT INTO payments (event_id, invoice_id, cents) VALUES ($1, $2, $3)`, e.Event, invoice.ID, invoice.Amount)
 	return err // not nil: rolled back, the response is 503, and Stripe delivers the event again
 }
 
@@ -136,9 +131,8 @@ func run(ctx context.Context, o options) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return sweeper.Run(ctx) }) // deletes keys that are older than window
-	// processes dead letters again when an operator requests it: txonce dead-letters replay
-	g.Go(func() error { return billing.RunReplays(ctx) })
+	g.Go(func() error { return sweeper.Run(ctx) })        // deletes keys that are older than window
+	g.Go(func() error { return billing.RunReplays(ctx) }) // processes dead letters again when an operator requests it: txonce dead-letters replay
 	if o.apiKey != "" {
 		g.Go(func() error { return backfill(ctx, o, store, verifier, billing) })
 	}
@@ -152,17 +146,14 @@ func run(ctx context.Context, o options) error {
 		<-ctx.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
-		// requests end, and then handlers that outlived theirs
-		return errors.Join(server.Shutdown(ctx), receiver.Shutdown(ctx))
+		return errors.Join(server.Shutdown(ctx), receiver.Shutdown(ctx)) // requests end, and then handlers that outlived theirs
 	})
 	o.ready(listener.Addr().String())
 	return g.Wait()
 }
 
 // backfill fetches events that no webhook delivered, as after a long outage. Those that did arrive are duplicates.
-func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *stripehook.Verifier,
-	billing *consumer.Consumer[*sql.Tx],
-) error {
+func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *stripehook.Verifier, billing *consumer.Consumer[*sql.Tx]) error {
 	client, err := stripehook.NewClient(stripehook.ClientConfig{APIKey: o.apiKey, Mode: o.mode, BaseURL: o.apiURL})
 	if err != nil {
 		return err
@@ -172,10 +163,8 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *s
 		return err
 	}
 	b, err := stripehook.NewBackfill(stripehook.BackfillConfig[*sql.Tx]{
-		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Types: []string{"invoice.paid"},
-		Logger: o.logger,
-		// when billing went live: earlier events are not its own
-		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC),
+		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Types: []string{"invoice.paid"}, Logger: o.logger,
+		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), // when billing went live: earlier events are not its own
 	})
 	if err != nil {
 		return err

@@ -35,8 +35,9 @@ func processor(t *testing.T, store dedup.Store[*deduptest.Tx],
 	handle consumer.Handler[*deduptest.Tx],
 ) *consumer.Consumer[*deduptest.Tx] {
 	t.Helper()
+	_, parks := store.(*consumertest.Store)
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
-		Name: "billing", Store: store, Key: byID, Handle: handle, Logger: slog.New(slog.DiscardHandler),
+		Name: "billing", Store: store, Key: byID, Handle: handle, Logger: slog.New(slog.DiscardHandler), RejectGivenUp: !parks,
 	})
 	if err != nil {
 		t.Fatal(err)
