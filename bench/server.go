@@ -49,9 +49,10 @@ func startServer(ctx context.Context) (s *server, err error) {
 		return nil, fmt.Errorf("start a PostgreSQL: %w", err)
 	}
 	s = &server{own: own, machine: machine{CPU: cpu(), Cores: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().Format(time.DateOnly)}}
+	started := s // a return of nil, err sets s to nil
 	defer func() {
 		if err != nil {
-			s.close()
+			started.close()
 		}
 	}()
 	if s.network, err = newNetwork(fmt.Sprintf("127.0.0.1:%d", own.Port)); err != nil {
