@@ -9,7 +9,7 @@
 //	mux.Handle("/txonce/", http.StripPrefix("/txonce", d))
 //
 // [Serve] runs one by itself. Config.Authorize decides about every request. [Loopback] lets everybody on this machine
-// read, and nobody act; in a service, ask your own session instead.
+// read, and lets nobody act. In a service, set a function that asks your own login session.
 //
 // # How it works
 //

@@ -21,8 +21,8 @@ import (
 // The guess may be wrong: the key has a row, another transaction holds it, the session is not as it was, or fn uses its
 // transaction itself. Then nothing of fn was sent or nothing is committed, and InTx does everything again in the usual
 // way. So the guess decides nothing. To keep wrong guesses rare, InTx does not guess for a message that was delivered
-// before, that is old, or that comes in a run of duplicates, nor on a connection whose session it does not know, nor
-// while its guesses are wrong.
+// before, that is old, or that comes in a run of duplicates, nor on a connection whose session it does not know, nor, but for
+// one message in retries, after stopsAt wrong guesses.
 
 // guessing counts the guesses since the last one that was right.
 type guessing struct{ wrong atomic.Int64 }
@@ -71,12 +71,15 @@ func (c *claim) guesses(ctx context.Context) bool {
 	if !ok || known.met.temps != noTemporaries || !c.Windows.Cover(c.Plan.Windows(), now.Add(driver.MaxClockSkew)) {
 		return false
 	}
+	if !c.store.guessing.may() {
+		return false
+	}
 	c.session = known.met
-	return c.store.guessing.may()
+	return true
 }
 
 // guessWait is how long the claim of a guess waits for a transaction that holds the key. The claim in the usual way
-// waits as long as it may, and not at the cost of the handler's time.
+// waits up to Config.ClaimTimeout, and that time does not count for Config.HandlerTimeout of the consumer.
 const guessWait = "10ms"
 
 // claimAndCommit sends everything in one round trip.

@@ -146,3 +146,25 @@ func TestClaimLateIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// The claim's short wait ends with the claim: the handler's statements wait as the session says.
+func TestClaimLateLeavesTheLockTimeout(t *testing.T) {
+	db := newOutboxDB(t, testdb.Postgres18, 2)
+	queued := `INSERT INTO effects SELECT 'warm'`
+	c := newConsumer(t, db.store, consumer.Config[pgx.Tx]{
+		Name: "billing", ClaimLate: true,
+		HandleBatch: pgxstore.Pipeline(func(_ context.Context, b *pgx.Batch, _ *consumer.Message) error {
+			b.Queue(queued)
+			return nil
+		}),
+	})
+	warm(t, c)
+	queued = `INSERT INTO effects SELECT current_setting('lock_timeout')`
+	if err := c.Process(t.Context(), fresh("order-1")); err != nil {
+		t.Fatal(err)
+	}
+	want := db.strings(t, `SELECT current_setting('lock_timeout')`)[0]
+	if got := db.strings(t, `SELECT name FROM effects WHERE name <> 'warm'`); len(got) != 1 || got[0] != want {
+		t.Errorf("lock_timeout of a handler's statement is %q, want %q", got, want)
+	}
+}

@@ -182,7 +182,8 @@ func TestASessionOfAPoolerThatTakesTurns(t *testing.T) {
 }
 
 // Behind a pooler, what a hook sets may reach sessions of other clients. So the start is refused, and its error names
-// what was found and what is wanted. The pooler's mode does not matter: nobody can tell which one it is.
+// what was found and what is wanted. That holds in each of the pooler's modes, because the Store cannot find out the
+// mode.
 func TestSessionsOfAPoolerThatHooksPrepare(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(cfg *pgxpool.Config, sql string){

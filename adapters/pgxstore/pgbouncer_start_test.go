@@ -146,8 +146,8 @@ func TestAHookBehindAPoolerInTransactionMode(t *testing.T) {
 	}
 }
 
-// A pooler that sets up its sessions by connect_query is refused: nobody can tell its settings from those of another
-// client.
+// A pooler that sets up its sessions by connect_query is refused: the Store cannot tell these settings from those that
+// another client has left.
 func TestASessionThatThePoolerSetsUpIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPooledSessions(t, 1)
