@@ -37,7 +37,7 @@ func (st sessionState) ofHook() sessionState {
 // seen is what the Store knows about the session of a connection. The connection has it in its CustomData.
 type seen struct {
 	met  sessionState // what the latest claim found; only if a claim finds another state, the Store asks the server
-	want sessionState // what the session had when it began
+	want sessionState // what the session must be, see compare
 }
 
 const seenKey = "github.com/txonce/txonce/adapters/pgxstore"
