@@ -35,9 +35,9 @@ type Positions interface {
 
 	// MovePositions writes all moves in one statement, if the server is that of history and the Store has met no other
 	// since. Otherwise it writes nothing, and fails with ErrHistoryChanged. A move is left out if the row is missing,
-	// has another Epoch, or a Next that is less than From or more than Next of the move. stale has the rows of the moves
-	// that were left out, without those that are missing.
-	MovePositions(ctx context.Context, history int64, moves []PositionMove) (stale []Position, err error)
+	// has another Epoch, or a Next that is less than From or more than Next of the move. left has the places in moves of
+	// those that were left out, each with the row as it is; nil: it is missing.
+	MovePositions(ctx context.Context, history int64, moves []PositionMove) (left map[int]*Position, err error)
 
 	// ListPositions returns the rows of consumer, or all rows if it is empty, by consumer, source and partition.
 	ListPositions(ctx context.Context, consumer string) ([]Position, error)
