@@ -67,6 +67,12 @@ func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 // Window implements driver.Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
+// Positions implements driver.Positioned: it returns Config.Store, if that is a driver.Positions, and Config.Name.
+func (c *Consumer[TTx]) Positions() (store driver.Positions, consumer string) {
+	store, _ = c.cfg.Store.(driver.Positions)
+	return store, c.cfg.Name
+}
+
 // KeyFor returns the key that msg is claimed under, or the error that it would be parked for as no_key. It calls
 // Config.Tenant and Config.Key, and claims nothing.
 func (c *Consumer[TTx]) KeyFor(msg *Message) (dedup.Key, error) { return c.cfg.key(msg, true) }

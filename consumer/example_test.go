@@ -175,6 +175,15 @@ func ExampleWindowed() {
 	// Output: true
 }
 
+func ExamplePositioned() {
+	var p consumer.Processor = newBilling(consumertest.NewStore())
+	if positioned, ok := p.(driver.Positioned); ok {
+		store, name := positioned.Positions()
+		fmt.Println(store == nil, name) // a database in memory does not go back
+	}
+	// Output: true billing
+}
+
 func ExamplePermanent() {
 	err := consumer.Permanent(errors.New("no such product"))
 	fmt.Println(err, consumer.IsPermanent(err), consumer.IsPermanent(fmt.Errorf("charge: %w", err)))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 )
 
 // A consumer.Processor may implement the following interfaces. Subscribers find them by type assertion. A Consumer
@@ -17,6 +18,7 @@ var (
 	_ Sourced        = (*consumer.Consumer[any])(nil)
 	_ Keyed          = (*consumer.Consumer[any])(nil)
 	_ Windowed       = (*consumer.Consumer[any])(nil)
+	_ Positioned     = (*consumer.Consumer[any])(nil)
 )
 
 // BatchProcessor handles several messages at once, without sleeping between attempts. errs[i] answers msgs[i], as the
@@ -62,4 +64,14 @@ type Keyed interface {
 // Without it a window that is too short is not noticed, and messages that come again after it run twice.
 type Windowed interface {
 	Window() time.Duration
+}
+
+// Positioned is a consumer.Processor whose Store remembers how far the messages of a source are handled.
+//
+// Without it a Subscriber of Kafka does not notice that the database went back, as after a failover to a standby that
+// lacked the latest commits, and the messages whose effects were lost are never handled again.
+type Positioned interface {
+	// Positions returns the Store, and the name under which its positions are kept. store is nil if the Store is no
+	// driver.Positions.
+	Positions() (store driver.Positions, consumer string)
 }
