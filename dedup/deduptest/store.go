@@ -42,6 +42,9 @@ type Store struct {
 	db    *Database
 	mu    sync.Mutex
 	names names.Names
+
+	history int64 // see History; db.mu guards it, and server
+	server  int
 }
 
 var (
@@ -135,6 +138,7 @@ func (s *Store) claim(ctx context.Context, tx *Tx, key dedup.KeyHash, r dedup.Re
 	if err := tx.usable(); err != nil {
 		return dedup.Claim{}, err
 	}
+	s.saw()
 	db.use(r.Key.Consumer, r.Keep())
 	held := db.locks[key] != nil && db.locks[key].holder == tx
 	if !held {

@@ -41,6 +41,9 @@ type Database struct {
 	swept       dedup.KeyHash
 	sweeper     string
 	leasedUntil time.Time
+
+	server    int // grows when another server takes over
+	positions map[driver.PositionID]driver.Position
 }
 
 // lock is a row lock that a transaction holds.
@@ -60,6 +63,7 @@ func NewDatabase() *Database {
 		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{},
 		locks:   map[any]*lock{},
 		windows: map[string]map[time.Duration]driver.WindowUse{}, sources: map[string][]string{},
+		positions: map[driver.PositionID]driver.Position{},
 	}
 }
 
