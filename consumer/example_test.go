@@ -179,9 +179,10 @@ func ExamplePositioned() {
 	var p consumer.Processor = newBilling(consumertest.NewStore())
 	if positioned, ok := p.(driver.Positioned); ok {
 		store, name := positioned.Positions()
-		fmt.Println(store == nil, name) // a database in memory does not go back
+		rows, err := store.ListPositions(context.Background(), name)
+		fmt.Println(name, len(rows), err)
 	}
-	// Output: true billing
+	// Output: billing 0 <nil>
 }
 
 func ExamplePermanent() {
