@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/usercode"
+	"github.com/txonce/txonce/observe"
 )
 
 const (
@@ -28,10 +30,12 @@ func (c *call[TTx]) answer() *response {
 		c.recs[i].Redelivered = c.guard.recent.has(rec.Key.Hash())
 	}
 	for n, polls := 1, 1; ; {
+		began := time.Now()
 		a, refused := c.inSlot(c.attempt)
 		if refused != nil {
 			return c.refuse(refused)
 		}
+		c.unanswered = c.unanswered || c.commitUnknown(a)
 		var pause time.Duration
 		switch {
 		case !a.ran && errors.Is(a.err, dedup.ErrInFlight) && time.Now().Before(waitUntil):
@@ -44,7 +48,11 @@ func (c *call[TTx]) answer() *response {
 		default:
 			return c.finish(a)
 		}
-		if await.Sleep(c.r.Context(), pause) != nil {
+		err := await.Sleep(c.r.Context(), pause)
+		if !a.ran && errors.Is(a.err, dedup.ErrInFlight) {
+			c.waited += time.Since(began)
+		}
+		if err != nil {
 			return c.refuse(refuse(c.doubtOr(Disconnected), errors.Join(errClientGone, a.err)))
 		}
 	}
@@ -94,6 +102,17 @@ func (c *call[TTx]) transient(a attempt) bool {
 	return c.cfg.Store.Retryable(a.err) && !final
 }
 
+// commitUnknown reports whether an attempt's COMMIT got no answer.
+func (c *call[TTx]) commitUnknown(a attempt) bool {
+	if !a.complete || a.err == nil {
+		return false
+	}
+	if classifier, ok := c.cfg.Store.(driver.FaultClassifier); ok {
+		return classifier.Result(a.err) == observe.CommitUnknown
+	}
+	return c.cfg.Store.Retryable(a.err)
+}
+
 // doubtOr returns the reason, or Unavailable if the request may be committed.
 func (c *call[TTx]) doubtOr(reason Reason) Reason {
 	if c.inDoubt {
@@ -104,6 +123,7 @@ func (c *call[TTx]) doubtOr(reason Reason) Reason {
 
 // answered remembers that the keys have a stored response.
 func (c *call[TTx]) answered() {
+	c.guard.recordSource(c.r.Context())
 	for _, rec := range c.recs {
 		c.guard.recent.add(rec.Key.Hash())
 	}
@@ -116,7 +136,11 @@ func (c *call[TTx]) finish(a attempt) *response {
 		return c.answerKnown(a.known)
 	case a.err == nil && a.complete:
 		c.answered()
-		c.cfg.Trace.Committed(c.r.Context(), c.event(a.response.status))
+		decision := First
+		if c.id == nil {
+			decision = Unkeyed
+		}
+		c.cfg.Trace.Committed(c.r.Context(), c.event(decision, a.response.status))
 		return a.response
 	}
 	if reason := c.reason(a); reason != "" {
@@ -162,19 +186,24 @@ func (c *call[TTx]) reason(a attempt) Reason {
 // finishUndone answers a request whose work was rolled back: the handler failed, or wrote a status of 400 or more.
 func (c *call[TTx]) finishUndone(a attempt) *response {
 	res := a.response
-	reason := Reason("")
+	var failure *refusal
 	if a.failed != nil && (res == nil || res.status < 400) {
-		res, reason = refuse(Failed, a.failed).response(), Failed
+		failure = refuse(Failed, a.failed)
+		res = &response{status: failure.status()} // what Config.Problem writes for it follows
 	}
 	if c.id == nil || !c.cfg.records(res.status) {
-		if reason != "" {
-			return c.refuse(refuse(reason, a.failed))
+		if failure != nil {
+			return c.refuse(failure)
 		}
-		e := c.event(res.status)
+		e := c.event(Undone, res.status)
 		e.Err = a.failed
 		c.logFailure(e)
 		c.cfg.Trace.Unstored(c.r.Context(), e)
 		return res
+	}
+	reason := Reason("")
+	if failure != nil {
+		reason, res = failure.reason, failure.response(c.r, c.cfg.Header, c.cfg.Problem)
 	}
 	stored, refused := c.inSlot(func() attempt { return c.record(res) })
 	switch {
@@ -184,7 +213,7 @@ func (c *call[TTx]) finishUndone(a attempt) *response {
 		return c.answerKnown(stored.known)
 	case stored.err == nil:
 		c.answered()
-		e := c.event(res.status)
+		e := c.event(Recorded, res.status)
 		e.Reason, e.Err = reason, a.failed
 		c.logFailure(e)
 		c.cfg.Trace.Recorded(c.r.Context(), e)
@@ -233,6 +262,10 @@ func (c *call[TTx]) answerKnown(k *earlier) *response {
 		return c.refuse(refuse(NotAcceptable, errors.New("the stored Content-Encoding is not in Accept-Encoding")))
 	}
 	res.header.Set(replayedHeader, "true")
-	c.cfg.Trace.Replayed(c.r.Context(), c.event(res.status))
+	e := c.event(Replayed, res.status)
+	if !k.expires.IsZero() {
+		e.Age = max(0, time.Since(k.expires.Add(-c.cfg.Window)))
+	}
+	c.cfg.Trace.Replayed(c.r.Context(), e)
 	return res
 }

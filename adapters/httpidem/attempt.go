@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
@@ -31,6 +32,7 @@ type attempt struct {
 type earlier struct {
 	verdict dedup.Verdict
 	result  []byte
+	expires time.Time
 	row     int // index in call.recs
 }
 
@@ -79,7 +81,7 @@ func (c *call[TTx]) earlier(ctx context.Context, tx TTx, claims []dedup.Claim) (
 		case claim.Verdict == dedup.First:
 			mine = append(mine, c.recs[i].Key)
 		case found == nil || found.verdict == dedup.Unprovable || found.result == nil && claim.Result != nil:
-			found = &earlier{verdict: claim.Verdict, result: bytes.Clone(claim.Result), row: i}
+			found = &earlier{verdict: claim.Verdict, result: bytes.Clone(claim.Result), expires: claim.ExpiresAt, row: i}
 		}
 	}
 	if found == nil || len(mine) == 0 {
@@ -96,7 +98,7 @@ func (c *call[TTx]) run(ctx context.Context, tx TTx) (res *response, failed, err
 	seed := "" // without a key, the outbox derives no IDs
 	if c.id != nil {
 		// a key that comes again after the Window, with other content, must not get the IDs of the first messages
-		seed = string(c.id.derive("outbox", string(c.content)))
+		seed = string(c.id.Derive("outbox", string(c.content)))
 	}
 	ctx, endScope := outboxdriver.WithScope(ctx, seed)
 	defer endScope()

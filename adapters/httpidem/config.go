@@ -43,6 +43,12 @@ type Config[TTx any] struct {
 	// authentication. Required.
 	Principal func(r *http.Request) (string, error)
 
+	// Header is the name of the header with the key. A key in another header, such as Idempotency-Key beside
+	// X-Idempotency-Key, is not seen.
+	//
+	// Defaults to Idempotency-Key.
+	Header string
+
 	// Methods are the guarded methods. With other methods the key is ignored: Wrap passes the request on as it is, and
 	// Handle runs its handler in a transaction without a key. PUT and DELETE are such methods: a repeat of them runs
 	// again, unless they are named here.
@@ -153,7 +159,14 @@ type Config[TTx any] struct {
 	Seal func(response, identity []byte) (sealed []byte, err error)
 	Open func(sealed, identity []byte) (response []byte, err error)
 
-	// Trace has hooks for metrics.
+	// Problem writes the body of a refusal in the form that the clients of the API know. The status and the headers
+	// stay as they are. An empty contentType stands for application/problem+json. It gets the request as it arrived,
+	// whose body has been read.
+	//
+	// Defaults to p as JSON.
+	Problem func(r *http.Request, p Problem) (contentType string, body []byte)
+
+	// Trace has hooks for metrics, spans and logs, such as those of LogDecisions. Join several with Then.
 	//
 	// Defaults to none.
 	Trace *Trace
@@ -195,6 +208,7 @@ func (c Config[TTx]) withDefaults() (Config[TTx], error) {
 	}
 	c.Secrets = c.checkSecrets(refuse)
 	c.checkLimits(refuse)
+	c.Header = c.checkKeyHeader(refuse)
 	c.Headers = checkHeaders(c.Headers, refuse)
 	if (c.Seal == nil) != (c.Open == nil) {
 		refuse("Seal and Config.Open: set both or neither")

@@ -20,7 +20,7 @@
 // Guard inside the router, for each route. Put CORS, authentication, rate limits and decompression around the Guard, in
 // this order: they run for each request. Inside of Wrap, a CORS middleware's headers would be lost on each repeat,
 // because they are not stored: they belong to the Origin of one request. Count quotas in the handler: it does not run
-// for a repeat, so a repeat uses no quota. store.Register(ctx, "payments-api", window) at start finds a missing schema
+// for a repeat, so a repeat uses no quota. A rate limiter outside asks [Guard.Peek] for what it must not count. store.Register(ctx, "payments-api", window) at start finds a missing schema
 // before the first request does. No Consumer on the same Store can then have that name. A dedup.Sweeper deletes expired
 // keys: until it has, a repeat still gets the stored response.
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/httpkey"
 	"github.com/txonce/txonce/internal/usercode"
 )
 
@@ -30,11 +31,14 @@ type call[TTx any] struct {
 
 	content []byte // of Config.Fingerprint
 
-	id           *identity // nil: the request has no key
+	id           *httpkey.Identity // nil: the request has no key
 	recs         []dedup.Record
 	fingerprints []fingerprint // fingerprints[i] is stored with recs[i]
 
 	inDoubt bool // a COMMIT of an earlier attempt got no answer
+
+	unanswered bool          // a COMMIT got no answer
+	waited     time.Duration // for another request with the key
 }
 
 // ServeHTTP implements http.Handler.
@@ -45,9 +49,22 @@ func (e *endpoint[TTx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &call[TTx]{at: e, guard: e.guard, cfg: &e.guard.cfg, w: w, r: r, began: time.Now()}
-	if res := c.serve(guarded); !wroteAround(w) {
+	if ctx := c.cfg.Trace.Start(r.Context(), c.event("", 0)); ctx != r.Context() {
+		c.r = r.WithContext(ctx)
+	}
+	if res := c.watched(guarded); !wroteAround(w) {
 		res.send(w)
 	}
+}
+
+// watched is serve, and reports a panic, which reaches the layers outside.
+func (c *call[TTx]) watched(guarded bool) (res *response) {
+	defer func() {
+		if res == nil { // the handler panicked, or called runtime.Goexit
+			c.cfg.Trace.Panicked(c.r.Context(), c.event(Panicked, 0))
+		}
+	}()
+	return c.serve(guarded)
 }
 
 // serve returns the response. When it has returned, another request may have the key: a client that has lost its
@@ -59,7 +76,8 @@ func (c *call[TTx]) serve(guarded bool) *response {
 	if c.id == nil {
 		return c.answer()
 	}
-	leave, err := c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)
+	leave, waited, err := c.guard.twins.enter(c.r.Context(), c.recs[0].Key.ID, c.cfg.Wait)
+	c.waited += waited
 	switch {
 	case errors.Is(err, errTwin):
 		return c.refuse(refuse(InFlight, err))
@@ -76,7 +94,7 @@ func (c *call[TTx]) prepare(guarded bool) *refusal {
 		return refuse(Misused, errors.New("a handler behind httpidem is behind httpidem again: guard each route once"))
 	}
 	named := false
-	key, err := readKey(c.r.Header, c.cfg.StrictKey)
+	key, err := readKey(c.r.Header, c.cfg.Header, c.cfg.StrictKey)
 	switch {
 	case !guarded, errors.Is(err, errNoKey) && c.cfg.Optional:
 	case errors.Is(err, errNoKey):
@@ -126,7 +144,7 @@ func (c *call[TTx]) identify(key string) *refusal {
 	if err != nil {
 		return refuse(Misused, err)
 	}
-	c.id = &identity{name: c.cfg.Name, principal: principal, method: c.r.Method, uri: uri, key: key}
+	c.id = &httpkey.Identity{Name: c.cfg.Name, Principal: principal, Method: c.r.Method, Target: uri, Key: key}
 	var made time.Time
 	if c.cfg.KeyTime != nil {
 		if ended := usercode.Run(func() { made = c.cfg.KeyTime(key) }); ended != nil {
@@ -134,7 +152,7 @@ func (c *call[TTx]) identify(key string) *refusal {
 		}
 	}
 	for _, secret := range c.cfg.Secrets {
-		k := dedup.Key{Consumer: c.cfg.Name, ID: c.id.under(secret)}
+		k := dedup.Key{Consumer: c.cfg.Name, ID: c.id.Under(secret)}
 		c.recs = append(c.recs, dedup.Record{Key: k, Time: made, Window: c.cfg.Window})
 	}
 	return nil
@@ -142,7 +160,7 @@ func (c *call[TTx]) identify(key string) *refusal {
 
 // refuse returns the answer with a reason. Errors of the server are logged.
 func (c *call[TTx]) refuse(refused *refusal) *response {
-	e := c.event(refused.status())
+	e := c.event(refusedBecause(refused.reason), refused.status())
 	e.Reason, e.Err = refused.reason, refused.err
 	c.cfg.Trace.Refused(c.r.Context(), e)
 	if e.Status >= 500 && refused.reason != Disconnected {
@@ -150,9 +168,16 @@ func (c *call[TTx]) refuse(refused *refusal) *response {
 			"guard", c.cfg.Name, "method", c.r.Method, "pattern", c.r.Pattern, "status", e.Status, "reason",
 			string(refused.reason), "error", refused.err)
 	}
-	return refused.response()
+	return refused.response(c.r, c.cfg.Header, c.cfg.Problem)
 }
 
-func (c *call[TTx]) event(status int) Event {
-	return Event{Guard: c.cfg.Name, Request: c.r, Status: status, Took: time.Since(c.began)}
+func (c *call[TTx]) event(decision Decision, status int) Event {
+	e := Event{
+		Guard: c.cfg.Name, Request: c.r, Decision: decision, Status: status, Took: time.Since(c.began),
+		Waited: c.waited, InDoubt: c.unanswered,
+	}
+	if len(c.recs) > 0 {
+		e.Key = c.recs[0].Key.ID
+	}
+	return e
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/txonce/txonce/internal/httpkey"
 )
 
 type executionKey struct{}
@@ -12,7 +14,7 @@ type executionKey struct{}
 // execution is one run of a handler.
 type execution struct {
 	guard any // the *Guard that runs it
-	id    *identity
+	id    *httpkey.Identity
 
 	mu     sync.Mutex
 	tx     any
@@ -84,7 +86,7 @@ func DownstreamKey(ctx context.Context, label string) (string, error) {
 		e.labels = map[string]bool{}
 	}
 	e.labels[label], e.worked = true, true
-	u := e.id.derive("downstream", label)[:16]
+	u := e.id.Derive("downstream", label)[:16]
 	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8: custom
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
 }

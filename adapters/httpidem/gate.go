@@ -17,22 +17,25 @@ type gate struct {
 
 // enter waits until no other request has key, or returns errTwin after d, or the error of ctx. The caller must call
 // leave.
-func (g *gate) enter(ctx context.Context, key string, d time.Duration) (leave func(), err error) {
+func (g *gate) enter(ctx context.Context, key string, d time.Duration) (leave func(), waited time.Duration, err error) {
+	other := g.pass(key)
+	if other == nil {
+		return func() { g.leave(key) }, 0, nil
+	}
+	began := time.Now()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for {
-		other := g.pass(key)
-		if other == nil {
-			return func() { g.leave(key) }, nil
-		}
+	for other != nil {
 		select {
 		case <-other:
+			other = g.pass(key)
 		case <-timer.C:
-			return nil, errTwin
+			return nil, time.Since(began), errTwin
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, time.Since(began), context.Cause(ctx)
 		}
 	}
+	return func() { g.leave(key) }, time.Since(began), nil
 }
 
 // pass returns nil if the caller may pass, and otherwise a channel that is closed when the other request leaves.

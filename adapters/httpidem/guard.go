@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/txonce/txonce/dedup/driver"
 )
@@ -34,6 +35,8 @@ type Guard[TTx any] struct {
 	twins   gate
 	recent  recent
 	slots   chan struct{} // one element for each transaction in progress
+
+	recordAt atomic.Int64 // when recordSource tries again, as of time.Time.UnixNano
 }
 
 // New returns a Guard, or an error that names all fields of cfg that are at fault. It does not use the database.

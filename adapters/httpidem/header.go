@@ -1,6 +1,7 @@
 package httpidem
 
 import (
+	"cmp"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -45,6 +46,36 @@ func checkHeaders(more []string, refuse func(string, ...any)) []string {
 		}
 	}
 	return all
+}
+
+// notForKeys are headers that mean something else.
+var notForKeys = []string{
+	"Accept", "Accept-Encoding", "Authorization", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Date",
+	"Expect", "Host", "Origin", "Referer", "User-Agent",
+}
+
+// checkKeyHeader returns the canonical name of the header with the key.
+func (c *Config[TTx]) checkKeyHeader(refuse func(string, ...any)) string {
+	name := textproto.CanonicalMIMEHeaderKey(cmp.Or(c.Header, defaultHeader))
+	switch {
+	case !token(name):
+		refuse("Header, %q, is no name of a header", c.Header)
+	case slices.Contains(notForKeys, name) || slices.Contains(neverStored, name):
+		refuse("Header, %s, has another meaning: take %s or a name of your own", name, defaultHeader)
+	}
+	return name
+}
+
+// token reports whether name is a token of RFC 9110.
+func token(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return true
 }
 
 // response is a whole response.

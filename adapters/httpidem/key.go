@@ -7,29 +7,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txonce/txonce/internal/httpkey"
 	"github.com/txonce/txonce/internal/idtime"
 )
 
-const (
-	keyHeader = "Idempotency-Key"
+// defaultHeader is the header of the IETF draft.
+const defaultHeader = "Idempotency-Key"
 
-	// maxKey is the longest key, in bytes. It is what Stripe allows.
-	maxKey = 255
-)
+// maxKey is the longest key, in bytes. It is what Stripe allows.
+const maxKey = 255
 
-var errNoKey = errors.New("the header Idempotency-Key is missing")
+var errNoKey = errors.New("the header with the key is missing")
 
-// readKey returns the key of a request, without quotes. A key without quotes is an error if strict is true.
-func readKey(h http.Header, strict bool) (string, error) {
-	values := h[keyHeader]
+// readKey returns the key of a request, without quotes. A key without quotes is an error if strict is true. name is
+// canonical.
+func readKey(h http.Header, name string, strict bool) (string, error) {
+	values := h[name]
 	switch len(values) {
 	case 0:
 		return "", errNoKey
 	case 1:
 	default:
-		return "", errors.New("there are several headers Idempotency-Key: send one")
+		return "", fmt.Errorf("there are several headers %s: send one", name)
 	}
-	key, err := parseKey(strings.Trim(values[0], " \t"), strict)
+	key, err := httpkey.Parse(strings.Trim(values[0], " \t"), strict)
 	switch {
 	case err != nil:
 		return "", err
@@ -39,84 +40,6 @@ func readKey(h http.Header, strict bool) (string, error) {
 		return "", fmt.Errorf("the key has %d bytes: want %d at most", len(key), maxKey)
 	}
 	return key, nil
-}
-
-func parseKey(value string, strict bool) (string, error) {
-	if strings.HasPrefix(value, `"`) {
-		key, rest, err := parseString(value)
-		if err != nil {
-			return "", err
-		}
-		return key, parseParameters(rest)
-	}
-	if strict && value != "" {
-		return "", errors.New("the key is not in double quotes")
-	}
-	for i := range len(value) {
-		if c := value[i]; c <= ' ' || c > '~' || c == ',' {
-			return "", fmt.Errorf("the key has the byte %#x: want visible ASCII characters, without a comma unless the key is in double quotes", c)
-		}
-	}
-	return value, nil
-}
-
-// parseString reads a String of RFC 9651 from the beginning of s.
-func parseString(s string) (text, rest string, err error) {
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			return b.String(), s[i+1:], nil
-		case c == '\\':
-			i++
-			if i == len(s) || s[i] != '"' && s[i] != '\\' {
-				return "", "", errors.New(`the key has a backslash that is followed by neither " nor \`)
-			}
-			b.WriteByte(s[i])
-		case c < ' ' || c > '~':
-			return "", "", fmt.Errorf("the key has the byte %#x: want printable ASCII characters", c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "", "", errors.New("the key has no closing double quote")
-}
-
-// parseParameters accepts the parameters that RFC 9651 allows behind an Item. They mean nothing here.
-func parseParameters(s string) error {
-	for s != "" {
-		if s[0] != ';' {
-			return errors.New("there is something behind the key: send one key")
-		}
-		s = strings.TrimLeft(s[1:], " ")
-		end := strings.IndexFunc(s, func(c rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_-.*", c) })
-		if end < 0 {
-			end = len(s)
-		}
-		if end == 0 || strings.ContainsRune("0123456789_-.", rune(s[0])) {
-			return errors.New("a parameter behind the key has no name")
-		}
-		s = s[end:]
-		if !strings.HasPrefix(s, "=") {
-			continue
-		}
-		if s = s[1:]; strings.HasPrefix(s, `"`) {
-			var err error
-			if _, s, err = parseString(s); err != nil {
-				return err
-			}
-			continue
-		}
-		end = strings.IndexFunc(s, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`;,"`, c) })
-		if end < 0 {
-			end = len(s)
-		}
-		if end == 0 {
-			return errors.New("a parameter behind the key has no value")
-		}
-		s = s[end:]
-	}
-	return nil
 }
 
 // UUIDv7Time is a Config.KeyTime for keys that are UUIDs of version 7, which begin with the time when they were made.

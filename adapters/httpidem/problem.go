@@ -1,11 +1,14 @@
 package httpidem
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/usercode"
 )
 
 // Reason says why a request was not answered by a handler's response. It is the end of the "type" of the answer, a
@@ -80,27 +83,44 @@ func (r *refusal) status() int { return problems[r.reason].status }
 // not see.
 var detailed = map[Reason]bool{MalformedKey: true, BodyTooLarge: true}
 
-// response returns the Problem Details.
-func (r *refusal) response() *response {
-	p := problems[r.reason]
-	doc := struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail,omitempty"`
-	}{Type: typeURL + string(r.reason), Title: p.title, Status: p.status}
+// Problem is what a client is told about a refused request: a Problem Details object of RFC 9457.
+type Problem struct {
+	Reason Reason `json:"-"`
+	Type   string `json:"type"` // a URL that ends with the Reason
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"` // of some Reasons; it has no text of a handler or of the database
+}
+
+// problem returns what the client is told. header is where keys come from.
+func (r *refusal) problem(header string) Problem {
+	known := problems[r.reason]
+	p := Problem{
+		Reason: r.reason, Type: typeURL + string(r.reason), Status: known.status,
+		Title: strings.ReplaceAll(known.title, defaultHeader, header),
+	}
 	switch {
 	case !detailed[r.reason]:
 	case errors.Is(r.err, dedup.ErrFuture): // its text contains the HMAC of the key
-		doc.Detail = "the key's time is in the future"
+		p.Detail = "the key's time is in the future"
 	default:
-		doc.Detail = r.err.Error()
+		p.Detail = r.err.Error()
 	}
-	body, _ := json.Marshal(doc) // strings and a number
-	res := &response{status: p.status, header: http.Header{}, body: append(body, '\n')}
-	res.header.Set("Content-Type", "application/problem+json")
+	return p
+}
+
+// response returns the answer. body is Config.Problem; nil: Problem Details as JSON.
+func (r *refusal) response(req *http.Request, header string, body func(*http.Request, Problem) (string, []byte)) *response {
+	p := r.problem(header)
+	res := &response{status: p.Status, header: http.Header{}}
+	kind := ""
+	if body == nil || usercode.Run(func() { kind, res.body = body(req, p) }) != nil {
+		text, _ := json.Marshal(p) // strings and a number
+		kind, res.body = "", append(text, '\n')
+	}
+	res.header.Set("Content-Type", cmp.Or(kind, "application/problem+json"))
 	res.header.Set("Cache-Control", "no-store")
-	if r.reason == InFlight || p.status == http.StatusServiceUnavailable {
+	if r.reason == InFlight || p.Status == http.StatusServiceUnavailable {
 		res.header.Set("Retry-After", "1")
 	}
 	return res

@@ -5,44 +5,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"mime"
 	"net/http"
-	"strings"
+
+	"github.com/txonce/txonce/internal/httpkey"
 )
-
-// identity is what makes two requests the same one: all of its fields are equal.
-type identity struct{ name, principal, method, uri, key string }
-
-func (i identity) fields() []string { return []string{i.name, i.principal, i.method, i.uri, i.key} }
-
-// under returns the identity as it is stored in the database: an HMAC, so that without the secret nobody can guess a
-// key or a principal.
-func (i identity) under(secret []byte) string {
-	mac := hmac.New(sha256.New, secret)
-	write(mac, "txonce httpidem identity 1", i.fields()...)
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// derive returns a hash that is the same in each attempt and under each secret, for systems behind the handler.
-func (i identity) derive(purpose, label string) []byte {
-	sum := sha256.New()
-	write(sum, "txonce httpidem "+purpose+" 1", append(i.fields(), label)...)
-	return sum.Sum(nil)
-}
-
-// write writes each field with its length, so that ("ab", "c") and ("a", "bc") differ.
-func write(h hash.Hash, purpose string, fields ...string) {
-	var size [8]byte
-	for _, f := range append([]string{purpose}, fields...) {
-		binary.BigEndian.PutUint64(size[:], uint64(len(f)))
-		h.Write(size[:])
-		h.Write([]byte(f))
-	}
-}
 
 // target returns the request's target as the client sent it, in origin form. r.URL is not used, because
 // http.StripPrefix and routers change it. "/a%2Fb" and "/a/b" are different resources, and so are "/a" and "/a/", and
@@ -52,21 +21,7 @@ func target(r *http.Request) (string, error) {
 	if uri == "" {
 		return "", fmt.Errorf("http.Request.RequestURI is empty: it must be the target that the client sent, as net/http's server and httptest.NewRequest set it")
 	}
-	if strings.HasPrefix(uri, "/") {
-		return uri, nil
-	}
-	_, rest, absolute := strings.Cut(uri, "://")
-	if !absolute {
-		return uri, nil // "*"
-	}
-	path := strings.IndexAny(rest, "/?")
-	switch {
-	case path < 0:
-		return "/", nil
-	case rest[path] == '?':
-		return "/" + rest[path:], nil
-	}
-	return rest[path:], nil
+	return httpkey.Target(uri), nil
 }
 
 // fingerprint is a keyed hash of a request's content. It is stored with the response.
@@ -74,7 +29,7 @@ type fingerprint [sha256.Size]byte
 
 func fingerprintUnder(secret, content []byte) (f fingerprint) {
 	mac := hmac.New(sha256.New, secret)
-	write(mac, "txonce httpidem fingerprint 1", string(content))
+	httpkey.Write(mac, "txonce httpidem fingerprint 1", string(content))
 	mac.Sum(f[:0])
 	return f
 }

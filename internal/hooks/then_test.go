@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/txonce/txonce/adapters/httpidem"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/outbox/relay"
@@ -15,6 +16,7 @@ import (
 func TestThenCallsEachHook(t *testing.T) {
 	t.Run("consumer.Trace", func(t *testing.T) { callsBoth(t, (*consumer.Trace).Then) })
 	t.Run("driver.SourceTrace", func(t *testing.T) { callsBoth(t, (*driver.SourceTrace).Then) })
+	t.Run("httpidem.Trace", func(t *testing.T) { callsBoth(t, (*httpidem.Trace).Then) })
 	t.Run("relay.Trace", func(t *testing.T) { callsBoth(t, (*relay.Trace).Then) })
 }
 

@@ -65,8 +65,8 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
-	{"adapters/httpidem", edge("internal/idtime")}, // net/http is the SDK
-	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
+	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey")}, // net/http is the SDK
+	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/httpkey", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
 	{"adapters/telemetry", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
@@ -78,6 +78,7 @@ var rows = []row{
 	{"internal/aliases", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},
+	{"internal/httpkey", nil},
 	{"internal/hooks", []string{"observe", "internal/usercode"}},
 	{"internal/idtime", nil},
 	{"internal/names", []string{"dedup"}},

@@ -22,8 +22,8 @@ var httpRows = []row{
 	},
 	{
 		promise: "Two principals, and two routes, share no key.",
-		in:      "adapters/httpidem.(identity).fields",
-		body:    `return []string{i.name, i.key}`,
+		in:      "internal/httpkey.(Identity).fields",
+		body:    `return []string{i.Name, i.Key}`,
 		fails:   "TestScope in adapters/httpidem",
 	},
 	{
@@ -55,9 +55,21 @@ var httpRows = []row{
 		fails:   "TestUnguarded in adapters/httpidem",
 	},
 	{
+		promise: "A request whose handler would run is no repeat for a rate limiter that peeks.",
+		in:      "adapters/httpidem.(*Guard).Peek",
+		body:    `return true, nil`,
+		fails:   "TestPeek in adapters/httpidem",
+	},
+	{
+		promise: "A Guard and a consumer of messages in another service cannot share a name.",
+		in:      "adapters/httpidem.(*Guard).recordSource",
+		body:    ``,
+		fails:   "TestSourceIsRecorded in adapters/httpidem",
+	},
+	{
 		promise: "Repeats that arrive at once wait for the first one without a database connection.",
 		in:      "adapters/httpidem.(*gate).enter",
-		body:    `return func() {}, nil`,
+		body:    `return func() {}, 0, nil`,
 		fails:   "TestTwins in internal/test/system/httpidem",
 	},
 	{
