@@ -125,6 +125,9 @@ func TestInterleaveKeepsHandlersApartThatLock(t *testing.T) {
 		"LockOrderingKey": {lock: func(ctx context.Context, h *handlerTest, tx pgx.Tx) error {
 			return h.store.LockOrderingKey(ctx, tx, "k")
 		}},
+		"Newer": {lock: func(ctx context.Context, h *handlerTest, tx pgx.Tx) error {
+			return second(h.store.Newer(ctx, tx, "counter", 1))
+		}},
 		"savepoint": {lock: func(ctx context.Context, _ *handlerTest, tx pgx.Tx) error { return second(tx.Begin(ctx)) }},
 		"in a batch": {lock: func(ctx context.Context, _ *handlerTest, tx pgx.Tx) error {
 			b := &pgx.Batch{}

@@ -48,6 +48,7 @@ type Store struct {
 var (
 	_ dedup.Store[pgx.Tx]                = (*Store)(nil)
 	_ driver.ResultStore[pgx.Tx]         = (*Store)(nil)
+	_ driver.Versioner[pgx.Tx]           = (*Store)(nil)
 	_ driver.KeyReader                   = (*Store)(nil)
 	_ dedup.Purger                       = (*Store)(nil)
 	_ driver.Registrar                   = (*Store)(nil)

@@ -30,6 +30,7 @@ type Adapted[TTx any] struct {
 var (
 	_ dedup.Store[*sql.Conn]                = (*Adapted[*sql.Conn])(nil) // an example of a type other than *sql.Tx
 	_ driver.ResultStore[*sql.Conn]         = (*Adapted[*sql.Conn])(nil)
+	_ driver.Versioner[*sql.Conn]           = (*Adapted[*sql.Conn])(nil)
 	_ driver.Registrar                      = (*Adapted[*sql.Conn])(nil)
 	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
 	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
@@ -95,6 +96,15 @@ func (l *Adapted[TTx]) Forget(ctx context.Context, tx TTx, keys ...dedup.Key) er
 // SaveResult implements driver.ResultStore.
 func (l *Adapted[TTx]) SaveResult(ctx context.Context, tx TTx, key dedup.Key, result []byte) error {
 	return l.in(tx, func(tx *sql.Tx) error { return l.Store.SaveResult(ctx, tx, key, result) })
+}
+
+// Newer implements driver.Versioner; see Store.Newer.
+func (l *Adapted[TTx]) Newer(ctx context.Context, tx TTx, object string, version int64) (newer bool, err error) {
+	err = l.in(tx, func(tx *sql.Tx) (err error) {
+		newer, err = l.Store.Newer(ctx, tx, object, version)
+		return err
+	})
+	return newer, err
 }
 
 // VerifyTx implements driver.TxVerifier.

@@ -40,6 +40,7 @@ type Store struct {
 var (
 	_ dedup.Store[*sql.Tx]        = (*Store)(nil)
 	_ driver.ResultStore[*sql.Tx] = (*Store)(nil)
+	_ driver.Versioner[*sql.Tx]   = (*Store)(nil)
 	_ driver.Registrar            = (*Store)(nil)
 	_ dedup.Purger                = (*Store)(nil)
 	_ driver.KeyReader            = (*Store)(nil)

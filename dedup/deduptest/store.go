@@ -53,6 +53,7 @@ var (
 	_ driver.TxVerifier[*Tx]  = (*Store)(nil)
 	_ driver.KeyProber        = (*Store)(nil)
 	_ driver.ResultStore[*Tx] = (*Store)(nil)
+	_ driver.Versioner[*Tx]   = (*Store)(nil)
 	_ dedup.Purger            = (*Store)(nil)
 	_ driver.KeyReader        = (*Store)(nil)
 )
@@ -233,6 +234,21 @@ func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []
 	}
 	r.result = append([]byte{}, result...)
 	return nil
+}
+
+// Newer implements driver.Versioner.
+func (s *Store) Newer(ctx context.Context, tx *Tx, object string, version int64) (newer bool, err error) {
+	if err := driver.CheckObject(object); err != nil {
+		return false, fmt.Errorf("deduptest: newer: %w", err)
+	}
+	err = tx.Update(ctx, "version of "+object, func(old any) any {
+		highest, seen := old.(int64)
+		if newer = !seen || version > highest; newer {
+			return version
+		}
+		return highest
+	})
+	return newer, err
 }
 
 // Lookup implements driver.KeyReader.

@@ -144,6 +144,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		horizonCases[TTx](),
 		windowCases[TTx](),
 		sourceCases[TTx](),
+		versionCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

@@ -93,6 +93,19 @@ func (s *sender) renewal(n int) appletest.Notification {
 	}
 }
 
+// month is the notification of that type about the month of a subscription of its own.
+func (s *sender) month(kind, name string, month int) appletest.Notification {
+	const length = 30 * 24 * 3600 * 1000
+	return appletest.Notification{
+		Type: kind, UUID: fmt.Sprintf("%s-%s-%s-%d", s.Run, name, kind, month), BundleID: demoBundle, AppAppleID: demoApp,
+		Transaction: map[string]any{
+			"originalTransactionId": fmt.Sprintf("%s-%s", s.Run, name),
+			"purchaseDate":          1_900_000_000_000 + length*int64(month),
+			"expiresDate":           1_900_000_000_000 + length*int64(month+1),
+		},
+	}
+}
+
 func (s *sender) deliver(ctx context.Context, url string) {
 	fmt.Fprintln(s.Out, "Apple sends notifications:")
 	first := s.sign(s.apple, s.renewal(1))
@@ -108,6 +121,10 @@ func (s *sender) deliver(ctx context.Context, url string) {
 	poison := s.renewal(3)
 	poison.Transaction = nil
 	s.Send(ctx, url, "a notification that cannot be handled: parked", s.sign(s.apple, poison), nil, 200)
+
+	s.Send(ctx, url, "subscription 4 expires after its second month", s.sign(s.apple, s.month("EXPIRED", "late", 2)), nil, 200)
+	s.Send(ctx, url, "late: it was renewed for that month", s.sign(s.apple, s.month("DID_RENEW", "late", 2)), nil, 200)
+	s.Send(ctx, url, "late: it was subscribed", s.sign(s.apple, s.month("SUBSCRIBED", "late", 1)), nil, 200)
 
 	fmt.Fprintln(s.Out, "\nSomebody else sends:")
 	s.Send(ctx, url, "a notification signed with certificates of another root", s.sign(s.forger, s.renewal(4)),
@@ -153,7 +170,9 @@ func (s *sender) audit(ctx context.Context, o options) {
 			`SELECT count(*) FROM renewals WHERE subscription = $1`, fmt.Sprintf("%s-subscription-%d", s.Run, n))
 	}
 	s.Count(ctx, db, "renewals that Apple did not announce", 0,
-		`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND notification NOT IN ($2, $3)`, s.Run+"%",
+		`SELECT count(*) FROM renewals WHERE notification LIKE $1 AND subscription NOT LIKE $2 AND notification NOT IN ($3, $4)`, s.Run+"%", s.Run+"-late",
 		s.Run+"-1", s.Run+"-2")
+	s.Count(ctx, db, "expired subscription", 1,
+		`SELECT count(*) FROM subscription_states WHERE id = $1 AND state = 'expired'`, s.Run+"-late")
 	s.CountParked(ctx, store, "parked notification", "subscriptions", s.Run+"-3")
 }

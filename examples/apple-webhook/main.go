@@ -1,5 +1,6 @@
-// Command apple-webhook receives App Store Server Notifications and records each renewal once, although Apple sends a
-// notification again when it did not get the answer. With -demo it needs no account: it sends itself notifications,
+// Command apple-webhook receives App Store Server Notifications. It records each renewal once, although Apple sends a
+// notification again when it did not get the answer, and keeps the latest state of each subscription, although
+// notifications arrive in any order. With -demo it needs no account: it sends itself notifications,
 // signed with certificates of its own, and some that are forged.
 //
 //	go run ./examples/apple-webhook -demo
@@ -80,23 +81,64 @@ func main() {
 	}
 }
 
-// renewed runs in the transaction that claims the notification. The claim and the row are committed together, or
-// neither is.
-func renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
-	n, err := applehook.Decode(msg)
+// subscriptions records renewals, and keeps the state of each subscription.
+type subscriptions struct{ store *sqlstore.Store }
+
+// renewed runs in the transaction that claims the notification. The claim and the rows are committed together, or none
+// is.
+func (s subscriptions) renewed(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
+	n, err := read(msg)
 	if err != nil {
 		return err
 	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO renewals (notification, subscription, paid_until) VALUES ($1, $2, $3)`,
+		n.UUID, n.Transaction.OriginalTransactionID, int64(n.Transaction.ExpiresDate)); err != nil {
+		return err // rolled back, the response is 503, and Apple sends the notification again
+	}
+	return s.keep(ctx, tx, n, "active")
+}
+
+// expired handles EXPIRED.
+func (s subscriptions) expired(ctx context.Context, tx *sql.Tx, msg *consumer.Message) error {
+	n, err := read(msg)
+	if err != nil {
+		return err
+	}
+	return s.keep(ctx, tx, n, "expired")
+}
+
+// keep writes the state of the subscription, unless a later notification has written it. The date of the purchase tells
+// which renewal a notification is about. The date of the signature would not: Apple's history may sign an old
+// notification anew.
+func (s subscriptions) keep(ctx context.Context, tx *sql.Tx, n *applehook.Notification, state string) error {
+	version := 2 * int64(n.Transaction.PurchaseDate)
+	if state == "expired" { // it comes after the renewal that has expired
+		version++
+	}
+	newer, err := s.store.Newer(ctx, tx, "subscription/"+n.Transaction.OriginalTransactionID, version)
+	if err != nil || !newer {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO subscription_states (id, state, paid_until) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, paid_until = excluded.paid_until`,
+		n.Transaction.OriginalTransactionID, state, int64(n.Transaction.ExpiresDate))
+	return err
+}
+
+// read returns a notification that has a transaction.
+func read(msg *consumer.Message) (*applehook.Notification, error) {
+	n, err := applehook.Decode(msg)
+	if err != nil {
+		return nil, err
+	}
 	if len(n.Unread) > 0 { // Apple has changed a field, which is zero here: a person looks before it is booked
-		return consumer.Permanent(fmt.Errorf("the field %s cannot be read", n.Unread[0].Path))
+		return nil, consumer.Permanent(fmt.Errorf("the field %s cannot be read", n.Unread[0].Path))
 	}
 	if n.Transaction == nil {
 		// parked now: it would fail each time
-		return consumer.Permanent(errors.New("the notification has no transaction"))
+		return nil, consumer.Permanent(errors.New("the notification has no transaction"))
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO renewals (notification, subscription, paid_until) VALUES ($1, $2, $3)`,
-		n.UUID, n.Transaction.OriginalTransactionID, int64(n.Transaction.ExpiresDate))
-	return err // not nil: rolled back, the response is 503, and Apple sends the notification again
+	return n, nil
 }
 
 const window = 200 * 24 * time.Hour // how long notifications are remembered; Apple's history has them for 180 days
@@ -108,11 +150,13 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer db.Close()
-	subscriptions, err := consumer.New(consumer.Config[*sql.Tx]{
+	book := subscriptions{store}
+	notifications, err := consumer.New(consumer.Config[*sql.Tx]{
 		Name: "subscriptions", Store: store, Key: consumer.MessageID, Window: window, Logger: o.logger,
 		Handle: webhook.ByTopic(map[string]consumer.Handler[*sql.Tx]{ // other types are acknowledged
-			"SUBSCRIBED": renewed,
-			"DID_RENEW":  renewed,
+			"SUBSCRIBED": book.renewed,
+			"DID_RENEW":  book.renewed,
+			"EXPIRED":    book.expired,
 		}),
 	})
 	if err != nil {
@@ -122,7 +166,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	receiver, err := webhook.New(webhook.Config{Verifier: verifier, Processor: subscriptions, Logger: o.logger})
+	receiver, err := webhook.New(webhook.Config{Verifier: verifier, Processor: notifications, Logger: o.logger})
 	if err != nil {
 		return err
 	}
@@ -144,9 +188,9 @@ func run(ctx context.Context, o options) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return sweeper.Run(ctx) }) // deletes keys that are older than window
 	// processes dead letters again when an operator requests it: txonce dead-letters replay
-	g.Go(func() error { return subscriptions.RunReplays(ctx) })
+	g.Go(func() error { return notifications.RunReplays(ctx) })
 	if o.key.file != "" {
-		g.Go(func() error { return backfill(ctx, o, store, verifier, subscriptions) })
+		g.Go(func() error { return backfill(ctx, o, store, verifier, notifications) })
 	}
 	g.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -167,14 +211,14 @@ func run(ctx context.Context, o options) error {
 
 // backfill fetches notifications that did not arrive, as after a long outage. Those that did are duplicates.
 func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *applehook.Verifier,
-	subscriptions *consumer.Consumer[*sql.Tx],
+	notifications *consumer.Consumer[*sql.Tx],
 ) error {
 	key, err := os.ReadFile(o.key.file)
 	if err != nil {
 		return err
 	}
 	b, err := applehook.NewBackfill(applehook.BackfillConfig[*sql.Tx]{
-		Name: "subscriptions", Verifier: verifier, Processor: subscriptions, Store: store,
+		Name: "subscriptions", Verifier: verifier, Processor: notifications, Store: store,
 		IssuerID: o.key.issuer, KeyID: o.key.id, PrivateKey: key, URL: o.apiURL, Logger: o.logger,
 		// when subscriptions went live: earlier notifications are not its own
 		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC),
@@ -185,7 +229,7 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *a
 	return b.Run(ctx)
 }
 
-// open returns the database, with txonce's tables and the table renewals.
+// open returns the database, with txonce's tables, and the tables renewals and subscription_states.
 func open(ctx context.Context, o options) (*sql.DB, *sqlstore.Store, error) {
 	driver, dsn, dialect := "sqlite", "file:"+o.sqlite+"?_pragma=journal_mode(wal)", sqlstore.SQLite
 	if o.postgres != "" {
@@ -201,6 +245,9 @@ func open(ctx context.Context, o options) (*sql.DB, *sqlstore.Store, error) {
 	}
 	if err == nil {
 		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS renewals (notification TEXT, subscription TEXT, paid_until BIGINT)`)
+	}
+	if err == nil {
+		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS subscription_states (id TEXT PRIMARY KEY, state TEXT, paid_until BIGINT)`)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())

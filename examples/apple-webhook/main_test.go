@@ -56,6 +56,10 @@ func TestAudit(t *testing.T) {
 			"a forged renewal", `INSERT INTO renewals VALUES ('run-4', 'forged', 5)`,
 			"1 renewals that Apple did not announce, want 0",
 		},
+		{
+			"an older state of the subscription", `UPDATE subscription_states SET state = 'active'`,
+			"0 expired subscription, want 1",
+		},
 		{"a lost dead letter", `DELETE FROM dead_letters`, "0 parked notification, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -72,6 +72,15 @@ func (s *sender) invoice(n int, object any) (body []byte) {
 	return e.Body(object)
 }
 
+// subscription is an event of the subscription of this run, which Stripe created that many seconds after midnight.
+func (s *sender) subscription(kind, status string, seconds int) (body []byte) {
+	e := stripehook.Event{
+		ID: fmt.Sprintf("evt_%s_%s_%d", s.Run, kind, seconds), Type: "customer.subscription." + kind,
+		Created: time.Now().Truncate(24 * time.Hour).Add(time.Duration(seconds) * time.Second),
+	}
+	return e.Body(map[string]any{"id": "sub_" + s.Run, "status": status})
+}
+
 func (s *sender) deliver(ctx context.Context, url string) {
 	now, first := time.Now(), s.invoice(1, nil)
 	signed := func(body []byte) http.Header { return signature(body, now, demoSecret) }
@@ -87,6 +96,17 @@ func (s *sender) deliver(ctx context.Context, url string) {
 	s.Send(ctx, url, "a type without a handler", other, signed(other), 200)
 	poison := s.invoice(3, map[string]any{})
 	s.Send(ctx, url, "an event that cannot be handled: parked", poison, signed(poison), 200)
+
+	for _, e := range []struct{ what, kind, status string }{
+		{"a subscription is updated: active", "updated", "active"},
+		{"late: it was created, in the same second", "created", "incomplete"},
+	} {
+		body := s.subscription(e.kind, e.status, 1)
+		s.Send(ctx, url, e.what, body, signed(body), 200)
+	}
+	deleted, late := s.subscription("deleted", "canceled", 9), s.subscription("updated", "past_due", 5)
+	s.Send(ctx, url, "it is deleted: canceled", deleted, signed(deleted), 200)
+	s.Send(ctx, url, "late: it was updated before: past_due", late, signed(late), 200)
 
 	fmt.Fprintln(s.Out, "\nSomebody else sends:")
 	forged := s.invoice(4, nil)
@@ -125,5 +145,7 @@ func (s *sender) audit(ctx context.Context, o options) {
 	}
 	s.Count(ctx, db, "payments that Stripe did not announce", 0,
 		`SELECT count(*) FROM payments WHERE event_id LIKE $1 AND invoice_id NOT IN ('in_1', 'in_2')`, "evt_"+s.Run+"%")
+	s.Count(ctx, db, "canceled subscription", 1,
+		`SELECT count(*) FROM subscription_states WHERE id = $1 AND status = 'canceled'`, "sub_"+s.Run)
 	s.CountParked(ctx, store, "parked event", "billing", fmt.Sprintf("evt_%s_3", s.Run))
 }

@@ -1,5 +1,5 @@
-// Command stripe-webhook receives the webhooks of Stripe and records each paid invoice once, although Stripe delivers an event again
-// when it did not get the answer. With -demo it needs no account: it sends itself deliveries as Stripe does, and some that are forged.
+// Command stripe-webhook receives the webhooks of Stripe. It records each paid invoice once, although Stripe delivers an event again
+// when it did not get the answer, and keeps the latest state of each subscription, although Stripe delivers events in any order. With -demo it needs no account: it sends itself deliveries as Stripe does, and some that are forged.
 //
 //	go run ./examples/stripe-webhook -demo
 //	STRIPE_WEBHOOK_SECRET=whsec_… go run ./examples/stripe-webhook
@@ -89,6 +89,42 @@ func paid(ctx context.Context, tx *sql.Tx, e invoicePaid) error {
 	return err // not nil: rolled back, the response is 503, and Stripe delivers the event again
 }
 
+// subscriptions keeps the status of each subscription.
+type subscriptions struct{ store *sqlstore.Store }
+
+// changed handles the events of subscriptions, which Stripe delivers in any order: it leaves out an event that is older than the status.
+func (s subscriptions) changed(ctx context.Context, tx *sql.Tx, e subscriptionChanged) error {
+	subscription := e.Data.Object
+	if subscription.ID == "" {
+		return consumer.Permanent(errors.New("the event has no subscription"))
+	}
+	newer, err := s.store.Newer(ctx, tx, "subscription/"+subscription.ID, e.version())
+	if err != nil || !newer {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO subscription_states (id, status) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET status = excluded.status`,
+		subscription.ID, subscription.Status)
+	return err
+}
+
+// subscriptionChanged is what the handler needs of the events customer.subscription.*.
+type subscriptionChanged struct {
+	Type    string `json:"type"`
+	Created int64  `json:"created"`
+	Data    struct {
+		Object struct {
+			ID     string `json:"id"`
+			Status string `json:"status"`
+		} `json:"object"`
+	} `json:"data"`
+}
+
+// version is the order of a subscription's events. Created counts seconds, so the type decides within one: a subscription is created,
+// then updated, then deleted. Two updates within a second have one version: docs/versions.md says what to do where that matters.
+func (e subscriptionChanged) version() int64 {
+	return 4*e.Created + map[string]int64{"customer.subscription.updated": 1, "customer.subscription.deleted": 2}[e.Type]
+}
+
 const window = 40 * 24 * time.Hour // how long events are remembered; Stripe may repeat one for 34 days
 
 // run receives webhooks until ctx ends.
@@ -98,10 +134,14 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer db.Close()
+	changed := consumer.JSON(subscriptions{store}.changed)
 	billing, err := consumer.New(consumer.Config[*sql.Tx]{
 		Name: "billing", Store: store, Key: consumer.MessageID, Window: window, Logger: o.logger,
 		Handle: webhook.ByTopic(map[string]consumer.Handler[*sql.Tx]{ // other types are acknowledged
-			"invoice.paid": consumer.JSON(paid),
+			"invoice.paid":                  consumer.JSON(paid),
+			"customer.subscription.created": changed,
+			"customer.subscription.updated": changed,
+			"customer.subscription.deleted": changed,
 		}),
 	})
 	if err != nil {
@@ -163,7 +203,8 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *s
 		return err
 	}
 	b, err := stripehook.NewBackfill(stripehook.BackfillConfig[*sql.Tx]{
-		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Types: []string{"invoice.paid"}, Logger: o.logger,
+		Client: client, Verifier: verifier, Processor: billing, Checkpoint: checkpoint, Logger: o.logger,
+		Types: []string{"invoice.paid", "customer.subscription.created", "customer.subscription.updated", "customer.subscription.deleted"},
 		Since: time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC), // when billing went live: earlier events are not its own
 	})
 	if err != nil {
@@ -172,7 +213,7 @@ func backfill(ctx context.Context, o options, store *sqlstore.Store, verifier *s
 	return b.Run(ctx)
 }
 
-// open returns the database, with txonce's tables and the table payments.
+// open returns the database, with txonce's tables, and the tables payments and subscription_states.
 func open(ctx context.Context, o options) (*sql.DB, *sqlstore.Store, error) {
 	driver, dsn, dialect := "sqlite", "file:"+o.sqlite+"?_pragma=journal_mode(wal)", sqlstore.SQLite
 	if o.postgres != "" {
@@ -188,6 +229,9 @@ func open(ctx context.Context, o options) (*sql.DB, *sqlstore.Store, error) {
 	}
 	if err == nil {
 		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS payments (event_id TEXT, invoice_id TEXT, cents BIGINT)`)
+	}
+	if err == nil {
+		_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS subscription_states (id TEXT PRIMARY KEY, status TEXT)`)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,10 @@ func TestAudit(t *testing.T) {
 			"a forged payment", `INSERT INTO payments VALUES ('evt_run_4', 'in_4', 5)`,
 			"1 payments that Stripe did not announce, want 0",
 		},
+		{
+			"an older state of the subscription", `UPDATE subscription_states SET status = 'past_due'`,
+			"0 canceled subscription, want 1",
+		},
 		{"a lost dead letter", `DELETE FROM dead_letters`, "0 parked event, want 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,6 +86,61 @@ func TestAudit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever the order of its events, a subscription has the state of the latest one.
+func TestSubscriptionEventsInAnyOrder(t *testing.T) {
+	type event struct {
+		kind, status string
+		seconds      int
+	}
+	events := []event{
+		{"created", "incomplete", 1},
+		{"updated", "active", 1}, // in the same second
+		{"updated", "past_due", 2},
+		{"deleted", "canceled", 3},
+	}
+	o := testOptions(t)
+	err := serve(t.Context(), o, func(ctx context.Context, url string) {
+		for run, order := range permutations(len(events)) {
+			s := &sender{&webhookdemo.Sender{Out: io.Discard, Run: fmt.Sprint("run", run)}}
+			for _, i := range order {
+				body := s.subscription(events[i].kind, events[i].status, events[i].seconds)
+				s.Send(ctx, url, "event", body, signature(body, time.Now(), demoSecret), 200)
+			}
+			if err := s.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, _, err := open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var all, canceled int
+	if err := db.QueryRow(`SELECT count(*), sum(status = 'canceled') FROM subscription_states`).Scan(&all, &canceled); err != nil {
+		t.Fatal(err)
+	}
+	if all != 24 || canceled != all {
+		t.Errorf("%d of %d subscriptions are canceled, want 24 of 24", canceled, all)
+	}
+}
+
+// permutations returns all orders of n things.
+func permutations(n int) (orders [][]int) {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	for _, order := range permutations(n - 1) {
+		for at := range n {
+			orders = append(orders, slices.Insert(slices.Clone(order), at, n-1))
+		}
+	}
+	return orders
 }
 
 // The backfill fetches an event that no webhook delivered, and does nothing with one that was delivered.

@@ -10,7 +10,7 @@ type Postgres struct {
 	Claim, ClaimOne                                 string
 	AfterClaim, Sweep, Forgotten, Windows, Existing string
 	ExistingOne, State, Open, Forget                string
-	SaveResult, Lookup                              string
+	SaveResult, Lookup, Newer                       string
 	SaveClaimed, FlushDuplicate, Verify, Sync       string
 	Temporary, SessionBegan                         string
 	Lock, ShortWait, FormerWait, HeldKeys, Held     string
@@ -154,6 +154,10 @@ FROM @processed_messages WHERE key = $1::uuid AND current_setting('transaction_r
 
 		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
 
+		// It locks the row in any case, and reads the latest version of it.
+		Newer: q(`INSERT INTO @entity_versions AS v (object, version, changed_at) VALUES ($1::text, $2::bigint, clock_timestamp())
+ON CONFLICT (object) DO UPDATE SET version = excluded.version, changed_at = excluded.changed_at WHERE v.version < excluded.version`),
+
 		SaveResult: q(`UPDATE @processed_messages SET result = $2::bytea WHERE key = $1::uuid`),
 
 		// As SaveResult, but fails by a division by zero if the key is not claimed, so that a COMMIT in the same round
@@ -220,7 +224,7 @@ RETURNING used_until`),
 FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_catalog.pg_settings WHERE name = 'search_path' OFFSET 0) AS p`,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
-		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters WHERE 1 = 0`),
+		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters, @entity_versions WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,

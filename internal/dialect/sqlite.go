@@ -12,7 +12,7 @@ type SQLite struct {
 	// Claiming.
 	Lock, Claim, Forgotten, Windows, Existing, Mark, Proof string
 	TemporaryVersion, Temporary                            string
-	Forget, SaveResult, Lookup                             string
+	Forget, SaveResult, Lookup, Newer                      string
 	// Windows and checks.
 	LockSources, Sources, AddSource                                                                   string
 	UseWindow, WindowUse, SchemaVersion, SchemaTables, Probe, Version, Synchronous, JournalMode, File string
@@ -58,6 +58,9 @@ RETURNING key, @clock`),
 
 		Forget: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
 
+		Newer: q(`INSERT INTO entity_versions AS v (object, version, changed_at) VALUES (?1, ?2, @clock)
+ON CONFLICT (object) DO UPDATE SET version = excluded.version, changed_at = excluded.changed_at WHERE v.version < excluded.version`),
+
 		SaveResult: `UPDATE processed_messages SET result = ?2 WHERE key = ?1`,
 
 		Lookup: `SELECT ` + existing + ` FROM processed_messages WHERE key = ?1`,
@@ -74,7 +77,7 @@ RETURNING used_until`),
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
 
 		SchemaVersion: `SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM txonce_schema`,
-		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters WHERE 1 = 0`,
+		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters, entity_versions WHERE 1 = 0`,
 
 		// This statement must fail. Its error shows whether the driver reports SQLite's result codes and messages.
 		Probe: `SELECT txonce_no_such_column`,

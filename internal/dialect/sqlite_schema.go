@@ -10,7 +10,7 @@ import (
 var sqliteTables = func() *strings.Replacer {
 	var pairs []string
 	for _, word := range []string{"FROM ", "JOIN ", "INTO ", "UPDATE "} {
-		for _, table := range []string{"processed_messages", "dead_letters", "txonce_", "outbox_"} {
+		for _, table := range []string{"processed_messages", "dead_letters", "entity_versions", "txonce_", "outbox_"} {
 			pairs = append(pairs, word+table, word+"main."+table)
 		}
 	}

@@ -55,6 +55,18 @@ func TestMySQLWhateverTheDSNSays(t *testing.T) {
 				within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.SaveResult(ctx, tx, mine.Key, everyByte) })
 			}
 			within(t, s, func(ctx context.Context, tx *sql.Tx) error { return s.SaveResult(ctx, tx, alone.Key, nil) })
+			for _, v := range []struct { // the driver's count of changed rows depends on clientFoundRows
+				version int64
+				newer   bool
+			}{{1, true}, {1, false}, {0, false}, {2, true}} {
+				within(t, s, func(ctx context.Context, tx *sql.Tx) error {
+					newer, err := s.Newer(ctx, tx, "o"+params, v.version)
+					if newer != v.newer {
+						t.Errorf("version %d: newer is %v", v.version, newer)
+					}
+					return err
+				})
+			}
 			for _, from := range []*node{s, plain} {
 				c, found, err := from.Lookup(t.Context(), mine.Key)
 				if err != nil || !found || !bytes.Equal(c.Result, everyByte) || c.Fingerprint != mine.Fingerprint {

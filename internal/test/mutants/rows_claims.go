@@ -167,4 +167,31 @@ var claimRows = []row{
 		body:    `return nil, nil`,
 		fails:   "TestLockExcludes/direct in adapters/pgxstore",
 	},
+	{
+		promise: "An event that is older than what a handler has seen of its object is not newer.",
+		sql:     "internal/dialect.NewPostgres.Newer",
+		cut:     " WHERE v.version < excluded.version",
+		fails:   "TestStore/postgres15/a_version_is_newer_once,_and_an_older_one_never in adapters/pgxstore",
+	},
+	{
+		promise: "MySQL and MariaDB: whether a version is newer does not depend on what the driver counts as a changed row.",
+		in:      "adapters/sqlstore/internal/mysql.(*DB).Newer",
+		body: `done, err := tx.ExecContext(ctx, d.sql.Newer, object, version, object, version)
+		if err != nil {
+			return false, err
+		}
+		counted, err := done.RowsAffected()
+		return counted > 0, err`,
+		fails: "TestMySQLWhateverTheDSNSays in adapters/sqlstore/test",
+	},
+	{
+		promise: "Handlers that share a transaction write the state of an object in the order of its versions.",
+		in:      "adapters/pgxstore.(*keys).Newer",
+		body: `if err := k.resolve(ctx, tx); err != nil {
+			return false, err
+		}
+		tag, err := tx.Exec(ctx, k.sql.Newer, object, version)
+		return tag.RowsAffected() == 1, stepError("newer", err)`,
+		fails: "TestInterleaveKeepsHandlersApartThatLock/Newer in adapters/pgxstore",
+	},
 }

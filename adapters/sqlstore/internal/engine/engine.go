@@ -110,6 +110,8 @@ type Claims interface {
 	UseWindow(ctx context.Context, q Queryer, w claims.Window) (time.Time, error)
 	// SaveResult saves a result and reports whether the key exists.
 	SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (found bool, err error)
+	// Newer records version if it is the highest of object, and reports whether it is.
+	Newer(ctx context.Context, tx *sql.Tx, object string, version int64) (bool, error)
 	// LockKeys locks one key against other transactions that lock it, until tx ends. If the lock is not free within
 	// wait, Fault sets InFlight for its error.
 	LockKeys(ctx context.Context, tx *sql.Tx, l claims.Lock, wait time.Duration) error

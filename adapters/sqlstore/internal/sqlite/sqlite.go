@@ -162,6 +162,10 @@ func (d *DB) UseWindow(ctx context.Context, db engine.Queryer, w claims.Window) 
 	return engine.UseWindow(ctx, db, d.sql.UseWindow, w)
 }
 
+func (d *DB) Newer(ctx context.Context, tx *sql.Tx, object string, version int64) (bool, error) {
+	return engine.Changed(tx.ExecContext(ctx, d.sql.Newer, object, version))
+}
+
 func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []byte) (bool, error) {
 	return engine.Changed(tx.ExecContext(ctx, d.sql.SaveResult, d.Key(k), result))
 }
