@@ -64,14 +64,14 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	return o
 }
 
-var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon}
+var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon, ops.Import}
 
 func (a *app) listActions() *cobra.Command {
 	var f ops.ActionFilter
 	var kind string
 	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if f.Kind = ops.Kind(kind); kind != "" && !slices.Contains(kinds, f.Kind) {
-			return Usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox or horizon", kind))
+			return Usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox, horizon or import", kind))
 		}
 		if f.Limit < 1 {
 			return Usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))
@@ -94,6 +94,9 @@ func (a *app) listActions() *cobra.Command {
 			if action.Consumer != "" {
 				results = actionText(action)
 			}
+			if action.Kind == ops.Import {
+				results = action.Note
+			}
 			rows = append(rows, []string{
 				action.ID.String(), instant(action.Requested), string(action.Kind), action.Consumer, action.Who,
 				actionState(action), results, shorten(action.Reason, 40),
@@ -111,7 +114,7 @@ func (a *app) listActions() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
-	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, discard_outbox or horizon")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, discard_outbox, horizon or import")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many to list at most")
 	return c
@@ -172,7 +175,7 @@ func (a *app) showAction() *cobra.Command {
 			if o.Note != "" {
 				out.field("note", "%s", o.Note)
 			}
-			if action.Consumer != "" {
+			if action.Consumer != "" && action.Kind != ops.Import {
 				out.field("results", "%s", actionText(action))
 			}
 			for _, f := range failures {

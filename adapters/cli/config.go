@@ -59,9 +59,10 @@ type Target struct {
 type Database struct {
 	Dialect string  // as in package migrations: "postgres", "mysql" or "sqlite"
 	Name    string  // for people, when they are asked; without a password; may be empty
-	SQL     *sql.DB // for migrate, check, horizon and audit
+	SQL     *sql.DB // for migrate, check, horizon, audit and import
 	Store   Store
-	Close   func() // called once, when the command ends; nil: nothing needs to be closed
+	Claims  Claimer // for import: ClaimsOf(store); nil: import refuses
+	Close   func()  // called once, when the command ends; nil: nothing needs to be closed
 }
 
 // Store is what the commands need of a store. pgxstore.Store and sqlstore.Store have it.
@@ -86,7 +87,7 @@ func New(cfg Config) *cobra.Command {
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
 		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(),
-		a.audit(), a.plan())
+		a.audit(), a.plan(), a.importKeys())
 	if cfg.Serve != nil {
 		root.AddCommand(a.serve())
 	}

@@ -91,17 +91,7 @@ func TestReplaySurvivesKills(t *testing.T) {
 	for name, s := range servers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line, driver := s.dsn(t, t.TempDir())
-			db, err := sql.Open(s.driver, driver)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = db.Close() })
-			k := &kills{
-				planted: &planted{seeds: &seeds{t: t, db: db, dialect: s.dialect}, line: line},
-				env: append(os.Environ(), "TXONCE_DSN="+line, envDB+"="+string(s.dialect)+"\n"+s.driver+"\n"+
-					driver),
-			}
+			k := newKills(t, s)
 			k.run(t, *lettersFlag)
 		})
 	}
@@ -110,6 +100,21 @@ func TestReplaySurvivesKills(t *testing.T) {
 type kills struct {
 	*planted
 	env []string
+}
+
+// newKills opens an empty database.
+func newKills(t *testing.T, s server) *kills {
+	t.Helper()
+	line, driver := s.dsn(t, t.TempDir())
+	db, err := sql.Open(s.driver, driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return &kills{
+		planted: &planted{seeds: &seeds{t: t, db: db, dialect: s.dialect}, line: line},
+		env:     append(os.Environ(), "TXONCE_DSN="+line, envDB+"="+string(s.dialect)+"\n"+s.driver+"\n"+driver),
+	}
 }
 
 func (k *kills) run(t *testing.T, n int) {

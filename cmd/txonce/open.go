@@ -51,6 +51,9 @@ var keywords = regexp.MustCompile(`(^|\s)(host|hostaddr|port|dbname|database|use
 
 const connections = 4
 
+// claimTimeout is how long an import waits for a key that a consumer holds; meanwhile it holds keys itself.
+const claimTimeout = 2 * time.Second
+
 func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 	cfg, err := pgxpool.ParseConfig(t.DSN)
 	if err != nil {
@@ -74,14 +77,14 @@ func openPostgres(ctx context.Context, t cli.Target) (*cli.Database, error) {
 		pool.Close()
 		return nil, err
 	}
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool, Schema: t.Schema, Logger: quiet()})
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool, Schema: t.Schema, Logger: quiet(), ClaimTimeout: claimTimeout})
 	if err != nil {
 		pool.Close()
 		return nil, cli.Usage(err)
 	}
 	db := stdlib.OpenDBFromPool(pool)
 	return &cli.Database{
-		Dialect: "postgres", Name: name, SQL: db, Store: store,
+		Dialect: "postgres", Name: name, SQL: db, Store: store, Claims: cli.ClaimsOf(store),
 		Close: func() { _ = db.Close(); pool.Close() },
 	}, nil
 }
@@ -168,13 +171,13 @@ func openSQL(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, schema, 
 		_ = db.Close()
 		return nil, err
 	}
-	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Schema: schema})
+	store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: dialect, Schema: schema, ClaimTimeout: claimTimeout})
 	if err != nil {
 		_ = db.Close()
 		return nil, cli.Usage(err)
 	}
 	return &cli.Database{
-		Dialect: string(dialect), Name: name, SQL: db, Store: store,
+		Dialect: string(dialect), Name: name, SQL: db, Store: store, Claims: cli.ClaimsOf(store),
 		Close: func() { _ = db.Close() },
 	}, nil
 }

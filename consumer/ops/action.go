@@ -39,6 +39,7 @@ const (
 	Unpark        Kind = "unpark"         // messages of the outbox are pending again
 	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
 	Horizon       Kind = "horizon"        // claims may be missing up to a later time
+	Import        Kind = "import"         // keys of another table of processed messages are claimed
 )
 
 // Request asks for an action.
@@ -115,10 +116,10 @@ func (r *Request) Validate() error {
 		}
 	}
 	switch r.Kind {
-	case Replay, Repair, Discard, Unpark, DiscardOutbox, Horizon:
+	case Replay, Repair, Discard, Unpark, DiscardOutbox, Horizon, Import:
 		return nil
 	}
-	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox or horizon", r.Kind)
+	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox, horizon or import", r.Kind)
 }
 
 // MaxRepair is how many bytes a repaired payload may have. In base64 they fit into 16 MiB: a MEDIUMTEXT column of
