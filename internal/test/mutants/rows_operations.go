@@ -123,4 +123,22 @@ var operationRows = []row{
 		body:    `return trace.SpanContext{}`,
 		fails:   "TestOneGraphThroughTheOutbox in internal/test/system/telemetry",
 	},
+	{
+		promise: "Import: keys that no real message has are refused, and so is a table that lacks a real key.",
+		in:      "adapters/cli.(*app).compare",
+		body:    `return &compared{Real: len(sample.keys), Found: len(sample.keys)}, nil`,
+		fails:   "TestImportComparesWithATopic in cmd/txonce",
+	},
+	{
+		promise: "Import: a key that a transaction holds is reported, and imported by the next run.",
+		in:      "adapters/cli.(*importer).again",
+		body:    `im.held = nil; return nil`,
+		fails:   "TestImportLeavesAHeldKey in cmd/txonce",
+	},
+	{
+		promise: "Import: rows without a usable key are counted, and make the command exit with 1.",
+		in:      "adapters/cli.(*imported).findings",
+		body:    `return nil`,
+		fails:   "TestScripts in cmd/txonce",
+	},
 }
