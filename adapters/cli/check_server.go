@@ -76,7 +76,7 @@ func ownTables(schema string) string {
 	return `pg_class c WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('` + strings.ReplaceAll(name, `'`, `''`) + `'))
 	AND c.relname IN ('processed_messages', 'txonce_windows', 'txonce_sources', 'txonce_sweep', 'dead_letters', 'txonce_schema', 'outbox_messages',
 	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results',
-	'txonce_passes', 'consumer_activity', 'entity_versions')`
+	'txonce_passes', 'consumer_activity', 'entity_versions', 'source_positions')`
 }
 
 func postgresChecks(lim limits, ownTables string) []serverCheck {
@@ -158,7 +158,7 @@ WHERE trx_started < ` + now + ` - INTERVAL ? SECOND ORDER BY trx_started LIMIT 2
 		{
 			"triggers", warning, `SELECT trigger_name, event_object_table FROM information_schema.triggers WHERE trigger_schema = COALESCE(NULLIF(?, ''), DATABASE())
 AND (event_object_table LIKE 'outbox\_%' OR event_object_table LIKE 'txonce\_%' OR event_object_table LIKE 'operator\_%'
-	OR event_object_table IN ('processed_messages', 'dead_letters', 'entity_versions'))`,
+	OR event_object_table IN ('processed_messages', 'dead_letters', 'entity_versions', 'source_positions'))`,
 			[]any{schema},
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
@@ -192,7 +192,7 @@ func sqliteChecks() []serverCheck {
 		},
 		{
 			"triggers", warning, `SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'
-AND (tbl_name LIKE 'outbox\_%' ESCAPE '\' OR tbl_name LIKE 'txonce\_%' ESCAPE '\' OR tbl_name IN ('processed_messages', 'dead_letters', 'entity_versions'))`, nil,
+AND (tbl_name LIKE 'outbox\_%' ESCAPE '\' OR tbl_name LIKE 'txonce\_%' ESCAPE '\' OR tbl_name IN ('processed_messages', 'dead_letters', 'entity_versions', 'source_positions'))`, nil,
 			"trigger %s on table %s may change or drop what txonce writes", "",
 		},
 		{

@@ -15,6 +15,7 @@ import (
 type claimer struct {
 	*writer
 	leases   claims.Leases
+	history  claims.History   // of the servers that claims have met
 	now      func() time.Time // this machine's clock; tests replace it
 	idle     any              // IdleInTxTimeout in the server's format; nil: no limit
 	repeats  repeats

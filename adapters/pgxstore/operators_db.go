@@ -14,7 +14,7 @@ import (
 	"github.com/txonce/txonce/internal/operator"
 )
 
-// operatorDB implements operator.Database with the pool, through database/sql, so that all stores share the code above
+// operatorDB implements operator.Database and positions.Database with the pool, through database/sql, so that all stores share the code above
 // it.
 type operatorDB struct{ *sessions }
 
@@ -44,6 +44,20 @@ func (d operatorDB) Read(ctx context.Context, what string,
 func (d operatorDB) Write(ctx context.Context, what string,
 	f func(ctx context.Context, q operator.Queryer) error,
 ) error {
+	return d.onConn(ctx, what, func(ctx context.Context, conn *sql.Conn) error { return d.write(ctx, conn, f) })
+}
+
+// Single implements positions.Database.
+func (d operatorDB) Single(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
+	return d.onConn(ctx, what, func(ctx context.Context, conn *sql.Conn) error { return f(ctx, conn) })
+}
+
+// onConn runs f with one of the pool's connections, which is closed if an error may be the fault of its session.
+func (d operatorDB) onConn(ctx context.Context, what string,
+	f func(ctx context.Context, conn *sql.Conn) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
 	defer cancel()
 	db := stdlib.OpenDBFromPool(d.cfg.Pool)
@@ -53,7 +67,7 @@ func (d operatorDB) Write(ctx context.Context, what string,
 		return operatorError(what, err)
 	}
 	defer conn.Close() // gives it back to the pool
-	err = d.write(ctx, conn, f)
+	err = f(ctx, conn)
 	if blamesSession(err) {
 		_ = conn.Raw(func(driver any) error {
 			d.discard(ctx, driver.(*stdlib.Conn).Conn())

@@ -18,6 +18,7 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/operator"
+	"github.com/txonce/txonce/internal/positions"
 	"github.com/txonce/txonce/internal/usercode"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
@@ -39,6 +40,7 @@ type Store struct {
 	*claimer
 	*registrar   // embeds claimer
 	*outboxQueue // uses registrar and notifier
+	*positions.Keeper
 
 	service  *operator.Service   // for Operator
 	spare    chan struct{}       // keeps one of the pool's connections free to read the horizon; nil at READ COMMITTED
@@ -57,6 +59,7 @@ var (
 	_ driver.TxVerifier[pgx.Tx]          = (*Store)(nil)
 	_ driver.Interleaver[pgx.Tx]         = (*Store)(nil)
 	_ driver.LateClaimer                 = (*Store)(nil)
+	_ driver.Positions                   = (*Store)(nil)
 	_ driver.FaultClassifier             = (*Store)(nil)
 	_ consumerdriver.ParkingLot[pgx.Tx]  = (*Store)(nil)
 	_ consumerdriver.ReplayQueue[pgx.Tx] = (*Store)(nil)
@@ -97,6 +100,7 @@ func New(cfg Config) (*Store, error) {
 		sessions: on, notifier: c.notifier, claimer: c, registrar: r,
 		keys: &keys{on}, sweeper: &sweeper{on}, parkingLot: &parkingLot{on}, outboxQueue: newOutboxQueue(r),
 	}
+	s.Keeper = &positions.Keeper{DB: operatorDB{on}, Seen: &c.history}
 	s.service = &operator.Service{DB: operatorDB{on}, Letters: s.parkingLot, Queue: s.Outbox()}
 	if cfg.Isolation != pgx.ReadCommitted {
 		most := int(cfg.Pool.Config().MaxConns)

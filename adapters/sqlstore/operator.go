@@ -39,7 +39,7 @@ func (s *Store) operator() *operator.Service {
 	return &operator.Service{DB: operatorDB{s}, Letters: s, Queue: s.Outbox()}
 }
 
-// operatorDB implements operator.Database.
+// operatorDB implements operator.Database and positions.Database.
 type operatorDB struct{ store *Store }
 
 // Statements implements operator.Database.
@@ -69,6 +69,33 @@ func (d operatorDB) Write(ctx context.Context, what string,
 		}
 		return f(ctx, tx)
 	}))
+}
+
+// Single implements positions.Database.
+func (d operatorDB) Single(ctx context.Context, what string,
+	f func(ctx context.Context, q operator.Queryer) error,
+) error {
+	return d.store.refused(d.store.outboxError(what, d.store.single(ctx, f)))
+}
+
+func (s *Store) single(ctx context.Context, f func(ctx context.Context, q operator.Queryer) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ClaimTimeout+s.answerWithin)
+	defer cancel()
+	leave, err := s.db.Transactions.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	conn, err := s.cfg.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = s.db.Transactions.RetryBusy(ctx, func() error { return f(ctx, conn) })
+	if s.fault(err).ReadOnly { // after a failover another connection may lead to the new primary
+		engine.Discard(conn)
+	}
+	return err
 }
 
 // TakeReplay implements driver.ReplayQueue.

@@ -17,6 +17,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/claims"
+	"github.com/txonce/txonce/internal/positions"
 )
 
 // Store implements dedup.Store, driver.ParkingLot, outbox.Writer and driver.Queue. It is safe for concurrent use.
@@ -30,6 +31,9 @@ type Store struct {
 	outbox outboxHub
 
 	running running
+
+	*positions.Keeper
+	history claims.History // of the servers that claims have met
 
 	location location
 
@@ -46,6 +50,7 @@ var (
 	_ driver.KeyReader            = (*Store)(nil)
 	_ driver.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ driver.FaultClassifier      = (*Store)(nil)
+	_ driver.Positions            = (*Store)(nil)
 )
 
 var engines = map[Dialect]func(engine.Config) (engine.Engine, error){
@@ -72,6 +77,7 @@ func New(cfg Config) (*Store, error) {
 	cfg.IdleInTxTimeout = cmp.Or(cfg.IdleInTxTimeout, 5*time.Minute)
 	cfg.ClaimTimeout = cmp.Or(cfg.ClaimTimeout, 5*time.Second)
 	s := &Store{cfg: cfg, now: time.Now, answerWithin: engine.AnswerWithin}
+	s.Keeper = &positions.Keeper{DB: operatorDB{s}, Seen: &s.history}
 	if cfg.IdleInTxTimeout > 0 {
 		s.idleLimit = fmt.Sprintf("%dms", cfg.IdleInTxTimeout.Milliseconds())
 	}

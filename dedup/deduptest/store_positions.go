@@ -84,6 +84,9 @@ func (s *Store) History() int64 {
 func (s *Store) ChangePosition(ctx context.Context, id driver.PositionID,
 	change func(now *driver.Position) (*driver.Position, error),
 ) (history int64, err error) {
+	if err := id.Validate(); err != nil {
+		return 0, err
+	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if err := s.db.reachable(ctx); err != nil {
@@ -104,7 +107,10 @@ func (s *Store) ChangePosition(ctx context.Context, id driver.PositionID,
 	}
 	row := *next
 	row.PositionID, row.Updated = id, s.db.now()
-	if row.Rewind != before {
+	if err := row.Validate(); err != nil {
+		return history, err
+	}
+	if row.Rewind != before && row.Rewind != (driver.Rewind{}) {
 		row.Rewind.At = row.Updated
 	}
 	s.db.positions[id] = row
@@ -115,6 +121,9 @@ func (s *Store) ChangePosition(ctx context.Context, id driver.PositionID,
 func (s *Store) MovePositions(ctx context.Context, history int64, moves []driver.PositionMove) (
 	left map[int]*driver.Position, err error,
 ) {
+	if err := driver.ValidateMoves(moves); err != nil {
+		return nil, err
+	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if s.history != history {

@@ -145,6 +145,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		windowCases[TTx](),
 		sourceCases[TTx](),
 		versionCases[TTx](),
+		positionCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

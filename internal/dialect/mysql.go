@@ -154,7 +154,7 @@ ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until)), f
 		WindowUse: q(`SELECT used_until FROM @txonce_windows WHERE consumer = ? AND window_seconds = ?`),
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
-		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters, @entity_versions WHERE 1 = 0`),
+		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters, @entity_versions, @source_positions WHERE 1 = 0`),
 
 		// The names differ between servers and versions. SHOW leaves out the ones that the server does not know.
 		Settings: `SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'binlog_format', 'character_set_client',
@@ -163,17 +163,18 @@ ON DUPLICATE KEY UPDATE used_until = GREATEST(used_until, VALUES(used_until)), f
 	'sql_auto_is_null', 'sql_big_selects', 'sql_mode', 'sql_safe_updates', 'super_read_only', 'sync_binlog', 'transaction_read_only', 'tx_read_only')`,
 
 		Tables: `SELECT table_name, engine FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE())
-	AND (table_name IN ('processed_messages', 'dead_letters', 'entity_versions') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
+	AND (table_name IN ('processed_messages', 'dead_letters', 'entity_versions', 'source_positions') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
 	AND table_type = 'BASE TABLE' AND engine <> 'InnoDB' ORDER BY table_name`,
 
 		Columns: `SELECT table_name, column_name, column_type, collation_name FROM information_schema.columns
 WHERE table_schema = COALESCE(?, DATABASE()) AND collation_name IS NOT NULL AND ((table_name, column_name) IN
-	(('processed_messages', 'key'), ('processed_messages', 'token'), ('dead_letters', 'id'), ('dead_letters', 'key'), ('txonce_windows', 'consumer'), ('txonce_sources', 'consumer'), ('entity_versions', 'object')))
+	(('processed_messages', 'key'), ('processed_messages', 'token'), ('dead_letters', 'id'), ('dead_letters', 'key'), ('txonce_windows', 'consumer'), ('txonce_sources', 'consumer'), ('entity_versions', 'object'),
+	('source_positions', 'consumer'), ('source_positions', 'source')))
 ORDER BY table_name, column_name`,
 
 		Texts: `SELECT table_name, column_name, character_set_name FROM information_schema.columns
 WHERE table_schema = COALESCE(?, DATABASE()) AND character_set_name <> 'utf8mb4'
-	AND (table_name IN ('processed_messages', 'dead_letters', 'entity_versions') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
+	AND (table_name IN ('processed_messages', 'dead_letters', 'entity_versions', 'source_positions') OR table_name LIKE 'txonce\_%' OR table_name LIKE 'outbox\_%')
 ORDER BY table_name, column_name`,
 
 		Park: q("INSERT INTO @dead_letters (id, `key`, consumer, tenant, message_id, fingerprint, window_seconds, message_time," + `

@@ -30,6 +30,8 @@ type Operator struct {
 	// The outbox.
 	OutboxTopics, OutboxIDs string
 
+	Positions Positions
+
 	letters letters
 }
 
@@ -149,6 +151,8 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 		OutboxIDs: q(outboxIDs(f, "pending", "@outbox_messages") + ` UNION ALL ` + outboxIDs(f, "delayed",
 			"@outbox_delayed") + ` UNION ALL ` +
 			outboxIDs(f, "parked", "@outbox_parked") + ` UNION ALL ` + outboxIDs(f, "sent", "@outbox_sent")),
+		Positions: newPositions(&f),
+
 		letters: newLetters(&f),
 	}
 }

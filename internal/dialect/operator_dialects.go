@@ -34,6 +34,8 @@ type functions struct {
 	old      string                      // OldTransactions
 	names    func(sql string) string     // replaces @ before the names of tables
 	numbered func(sql string) string     // replaces each ? by the database's parameter
+
+	positions positions
 }
 
 // NewPostgresOperator returns the statements for tables in schema. Empty means those that search_path finds.
@@ -76,6 +78,8 @@ FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND backend_
 	AND xact_start < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY xact_start LIMIT 5`,
 		names:    postgresNames(schema),
 		numbered: numbered,
+
+		positions: postgresPositions(),
 	})
 }
 
@@ -117,7 +121,7 @@ func NewMySQLOperator(schema string) Operator {
 	f.lock, f.free, f.greatest, f.least, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `LEAST`,
 		`ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
-	f.names = MySQLNames(schema)
+	f.names, f.positions = MySQLNames(schema), mysqlPositions()
 	return newOperator(f)
 }
 
@@ -138,6 +142,7 @@ func NewSQLiteOperator() Operator {
 		`ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
 	f.names = func(sql string) string { return strings.ReplaceAll(sql, "@", "") }
+	f.positions = sqlitePositions()
 	return newOperator(f)
 }
 

@@ -224,7 +224,7 @@ RETURNING used_until`),
 FROM (SELECT current_setting('search_path') AS was, reset_val AS reset FROM pg_catalog.pg_settings WHERE name = 'search_path' OFFSET 0) AS p`,
 
 		SchemaVersion: q(`SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @txonce_schema`),
-		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters, @entity_versions WHERE 1 = 0`),
+		SchemaTables:  q(`SELECT count(*) FROM @processed_messages, @txonce_windows, @txonce_sources, @txonce_sweep, @dead_letters, @entity_versions, @source_positions WHERE 1 = 0`),
 
 		Settings: `SELECT current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
 	current_setting('default_transaction_read_only'), current_setting('synchronous_standby_names'), current_setting('server_encoding')`,

@@ -77,7 +77,7 @@ RETURNING used_until`),
 		WindowUse: q(`SELECT used_until, @clock FROM txonce_windows WHERE consumer = ?1 AND window_seconds = ?2`),
 
 		SchemaVersion: `SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM txonce_schema`,
-		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters, entity_versions WHERE 1 = 0`,
+		SchemaTables:  `SELECT count(*) FROM processed_messages, txonce_windows, txonce_sources, txonce_sweep, dead_letters, entity_versions, source_positions WHERE 1 = 0`,
 
 		// This statement must fail. Its error shows whether the driver reports SQLite's result codes and messages.
 		Probe: `SELECT txonce_no_such_column`,

@@ -19,6 +19,7 @@ import (
 // Queryer is a *sql.DB or a *sql.Tx.
 type Queryer interface {
 	sqlrows.Queryer
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 

@@ -276,6 +276,8 @@ func TestMySQLRegisterRefusesTables(t *testing.T) {
 		{"dead_letters", "id", "BINARY(16) NOT NULL"},
 		{"dead_letters", "key", "BINARY(16)"},
 		{"txonce_windows", "consumer", "VARBINARY(255) NOT NULL"},
+		{"source_positions", "consumer", "VARBINARY(255) NOT NULL"},
+		{"source_positions", "source", "VARBINARY(1024) NOT NULL"},
 	} {
 		modify := "ALTER TABLE " + c.table + " MODIFY `" + c.column + "` "
 		changes = append(changes, change{

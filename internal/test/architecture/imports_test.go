@@ -89,6 +89,7 @@ var rows = []row{
 	{"internal/claims", []string{"dedup", "internal/names", "dedup/driver", "outbox/driver"}},
 	{"internal/columns", []string{"observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "internal/claims", "internal/usercode"}},
 	{"internal/operator", []string{"dedup", "dedup/driver", "outbox", "consumer", "consumer/ops", "observe", "internal/columns", "internal/dialect", "internal/outgoing", "internal/sqlrows"}},
+	{"internal/positions", []string{"dedup", "dedup/driver", "internal/claims", "internal/dialect", "internal/operator", "internal/sqlrows"}},
 	{"internal/debounce", nil},
 	{"internal/pgrelay", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/columns", "internal/dialect", "internal/shares", "internal/wakes", "internal/watermark"}},
 	{"internal/wakes", nil},
@@ -127,8 +128,8 @@ func store(sdk ...string) []string {
 		"dedup", "dedup/driver", "outbox", "outbox/driver", "consumer", "consumer/driver",
 		"consumer/ops", "observe", "internal/release", "internal/operator", "migrations", "internal/await",
 		"internal/backoff", "internal/dialect", "internal/faults", "internal/claims", "internal/columns",
-		"internal/debounce", "internal/pgrelay", "internal/shares", "internal/sqlrows", "internal/usercode",
-		"internal/wakes",
+		"internal/debounce", "internal/pgrelay", "internal/positions", "internal/shares", "internal/sqlrows",
+		"internal/usercode", "internal/wakes",
 	}, sdk...)
 }
 

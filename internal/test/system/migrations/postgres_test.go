@@ -75,7 +75,7 @@ func TestApplyPostgresInASchema(t *testing.T) {
 	}
 	var n int
 	if err := db.QueryRow(`SELECT count(*) FROM pg_tables WHERE schemaname = $1`, schema).Scan(&n); err != nil ||
-		n != 18 {
+		n != 19 {
 		t.Errorf("%d tables in the schema, %v", n, err)
 	}
 	if err := db.QueryRow(`SELECT count(*) FROM pg_tables WHERE schemaname = $1`, here).Scan(&n); err != nil || n != 0 {

@@ -47,8 +47,8 @@ func servers() []server {
 		driver: func(db *sql.DB) (database.Driver, error) { return migratepgx.WithInstance(db, &migratepgx.Config{}) },
 		goose:  goose.DialectPostgres,
 		tables: `SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()
-			AND (tablename LIKE 'txonce%' OR tablename LIKE 'outbox%' OR tablename IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity'))`,
-		ours: 17,
+			AND (tablename LIKE 'txonce%' OR tablename LIKE 'outbox%' OR tablename IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'entity_versions', 'source_positions'))`,
+		ours: 19,
 	}
 	postgres15, postgres18 := postgres, postgres
 	postgres15.name, postgres18.name = "postgres 15", "postgres 18"
@@ -65,8 +65,8 @@ func servers() []server {
 		},
 		goose: goose.DialectMySQL,
 		tables: `SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE()
-			AND (table_name LIKE 'txonce%' OR table_name LIKE 'outbox%' OR table_name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity'))`,
-		ours: 18,
+			AND (table_name LIKE 'txonce%' OR table_name LIKE 'outbox%' OR table_name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'entity_versions', 'source_positions'))`,
+		ours: 20,
 	}
 	mysql := mariadb
 	mysql.name = "mysql"
@@ -78,8 +78,8 @@ func servers() []server {
 		},
 		goose: goose.DialectSQLite3,
 		tables: `SELECT count(*) FROM sqlite_schema WHERE type = 'table'
-			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity'))`,
-		ours: 18,
+			AND (name LIKE 'txonce%' OR name LIKE 'outbox%' OR name IN ('processed_messages', 'dead_letters', 'operator_actions', 'operator_results', 'consumer_activity', 'entity_versions', 'source_positions'))`,
+		ours: 20,
 	}, mariadb, mysql}
 }
 

@@ -1,0 +1,489 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
+)
+
+// positionCases are about how far the messages of a source are handled. A store without driver.Positions fails them.
+func positionCases[TTx any]() []testCase[TTx] {
+	return []testCase[TTx]{
+		{name: "a position is written and read as a whole", run: positionWritten[TTx]},
+		{name: "a change of a position that fails writes nothing", run: positionUnchanged[TTx]},
+		{name: "sessions that begin at once get different epochs", run: positionEpochs[TTx]},
+		{name: "a position moves within the bounds of its session", run: positionMoves[TTx]},
+		{name: "a move is not made after the history has changed", run: positionHistory[TTx]},
+		{name: "thousands of partitions move in one call", run: positionsMany[TTx]},
+		{name: "positions of different names are different", run: positionNames[TTx]},
+		{name: "a name that a database cannot store is refused", run: positionNamesRefused[TTx]},
+		{name: "positions move while messages are handled", perIsolation: true, run: positionsBusy[TTx]},
+	}
+}
+
+// sourcePositions is the driver.Positions of a node, with retries of what is Retryable.
+type sourcePositions[TTx any] struct {
+	store dedup.Store[TTx]
+	driver.Positions
+}
+
+func positionsOf[TTx any](t *testing.T, s dedup.Store[TTx]) sourcePositions[TTx] {
+	t.Helper()
+	p, ok := s.(driver.Positions)
+	hook(t, "driver.Positions", !ok)
+	return sourcePositions[TTx]{s, p}
+}
+
+func (p sourcePositions[TTx]) change(t *testing.T, id driver.PositionID,
+	change func(now *driver.Position) (*driver.Position, error),
+) (history int64) {
+	t.Helper()
+	ctx := bounded(t)
+	if err := retry(ctx, p.store, func() (err error) {
+		history, err = p.ChangePosition(ctx, id, change)
+		return err
+	}); err != nil {
+		t.Fatalf("ChangePosition(%v): %v", id, err)
+	}
+	return history
+}
+
+// set writes a position, whatever is there.
+func (p sourcePositions[TTx]) set(t *testing.T, id driver.PositionID, to driver.Position) (history int64) {
+	t.Helper()
+	return p.change(t, id, func(*driver.Position) (*driver.Position, error) { return &to, nil })
+}
+
+func (p sourcePositions[TTx]) move(t *testing.T, history int64, moves ...driver.PositionMove) (
+	left map[int]*driver.Position,
+) {
+	t.Helper()
+	ctx := bounded(t)
+	if err := retry(ctx, p.store, func() (err error) {
+		left, err = p.MovePositions(ctx, history, moves)
+		return err
+	}); err != nil {
+		t.Fatalf("MovePositions(%d moves): %v", len(moves), err)
+	}
+	return left
+}
+
+// read returns the position of id; nil: there is none.
+func (p sourcePositions[TTx]) read(t *testing.T, id driver.PositionID) *driver.Position {
+	t.Helper()
+	for _, row := range p.list(t, id.Consumer) {
+		if row.PositionID == id {
+			return &row
+		}
+	}
+	return nil
+}
+
+func (p sourcePositions[TTx]) list(t *testing.T, consumer string) (rows []driver.Position) {
+	t.Helper()
+	ctx := bounded(t)
+	if err := retry(ctx, p.store, func() (err error) {
+		rows, err = p.ListPositions(ctx, consumer)
+		return err
+	}); err != nil {
+		t.Fatalf("ListPositions(%q): %v", consumer, err)
+	}
+	return rows
+}
+
+// want fails t unless the position of id is want, whatever its times are.
+func (p sourcePositions[TTx]) want(t *testing.T, id driver.PositionID, want driver.Position) driver.Position {
+	t.Helper()
+	got := p.read(t, id)
+	if got == nil {
+		t.Fatalf("%v has no position, want %+v", id, want)
+	}
+	row := *got
+	want.PositionID, want.Updated, want.Rewind.At = id, row.Updated, row.Rewind.At
+	if row != want {
+		t.Fatalf("the position is %+v, want %+v", row, want)
+	}
+	return row
+}
+
+const positionSource = "kafka cluster group topic"
+
+func partition(n int32) driver.PositionID {
+	return driver.PositionID{Consumer: consumer, Source: positionSource, Partition: n}
+}
+
+func positionWritten[TTx any](t *testing.T, e *env[TTx]) {
+	a, b := positionsOf(t, e.node(t)), positionsOf(t, e.node(t))
+	id := partition(3)
+	if rows := a.list(t, ""); len(rows) != 0 {
+		t.Fatalf("an empty database has positions: %v", rows)
+	}
+	first := driver.Position{Log: "topic-id", Next: 1 << 40, Epoch: 1, Open: true}
+	history := a.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+		if now != nil {
+			t.Errorf("a partition without a row has %+v", now)
+		}
+		return &first, nil
+	})
+	if history == 0 || history != a.History() {
+		t.Errorf("ChangePosition has met history %d, and History is %d", history, a.History())
+	}
+	row := b.want(t, id, first)
+	if row.Updated.IsZero() || !row.Rewind.At.IsZero() {
+		t.Fatalf("times of the first row: updated %v, rewind %v", row.Updated, row.Rewind.At)
+	}
+	rewound := first
+	rewound.Epoch, rewound.Suspect, rewound.Tries = 2, 77, 3
+	rewound.Rewind = driver.Rewind{From: 9, Lost: 5, To: 6, At: time.Unix(1, 0)}
+	b.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+		if now == nil || *now != row {
+			t.Errorf("the row is %+v in the transaction, and was read as %+v", now, row)
+		}
+		return &rewound, nil
+	})
+	row = a.want(t, id, rewound)
+	if since := row.Updated.Sub(row.Rewind.At); since < 0 || since > time.Second {
+		t.Errorf("the rewind is of %v, want the time of the row, %v", row.Rewind.At, row.Updated)
+	}
+	at := row.Rewind.At
+	a.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+		now.Open, now.Log = false, ""
+		return now, nil
+	})
+	rewound.Open, rewound.Log = false, ""
+	if row = b.want(t, id, rewound); !row.Rewind.At.Equal(at) {
+		t.Errorf("a change of something else has moved the time of the rewind from %v to %v", at, row.Rewind.At)
+	}
+	b.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+		now.Rewind = driver.Rewind{}
+		return now, nil
+	})
+	rewound.Rewind = driver.Rewind{}
+	if row = a.want(t, id, rewound); !row.Rewind.At.IsZero() {
+		t.Errorf("a rewind that was removed has the time %v", row.Rewind.At)
+	}
+}
+
+func positionUnchanged[TTx any](t *testing.T, e *env[TTx]) {
+	p := positionsOf(t, e.node(t))
+	there, missing := partition(0), partition(1)
+	p.set(t, there, driver.Position{Next: 10, Epoch: 1})
+	refused := errors.New("refused")
+	for _, id := range []driver.PositionID{there, missing} {
+		if _, err := p.ChangePosition(bounded(t), id, func(now *driver.Position) (*driver.Position, error) {
+			if now != nil {
+				now.Next = 99
+			}
+			return &driver.Position{Next: 99}, refused
+		}); !errors.Is(err, refused) || p.store.Retryable(err) {
+			t.Errorf("ChangePosition = %v, want the error of change", err)
+		}
+		if history := p.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+			if now != nil {
+				now.Next = 99
+			}
+			return nil, nil
+		}); history != p.History() {
+			t.Errorf("a change of nothing has met history %d, want %d", history, p.History())
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = p.ChangePosition(bounded(t), id, func(*driver.Position) (*driver.Position, error) { panic("change") })
+		}()
+	}
+	p.want(t, there, driver.Position{Next: 10, Epoch: 1})
+	if rows := p.list(t, ""); len(rows) != 1 {
+		t.Errorf("positions: %v, want one", rows)
+	}
+	p.set(t, missing, driver.Position{Next: 1}) // nothing is locked
+}
+
+func positionEpochs[TTx any](t *testing.T, e *env[TTx]) {
+	nodes := []sourcePositions[TTx]{positionsOf(t, e.node(t)), positionsOf(t, e.node(t))}
+	ctx := bounded(t)
+	var mu sync.Mutex
+	got := map[int64]bool{}
+	const sessions = 12
+	e.together(t, sessions, func(i int) error {
+		node := nodes[i%2]
+		var epoch int64
+		err := retry(ctx, node.store, func() error {
+			_, err := node.ChangePosition(ctx, partition(0), func(now *driver.Position) (*driver.Position, error) {
+				epoch = 1
+				if now != nil {
+					epoch = now.Epoch + 1
+				}
+				return &driver.Position{Epoch: epoch, Open: true}, nil
+			})
+			return err
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		got[epoch] = true
+		return err
+	})
+	if len(got) != sessions || !got[1] || !got[sessions] {
+		t.Errorf("%d sessions have the epochs %v", sessions, got)
+	}
+}
+
+func positionMoves[TTx any](t *testing.T, e *env[TTx]) {
+	p := positionsOf(t, e.node(t))
+	now := driver.Position{Log: "log", Next: 10, Epoch: 3, Open: true, Suspect: 4, Tries: 1}
+	history := p.set(t, partition(0), now)
+	for _, step := range []struct {
+		what string
+		move driver.PositionMove
+		left bool
+		next int64
+		open bool
+	}{
+		{"forward", driver.PositionMove{Epoch: 3, From: 10, Next: 15}, false, 15, true},
+		{"again, as after a lost answer", driver.PositionMove{Epoch: 3, From: 10, Next: 15}, false, 15, true},
+		{"nowhere", driver.PositionMove{Epoch: 3, From: 15, Next: 15}, false, 15, true},
+		{"from more than the row has", driver.PositionMove{Epoch: 3, From: 16, Next: 20}, true, 15, true},
+		{"to less than the row has", driver.PositionMove{Epoch: 3, From: 10, Next: 14}, true, 15, true},
+		{"with an older epoch", driver.PositionMove{Epoch: 2, From: 15, Next: 20}, true, 15, true},
+		{"with a newer epoch", driver.PositionMove{Epoch: 4, From: 15, Next: 20}, true, 15, true},
+		{"at the end of another session", driver.PositionMove{Epoch: 2, From: 15, Next: 15, Close: true}, true, 15, true},
+		{"at the end", driver.PositionMove{Epoch: 3, From: 15, Next: 21, Close: true}, false, 21, false},
+		{"after the end", driver.PositionMove{Epoch: 3, From: 21, Next: 22}, false, 22, false},
+	} {
+		before := p.read(t, partition(0)).Updated
+		step.move.PositionID = partition(0)
+		left := p.move(t, history, step.move)
+		now.Next, now.Open = step.next, step.open
+		row := p.want(t, partition(0), now)
+		if row.Updated.Before(before) {
+			t.Errorf("%s: updated %v, before it %v", step.what, row.Updated, before)
+		}
+		reason, isLeft := left[0]
+		if isLeft != step.left || isLeft && (reason == nil || *reason != row) {
+			t.Errorf("%s: left %+v, want left: %v, with the row as it is: %+v", step.what, reason, step.left, row)
+		}
+	}
+	p.set(t, partition(2), driver.Position{Next: 5, Epoch: 1})
+	left := p.move(t, history,
+		driver.PositionMove{PositionID: partition(2), Epoch: 1, From: 5, Next: 6},
+		driver.PositionMove{PositionID: partition(1), Epoch: 1, Next: 6, Close: true},
+		driver.PositionMove{PositionID: partition(0), Epoch: 2, From: 22, Next: 23},
+	)
+	if row, isLeft := left[1]; len(left) != 2 || !isLeft || row != nil || left[2] == nil || left[2].Next != 22 {
+		t.Errorf("left %v, want the second without a row, and the third with its row", left)
+	}
+	if rows := p.list(t, ""); len(rows) != 2 || rows[1].Next != 6 {
+		t.Errorf("positions %+v, want two: a row that is missing stays missing, and the others move", rows)
+	}
+	if left := p.move(t, history); len(left) != 0 {
+		t.Errorf("no move, and %v left", left)
+	}
+	for what, moves := range map[string][]driver.PositionMove{
+		"backward": {{PositionID: partition(0), Epoch: 3, From: 22, Next: 21}},
+		"twice": {
+			{PositionID: partition(0), Epoch: 3, From: 22, Next: 23}, {PositionID: partition(0), Epoch: 3, From: 22, Next: 24},
+		},
+	} {
+		if _, err := p.MovePositions(bounded(t), history, moves); err == nil || p.store.Retryable(err) {
+			t.Errorf("a move %s: %v, want an error that says so", what, err)
+		}
+	}
+}
+
+func positionHistory[TTx any](t *testing.T, e *env[TTx]) {
+	p, other := positionsOf(t, e.node(t)), positionsOf(t, e.node(t))
+	move := driver.PositionMove{PositionID: partition(0), Epoch: 1, Next: 5}
+	if _, err := p.MovePositions(bounded(t), 0, []driver.PositionMove{move}); !errors.Is(err, driver.ErrHistoryChanged) {
+		t.Errorf("a move of a Store that has met no server: %v, want ErrHistoryChanged", err)
+	}
+	history := p.set(t, partition(0), driver.Position{Epoch: 1})
+	e.must(t, p.store, record("a"), dedup.First)
+	if now := p.History(); now != history {
+		t.Fatalf("History is %d after a claim on the same server, want %d", now, history)
+	}
+	for _, wrong := range []int64{0, history - 1, history + 1} {
+		_, err := p.MovePositions(bounded(t), wrong, []driver.PositionMove{move})
+		if !errors.Is(err, driver.ErrHistoryChanged) {
+			t.Errorf("a move with history %d, and %d is met: %v, want ErrHistoryChanged", wrong, history, err)
+		}
+	}
+	other.want(t, partition(0), driver.Position{Epoch: 1})
+	p.move(t, history, move)
+	other.want(t, partition(0), driver.Position{Epoch: 1, Next: 5})
+}
+
+func positionsMany[TTx any](t *testing.T, e *env[TTx]) {
+	p := positionsOf(t, e.node(t))
+	const n = 3000
+	var history int64
+	moves := make([]driver.PositionMove, n)
+	for i := range moves {
+		id := partition(int32(n - i)) //nolint:gosec // small
+		history = p.set(t, id, driver.Position{Epoch: 1})
+		moves[i] = driver.PositionMove{PositionID: id, Epoch: 1, Next: int64(i)}
+	}
+	moves[7].Epoch, moves[n-1].Partition = 2, n+1
+	left := p.move(t, history, moves...)
+	if missing, isLeft := left[n-1]; len(left) != 2 || left[7] == nil || left[7].Partition != n-7 || !isLeft || missing != nil {
+		t.Errorf("left %v, want the moves 7 and %d", left, n-1)
+	}
+	rows := p.list(t, consumer)
+	if len(rows) != n {
+		t.Fatalf("%d positions, want %d", len(rows), n)
+	}
+	for i, row := range rows {
+		want := int64(n - i - 1)
+		if want == 7 || want == n-1 {
+			want = 0
+		}
+		if row.Partition != int32(i)+1 || row.Next != want { //nolint:gosec // small
+			t.Fatalf("row %d is partition %d at %d, want them in order, and %d", i, row.Partition, row.Next, want)
+		}
+	}
+}
+
+func positionNames[TTx any](t *testing.T, e *env[TTx]) {
+	p := positionsOf(t, e.node(t))
+	odd := []string{
+		"a", "A", "a ", " a", "ä", "a\u0308", "'", `"`, "`", `\`, "%", "_", "$1", "?", ":x", "@a", "a\n", "\t", "{a}", "<&>",
+		"日本", "🙂", "\u2028", "\ufeff", "null", "0", "0x41", "--", "/*", strings.Repeat("ü", 127),
+	}
+	long := strings.Repeat("🙂", 256)
+	ids := []driver.PositionID{{Consumer: strings.Repeat("c", 255), Source: long, Partition: 1<<31 - 1}}
+	for _, name := range odd {
+		ids = append(ids, driver.PositionID{Consumer: name, Source: "s"}, driver.PositionID{Consumer: "c", Source: name},
+			driver.PositionID{Consumer: "c", Source: name, Partition: -1})
+	}
+	var history int64
+	moves := make([]driver.PositionMove, len(ids))
+	for i, id := range ids {
+		history = p.change(t, id, func(now *driver.Position) (*driver.Position, error) {
+			if now != nil {
+				t.Errorf("%q has the row of %q", id, now.PositionID)
+			}
+			return &driver.Position{Log: strings.Repeat("l", 255), Epoch: 1}, nil
+		})
+		moves[i] = driver.PositionMove{PositionID: id, Epoch: 1, Next: int64(i)}
+	}
+	if left := p.move(t, history, moves...); len(left) != 0 {
+		t.Errorf("left %+v, want none", left)
+	}
+	for i := range moves {
+		moves[i].Epoch = 2
+	}
+	for i, row := range p.move(t, history, moves...) {
+		if row == nil || row.PositionID != ids[i] || row.Next != int64(i) {
+			t.Errorf("%q is at %+v, want %d", ids[i], row, i)
+		}
+	}
+	if rows := p.list(t, ""); len(rows) != len(ids) {
+		t.Errorf("%d positions, want %d", len(rows), len(ids))
+	}
+	for _, name := range odd {
+		for _, row := range p.list(t, name) {
+			if row.Consumer != name {
+				t.Errorf("the positions of %q contain that of %q", name, row.Consumer)
+			}
+		}
+	}
+}
+
+func positionNamesRefused[TTx any](t *testing.T, e *env[TTx]) {
+	p := positionsOf(t, e.node(t))
+	history := p.set(t, partition(0), driver.Position{})
+	for what, id := range map[string]driver.PositionID{
+		"consumer has 0 bytes":           {Source: "s"},
+		"consumer has 256 bytes":         {Consumer: strings.Repeat("c", 256), Source: "s"},
+		"source has 0 bytes":             {Consumer: "c"},
+		"source has 1025 bytes":          {Consumer: "c", Source: strings.Repeat("s", 1025)},
+		"source is not valid UTF-8":      {Consumer: "c", Source: "\xff"},
+		"source contains a NUL byte":     {Consumer: "c", Source: "a\x00"},
+		"consumer contains a NUL byte":   {Consumer: "\x00", Source: "s"},
+		"consumer is not valid UTF-8":    {Consumer: "c\xc3", Source: "s"},
+		"identity of the log has 256 by": {Consumer: "c", Source: "log"},
+	} {
+		_, err := p.ChangePosition(bounded(t), id, func(*driver.Position) (*driver.Position, error) {
+			return &driver.Position{Log: strings.Repeat("l", 256)}, nil
+		})
+		refused(t, p, what, err)
+		if id.Source == "log" {
+			continue
+		}
+		_, err = p.MovePositions(bounded(t), history, []driver.PositionMove{{PositionID: id}})
+		refused(t, p, what, err)
+	}
+	if rows := p.list(t, ""); len(rows) != 1 {
+		t.Errorf("positions %v, want one", rows)
+	}
+}
+
+func refused[TTx any](t *testing.T, p sourcePositions[TTx], what string, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), what) || p.store.Retryable(err) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// positionsBusy moves the positions of two members while messages are handled, and sessions begin.
+func positionsBusy[TTx any](t *testing.T, e *env[TTx]) {
+	nodes := []sourcePositions[TTx]{positionsOf(t, e.node(t)), positionsOf(t, e.node(t))}
+	ctx := bounded(t)
+	const rounds, partitions = 25, 8
+	e.together(t, 4, func(i int) error {
+		node := nodes[i%2]
+		if i >= 2 {
+			for n := range rounds {
+				if err := retry(ctx, node.store, func() error {
+					_, err := e.handle(ctx, node.store, record(string(rune('a'+i))+" "+string(rune('a'+n))))
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return moveRounds(ctx, node, int32(i)*partitions, partitions, rounds) //nolint:gosec // small
+	})
+	for _, row := range nodes[0].list(t, "") {
+		if row.Next != rounds {
+			t.Errorf("partition %d is at %d, want %d", row.Partition, row.Next, rounds)
+		}
+	}
+}
+
+func moveRounds[TTx any](ctx context.Context, p sourcePositions[TTx], first, partitions int32, rounds int64) error {
+	moves := make([]driver.PositionMove, partitions)
+	var history int64
+	for i := range moves {
+		id := partition(first + int32(i)) //nolint:gosec // small
+		if err := retry(ctx, p.store, func() (err error) {
+			history, err = p.ChangePosition(ctx, id, func(*driver.Position) (*driver.Position, error) {
+				return &driver.Position{Epoch: 1, Open: true}, nil
+			})
+			return err
+		}); err != nil {
+			return err
+		}
+		moves[i] = driver.PositionMove{PositionID: id, Epoch: 1}
+	}
+	for n := range rounds {
+		for i := range moves {
+			moves[i].From, moves[i].Next = n, n+1
+		}
+		if err := retry(ctx, p.store, func() error {
+			left, err := p.MovePositions(ctx, history, moves)
+			if err == nil && len(left) > 0 {
+				return errors.New("moves were left out")
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
