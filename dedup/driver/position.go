@@ -28,7 +28,9 @@ type Positions interface {
 
 	// ChangePosition locks the row of id, calls change with it, and writes what change returns in the same transaction.
 	// now is nil if there is no row. If change returns nil or an error, nothing is written. Position.Updated and the
-	// time of a Rewind are the database's. history is the number of the history that the transaction has met.
+	// time of a Rewind are the database's. The PositionID that change returns is not used. change may be called again,
+	// after a transaction that was rolled back. It must not use the Store. history is the number of the history that
+	// the transaction has met.
 	ChangePosition(ctx context.Context, id PositionID, change func(now *Position) (*Position, error)) (
 		history int64, err error,
 	)
@@ -39,7 +41,8 @@ type Positions interface {
 	// those that were left out, each with the row as it is; nil: it is missing.
 	MovePositions(ctx context.Context, history int64, moves []PositionMove) (left map[int]*Position, err error)
 
-	// ListPositions returns the rows of consumer, or all rows if it is empty, by consumer, source and partition.
+	// ListPositions returns the rows of consumer, or all rows if it is empty, by consumer, source and partition. It
+	// fails on a server that accepts no writes, because a standby may lack the latest rows.
 	ListPositions(ctx context.Context, consumer string) ([]Position, error)
 }
 
