@@ -17,7 +17,8 @@
 // A released migration never changes; a change of the schema is a new migration with the next number. Its row in
 // txonce_schema also has a column works_with: the number of the latest migration that a program must know to work with
 // the new schema. If that is the number before or lower, a rolling deployment can apply the new migration first,
-// because programs of the previous release still work.
+// because programs of the previous release still work. Otherwise they refuse to start with it: 0011_guard for PostgreSQL
+// is such a migration.
 //
 // # What a crash does
 //

@@ -93,8 +93,14 @@ UNION ALL SELECT 'of the server', '' WHERE NOT current_setting('autovacuum')::bo
 			"ALTER TABLE … RESET (autovacuum_enabled)",
 		},
 		{
-			"triggers", warning, `SELECT t.tgname, t.tgrelid::regclass::text FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgrelid IN (SELECT c.oid FROM ` + ownTables + `)`, nil,
+			"triggers", warning, `SELECT t.tgname, t.tgrelid::regclass::text FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgname <> 'txonce_guard' AND t.tgrelid IN (SELECT c.oid FROM ` + ownTables + `)`, nil,
 			"trigger %s on table %s may change or drop what txonce writes", "",
+		},
+		{
+			"guard", wrong, `SELECT c.relname, '' FROM ` + ownTables + ` AND c.relname = 'processed_messages'
+	AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'txonce_guard' AND t.tgenabled <> 'D')`, nil,
+			"table %s has no trigger txonce_guard%s, or it is disabled: a cleanup job can delete keys whose messages then run again",
+			"ALTER TABLE … ENABLE TRIGGER txonce_guard; docs/operations.md has the statement that creates it, as after pg_restore -t",
 		},
 		{
 			"indexes", wrong, `SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text FROM pg_index i

@@ -81,7 +81,7 @@ func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pa
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, s.sql.SweepDone, page, latest)
+	_, err := tx.Exec(ctx, s.sql.SweepDone, page, latest, swept.Clock)
 	return err
 }
 

@@ -86,6 +86,14 @@ func postgresFaults() []fault {
 			`ALTER TABLE dead_letters DISABLE TRIGGER keep`), "", "", ""},
 		{"a trigger", statements(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 			`CREATE TRIGGER keep BEFORE DELETE ON dead_letters FOR EACH ROW EXECUTE FUNCTION keep()`), "triggers", "warning", "keep"},
+		{
+			"foreign deletions are not refused", statements(`DROP TRIGGER txonce_guard ON processed_messages`), "guard", "error",
+			"processed_messages has no trigger txonce_guard",
+		},
+		{
+			"foreign deletions are not refused any more", statements(`ALTER TABLE processed_messages DISABLE TRIGGER txonce_guard`),
+			"guard", "error", "or it is disabled",
+		},
 		{"an old transaction", func(t *testing.T, p *planted) {
 			hold(t, p)
 			waitFor(t, p, `SELECT count(*) > 0 FROM pg_stat_activity AS a JOIN pg_locks AS l USING (pid)

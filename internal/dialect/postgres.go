@@ -152,7 +152,8 @@ FROM @processed_messages WHERE key = $1::uuid AND current_setting('transaction_r
 		// For a transaction that begins after its claim has found that all keys have rows.
 		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),
 
-		Forget: q(`DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key`),
+		Forget: q(`WITH gone AS (DELETE FROM @processed_messages p USING unnest($1::uuid[]) AS r(key) WHERE p.key = r.key RETURNING 1)
+SELECT count(*) FROM gone` + marked),
 
 		// It locks the row in any case, and reads the latest version of it.
 		Newer: q(`INSERT INTO @entity_versions AS v (object, version, changed_at) VALUES ($1::text, $2::bigint, clock_timestamp())
@@ -275,11 +276,16 @@ RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current
 ), gone AS (
 	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
 )
-SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - min(expires_at)), 0)::float8 FROM gone`),
+SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - min(expires_at)), 0)::float8 FROM gone` + marked),
 
-		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz)`),
+		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz), clock = $3::timestamptz`),
 	}
 }
+
+// marked says to the trigger txonce_guard that the DELETE in the CTE gone is txonce's own, which records what must be
+// recorded. The condition has no columns, so it is evaluated before the first row of gone is read, and with it the
+// trigger fires. The trigger accepts a mark once.
+const marked = ` WHERE (SELECT set_config('txonce.sweep', pg_current_xact_id()::text, true)) IS NOT NULL`
 
 // settled is true if the dead letter's key was claimed for the same content after it was parked. For a dead letter of
 // unknown outcome the claim proves nothing: it may be older than the letter and have no effects (observe.CauseUnknown).

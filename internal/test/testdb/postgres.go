@@ -56,3 +56,10 @@ func schema(t testing.TB, server string, create func(name string) string) string
 	})
 	return dsn.WithPostgres(server, "search_path", name)
 }
+
+// Unguarded is statement, a DELETE on processed_messages without RETURNING, with the mark that the trigger txonce_guard
+// asks for: the test deletes keys behind txonce's back.
+func Unguarded(statement string) string {
+	return "WITH gone AS (" + statement + " RETURNING 1) SELECT count(*) FROM gone " +
+		"WHERE (SELECT set_config('txonce.sweep', pg_current_xact_id()::text, true)) IS NOT NULL"
+}

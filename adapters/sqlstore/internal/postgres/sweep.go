@@ -86,6 +86,6 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 			return swept, err
 		}
 	}
-	_, err = tx.ExecContext(ctx, d.SQL.SweepDone, page, d.Time(latest.Time))
+	_, err = tx.ExecContext(ctx, d.SQL.SweepDone, page, d.Time(latest.Time), d.Time(swept.Clock))
 	return swept, err
 }

@@ -1,0 +1,1 @@
+DELETE FROM txonce_schema WHERE version = 11;
