@@ -17,6 +17,8 @@ import (
 type explainFlags struct {
 	tenant, at, fingerprint string
 	hash, position          string
+	http                    httpFlags
+	noTenant                bool // --tenant "" was given
 }
 
 func (a *app) explain() *cobra.Command {
@@ -25,6 +27,10 @@ func (a *app) explain() *cobra.Command {
 		if f.hash != "" && f.position != "" {
 			return errors.New("--hash and --position exclude each other")
 		}
+		if err := f.http.check(f.hash != "" || f.position != "" || f.tenant != ""); err != nil {
+			return err
+		}
+		f.noTenant = f.tenant == "" && cmd.Flags().Changed("tenant")
 		if f.hash != "" || f.position != "" {
 			return cobra.MaximumNArgs(1)(cmd, args)
 		}
@@ -43,36 +49,35 @@ func (a *app) explain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			limited, cancel := a.limit(ctx)
-			defer cancel()
-			e, err := ops.Explain(limited, db.Store.Operator(), key, opts)
-			if err == nil && f.tenant == "" {
-				e, err = withTenant(limited, db, e, opts)
-			}
+			e, err := a.explainKey(ctx, db, f, key, opts)
 			if err != nil {
 				return err
 			}
-			limited, cancel = a.limit(ctx)
+			limited, cancel := a.limit(ctx)
 			defer cancel()
 			sent, err := ops.ExplainOutbox(limited, db.Store.Operator(), e)
 			if err != nil {
 				return err
 			}
 			return out.object(explainJSON(out, e, sent), func() {
-				if f.hash != "" || f.position != "" {
-					out.printf("key      %s of consumer %s\n", Harmless(keyText(out, key)), Harmless(key.Consumer))
+				if f.http.on || f.hash != "" || f.position != "" {
+					out.printf("key      %s of consumer %s\n", Harmless(keyText(out, e.Key)), Harmless(key.Consumer))
 				} else if e.Key.Tenant != f.tenant {
 					out.printf("key      %s, tenant %s\n", Harmless(out.key(e.Key.ID)), Harmless(e.Key.Tenant))
 				}
-				if e.Key.Tenant == "" && isUnknown(e) {
-					out.printf("tenant   none; keys of webhooks have one, such as --tenant stripe/live, and those of HTTP requests are stored as hashes only\n")
+				if e.Key.Tenant == "" && isUnknown(e) && !e.HTTP {
+					out.printf("tenant   none; keys of webhooks have one, such as --tenant stripe/live, and those of HTTP requests take --http\n")
+				}
+				if f.http.on && isUnknown(e) {
+					out.printf("request  unknown, or the secret, the principal, the method, the target or the key is another one: one different byte makes another hash\n")
 				}
 				printExplanation(out, e, sent)
 			})
 		})
 	c.Example = `  txonce explain billing order-42:paid
   txonce explain billing --hash 1f0bc5c06c537b99        # a key that --hide-keys or Config.HideKeys has hidden; the secret is in TXONCE_KEY_SECRET
-  txonce explain --position orders/3/1042               # the dead letter from there`
+  txonce explain --position orders/3/1042               # the dead letter from there
+  txonce explain payments-api 8e03978e-40d5 --http --secret-file api.key --principal acme/7 --method POST --target /payments`
 	flags := c.Flags()
 	flags.StringVar(&f.tenant, "tenant", "", "the tenant of the key")
 	flags.StringVar(&f.hash, "hash", "", "in place of KEY: 16 digits of a hidden key, or the 32 digits of the column processed_messages.key")
@@ -80,6 +85,7 @@ func (a *app) explain() *cobra.Command {
 	flags.StringVar(&f.at, "time", "", "when the message was created; without it the verdict is never unprovable")
 	flags.StringVar(&f.fingerprint, "fingerprint", "",
 		"the fingerprint of its content; without it the verdict is never mismatch")
+	f.http.register(c)
 	return c
 }
 
@@ -109,7 +115,15 @@ type explainObject struct {
 	Database  bool              `json:"whole_database_held,omitempty"`
 	Letters   []letterObject    `json:"letters"`
 	Discarded []discardedObject `json:"discarded,omitempty"` // letters that are gone
-	Outbox    outgoingObject    `json:"outbox"`
+	Outbox    *outgoingObject   `json:"outbox"`              // null: unknown
+	Response  *responseObject   `json:"response,omitempty"`  // that httpidem has stored
+}
+
+// responseObject is what is stored for the repeats of an HTTP request.
+type responseObject struct {
+	Status int  `json:"status,omitempty"` // 0: it is sealed
+	Bytes  int  `json:"bytes"`
+	Sealed bool `json:"sealed,omitempty"`
 }
 
 type discardedObject struct {
@@ -149,7 +163,13 @@ func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObje
 	o := explainObject{
 		version: v1(), Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: out.key(e.Key.ID), Verdict: e.Verdict,
 		Database: e.WholeDatabase,
-		Letters:  []letterObject{}, Outbox: outgoingObject(sent),
+		Letters:  []letterObject{},
+	}
+	if !e.HTTP {
+		o.Outbox = (*outgoingObject)(&sent)
+	}
+	if r, ok := storedResponse(e); ok {
+		o.Response = &responseObject{r.Status, r.Bytes, r.Sealed}
 	}
 	if !e.Claim.ExpiresAt.IsZero() {
 		o.Claim = &claimObject{jsonTime(e.Claimed), jsonTime(e.Claim.ExpiresAt), fingerprintText(e.Claim.Fingerprint)}

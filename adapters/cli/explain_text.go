@@ -20,11 +20,19 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 		}
 		out.printf("\n")
 	}
+	switch r, ok := storedResponse(e); {
+	case ok && r.Sealed:
+		out.printf("response stored for repeats, sealed, %d bytes\n", r.Bytes)
+	case ok:
+		out.printf("response %d, stored for repeats, %d bytes with its headers\n", r.Status, r.Bytes)
+	case e.HTTP && !e.Claim.ExpiresAt.IsZero():
+		out.printf("response not readable; a repeat gets 409\n")
+	}
 	if h := e.Holder; h != nil {
 		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), Harmless(h.State), Harmless(h.Client))
 	}
 	switch {
-	case len(e.Letters) > 0:
+	case len(e.Letters) > 0 || e.HTTP: // HTTP requests are never parked
 	case e.Claim.ExpiresAt.IsZero():
 		out.printf("letters  none with this key; a message that was parked without a usable key (no_key) is found by --position only\n")
 	default:
@@ -57,6 +65,14 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 }
 
 func verdictText(e ops.Explanation) string {
+	switch {
+	case e.HTTP && e.Verdict == ops.First:
+		return "first: no request with this hash was completed within the window; a repeat would run"
+	case e.HTTP && e.Verdict == ops.Duplicate:
+		return "duplicate: the request was completed; a repeat gets the stored response, or 422 if its content differs"
+	case e.HTTP && e.Verdict == ops.Unprovable:
+		return "unprovable: its claim may have been forgotten; with Config.KeyTime a repeat gets 409"
+	}
 	switch e.Verdict {
 	case ops.First:
 		if len(e.Letters) > 0 {

@@ -152,6 +152,14 @@ var means = map[ops.Verdict]string{
 
 // meaning says what a redelivery would meet, and why.
 func meaning(e ops.Explanation) string {
+	switch {
+	case e.NoTenant:
+		return "The consumer receives webhooks, whose keys have a tenant, such as stripe/live: without it this is another key. Nothing is known of it."
+	case e.HTTP && e.Verdict == ops.Duplicate:
+		return "The HTTP request was completed: a repeat gets the stored response, and its handler would not run."
+	case e.HTTP && e.Verdict == ops.First:
+		return "No HTTP request with this hash was completed: a repeat would run the handler."
+	}
 	if e.Verdict != ops.Duplicate {
 		return means[e.Verdict]
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
 	"net/http"
@@ -120,6 +121,9 @@ func (d *Dashboard) failed(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusConflict
 	case errors.Is(err, ops.ErrNoAction):
 		status = http.StatusNotFound
+	case errors.Is(err, ops.ErrHTTPKey):
+		status = http.StatusBadRequest
+		err = fmt.Errorf("%w: give the 64 digits that the log or a span shows as the key, or call txonce explain --http with the request's secret, principal, method and target", err)
 	}
 	d.fail(w, r, status, err)
 }

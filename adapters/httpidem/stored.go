@@ -8,17 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-)
 
-// A stored result begins with the version of its schema, the algorithm of its fingerprint, the fingerprint, and whether
-// the rest is sealed. The rest is a response: its status, its headers and its body.
-const (
-	schemaVersion = 1
-	hmacSHA256    = 1 // of Config.Fingerprint's content
-	plain         = 0
-	sealed        = 1
-
-	headSize = 3 + len(fingerprint{})
+	"github.com/txonce/txonce/internal/httpkey"
 )
 
 var errUnreadable = errors.New("the stored response cannot be read")
@@ -26,35 +17,35 @@ var errUnreadable = errors.New("the stored response cannot be read")
 // encode returns what is stored for a response.
 func encode(f fingerprint, r *response, seal func(response []byte) ([]byte, error)) ([]byte, error) {
 	content := r.encode()
-	head := append([]byte{schemaVersion, hmacSHA256}, f[:]...)
+	head := append([]byte{httpkey.SchemaVersion, httpkey.HMACSHA256}, f[:]...)
 	if seal == nil {
-		return append(append(head, plain), content...), nil
+		return append(append(head, httpkey.Plain), content...), nil
 	}
 	secret, err := seal(content)
 	if err != nil {
 		return nil, fmt.Errorf("Config.Seal: %w", err)
 	}
-	return append(append(head, sealed), secret...), nil
+	return append(append(head, httpkey.Sealed), secret...), nil
 }
 
 // matches reports whether a stored result belongs to a request with this fingerprint. It returns errUnreadable if the
 // result has no fingerprint that this version can read.
 func matches(result []byte, f fingerprint) (bool, error) {
-	if len(result) < headSize || result[0] != schemaVersion || result[1] != hmacSHA256 {
+	if len(result) < httpkey.HeadSize || result[0] != httpkey.SchemaVersion || result[1] != httpkey.HMACSHA256 {
 		return false, errUnreadable
 	}
-	return hmac.Equal(result[2:headSize-1], f[:]), nil
+	return hmac.Equal(result[2:httpkey.HeadSize-1], f[:]), nil
 }
 
 // decode returns the response of a stored result.
 func decode(result []byte, open func(sealed []byte) ([]byte, error)) (*response, error) {
-	if len(result) < headSize || result[0] != schemaVersion {
+	if len(result) < httpkey.HeadSize || result[0] != httpkey.SchemaVersion {
 		return nil, errUnreadable
 	}
-	content := result[headSize:]
-	switch result[headSize-1] {
-	case plain:
-	case sealed:
+	content := result[httpkey.HeadSize:]
+	switch result[httpkey.HeadSize-1] {
+	case httpkey.Plain:
+	case httpkey.Sealed:
 		if open == nil {
 			return nil, fmt.Errorf("%w: it is sealed, and Config.Open is not set", errUnreadable)
 		}

@@ -2,12 +2,15 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/httpkey"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -46,6 +49,13 @@ type Explanation struct {
 	// be about another key.
 	WholeDatabase bool
 
+	// HTTP says that the key is that of an HTTP request, as httpidem stores it. Claim.Result is the stored response.
+	HTTP bool
+
+	// NoTenant says that nothing is known of the key, that it has no tenant, and that the consumer receives webhooks,
+	// whose keys have one: Verdict is about another key than that of an event.
+	NoTenant bool
+
 	Letters   []consumer.DeadLetter // with the key, newest first, at most 100
 	Discarded []Discarded           // letters with the key that operators have discarded, latest first
 }
@@ -61,6 +71,11 @@ func (e *Explanation) ClaimedByDiscard() (d Discarded, ok bool) {
 	}
 	return Discarded{}, false
 }
+
+// ErrHTTPKey is an error of Explain: httpidem has claimed the keys of this consumer, and the given key is none of them.
+// httpidem stores an HMAC of the name, the principal, the method, the target and the key that the client has sent.
+// Without this error each key of a client would seem to be new.
+var ErrHTTPKey = errors.New("ops: the keys of this consumer are hashes of HTTP requests")
 
 // Explain finds out what happened to a key. It claims the key in a transaction that is rolled back, because nothing
 // else proves that no transaction with the key was committed. It waits about a second for a transaction that holds the
@@ -108,19 +123,29 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	if e.Discarded, err = s.Keys().Discards(ctx, key); err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
-	if e.Claim.ExpiresAt.IsZero() {
-		return e, nil
-	}
 	consumers, err := s.Keys().Consumers(ctx)
 	if err != nil {
 		return e, fmt.Errorf("ops: explain %v: %w", key, err)
 	}
 	for _, c := range consumers {
-		if c.Name == key.Consumer && len(c.Windows) == 1 {
+		if c.Name != key.Consumer {
+			continue
+		}
+		if len(c.Windows) == 1 && !e.Claim.ExpiresAt.IsZero() {
 			e.Claimed = e.Claim.ExpiresAt.Add(-c.Windows[0].Window)
 		}
+		e.HTTP = c.OfHTTP()
+		e.NoTenant = e.Verdict == First && len(e.Letters)+len(e.Discarded) == 0 && key.Tenant == "" && c.ofWebhooks()
+	}
+	if e.HTTP && e.Claim.ExpiresAt.IsZero() && len(e.Letters) == 0 && !httpkey.IsHash(key.ID) {
+		return e, fmt.Errorf("%w: consumer %q", ErrHTTPKey, key.Consumer)
 	}
 	return e, nil
+}
+
+// OfHTTP reports whether the consumer is a Guard of httpidem.
+func (c ConsumerStatus) OfHTTP() bool {
+	return slices.ContainsFunc(c.Sources, func(s Source) bool { return s.Name == httpkey.Source })
 }
 
 // knownAlias reports whether an alias of letters is claimed. It looks only at letters with the content.
@@ -141,9 +166,16 @@ func knownAlias(ctx context.Context, s Store, letters []consumer.DeadLetter, con
 	return len(claimed) > 0, err
 }
 
+func (c ConsumerStatus) ofWebhooks() bool {
+	return slices.ContainsFunc(c.Sources, func(s Source) bool { return strings.HasPrefix(s.Name, "webhook ") })
+}
+
 // ExplainOutbox finds out what has become of the outbox messages that the handler of an explained key has enqueued. See
 // Outgoing for what it cannot find.
 func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, err error) {
+	if e.HTTP { // the IDs of its messages are derived from the request's content, too
+		return out, nil
+	}
 	if out, err = s.Keys().Outgoing(ctx, e.Key); err != nil {
 		return out, fmt.Errorf("ops: explain the outbox messages of %v: %w", e.Key, err)
 	}
@@ -163,6 +195,9 @@ func ExplainOutbox(ctx context.Context, s Store, e Explanation) (out Outgoing, e
 // Describe says in words what has become of the messages that the handler of e has enqueued. Nothing tells how many it
 // has enqueued, so when none is left, all that can be said is that all are gone.
 func (o Outgoing) Describe(e Explanation) string {
+	if e.HTTP {
+		return "unknown: the IDs of messages that an HTTP request has enqueued are derived from its content, too"
+	}
 	text := fmt.Sprintf("%d pending, %d parked", o.Pending, o.Parked)
 	if o.Delayed > 0 {
 		text += fmt.Sprintf(", %d delayed", o.Delayed)

@@ -22,6 +22,7 @@ import (
 func explainCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{"a key is explained", testExplain[TTx]},
+		{"a key of an HTTP request is not taken for a new one", testExplainHTTP[TTx]},
 		{"the messages that a handler has enqueued are counted", testOutgoing[TTx]},
 		{"a discard is explained", testExplainDiscards[TTx]},
 		{"keys are found by their hash, and listed", testKeys[TTx]},

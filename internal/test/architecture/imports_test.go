@@ -42,9 +42,9 @@ var rows = []row{
 	{"consumer/internal/traced", nil},
 	{"consumer/driver", []string{"consumer", "consumer/internal/traced", "dedup", "dedup/driver", "observe", "internal/hooks"}},
 	{"consumer/internal/decide", []string{"dedup", "dedup/driver", "observe", "internal/faults"}},
-	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe"}},
+	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe", "internal/httpkey"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
-	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe"}},
+	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe", "internal/httpkey"}},
 	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
 
 	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows",

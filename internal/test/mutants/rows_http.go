@@ -67,6 +67,12 @@ var httpRows = []row{
 		fails:   "TestSourceIsRecorded in adapters/httpidem",
 	},
 	{
+		promise: "Nobody reads that an HTTP request was not processed because the client's key is stored as a hash.",
+		in:      "consumer/ops.(ConsumerStatus).OfHTTP",
+		body:    `return false`,
+		fails:   "TestExplainHTTP in internal/test/system/dashboard",
+	},
+	{
 		promise: "Repeats that arrive at once wait for the first one without a database connection.",
 		in:      "adapters/httpidem.(*gate).enter",
 		body:    `return func() {}, 0, nil`,
