@@ -15,6 +15,26 @@ type Purger interface {
 	Purge(ctx context.Context, by Sweep) (SweepResult, error)
 }
 
+// Archiver is a Purger that gives expired keys away before it deletes them. All stores of this module are Archivers.
+type Archiver interface {
+	Purger
+	// PurgeArchived is as Purge, but first calls archive with the keys that it is about to delete, at most by.Limit. No
+	// transaction is open meanwhile, and the lease is taken. If archive fails, nothing is deleted, and the error is that
+	// of archive. A key may be archived again: after a crash, after an error of the database, and if a transaction holds
+	// it. A key that has been claimed anew meanwhile is not deleted. archive is not called without keys.
+	PurgeArchived(ctx context.Context, by Sweep,
+		archive func(ctx context.Context, expired []Expired) error) (SweepResult, error)
+}
+
+// Expired is a key that is about to be deleted. It has what the database stored.
+type Expired struct {
+	Hash        KeyHash // identifies the key, also in several calls
+	Key         Key     // the zero Key if the store is compact: only the hash was stored
+	Fingerprint Fingerprint
+	ExpiresAt   time.Time
+	Result      []byte // that SaveResult stored, such as a response; nil: none
+}
+
 // Sweep says who purges, and how much at most.
 type Sweep struct {
 	Owner string        // different for each sweeper, also on one machine

@@ -58,6 +58,18 @@ type SweeperConfig struct {
 	// Defaults to a function that returns false.
 	ConfirmClock func(expected, clock time.Time) bool
 
+	// Archive is called with expired keys before they are deleted, in batches of at most Limit, for those who must keep
+	// what was processed for longer than claims do. If it fails or panics, nothing is deleted, OnAlarm is called, and
+	// the sweeper tries again. A key may be archived more than once, for example after a crash between Archive and
+	// COMMIT: use Expired.Hash and ExpiresAt to recognise it. No transaction is open while Archive runs. Its ctx ends
+	// after less than a minute. A batch has the stored results, which the memory must hold: choose Limit accordingly.
+	//
+	// Every Sweeper on a database needs the same Archive, because any of them may delete a key. txonce_sweep and `txonce
+	// sweep` archive nothing. Store must be an Archiver.
+	//
+	// Defaults to no function: keys are deleted.
+	Archive func(ctx context.Context, expired []Expired) error
+
 	// Trace has a hook for metrics. It runs on the goroutine of Run and should not block. A panic of it is logged and
 	// has no other effect.
 	//
@@ -133,9 +145,12 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	cfg.Limit = cmp.Or(cfg.Limit, 5000)
 	cfg.Lease = cmp.Or(cfg.Lease, 5*cfg.Every)
 	cfg.AlarmAfter = cmp.Or(cfg.AlarmAfter, max(time.Hour, 10*cfg.Every))
+	_, archives := cfg.Store.(Archiver)
 	switch {
 	case cfg.Store == nil:
 		return nil, errors.New("dedup: SweeperConfig.Store is required")
+	case cfg.Archive != nil && !archives:
+		return nil, fmt.Errorf("dedup: SweeperConfig.Archive is set, and the Store %T is not a dedup.Archiver: it would delete keys that were not archived", cfg.Store)
 	case cfg.Every < 0:
 		return nil, fmt.Errorf("dedup: SweeperConfig.Every is negative: %v", cfg.Every)
 	case cfg.Limit < 0:
@@ -248,17 +263,27 @@ func (s *Sweeper) purge(ctx context.Context) (SweepResult, error) {
 	if !expected.IsZero() {
 		sweep.Latest = expected.Add(clockMargin)
 	}
-	swept, err := s.cfg.Store.Purge(ctx, sweep)
+	swept, err := s.purgeOnce(ctx, sweep)
 	switch {
 	case errors.Is(err, ErrClock) && s.confirmed(expected, swept.Clock):
 		s.cfg.Logger.Warn("dedup: the database's clock was confirmed", "expected", expected, "clock", swept.Clock)
 		s.clock = sweepClock{at: swept.Clock, seen: asked}
 		sweep.Latest = swept.Clock.Add(clockMargin)
-		return s.cfg.Store.Purge(ctx, sweep)
+		return s.purgeOnce(ctx, sweep)
 	case err == nil && !swept.Clock.IsZero():
 		s.clock = sweepClock{at: swept.Clock, seen: asked}
 	}
 	return swept, err
+}
+
+// purgeOnce purges, and archives before if the user has asked for it.
+func (s *Sweeper) purgeOnce(ctx context.Context, sweep Sweep) (SweepResult, error) {
+	if s.cfg.Archive == nil {
+		return s.cfg.Store.Purge(ctx, sweep)
+	}
+	return s.cfg.Store.(Archiver).PurgeArchived(ctx, sweep, func(ctx context.Context, expired []Expired) error {
+		return usercode.Err("dedup: SweeperConfig.Archive", func() error { return s.cfg.Archive(ctx, expired) })
+	})
 }
 
 // sweepClock is the time of the database's clock that a sweeper saw last.

@@ -52,7 +52,7 @@ var (
 	_ driver.ResultStore[pgx.Tx]         = (*Store)(nil)
 	_ driver.Versioner[pgx.Tx]           = (*Store)(nil)
 	_ driver.KeyReader                   = (*Store)(nil)
-	_ dedup.Purger                       = (*Store)(nil)
+	_ dedup.Archiver                     = (*Store)(nil)
 	_ driver.Registrar                   = (*Store)(nil)
 	_ driver.KeyProber                   = (*Store)(nil)
 	_ driver.PoolReporter                = (*Store)(nil)

@@ -18,7 +18,47 @@ const purgePages = 32
 type sweeper struct{ *sessions }
 
 // Purge implements dedup.Purger.
-func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
+	return s.inLease(ctx, by, func(tx pgx.Tx, page, pages int64, swept *dedup.SweepResult) error {
+		return s.sweep(ctx, tx, by, page, pages, swept, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock)
+	})
+}
+
+// PurgeArchived implements dedup.Archiver.
+func (s *sweeper) PurgeArchived(ctx context.Context, by dedup.Sweep,
+	archive func(ctx context.Context, expired []dedup.Expired) error,
+) (dedup.SweepResult, error) {
+	var expired []dedup.Expired
+	var keys []dedup.KeyHash
+	swept, err := s.inLease(ctx, by, func(tx pgx.Tx, page, _ int64, swept *dedup.SweepResult) error {
+		var row storedRow
+		rows, _ := tx.Query(ctx, s.sql.SweepExpired, page, page+purgePages, by.Limit, swept.Clock)
+		_, err := pgx.ForEachRow(rows, row.dest(), func() error {
+			stored := row.stored()
+			expired, keys = append(expired, stored.Expired()), append(keys, stored.Key)
+			row = storedRow{}
+			return nil
+		})
+		return err
+	})
+	if err != nil || swept.Busy {
+		return swept, err
+	}
+	if len(expired) > 0 {
+		if err := archive(ctx, expired); err != nil {
+			return dedup.SweepResult{}, fmt.Errorf("pgxstore: purge: %w", err)
+		}
+	}
+	return s.inLease(ctx, by, func(tx pgx.Tx, page, pages int64, swept *dedup.SweepResult) error {
+		return s.sweep(ctx, tx, by, page, pages, swept, s.sql.SweepArchived, pgUUIDs(keys), swept.Clock)
+	})
+}
+
+// inLease calls f in a transaction that has the lease, and commits it. f gets the next page of the table, and the number
+// of pages.
+func (s *sweeper) inLease(ctx context.Context, by dedup.Sweep,
+	f func(tx pgx.Tx, page, pages int64, swept *dedup.SweepResult) error,
+) (swept dedup.SweepResult, err error) {
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return swept, errors.New("pgxstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
@@ -44,7 +84,10 @@ func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepR
 	if err != nil {
 		return swept, purgeError(err)
 	}
-	if err := s.sweep(ctx, tx, by, page, pages, &swept); err != nil {
+	if page >= pages {
+		page = 0 // the table was truncated or rewritten since the last Purge
+	}
+	if err := f(tx, page, pages, &swept); err != nil {
 		return swept, purgeError(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -55,17 +98,13 @@ func (s *sweeper) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepR
 	return swept, nil
 }
 
-// sweep deletes the expired rows in the next pages of the table.
-func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64,
-	swept *dedup.SweepResult,
+// sweep deletes expired rows by a statement, and goes on behind the next pages of the table.
+func (s *sweeper) sweep(ctx context.Context, tx pgx.Tx, by dedup.Sweep, page, pages int64, swept *dedup.SweepResult,
+	sql string, args ...any,
 ) error {
-	if page >= pages {
-		page = 0 // the table was truncated or rewritten since the last Purge
-	}
 	var latest *time.Time
 	var lag float64
-	if err := tx.QueryRow(ctx, s.sql.SweepDelete, page, page+purgePages, by.Limit, swept.Clock).Scan(&swept.Keys,
-		&latest, &lag); err != nil {
+	if err := tx.QueryRow(ctx, sql, args...).Scan(&swept.Keys, &latest, &lag); err != nil {
 		return err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))

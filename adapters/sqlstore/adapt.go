@@ -34,7 +34,7 @@ var (
 	_ driver.Registrar                      = (*Adapted[*sql.Conn])(nil)
 	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
 	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
-	_ dedup.Purger                          = (*Adapted[*sql.Conn])(nil)
+	_ dedup.Archiver                        = (*Adapted[*sql.Conn])(nil)
 	_ driver.KeyReader                      = (*Adapted[*sql.Conn])(nil)
 	_ consumerdriver.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]              = (*Adapted[*sql.Conn])(nil)

@@ -12,6 +12,32 @@ import (
 
 // Purge implements dedup.Purger.
 func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
+	return s.sweep(ctx, by, nil)
+}
+
+// PurgeArchived implements dedup.Archiver.
+func (s *Store) PurgeArchived(ctx context.Context, by dedup.Sweep,
+	archive func(ctx context.Context, expired []dedup.Expired) error,
+) (dedup.SweepResult, error) {
+	a := &engine.Archive{Look: true}
+	if swept, err := s.sweep(ctx, by, a); err != nil || swept.Busy {
+		return swept, err
+	}
+	if len(a.Rows) > 0 {
+		expired := make([]dedup.Expired, len(a.Rows))
+		for i := range a.Rows {
+			expired[i] = a.Rows[i].Expired()
+		}
+		if err := archive(ctx, expired); err != nil {
+			return dedup.SweepResult{}, fmt.Errorf("sqlstore: purge: %w", err)
+		}
+	}
+	a.Look = false
+	return s.sweep(ctx, by, a)
+}
+
+// sweep runs Tables.Sweep in a transaction of its own.
+func (s *Store) sweep(ctx context.Context, by dedup.Sweep, a *engine.Archive) (dedup.SweepResult, error) {
 	if by.Owner == "" || by.Lease <= 0 || by.Limit <= 0 {
 		return dedup.SweepResult{}, errors.New("sqlstore: purge: Sweep.Owner, Lease and Limit are required")
 	}
@@ -26,7 +52,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, e
 	defer t.close()
 	ctx, cancel := context.WithTimeout(ctx, 3*s.answerWithin) // longer than the server's own limits
 	defer cancel()
-	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by)
+	swept, err := s.db.Tables.Sweep(ctx, t.Tx, by, a)
 	if errors.Is(err, engine.ErrBusy) {
 		return dedup.SweepResult{Clock: swept.Clock, Busy: true}, nil
 	}

@@ -46,7 +46,7 @@ var (
 	_ driver.ResultStore[*sql.Tx] = (*Store)(nil)
 	_ driver.Versioner[*sql.Tx]   = (*Store)(nil)
 	_ driver.Registrar            = (*Store)(nil)
-	_ dedup.Purger                = (*Store)(nil)
+	_ dedup.Archiver              = (*Store)(nil)
 	_ driver.KeyReader            = (*Store)(nil)
 	_ driver.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ driver.FaultClassifier      = (*Store)(nil)

@@ -54,7 +54,7 @@ var (
 	_ driver.KeyProber        = (*Store)(nil)
 	_ driver.ResultStore[*Tx] = (*Store)(nil)
 	_ driver.Versioner[*Tx]   = (*Store)(nil)
-	_ dedup.Purger            = (*Store)(nil)
+	_ dedup.Archiver          = (*Store)(nil)
 	_ driver.KeyReader        = (*Store)(nil)
 )
 
@@ -291,7 +291,37 @@ func (s *Store) Release(consumer string) { s.names.Free(consumer) }
 func (s *Store) NameFree(consumer string) error { return s.names.NameFree(consumer) }
 
 // Purge implements dedup.Purger. A Limit of 0 means 1000.
-func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (dedup.SweepResult, error) {
+	return s.purge(ctx, by, func(dedup.Expired) bool { return true })
+}
+
+// PurgeArchived implements dedup.Archiver. A Limit of 0 means 1000.
+func (s *Store) PurgeArchived(ctx context.Context, by dedup.Sweep,
+	archive func(ctx context.Context, expired []dedup.Expired) error,
+) (dedup.SweepResult, error) {
+	var expired []dedup.Expired
+	archived := map[dedup.KeyHash]bool{}
+	swept, err := s.purge(ctx, by, func(row dedup.Expired) bool {
+		if len(expired) < cmp.Or(by.Limit, 1000) {
+			expired = append(expired, row)
+			archived[row.Hash] = true
+		}
+		return false
+	})
+	if err != nil || swept.Busy {
+		return swept, err
+	}
+	if len(expired) > 0 {
+		if err := archive(ctx, expired); err != nil {
+			return dedup.SweepResult{}, fmt.Errorf("deduptest: purge: %w", err)
+		}
+	}
+	return s.purge(ctx, by, func(row dedup.Expired) bool { return archived[row.Hash] })
+}
+
+// purge deletes the expired rows that take accepts. If it accepts none, the next purge begins where this one has begun.
+func (s *Store) purge(ctx context.Context, by dedup.Sweep, take func(dedup.Expired) bool,
+) (swept dedup.SweepResult, err error) {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -308,6 +338,7 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 		return swept, nil
 	}
 	db.sweeper, db.leasedUntil = by.Owner, now.Add(by.Lease)
+	left := false // expired rows that take did not accept
 	for _, key := range slices.SortedFunc(maps.Keys(db.rows), dedup.KeyHash.Compare) {
 		r := db.rows[key]
 		if db.locks[key] != nil || key.Compare(db.swept) < 0 || r.expires.After(now) {
@@ -317,12 +348,19 @@ func (s *Store) Purge(ctx context.Context, by dedup.Sweep) (swept dedup.SweepRes
 			db.swept = key
 			return swept, nil
 		}
+		if !take(dedup.Expired{Hash: key, Key: r.key, Fingerprint: r.fingerprint, ExpiresAt: r.expires, Result: bytes.Clone(r.result)}) {
+			left = true
+			continue
+		}
 		delete(db.rows, key)
 		swept.Keys++
 		swept.Lag = max(swept.Lag, now.Sub(r.expires))
 		if r.expires.After(db.forgotten) {
 			db.forgotten = r.expires
 		}
+	}
+	if left {
+		return swept, nil
 	}
 	db.swept, swept.Done = dedup.KeyHash{}, true
 	return swept, nil

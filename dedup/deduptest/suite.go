@@ -141,6 +141,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		commitCases[TTx](),
 		errorCases[TTx](),
 		purgeCases[TTx](),
+		archiveCases[TTx](),
 		horizonCases[TTx](),
 		windowCases[TTx](),
 		sourceCases[TTx](),

@@ -19,6 +19,7 @@ func TestStoreInMemory(t *testing.T) {
 		Codes: map[string]deduptest.Code{"constraint": {}, "down": {Retryable: true}},
 		DoesNotApply: map[string]string{
 			"compact rows keep the same promises":                              "a map has no columns",
+			"a compact store archives hashes":                                  "a map has no columns",
 			"the handler's lock wait is the session's":                         "there are no sessions",
 			"Register refuses a missing schema and names the fix":              "a map has no schema",
 			"Register refuses another version of the schema and names the fix": "a map has no schema",

@@ -34,3 +34,20 @@ func (s *Stored) Claim(key dedup.Key) (dedup.Claim, error) {
 	}
 	return c, nil
 }
+
+// Expired returns what is archived of the row.
+func (s *Stored) Expired() dedup.Expired {
+	e := dedup.Expired{Hash: s.Key, ExpiresAt: s.ExpiresAt, Result: s.Result}
+	for _, text := range []struct {
+		from *string
+		to   *string
+	}{{s.Consumer, &e.Key.Consumer}, {s.Tenant, &e.Key.Tenant}, {s.ID, &e.Key.ID}} {
+		if text.from != nil {
+			*text.to = *text.from
+		}
+	}
+	if s.Fingerprint != nil {
+		e.Fingerprint = driver.FingerprintFromInt64(*s.Fingerprint)
+	}
+	return e
+}

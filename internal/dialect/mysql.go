@@ -22,7 +22,7 @@ type MySQL struct {
 	// Dead letters. DeadLetters is completed by Operator.Choose; its last parameter is a limit.
 	Park, TakeDeadLetter, DeadLetters, SettledLetters, LockLetters, StillSettled, DropLetters string
 	// Sweeping.
-	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone string
+	SweepLease, SweepLook, SweepWait, SweepExpired, SweepEnd, SweepLock, SweepDelete, SweepDone, SweepRows string
 }
 
 // MySQLClock is the database's clock at the beginning of the statement.
@@ -218,6 +218,7 @@ WHERE ` + settled),
 		SweepLock: q("SELECT p.`key`, p.expires_at " + mysqlByKey +
 			` WHERE p.expires_at <= ? FOR UPDATE SKIP LOCKED`),
 		SweepDelete: q(`DELETE p ` + mysqlByKey),
+		SweepRows:   q("SELECT p.`key`, p.fingerprint, p.expires_at, p.result, p.consumer, p.tenant, p.id " + mysqlByKey),
 
 		SweepDone: q(`UPDATE @txonce_sweep SET owner = ?, lease_until = ?, next_key = UNHEX(?), forgotten_until = ?`),
 	}

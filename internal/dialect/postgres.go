@@ -23,6 +23,7 @@ type Postgres struct {
 	Park, TakeDeadLetter, DeadLetters, DropSettled string
 	// Sweeping.
 	SweepSettings, SweepClock, SweepLease, SweepDelete, SweepDone string
+	SweepExpired, SweepArchived                                   string
 }
 
 // boundedWait limits how long a statement waits for a transaction that holds a key. It is the statement's row source,
@@ -277,6 +278,17 @@ RETURNING next_page, pg_relation_size('@processed_messages'::regclass) / current
 	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
 )
 SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - min(expires_at)), 0)::float8 FROM gone` + marked),
+
+		// Two statements in place of SweepDelete: SweepExpired reads what is archived, and SweepArchived deletes it later.
+		SweepExpired: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id FROM @processed_messages
+WHERE ctid >= format('(%s,0)', $1::bigint)::tid AND ctid < format('(%s,0)', $2::bigint)::tid AND expires_at <= $4::timestamptz
+LIMIT $3::bigint`),
+		SweepArchived: q(`WITH expired AS (
+	SELECT ctid FROM @processed_messages WHERE key = ANY($1::uuid[]) AND expires_at <= $2::timestamptz FOR UPDATE SKIP LOCKED
+), gone AS (
+	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
+)
+SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $2::timestamptz - min(expires_at)), 0)::float8 FROM gone` + marked),
 
 		SweepDone: q(`UPDATE @txonce_sweep SET next_page = $1::bigint, forgotten_until = greatest(forgotten_until, $2::timestamptz), clock = $3::timestamptz`),
 	}

@@ -126,7 +126,7 @@ WHERE expires_at <= ?4 ORDER BY key LIMIT ?3`,
 		SweepEnd: `SELECT count(*), max(key) FROM (
 	SELECT key FROM processed_messages WHERE key > ?1 ORDER BY key LIMIT ?2)`,
 
-		SweepDelete: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1))`,
+		SweepDelete: `DELETE FROM processed_messages WHERE key IN (SELECT unhex(value) FROM json_each(?1)) AND expires_at <= ?2`,
 
 		SweepDone: `UPDATE txonce_sweep SET next_key = ?1,
 	forgotten_until = CASE WHEN ?2 IS NULL OR forgotten_until >= ?2 THEN forgotten_until ELSE ?2 END`,

@@ -141,4 +141,62 @@ var operationRows = []row{
 		body:    `return nil`,
 		fails:   "TestScripts in cmd/txonce",
 	},
+	{
+		promise: "PostgreSQL: a DELETE of keys that is not txonce's own is refused.",
+		in:      "internal/test/testdb.joinedMigrations",
+		body: `all, err := joinedMigrationsOriginal(database)
+		return strings.Replace(all, "BEFORE DELETE OR TRUNCATE", "BEFORE TRUNCATE", 1), err`,
+		fails: "TestForeignDeletionsAreRefused/15 in adapters/pgxstore",
+	},
+	{
+		promise: "PostgreSQL: after Forget, the handler's transaction cannot delete other keys.",
+		in:      "internal/test/testdb.joinedMigrations",
+		body: `all, err := joinedMigrationsOriginal(database)
+		return strings.Replace(all, "PERFORM pg_catalog.set_config('txonce.sweep', '', true);", "", 1), err`,
+		fails: "TestForgetAllowsNoOtherDeletion in adapters/pgxstore",
+	},
+	{
+		promise: "txonce_sweep records up to when keys were forgotten.",
+		in:      "internal/test/testdb.joinedMigrations",
+		body: `all, err := joinedMigrationsOriginal(database)
+		return strings.Replace(all, "greatest(forgotten_until, $2), clock", "forgotten_until, clock", 1), err`,
+		fails: "TestSweepProcedureDoesWhatASweeperDoes/15 in adapters/pgxstore",
+	},
+	{
+		promise: "txonce_sweep deletes nothing when the clock has jumped ahead.",
+		in:      "internal/test/testdb.joinedMigrations",
+		body: `all, err := joinedMigrationsOriginal(database)
+		return strings.Replace(all, "ELSIF clock > last + clock_jump THEN", "ELSIF false THEN", 1), err`,
+		fails: "TestSweepProcedureRefusesAClockThatJumpsAhead/15 in adapters/pgxstore",
+	},
+	{
+		promise: "txonce_sweep does nothing while a Sweeper has the lease.",
+		in:      "internal/test/testdb.joinedMigrations",
+		body: `all, err := joinedMigrationsOriginal(database)
+		return strings.Replace(all, "WHERE owner IS NULL OR owner = 'txonce_sweep' OR", "WHERE true OR", 1), err`,
+		fails: "TestSweepProcedureTakesTheLeaseOfSweepers/15 in adapters/pgxstore",
+	},
+	{
+		promise: "txonce_sweep and the trigger use their own schema, whatever search_path finds.",
+		in:      "migrations.steps",
+		body: `all, err := stepsOriginal(db)
+		for i := range all {
+			all[i].up = strings.Replace(all[i].up, "set_config('search_path', 'pg_catalog, pg_temp', true)", "current_schema()", 1)
+		}
+		return all, err`,
+		fails: "TestSweepProcedureUnderAHostileSearchPath in adapters/pgxstore",
+	},
+	{
+		promise: "A sweeper deletes no key whose archive has failed.",
+		in:      "dedup.(*Sweeper).purgeOnce",
+		body:    `return s.cfg.Store.Purge(ctx, sweep)`,
+		fails:   "TestSweeperDeletesWhatItHasArchived in dedup",
+	},
+	{
+		promise: "A key that is claimed anew while it is archived is not deleted.",
+		sql:     "internal/dialect.NewPostgres.SweepArchived",
+		cut:     " AND expires_at <= $2::timestamptz FOR UPDATE",
+		put:     " FOR UPDATE",
+		fails:   "TestStore/postgres15/a_key_that_is_claimed_anew_while_it_is_archived_stays in adapters/pgxstore",
+	},
 }

@@ -61,8 +61,8 @@ type Tables interface {
 	// a day.
 	Refresh(ctx context.Context) error
 	// Sweep deletes expired rows in the next part of the table, in tx. It fails with ErrBusy if another sweeper has the
-	// lease.
-	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (dedup.SweepResult, error)
+	// lease. a is nil, or says what to archive.
+	Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep, a *Archive) (dedup.SweepResult, error)
 	// Fits fails if the database cannot take a message of this many bytes.
 	Fits(bytes int) error
 }

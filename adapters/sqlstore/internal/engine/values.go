@@ -194,16 +194,20 @@ func ReadExpired(r Rows) (found Expired, _ error) {
 		if err := rows.Scan(&k, &expires); err != nil {
 			return err
 		}
-		found.Keys = append(found.Keys, dedup.KeyHash(k))
-		if found.Latest.IsZero() || expires.After(found.Latest) {
-			found.Latest = expires.Time
-		}
-		if found.Oldest.IsZero() || expires.Before(found.Oldest) {
-			found.Oldest = expires.Time
-		}
+		found.add(dedup.KeyHash(k), expires.Time)
 		return nil
 	})
 	return found, err
+}
+
+func (e *Expired) add(k dedup.KeyHash, at time.Time) {
+	e.Keys = append(e.Keys, k)
+	if e.Latest.IsZero() || at.After(e.Latest) {
+		e.Latest = at
+	}
+	if e.Oldest.IsZero() || at.Before(e.Oldest) {
+		e.Oldest = at
+	}
 }
 
 // JSON encodes a value that always has a JSON form.
@@ -213,4 +217,28 @@ func JSON(v any) string {
 		panic(fmt.Sprintf("sqlstore: %T as JSON: %v", v, err))
 	}
 	return string(b)
+}
+
+// Archive is the part of a sweep that is archived: one call of Tables.Sweep reads it, and another one deletes it.
+type Archive struct {
+	Look bool            // take the lease and set Rows to the expired rows of the next part; delete nothing
+	Rows []claims.Stored // otherwise: the rows to delete, if they are still expired
+}
+
+// Expired returns the rows of a in the form of ReadExpired.
+func (a *Archive) Expired() (found Expired) {
+	for _, row := range a.Rows {
+		found.add(row.Key, row.ExpiresAt)
+	}
+	return found
+}
+
+// Read reads rows of processed_messages into a.
+func (a *Archive) Read(r Rows) error {
+	return r.Each(func(rows Row) error {
+		var row claims.Stored
+		err := rows.Scan(Dest(&row)...)
+		a.Rows = append(a.Rows, row)
+		return err
+	})
 }

@@ -7,15 +7,18 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
+	"slices"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // sweepScan is how many rows one Purge reads. That takes about 10 ms.
 const sweepScan = 10_000
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep, a *engine.Archive,
+) (swept dedup.SweepResult, err error) {
 	var owner, next []byte
 	var lease, forgotten, clock engine.Instant
 	read := func(query string) error {
@@ -45,9 +48,26 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		!lease.After(clock.Add(by.Lease)):
 		return swept, engine.ErrBusy
 	}
-	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next), sweepScan,
-		clock.UnixMicro(), by.Limit))
-	if err != nil {
+	var expired engine.Expired
+	if a != nil && !a.Look {
+		expired = a.Expired()
+	} else if expired, err = engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, hex.EncodeToString(next),
+		sweepScan, clock.UnixMicro(), by.Limit)); err != nil {
+		return swept, err
+	}
+	if a != nil && a.Look {
+		if len(expired.Keys) > 0 {
+			if err := a.Read(engine.Query(ctx, tx, d.sql.SweepRows, d.Keys(expired.Keys))); err != nil {
+				return swept, err
+			}
+		}
+		slices.SortFunc(a.Rows, func(x, y claims.Stored) int { return bytes.Compare(x.Key[:], y.Key[:]) })
+		var from any // nil: the pass begins at the first key
+		if next != nil {
+			from = hex.EncodeToString(next)
+		}
+		_, err := tx.ExecContext(ctx, d.sql.SweepDone, []byte(by.Owner), clock.Add(by.Lease).UnixMicro(), from,
+			d.Time(forgotten.Time))
 		return swept, err
 	}
 	if len(expired.Keys) == min(by.Limit, sweepScan) {

@@ -44,7 +44,8 @@ func (d *DB) Refresh(context.Context) error { return nil }
 // sweepPages is how many pages of the table one Purge reads: about 3,000 rows, which keeps transactions short.
 const sweepPages = 32
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep, a *engine.Archive,
+) (swept dedup.SweepResult, err error) {
 	if _, err := tx.ExecContext(ctx, d.SQL.SweepSettings, "10s"); err != nil {
 		return swept, err
 	}
@@ -67,10 +68,17 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 	if page >= pages {
 		page = 0 // the table has been truncated or rewritten since the last sweep
 	}
+	part := []any{page, page + sweepPages, by.Limit, d.Time(swept.Clock)}
+	if a != nil && a.Look {
+		return swept, a.Read(engine.Query(ctx, tx, d.SQL.SweepExpired, part...))
+	}
+	sql := d.SQL.SweepDelete
+	if a != nil {
+		sql, part = d.SQL.SweepArchived, []any{d.Keys(a.Expired().Keys), d.Time(swept.Clock)}
+	}
 	var latest engine.Instant
 	var lag float64
-	if err := tx.QueryRowContext(ctx, d.SQL.SweepDelete, page, page+sweepPages, by.Limit,
-		d.Time(swept.Clock)).Scan(&swept.Keys, &latest, &lag); err != nil {
+	if err := tx.QueryRowContext(ctx, sql, part...).Scan(&swept.Keys, &latest, &lag); err != nil {
 		return swept, err
 	}
 	swept.Lag = time.Duration(lag * float64(time.Second))

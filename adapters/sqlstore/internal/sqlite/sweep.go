@@ -1,14 +1,17 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/internal/claims"
 )
 
 // Check reads the settings of one connection. The other connections have the same settings if they are set in the data
@@ -58,7 +61,8 @@ const (
 	sweepMost = 1000
 )
 
-func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup.SweepResult, err error) {
+func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep, a *engine.Archive,
+) (swept dedup.SweepResult, err error) {
 	var next []byte
 	var clock, leased engine.Instant
 	if err := tx.QueryRowContext(ctx, d.sql.SweepClock).Scan(&clock); err != nil {
@@ -79,19 +83,37 @@ func (d *DB) Sweep(ctx context.Context, tx *sql.Tx, by dedup.Sweep) (swept dedup
 		next = []byte{} // an empty blob, because comparisons with NULL are never true
 	}
 	limit := min(by.Limit, sweepMost)
-	expired, err := engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, limit,
-		clock.UnixMicro()))
-	if err != nil {
+	var expired engine.Expired
+	if a != nil && !a.Look {
+		expired = a.Expired()
+	} else if expired, err = engine.ReadExpired(engine.Query(ctx, tx, d.sql.SweepExpired, next, sweepScan, limit,
+		clock.UnixMicro())); err != nil {
 		return swept, err
 	}
-	if swept.Keys = len(expired.Keys); swept.Keys > 0 {
-		swept.Lag = clock.Sub(expired.Oldest)
-		if _, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.Keys(expired.Keys)); err != nil {
+	if a != nil && a.Look && len(expired.Keys) == 0 {
+		return swept, nil
+	}
+	if a != nil && a.Look {
+		err := a.Read(engine.Query(ctx, tx, d.sql.Existing, d.Keys(expired.Keys)))
+		slices.SortFunc(a.Rows, func(x, y claims.Stored) int { return bytes.Compare(x.Key[:], y.Key[:]) })
+		return swept, err
+	}
+	found := len(expired.Keys)
+	if found > 0 {
+		done, err := tx.ExecContext(ctx, d.sql.SweepDelete, d.Keys(expired.Keys), clock.UnixMicro())
+		if err != nil {
 			return swept, err
 		}
+		gone, err := done.RowsAffected()
+		if err != nil {
+			return swept, err
+		}
+		if swept.Keys = int(gone); gone > 0 {
+			swept.Lag = clock.Sub(expired.Oldest)
+		}
 	}
-	if swept.Keys == limit { // this part may have more expired rows; continue behind the last one
-		next = expired.Keys[swept.Keys-1][:]
+	if found == limit { // this part may have more expired rows; continue behind the last one
+		next = expired.Keys[found-1][:]
 	} else {
 		var n int
 		if err := tx.QueryRowContext(ctx, d.sql.SweepEnd, next, sweepScan-swept.Keys).Scan(&n, &next); err != nil {
