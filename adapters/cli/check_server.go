@@ -76,7 +76,7 @@ func ownTables(schema string) string {
 	return `pg_class c WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('` + strings.ReplaceAll(name, `'`, `''`) + `'))
 	AND c.relname IN ('processed_messages', 'txonce_windows', 'txonce_sources', 'txonce_sweep', 'dead_letters', 'txonce_schema', 'outbox_messages',
 	'outbox_delayed', 'outbox_held', 'outbox_parked', 'outbox_sent', 'txonce_relays', 'txonce_shards', 'operator_actions', 'operator_results',
-	'txonce_passes', 'consumer_activity', 'entity_versions', 'source_positions')`
+	'txonce_passes', 'consumer_activity', 'entity_versions', 'source_positions', 'txonce_calls')`
 }
 
 func postgresChecks(lim limits, ownTables string) []serverCheck {

@@ -60,6 +60,7 @@ var (
 	_ driver.Interleaver[pgx.Tx]         = (*Store)(nil)
 	_ driver.LateClaimer                 = (*Store)(nil)
 	_ driver.Positions                   = (*Store)(nil)
+	_ driver.CallStore[pgx.Tx]           = (*Store)(nil)
 	_ driver.FaultClassifier             = (*Store)(nil)
 	_ consumerdriver.ParkingLot[pgx.Tx]  = (*Store)(nil)
 	_ consumerdriver.ReplayQueue[pgx.Tx] = (*Store)(nil)

@@ -35,6 +35,7 @@ var (
 	_ driver.TxVerifier[*sql.Conn]          = (*Adapted[*sql.Conn])(nil)
 	_ driver.FaultClassifier                = (*Adapted[*sql.Conn])(nil)
 	_ dedup.Archiver                        = (*Adapted[*sql.Conn])(nil)
+	_ driver.CallStore[*sql.Conn]           = (*Adapted[*sql.Conn])(nil)
 	_ driver.KeyReader                      = (*Adapted[*sql.Conn])(nil)
 	_ consumerdriver.ReplayQueue[*sql.Conn] = (*Adapted[*sql.Conn])(nil)
 	_ outbox.Writer[*sql.Conn]              = (*Adapted[*sql.Conn])(nil)
@@ -105,6 +106,11 @@ func (l *Adapted[TTx]) Newer(ctx context.Context, tx TTx, object string, version
 		return err
 	})
 	return newer, err
+}
+
+// Calls implements driver.CallStore.
+func (l *Adapted[TTx]) Calls() driver.CallKeeper[TTx] {
+	return adaptedCalls[TTx]{callKeeper{l.operator(), l.Store}, l.in}
 }
 
 // VerifyTx implements driver.TxVerifier.

@@ -51,6 +51,7 @@ var (
 	_ driver.TxVerifier[*sql.Tx]  = (*Store)(nil)
 	_ driver.FaultClassifier      = (*Store)(nil)
 	_ driver.Positions            = (*Store)(nil)
+	_ driver.CallStore[*sql.Tx]   = (*Store)(nil)
 )
 
 var engines = map[Dialect]func(engine.Config) (engine.Engine, error){

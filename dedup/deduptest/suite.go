@@ -147,6 +147,7 @@ func TestStore[TTx any](t *testing.T, h Harness[TTx]) {
 		sourceCases[TTx](),
 		versionCases[TTx](),
 		positionCases[TTx](),
+		callCases[TTx](),
 	)
 	for name := range h.DoesNotApply {
 		if !slices.ContainsFunc(all, func(c testCase[TTx]) bool { return c.name == name }) {

@@ -29,6 +29,8 @@ type Operator struct {
 	ClaimedKeys                                      func(n int) string // the claims of n keys
 	// The outbox.
 	OutboxTopics, OutboxIDs string
+	// Calls to other systems.
+	Calls Calls
 
 	Positions Positions
 
@@ -152,8 +154,8 @@ VALUES (` + f.number + `, ` + f.text("?") + `, ` + f.text("?") + `, ` + f.text("
 			"@outbox_delayed") + ` UNION ALL ` +
 			outboxIDs(f, "parked", "@outbox_parked") + ` UNION ALL ` + outboxIDs(f, "sent", "@outbox_sent")),
 		Positions: newPositions(&f),
-
-		letters: newLetters(&f),
+		Calls:     newCalls(&f, q),
+		letters:   newLetters(&f),
 	}
 }
 

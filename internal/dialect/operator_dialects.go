@@ -7,33 +7,37 @@ import (
 
 // functions has the expressions that differ between the databases.
 type functions struct {
-	now      string                  // the clock, in the type of a time column
-	time     func(col string) string // the column of a time as microseconds, 0 for NULL
-	after    func(micros string) string
-	key      string                  // a parameter that is an ID
-	id       func(col string) string // the column of an ID as digits
-	text     func(param string) string
-	equal    func(col string) string // the column of a text is the parameter, byte by byte; no index is used
-	indexed  func(col string) string // the same with an index
-	contains func(col string) string // the parameter is a part of the column of a text
-	name     string                  // a parameter that is a consumer, as the index of dead letters compares it
-	byOwner  string                  // hint: use the index of dead letters
-	among    func(col string) string // whether a column is one of the texts of a parameter that is a JSON array
-	since    string                  // a parameter that is a time
-	rows     string                  // an estimate of the rows of processed_messages
-	number   string                  // a parameter that is a whole number
-	double   string
-	limit    string // a parameter of LIMIT
-	lock     string
-	free     string // locks a row, and leaves out rows that others have locked
-	limits   string // the first statement of a transaction
-	greatest string
-	least    string
-	micros   func(seconds string) string // a number of seconds as a difference of times
-	replaced string                      // what follows an INSERT into consumer_activity whose key is there
-	old      string                      // OldTransactions
-	names    func(sql string) string     // replaces @ before the names of tables
-	numbered func(sql string) string     // replaces each ? by the database's parameter
+	now       string                  // the clock, in the type of a time column
+	time      func(col string) string // the column of a time as microseconds, 0 for NULL
+	after     func(micros string) string
+	key       string                  // a parameter that is an ID
+	id        func(col string) string // the column of an ID as digits
+	text      func(param string) string
+	equal     func(col string) string // the column of a text is the parameter, byte by byte; no index is used
+	indexed   func(col string) string // the same with an index
+	contains  func(col string) string // the parameter is a part of the column of a text
+	name      string                  // a parameter that is a consumer, as the index of dead letters compares it
+	byOwner   string                  // hint: use the index of dead letters
+	among     func(col string) string // whether a column is one of the texts of a parameter that is a JSON array
+	since     string                  // a parameter that is a time
+	rows      string                  // an estimate of the rows of processed_messages
+	number    string                  // a parameter that is a whole number
+	double    string
+	limit     string // a parameter of LIMIT
+	lock      string
+	free      string // locks a row, and leaves out rows that others have locked
+	limits    string // the first statement of a transaction
+	greatest  string
+	least     string
+	micros    func(seconds string) string // a number of seconds as a difference of times
+	insertNew string                      // begins an INSERT of a row whose key may be there
+	whereTrue string                      // between SELECT and ON CONFLICT
+	orNothing string                      // ends that INSERT
+	bytes     string                      // a parameter of bytes, which may be NULL
+	replaced  string                      // what follows an INSERT into consumer_activity whose key is there
+	old       string                      // OldTransactions
+	names     func(sql string) string     // replaces @ before the names of tables
+	numbered  func(sql string) string     // replaces each ? by the database's parameter
 
 	positions positions
 }
@@ -67,9 +71,10 @@ func NewPostgresOperator(schema string) Operator {
 		lock:   ` FOR UPDATE`,
 		free:   ` FOR UPDATE SKIP LOCKED`,
 		// They release the locks of a process that freezes in the middle of a transaction.
-		limits:   `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
-		greatest: `greatest`,
-		least:    `least`,
+		limits:    `SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '10s', true)`,
+		greatest:  `greatest`,
+		least:     `least`,
+		insertNew: `INSERT INTO`, orNothing: ` ON CONFLICT (call_key) DO NOTHING`, bytes: `CAST(? AS bytea)`,
 		replaced: `ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`,
 		micros:   func(param string) string { return param + ` * interval '1 microsecond'` },
 		old: `SELECT CAST(pid AS bigint), CAST(extract(epoch FROM xact_start) * 1000000 AS bigint), coalesce(state, ''),
@@ -120,6 +125,7 @@ func NewMySQLOperator(schema string) Operator {
 	f.rows = `COALESCE((SELECT table_rows FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'processed_messages'), -1)`
 	f.lock, f.free, f.greatest, f.least, f.replaced = ` FOR UPDATE`, ` FOR UPDATE SKIP LOCKED`, `GREATEST`, `LEAST`,
 		`ON DUPLICATE KEY UPDATE counts = VALUES(counts)`
+	f.insertNew = `INSERT IGNORE INTO`
 	f.id = func(col string) string { return `LOWER(HEX(` + col + `))` }
 	f.names, f.positions = MySQLNames(schema), mysqlPositions()
 	return newOperator(f)
@@ -140,6 +146,7 @@ func NewSQLiteOperator() Operator {
 	f.rows = `-1`
 	f.greatest, f.least, f.replaced = `max`, `min`,
 		`ON CONFLICT (minute, consumer, node) DO UPDATE SET counts = excluded.counts`
+	f.insertNew, f.whereTrue, f.orNothing = `INSERT INTO`, ` WHERE true`, ` ON CONFLICT (call_key) DO NOTHING`
 	f.id = func(col string) string { return `lower(hex(` + col + `))` }
 	f.names = func(sql string) string { return strings.ReplaceAll(sql, "@", "") }
 	f.positions = sqlitePositions()
@@ -151,6 +158,7 @@ func micros() functions {
 	return functions{
 		time:   func(col string) string { return `COALESCE(` + col + `, 0)` },
 		double: `?`,
+		bytes:  `?`,
 		limit:  `?`,
 		micros: func(param string) string { return param },
 

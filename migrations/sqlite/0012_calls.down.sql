@@ -1,0 +1,2 @@
+DROP TABLE txonce_calls;
+DELETE FROM txonce_schema WHERE version = 12;
