@@ -27,3 +27,12 @@ func ID(seed, topic string, ordinal int) string {
 	}
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
+
+// DownstreamKey returns an idempotency key for a call to another system: a UUID of version 8 that depends on its
+// arguments alone. It must never change, because a call that is repeated after an upgrade would happen again.
+func DownstreamKey(seed, label string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "txonce downstream 1 %q %q", seed, label))
+	sum[6] = sum[6]&0x0f | 0x80
+	sum[8] = sum[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}

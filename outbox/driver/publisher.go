@@ -1,7 +1,9 @@
 package driver
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/txonce/txonce/outbox"
 )
@@ -28,6 +30,30 @@ type OrderedPublisher interface {
 	outbox.Publisher
 	Ordered() bool
 }
+
+// LeasedPublisher gets each message as the outbox has it: with the time when it was enqueued, and with its attempts.
+// package calls needs that. A Publisher that wraps one must have these methods too.
+type LeasedPublisher interface {
+	outbox.Publisher
+
+	// PublishLeased is called in place of Publish, and has the same contract. Headers are those of
+	// relay.Config.HeaderFormat.
+	PublishLeased(ctx context.Context, msgs []Leased) (errs []error)
+
+	// NeedsTime is how long a call must last so that it can publish at least one message. relay.New refuses a
+	// PublishTimeout, or a LeaseTTL less its Margin, that is shorter.
+	NeedsTime() time.Duration
+}
+
+// DeferError holds back one message, and with it the later ones of its key, for After. No attempt is counted, and
+// neither the publisher nor the topic pauses.
+type DeferError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *DeferError) Error() string { return e.Err.Error() }
+func (e *DeferError) Unwrap() error { return e.Err }
 
 // ErrNotTried says that a message was not published because of another message of its call. No attempt is counted.
 var ErrNotTried = errors.New("outbox: not published because of another message of the call")

@@ -121,7 +121,7 @@ func (b *batch) publish(c *call) {
 		return
 	}
 	defer b.watch(ctx, c)()
-	errs, usable := b.call(ctx, c.queue.publisher, msgs)
+	errs, usable := b.call(ctx, c.queue.publisher, c.positions, msgs)
 	c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
 	if !usable && len(msgs) > 1 {
 		b.publishSingly(ctx, c, errs[0])
@@ -172,7 +172,7 @@ func (b *batch) publishSingly(ctx context.Context, c *call, noAnswer error) {
 		}
 		msg, err := b.compose(m) // again, because the publisher may have changed what it got
 		if err == nil {
-			errs, _ := b.call(ctx, p, []outbox.Message{msg})
+			errs, _ := b.call(ctx, p, []int{i}, []outbox.Message{msg})
 			err = errs[0]
 		}
 		if err != nil && ctx.Err() != nil { // it had less time than a call has
@@ -191,4 +191,17 @@ func (b *batch) compose(m driver.Leased) (msg outbox.Message, err error) {
 		err = ended.Of("relay: Config.HeaderFormat")
 	}
 	return msg, err
+}
+
+// leasedFor returns the messages at positions, with the headers of msgs, if p wants them as the outbox has them.
+func (b *batch) leasedFor(p *publisherState, positions []int, msgs []outbox.Message) []driver.Leased {
+	if p.leased == nil {
+		return nil
+	}
+	leased := make([]driver.Leased, len(positions))
+	for n, i := range positions {
+		leased[n] = b.outcomes[i].Leased
+		leased[n].Message = msgs[n]
+	}
+	return leased
 }

@@ -226,6 +226,18 @@ func (cfg Config) validate() error {
 	return nil
 }
 
+// enoughFor refuses limits that leave a LeasedPublisher less time than it needs. A hold is renewed after a third of
+// LeaseTTL.
+func (cfg Config) enoughFor(p outbox.Publisher, needs time.Duration) error {
+	switch {
+	case cfg.PublishTimeout < needs:
+		return fmt.Errorf("relay: Config.PublishTimeout is %v: publisher %T needs %v", cfg.PublishTimeout, p, needs)
+	case cfg.LeaseTTL*2/3-cfg.Margin < needs:
+		return fmt.Errorf("relay: Config.LeaseTTL is %v, which leaves %v to publish, after a third of it and Margin: publisher %T needs %v", cfg.LeaseTTL, cfg.LeaseTTL*2/3-cfg.Margin, p, needs)
+	}
+	return nil
+}
+
 const maxName = 255
 
 // isNilPointer reports whether p is a nil pointer, as a constructor returns it beside an error.

@@ -30,6 +30,7 @@
 //	outbox.Permanent                            parked
 //	outbox.TopicError                           deferred, not counted; the topic pauses: 1 s, doubling up to 1 min
 //	outbox.UnavailableError                     pending or deferred, not counted; the publisher pauses
+//	driver.DeferError                           deferred, not counted; others go on
 //	not tried, or cut off when the hold ended   returned: due again at once
 //	left over of a key with many messages       returned, and the key is held back for a tenth of a second
 //

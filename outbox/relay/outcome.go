@@ -39,11 +39,14 @@ func (b *batch) takeAnswers(c *call) {
 func (b *batch) decide(i int, c *call) bool {
 	var unavailable *outbox.UnavailableError
 	var topic *outbox.TopicError
+	var deferred *driver.DeferError
 	switch err := b.errs[i]; {
 	case errors.Is(err, driver.ErrNotTried):
 		return false
 	case b.isLeaseEnd(c, err):
 		return false
+	case errors.As(err, &deferred):
+		b.deferUncounted(i, max(deferred.After, minPartCooldown/10), err)
 	case errors.As(err, &unavailable) && c.confirmed: // only a part of the broker is unavailable
 		b.deferUncounted(i, max(unavailable.After, minPartCooldown), err)
 	case errors.As(err, &unavailable):

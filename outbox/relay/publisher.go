@@ -39,7 +39,8 @@ const (
 // publisherState is a Publisher, and whether it cools down because it was unavailable. It is safe for concurrent use.
 type publisherState struct {
 	publisher outbox.Publisher
-	together  bool // several messages of a key may be in one call
+	leased    driver.LeasedPublisher // publisher, if it wants leased messages
+	together  bool                   // several messages of a key may be in one call
 	backoff   func(int) time.Duration
 
 	mu       sync.Mutex
@@ -68,8 +69,11 @@ func newPublishers(cfg Config) (ps publishers, err error) {
 			atomic, isAtomic := p.(driver.AtomicPublisher)
 			ordered, isOrdered := p.(driver.OrderedPublisher)
 			s.together = isAtomic && atomic.Atomic() || isOrdered && ordered.Ordered()
+			if s.leased, _ = p.(driver.LeasedPublisher); s.leased != nil && err == nil {
+				err = cfg.enoughFor(p, s.leased.NeedsTime())
+			}
 		}); ended != nil {
-			err = ended.Of(fmt.Sprintf("relay: Atomic or Ordered of publisher %T", p))
+			err = ended.Of(fmt.Sprintf("relay: Atomic, Ordered or NeedsTime of publisher %T", p))
 		}
 		ps.all = append(ps.all, s)
 		return s
@@ -97,11 +101,20 @@ func (ps *publishers) of(topic string) *publisherState {
 func (p *publisherState) typeName() string { return fmt.Sprintf("%T", p.publisher) }
 
 // publish returns one answer for each message, which is safe to use, whatever the Publisher does. When the Publisher
-// gave no usable answers, all of errs are the same error.
-func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message) (errs []error, usable bool) {
+// gave no usable answers, all of errs are the same error. leased are msgs as the outbox has them, where the publisher
+// wants that.
+func (p *publisherState) publish(ctx context.Context, msgs []outbox.Message,
+	leased []driver.Leased,
+) (errs []error, usable bool) {
 	n, topic := len(msgs), msgs[0].Topic // the Publisher may change msgs
 	var answers []error
-	ended := usercode.Run(func() { answers = p.publisher.Publish(ctx, msgs) })
+	ended := usercode.Run(func() {
+		if p.leased != nil {
+			answers = p.leased.PublishLeased(ctx, leased)
+			return
+		}
+		answers = p.publisher.Publish(ctx, msgs)
+	})
 	switch {
 	case ended != nil:
 		return p.noAnswers(n, topic, ended.Error()), false // a panic with a Permanent error is no answer either

@@ -94,14 +94,16 @@ const (
 )
 
 // call calls the Publisher p.
-func (b *batch) call(ctx context.Context, p *publisherState, msgs []outbox.Message) (errs []error, usable bool) {
-	r := b.relay
+func (b *batch) call(ctx context.Context, p *publisherState, positions []int,
+	msgs []outbox.Message,
+) (errs []error, usable bool) {
+	r, leased := b.relay, b.leasedFor(p, positions, msgs)
 	if r.cfg.Trace.Start == nil && r.cfg.Trace.Published == nil {
-		return p.publish(ctx, msgs)
+		return p.publish(ctx, msgs, leased)
 	}
 	publishing := &Publishing{Relay: r.cfg.Name, Messages: msgs, Began: time.Now()}
 	ctx = r.starts(ctx, publishing)
-	errs, usable = p.publish(ctx, msgs)
+	errs, usable = p.publish(ctx, msgs, leased)
 	r.published(ctx, publishing, errs)
 	return errs, usable
 }

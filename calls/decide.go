@@ -1,0 +1,72 @@
+package calls
+
+import (
+	"time"
+
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
+)
+
+// step is what a publication of a call does.
+type step int
+
+const (
+	already  step = iota // nothing: the call is settled
+	mismatch             // refuse: the ID belongs to a call with other content
+	record               // run Done: the call has happened, and its result is known
+	do                   // Do
+	doOnly               // Do; earlier tries are known to have had no effect
+	ask                  // Find; then record or doOnly
+	wait                 // not yet: a request may be under way
+	inDoubt              // park: nothing can tell whether the call has happened
+)
+
+// rules are a Config.
+type rules struct {
+	keeps   time.Duration // 0: the other system has no idempotency keys
+	margin  time.Duration // how long before the end of keeps a request may begin at the latest
+	settles time.Duration
+	window  time.Duration // how long a claim is kept at least
+	find    bool          // the other system can be asked
+}
+
+// fresh is how old a message without a record is at most that is believed to be untried although keys are not
+// remembered: restoring a database takes longer.
+const fresh = time.Minute
+
+// decide says what to do about a call whose message is due since then, and that has this fingerprint. until is when
+// wait ends.
+func decide(c driver.Call, due time.Time, f dedup.Fingerprint, r rules) (s step, until time.Time) {
+	switch {
+	case c.Settled && !c.Claimed.Matches(f), c.Token != 0 && !c.Fingerprint.Matches(f):
+		return mismatch, until
+	case c.Settled:
+		return already, until
+	case c.Verdict == driver.CallHappened:
+		return record, until
+	case c.Verdict == driver.CallAbsent:
+		return doOnly, until
+	}
+	// The key is remembered from the first request on. A record may have been lost with the end of the database, so the
+	// first request may have been sent as soon as the message was due.
+	first := due
+	if c.Unanswered > 0 && c.First.Before(first) { // a message with the same ID was there before
+		first = c.First
+	}
+	clockSetBack := c.Now.Before(first.Add(-r.settles)) // then nothing is known about the time since
+	switch remembered := first.Add(r.keeps - r.margin); {
+	case r.keeps > 0 && c.Now.Before(remembered) && !clockSetBack:
+		return do, until
+	case c.Unanswered > 0:
+		if settled := c.Until.Add(r.settles); r.find && c.Now.Before(settled) && !clockSetBack {
+			return wait, settled
+		}
+	case r.keeps == 0 && !clockSetBack && (r.find && c.Now.Before(due.Add(fresh)) ||
+		!r.find && c.Now.Before(due.Add(r.window))):
+		return do, until
+	}
+	if r.find {
+		return ask, until
+	}
+	return inDoubt, until
+}
