@@ -89,6 +89,7 @@ var sections = []section{
 	{"stats", (*bench).stats, true},
 	{"keys", (*bench).keySizes, false},
 	{"sweeps", (*bench).sweeps, false},
+	{"guard", (*bench).guard, false},
 	{"audits", (*bench).audits, false},
 	{"growth", (*bench).growth, true},
 }

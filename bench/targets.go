@@ -42,6 +42,7 @@ var gates = []gate{
 	{target: "P9", table: "sweeps", way: "beside a sweep", column: "keys swept/s", least: 30_000},
 	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "messages/s", least: .9},
 	{target: "P9", table: "sweeps", way: "beside a sweep", base: "alone", column: "p99, ms", most: 1.5},
+	{target: "issue 34", table: "guard", way: "with the trigger", base: "without the trigger", column: "keys swept/s", least: .98},
 	{target: "issue 15", table: "audits", way: "beside an audit", base: "alone", column: "messages/s", least: .97},
 	{target: "P10", table: "transactions", way: "InTx, a message", base: "InTx", column: conn1, least: .9},
 	{
