@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,4 +125,22 @@ func (p *failsFirst) Publish(_ context.Context, msgs []outbox.Message) []error {
 		}
 	}
 	return errs
+}
+
+// The clock of the server itself jumps 20 days ahead, and is set right again: txonce_sweep deletes nothing meanwhile.
+func TestSweepProcedureOnAServerWhoseClockJumps(t *testing.T) {
+	t.Parallel()
+	server, clock := testdb.StartPostgresWithClock(t)
+	db := newOutboxDBAt(t, server.DSN, 2)
+	db.mustSweep(t, ``, swept{0, true})
+	at := time.Now()
+	db.claimAt(t, "k", at, dedup.First)
+	clock.Set(t, 20*24*time.Hour)
+	if s, err := callSweep(t.Context(), db.pool, `'1 second'`); err == nil ||
+		!strings.Contains(err.Error(), "if the clock has jumped ahead") {
+		t.Errorf("while the clock is wrong: %+v, error %v", s, err)
+	}
+	clock.Set(t, 0)
+	db.mustSweep(t, ``, swept{0, true})
+	db.claimAt(t, "k", at, dedup.Duplicate)
 }
