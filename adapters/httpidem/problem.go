@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/txonce/txonce/dedup"
@@ -68,6 +70,9 @@ var problems = map[Reason]struct {
 	Unavailable:     {503, "The database is not available"},
 	Disconnected:    {503, "The client has disconnected"},
 }
+
+// Reasons returns all reasons, in the order of their names.
+func Reasons() []Reason { return slices.Sorted(maps.Keys(problems)) }
 
 // refusal is a request's answer that comes from this package.
 type refusal struct {

@@ -1,4 +1,5 @@
-// Package telemetry exports metrics and spans of consumers, relays, sweepers and subscribers through OpenTelemetry.
+// Package telemetry exports metrics and spans of consumers, relays, sweepers, subscribers, HTTP requests and webhooks
+// through OpenTelemetry.
 //
 // # Use
 //
@@ -9,6 +10,8 @@
 //	consumer.Config{…, Trace: tel.Consumer(telemetry.ConsumerConfig{Name: "billing", Topics: []string{"orders"}})}
 //	kafka.SubscriberConfig{…, Trace: tel.Subscriber("kafka", "billing", "orders")}
 //	relay.Config{…, Trace: tel.Relay("billing")}
+//	httpidem.Config[pgx.Tx]{…, Trace: tel.HTTP("payments-api")}
+//	webhook.Config{…, Trace: tel.Webhook("stripe")}
 //	dedup.SweeperConfig{…, Trace: tel.Sweeper()}
 //	writer := telemetry.Writer(tel, store) // in handlers: writer.Enqueue(ctx, tx, message)
 //

@@ -27,13 +27,16 @@ type rig struct {
 	*telemetry.Telemetry
 	reader *sdkmetric.ManualReader
 	spans  *tracetest.SpanRecorder
+
+	tracers *sdktrace.TracerProvider
 }
 
 func newRig(t testing.TB, cfg telemetry.Config) *rig {
 	t.Helper()
 	r := &rig{reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	cfg.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader))
-	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
+	r.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans))
+	cfg.TracerProvider = r.tracers
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

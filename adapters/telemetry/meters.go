@@ -14,7 +14,11 @@ type meters struct {
 
 	processDuration, transactionDuration, claimDuration, operationDuration, confirmDelay metric.Float64Histogram
 
+	httpDuration, httpWait, httpReplayAge, webhookDuration, webhookReplayAge metric.Float64Histogram
+
 	deliveries, attempts, sentMessages, relayLeases, sourceEvents, sweepRows metric.Int64ObservableCounter
+
+	httpRequests, httpCommitUnknown, webhookEvents, webhookDeliveries, webhookRefused, webhookLate metric.Int64ObservableCounter
 
 	paused, inFlight, workers, keysStuck, outboxPending, outboxParked, deadLetters metric.Int64ObservableGauge
 	connectionCount, connectionMax, auditChecked, auditLost, auditDoubled          metric.Int64ObservableGauge
@@ -36,6 +40,8 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 		&m.processDuration: processDuration, &m.transactionDuration: transactionDuration,
 		&m.claimDuration:     claimDuration,
 		&m.operationDuration: operationDuration, &m.confirmDelay: confirmDelay,
+		&m.httpDuration: httpDuration, &m.httpWait: httpWait, &m.httpReplayAge: httpReplayAge,
+		&m.webhookDuration: webhookDuration, &m.webhookReplayAge: webhookReplayAge,
 	} {
 		var err error
 		*into, err = meter.Float64Histogram(in.name, metric.WithUnit(in.unit), metric.WithDescription(in.description),
@@ -45,6 +51,8 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 	for into, in := range map[*metric.Int64ObservableCounter]instrument{
 		&m.deliveries: deliveries, &m.attempts: attempts, &m.sentMessages: sentMessages, &m.relayLeases: relayLeases,
 		&m.sourceEvents: sourceEvents, &m.sweepRows: sweepRows,
+		&m.httpRequests: httpRequests, &m.httpCommitUnknown: httpCommitUnknown, &m.webhookEvents: webhookEvents,
+		&m.webhookDeliveries: webhookDeliveries, &m.webhookRefused: webhookRefused, &m.webhookLate: webhookLate,
 	} {
 		var err error
 		*into, err = meter.Int64ObservableCounter(in.name, metric.WithUnit(in.unit),

@@ -19,6 +19,7 @@ type instrument struct {
 var (
 	messagingBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	databaseBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	ageBuckets       = []float64{.1, 1, 10, 60, 300, 1800, 3600, 21600, 86400, 259200, 604800, 2592000}
 	delayBuckets     = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 )
 
@@ -135,6 +136,50 @@ var (
 		name: "txonce.audit.repeated", unit: "{message}",
 		description: "Messages of the outbox that the last audit found more than once on their topic.",
 	}
+	httpRequests = instrument{
+		name: "txonce.http.requests", unit: "{request}",
+		description: "HTTP requests that a Guard of httpidem answered, by what it decided.",
+	}
+	httpDuration = instrument{
+		name: "txonce.http.duration", unit: "s", buckets: databaseBuckets,
+		description: "Time from the arrival of a request at its Guard until the answer was known.",
+	}
+	httpWait = instrument{
+		name: "txonce.http.wait", unit: "s", buckets: databaseBuckets,
+		description: "How long requests waited for another one with their key. Requests that did not wait are not in it.",
+	}
+	httpReplayAge = instrument{
+		name: "txonce.http.replay.age", unit: "s", buckets: ageBuckets,
+		description: "Time since the first request was completed, when a repeat got its response.",
+	}
+	httpCommitUnknown = instrument{
+		name: "txonce.http.commit_unknown", unit: "{request}",
+		description: "Requests of which a COMMIT got no answer.",
+	}
+	webhookEvents = instrument{
+		name: "txonce.webhook.events", unit: "{event}",
+		description: "Events of verified webhook deliveries, by what became of them.",
+	}
+	webhookDeliveries = instrument{
+		name: "txonce.webhook.deliveries", unit: "{delivery}",
+		description: "Webhook deliveries, by the class of the answer's status.",
+	}
+	webhookRefused = instrument{
+		name: "txonce.webhook.refused", unit: "{delivery}",
+		description: "Webhook deliveries that were not accepted as the sender's, by the reason.",
+	}
+	webhookLate = instrument{
+		name: "txonce.webhook.late", unit: "{delivery}",
+		description: "Webhook deliveries that were answered before their handlers returned, because the sender's deadline was near.",
+	}
+	webhookDuration = instrument{
+		name: "txonce.webhook.duration", unit: "s", buckets: databaseBuckets,
+		description: "Time from the arrival of a webhook delivery until its answer was sent.",
+	}
+	webhookReplayAge = instrument{
+		name: "txonce.webhook.replay.age", unit: "s", buckets: ageBuckets,
+		description: "Time since an event was created, when it arrived as a duplicate, for senders that sign that time.",
+	}
 	auditAge = instrument{name: "txonce.audit.age", unit: "s", description: "Time since the last audit ended."}
 )
 
@@ -152,6 +197,11 @@ const (
 	attrEvent    = attribute.Key("event")
 	attrRelay    = attribute.Key("relay")
 	attrKind     = attribute.Key("kind")
+	attrGuard    = attribute.Key("guard")
+	attrDecision = attribute.Key("decision")
+	attrReason   = attribute.Key("reason")
+	attrRefusal  = attribute.Key("refusal")
+	attrAnswer   = attribute.Key("answer")
 )
 
 // Attributes that OpenTelemetry's conventions name.
@@ -184,6 +234,14 @@ const (
 	attrClaimWait    = attribute.Key("txonce.claim.wait") // seconds
 	attrLetter       = attribute.Key("txonce.letter")
 	attrPosition     = attribute.Key("txonce.position")
+	attrSpanGuard    = attribute.Key("txonce.guard")
+	attrSpanSource   = attribute.Key("txonce.source")
+	attrSpanDecision = attribute.Key("txonce.decision")
+	attrSpanReason   = attribute.Key("txonce.reason")
+	attrWaited       = attribute.Key("txonce.waited") // seconds
+	attrAge          = attribute.Key("txonce.age")    // seconds, of a replayed key
+	attrInDoubt      = attribute.Key("txonce.commit_unknown")
+	attrHTTPStatus   = attribute.Key("http.response.status_code")
 )
 
 // otherTopic stands for all topics beyond maxTopics.

@@ -62,7 +62,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Telemetry exports what consumers, relays, sweepers and subscribers do. Its methods return hooks. All of them may be
+// Telemetry exports what consumers, relays, sweepers, subscribers, Guards and webhook receivers do. Its methods return hooks. All of them may be
 // called on a nil *Telemetry and then return nil hooks, which cost nothing. It is safe for concurrent use.
 type Telemetry struct {
 	cfg    Config
@@ -78,6 +78,8 @@ type Telemetry struct {
 	consumers map[string]*consumerTrace
 	relays    map[string]*relayTrace
 	sources   map[sourceKey]*cell
+	guards    map[string]*guardTrace
+	webhooks  map[string]*webhookTrace
 	sweep     *sweepTrace
 }
 
@@ -100,8 +102,8 @@ func New(cfg Config) (*Telemetry, error) {
 	cfg.Logger = usercode.Logger(cfg.Logger)
 	t := &Telemetry{
 		cfg: cfg, consumers: map[string]*consumerTrace{}, relays: map[string]*relayTrace{},
-		sources: map[sourceKey]*cell{},
-		status:  newSnapshots(cfg.Status, cfg.Logger),
+		sources: map[sourceKey]*cell{}, guards: map[string]*guardTrace{}, webhooks: map[string]*webhookTrace{},
+		status: newSnapshots(cfg.Status, cfg.Logger),
 	}
 	t.sends = newLimited(t.newSentCells)
 	if cfg.TracerProvider != nil {
@@ -149,6 +151,12 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 	}
 	for _, c := range t.sources {
 		c.observe(o, m.sourceEvents)
+	}
+	for _, g := range t.guards {
+		g.observe(o, m)
+	}
+	for _, w := range t.webhooks {
+		w.observe(o, m)
 	}
 	if t.sweep != nil {
 		t.sweep.rows.observe(o, m.sweepRows)

@@ -64,6 +64,9 @@ func (r *Receiver) Start(ctx context.Context) error {
 // ServeHTTP implements http.Handler.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	began := time.Now()
+	if ctx := r.cfg.Trace.Start(req.Context(), r.event(began, TraceEvent{})); ctx != req.Context() {
+		req = req.WithContext(ctx)
+	}
 	res := r.serve(w, req, began)
 	ctx := req.Context()
 	switch {

@@ -24,6 +24,10 @@ type TraceEvent struct {
 // if the handler took longer than the sender waits. Hooks run on the goroutines of the requests and handlers: they must
 // be quick and safe for concurrent use. New copies the Trace.
 type Trace struct {
+	// Start is called when a delivery arrives. The Processor and the other hooks get the ctx that it returns; nil: that
+	// which it got.
+	Start func(ctx context.Context, e TraceEvent) context.Context
+
 	Refused   func(ctx context.Context, e TraceEvent) // the delivery is not from the sender, or cannot be read
 	Dropped   func(ctx context.Context, e TraceEvent) // the Verifier dropped the event; it is acknowledged
 	Accepted  func(ctx context.Context, e TraceEvent) // the event's effects are committed by this delivery
@@ -33,6 +37,29 @@ type Trace struct {
 	Rejected  func(ctx context.Context, e TraceEvent) // the Processor gave the event up and did not keep it
 	Late      func(ctx context.Context, e TraceEvent) // the response was sent before the handlers returned
 	Answered  func(ctx context.Context, e TraceEvent) // the response was sent, with any status
+}
+
+// Then returns a Trace that calls the hooks of t and then those of u. Both may be nil.
+func (t *Trace) Then(u *Trace) *Trace {
+	var first, second Trace
+	if t != nil {
+		first = *t
+	}
+	if u != nil {
+		second = *u
+	}
+	return &Trace{
+		Start:     hooks.ThenStart(first.Start, second.Start),
+		Refused:   hooks.Then(first.Refused, second.Refused),
+		Dropped:   hooks.Then(first.Dropped, second.Dropped),
+		Accepted:  hooks.Then(first.Accepted, second.Accepted),
+		Duplicate: hooks.Then(first.Duplicate, second.Duplicate),
+		Parked:    hooks.Then(first.Parked, second.Parked),
+		Deferred:  hooks.Then(first.Deferred, second.Deferred),
+		Rejected:  hooks.Then(first.Rejected, second.Rejected),
+		Late:      hooks.Then(first.Late, second.Late),
+		Answered:  hooks.Then(first.Answered, second.Answered),
+	}
 }
 
 // complete returns a copy of t without nil hooks, and whose hooks are safe to call.
@@ -46,5 +73,17 @@ func (t *Trace) complete(p *hooks.Panics) *Trace {
 		"Parked":   &all.Parked,
 		"Deferred": &all.Deferred, "Rejected": &all.Rejected, "Late": &all.Late, "Answered": &all.Answered,
 	})
+	start := all.Start
+	all.Start = func(ctx context.Context, e TraceEvent) context.Context {
+		started := ctx
+		if start != nil {
+			p.Call(ctx, "Start", func() {
+				if own := start(ctx, e); own != nil {
+					started = own
+				}
+			})
+		}
+		return started
+	}
 	return &all
 }

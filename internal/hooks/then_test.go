@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/adapters/webhook"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
 	"github.com/txonce/txonce/outbox/relay"
@@ -17,6 +18,7 @@ func TestThenCallsEachHook(t *testing.T) {
 	t.Run("consumer.Trace", func(t *testing.T) { callsBoth(t, (*consumer.Trace).Then) })
 	t.Run("driver.SourceTrace", func(t *testing.T) { callsBoth(t, (*driver.SourceTrace).Then) })
 	t.Run("httpidem.Trace", func(t *testing.T) { callsBoth(t, (*httpidem.Trace).Then) })
+	t.Run("webhook.Trace", func(t *testing.T) { callsBoth(t, (*webhook.Trace).Then) })
 	t.Run("relay.Trace", func(t *testing.T) { callsBoth(t, (*relay.Trace).Then) })
 }
 

@@ -69,7 +69,8 @@ var rows = []row{
 	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey")}, // net/http is the SDK
 	{"adapters/cli", []string{"consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/httpkey", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
-	{"adapters/telemetry", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
+	// telemetry knows the hooks of the two adapters that need only the standard library
+	{"adapters/telemetry", []string{"adapters/httpidem", "adapters/webhook", "consumer", "consumer/driver", "consumer/ops", "dedup", "observe", "outbox", "outbox/relay", "internal/release", "internal/usercode", "go.opentelemetry.io/otel/..."}},
 	{"adapters/telemetry/monitoring/...", nil},
 
 	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "internal/usercode"}},

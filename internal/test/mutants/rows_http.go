@@ -73,6 +73,18 @@ var httpRows = []row{
 		fails:   "TestExplainHTTP in internal/test/system/dashboard",
 	},
 	{
+		promise: "A COMMIT of an HTTP request that got no answer is reported.",
+		in:      "adapters/httpidem.(*call).commitUnknown",
+		body:    `return false`,
+		fails:   "TestInDoubtIsReported in adapters/httpidem",
+	},
+	{
+		promise: "Each HTTP request is counted, with what was decided.",
+		in:      "adapters/telemetry.(*guardTrace).count",
+		body:    ``,
+		fails:   "TestHTTPMetrics in adapters/telemetry",
+	},
+	{
 		promise: "Repeats that arrive at once wait for the first one without a database connection.",
 		in:      "adapters/httpidem.(*gate).enter",
 		body:    `return func() {}, 0, nil`,

@@ -107,6 +107,7 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 		source.Acked(ctx, e)
 		source.Acked(ctx, consumerdriver.SourceEvent{System: "aws_sqs", Source: "orders", Message: &consumer.Message{Position: "1"}, Began: began})
 	}
+	HTTP(ctx, t)
 	t.Sweeper().Swept(ctx, dedup.SweepEvent{Result: dedup.SweepResult{Keys: 5}})
 	t.Audited("billing", telemetry.Audit{Checked: 1000, Lost: 1, Doubled: 1, Orphaned: 1, Repeated: 1})
 }

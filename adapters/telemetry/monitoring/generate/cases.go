@@ -48,6 +48,10 @@ func deliveriesOf(labels, fires, below, restarts string) map[string]string {
 	return subjects("txonce_deliveries_total", "consumer", `topic="orders",`+labels, fires, below, restarts)
 }
 
+func requestsOf(labels, fires, below, restarts string) map[string]string {
+	return subjects("txonce_http_requests_total", "guard", labels, fires, below, restarts)
+}
+
 const (
 	parkedLabels    = `outcome="parked",cause="exhausted"`
 	processedLabels = `outcome="processed",cause=""`
@@ -235,6 +239,57 @@ func unitTests() []unitTest {
 				map[string]string{ // many, but few among all
 					`txonce_deliveries_total{consumer="few",topic="orders",outcome="retried",cause="handler"}`: "0+20x40",
 					`txonce_deliveries_total{consumer="few",topic="orders",outcome="processed",cause=""}`:      "0+123x40",
+				}),
+		},
+		{
+			rule: find("RetryStorm", 0), about: "guard", at: "20m",
+			series: join(
+				requestsOf(`decision="replayed",reason=""`, "0+66x40", "0+54x40", "0+54x10 stale 0+54x40"),
+				requestsOf(`decision="new",reason=""`, "0+134x40", "0+20x40", "0+20x10 stale 0+20x40"),
+				map[string]string{ // many, but few among all
+					`txonce_http_requests_total{guard="few",decision="conflict",reason="InFlight"}`: "0+120x40",
+					`txonce_http_requests_total{guard="few",decision="new",reason=""}`:              "0+300x40",
+				}),
+		},
+		{
+			rule: find("RetryStorm", 1), about: "source", at: "20m",
+			series: join(
+				subjects("txonce_webhook_events_total", "source", `outcome="deferred"`, "0+66x40", "0+54x40",
+					"0+54x10 stale 0+54x40"),
+				subjects("txonce_webhook_events_total", "source", `outcome="new"`, "0+134x40", "0+20x40",
+					"0+20x10 stale 0+20x40"),
+				map[string]string{
+					`txonce_webhook_events_total{source="few",outcome="duplicate"}`: "0+120x40",
+					`txonce_webhook_events_total{source="few",outcome="new"}`:       "0+300x40",
+				}),
+		},
+		{
+			rule: find("KeyCollision", 0), about: "guard", at: "30m",
+			series: requestsOf(`decision="mismatched",reason="Mismatch"`, "0+0.8x60", "0+0.6x60",
+				"0+0.6x20 stale 0+0.6x60"),
+		},
+		{
+			rule: find("TimeoutMidCommit", 0), about: "guard", at: "10m",
+			series: subjects("txonce_http_commit_unknown_total", "guard", "", "0x5 1x20", "3x40", "5x5 stale 0x20"),
+		},
+		{
+			rule: find("TimeoutMidCommit", 1), about: "guard", at: "10m",
+			series: subjects("txonce_http_commit_unknown_total", "guard", "", "0+5.2x20", "0+4.8x20",
+				"0+4.8x5 stale 0+4.8x20"),
+		},
+		{
+			rule: find("WebhookRefused", 0), about: "source", at: "30m",
+			series: join(
+				subjects("txonce_webhook_refused_total", "source", `refusal="bad-signature"`, "0+0.8x60", "0+0.6x60",
+					"0+0.6x20 stale 0+0.6x60"),
+				subjects("txonce_webhook_deliveries_total", "source", `answer="4xx"`, "0+0.8x60", "0+0.6x60",
+					"0+0.6x20 stale 0+0.6x60"),
+				subjects("txonce_webhook_deliveries_total", "source", `answer="2xx"`, "0+0.5x60", "0+0.1x60",
+					"0+0.1x20 stale 0+0.1x60"),
+				map[string]string{ // many, but fewer than are accepted
+					`txonce_webhook_refused_total{source="few",refusal="unsigned"}`: "0+2x60",
+					`txonce_webhook_deliveries_total{source="few",answer="4xx"}`:    "0+2x60",
+					`txonce_webhook_deliveries_total{source="few",answer="2xx"}`:    "0+2.4x60",
 				}),
 		},
 		{

@@ -172,6 +172,43 @@ var dashboardRows = []row{
 			[][2]string{{`sum by (relay, kind) (rate(txonce_relay_leases_total[$__rate_interval]))`, "{{relay}} {{kind}}"}},
 		},
 	}},
+	{"HTTP requests and webhooks", []chart{
+		{"Requests by decision", "ops", "replayed: the client got the response of the first request. conflict: the first one was still running.", 0, [][2]string{
+			{`sum by (guard, decision) (rate(txonce_http_requests_total[$__rate_interval]))`, "{{guard}} {{decision}}"},
+		}},
+		{"Replays", "percentunit", "The share of requests that were completed before.", 0, [][2]string{
+			{`sum by (guard) (rate(txonce_http_requests_total{decision="replayed"}[$__rate_interval])) / (sum by (guard) (rate(txonce_http_requests_total[$__rate_interval])) > 0)`, "{{guard}}"},
+		}},
+		{"Refusals by reason", "ops", "", 0, [][2]string{
+			{`sum by (guard, reason) (rate(txonce_http_requests_total{reason!=""}[$__rate_interval])) > 0`, "{{guard}} {{reason}}"},
+		}},
+		{"Duration of requests", "s", "", 0, [][2]string{
+			{`histogram_quantile(0.99, sum by (guard, decision, le) (rate(txonce_http_duration_seconds_bucket[$__rate_interval])))`, "{{guard}} {{decision}} p99"},
+		}},
+		{"Wait for another request with the key", "s", "Of requests that waited. It ends at Config.Wait with 409.", 0, [][2]string{
+			{`histogram_quantile(0.99, sum by (guard, le) (rate(txonce_http_wait_seconds_bucket[$__rate_interval])))`, "{{guard}} p99"},
+		}},
+		{"Age of replayed keys", "s", "When it comes near Config.Window, clients retry for longer than keys are remembered.", 0, [][2]string{
+			{`histogram_quantile(0.99, sum by (guard, le) (rate(txonce_http_replay_age_seconds_bucket[$__rate_interval])))`, "{{guard}} p99"},
+			{`histogram_quantile(0.99, sum by (source, le) (rate(txonce_webhook_replay_age_seconds_bucket[$__rate_interval])))`, "{{source}} p99"},
+		}},
+		{"COMMITs without an answer", "ops", "The client's repeat settles what happened.", 0, [][2]string{
+			{`sum by (guard) (rate(txonce_http_commit_unknown_total[$__rate_interval]))`, "{{guard}}"},
+		}},
+		{"Events of webhooks", "ops", "deferred: nothing was committed, and the sender delivers it again.", 0, [][2]string{
+			{`sum by (source, outcome) (rate(txonce_webhook_events_total[$__rate_interval]))`, "{{source}} {{outcome}}"},
+			{`sum by (source) (rate(txonce_webhook_late_total[$__rate_interval]))`, "{{source}} answered before the handler returned"},
+		}},
+		{"Refused deliveries of webhooks", "ops", "bad-signature: from a stranger, or a secret was replaced.", 0, [][2]string{
+			{`sum by (source, refusal) (rate(txonce_webhook_refused_total[$__rate_interval])) > 0`, "{{source}} {{refusal}}"},
+		}},
+		{"Answers to webhooks", "ops", "", 0, [][2]string{
+			{`sum by (source, answer) (rate(txonce_webhook_deliveries_total[$__rate_interval]))`, "{{source}} {{answer}}"},
+		}},
+		{"Duration of webhook deliveries", "s", "", 0, [][2]string{
+			{`histogram_quantile(0.99, sum by (source, answer, le) (rate(txonce_webhook_duration_seconds_bucket[$__rate_interval])))`, "{{source}} {{answer}} p99"},
+		}},
+	}},
 	{"Database and brokers", []chart{
 		{"Connections in use", "percentunit", "", 0, [][2]string{
 			{`sum by (instance, db_client_connection_pool_name) (db_client_connection_count{db_client_connection_state="used"}) / sum by (instance, db_client_connection_pool_name) (db_client_connection_max)`, "{{instance}} {{db_client_connection_pool_name}}"},

@@ -46,6 +46,12 @@ func grown(label, series, window string, most int) string {
 
 const givenUp = `txonce_deliveries_total{outcome=~"parked|rejected"}`
 
+const (
+	repeatedRequests = `txonce_http_requests_total{decision=~"replayed|conflict"}`
+	repeatedEvents   = `txonce_webhook_events_total{outcome=~"duplicate|deferred"}`
+	forged           = `txonce_webhook_refused_total{refusal=~"unsigned|bad-signature|bad-time|wrong-app"}`
+)
+
 var alerts = []alert{
 	{
 		"OutboxStuck", ticket, "", `max by (job, topic) (txonce_outbox_oldest_age_seconds) > 60`, "5m",
@@ -151,6 +157,36 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 and sum by (job, consumer) (rate(txonce_deliveries_total{outcome="retried"}[5m]))
   / sum by (job, consumer) (rate(txonce_deliveries_total[5m])) > 0.15`, "",
 		"Many attempts fail and are repeated.",
+	},
+	{
+		"RetryStorm", ticket, "", `sum by (job, guard) (rate(` + repeatedRequests + `[5m])) > 1
+and sum by (job, guard) (rate(` + repeatedRequests + `[5m]))
+  / sum by (job, guard) (rate(txonce_http_requests_total[5m])) > 0.3`, "",
+		"Nearly every third HTTP request repeats another one: clients do not get their answers, or retry without waiting.",
+	},
+	{
+		"RetryStorm", ticket, "webhook", `sum by (job, source) (rate(` + repeatedEvents + `[5m])) > 1
+and sum by (job, source) (rate(` + repeatedEvents + `[5m]))
+  / sum by (job, source) (rate(txonce_webhook_events_total[5m])) > 0.3`, "",
+		"Nearly every third event of a webhook is delivered again: its sender does not get a 2xx in time.",
+	},
+	{
+		"KeyCollision", ticket, "", `sum by (job, guard) (increase(txonce_http_requests_total{reason=~"Mismatch|Forgotten|NotRetained"}[15m])) > 10`, "",
+		"Clients use an Idempotency-Key again for another request, or after it was forgotten.",
+	},
+	{
+		"TimeoutMidCommit", ticket, "", `sum by (job, guard) (increase(txonce_http_commit_unknown_total[15m])) > 0`, "",
+		"The answer to the COMMIT of an HTTP request was lost. The client's repeat settles what happened.",
+	},
+	{
+		"TimeoutMidCommit", page, "", `sum by (job, guard) (rate(txonce_http_commit_unknown_total[5m])) * 60 > 5`, "",
+		"The answers to the COMMITs of many HTTP requests are lost: a proxy or the database loses connections.",
+	},
+	{
+		"WebhookRefused", ticket, "", `sum by (job, source) (increase(` + forged + `[15m])) > 10
+and sum by (job, source) (increase(` + forged + `[15m]))
+  / sum by (job, source) (increase(txonce_webhook_deliveries_total[15m])) > 0.5`, "",
+		"More than half of the deliveries of a webhook are refused: probably a secret was replaced, or the clock is wrong.",
 	},
 	{
 		"Slow", ticket, "", `histogram_quantile(0.99, sum by (job, messaging_consumer_group_name, le)
