@@ -248,6 +248,7 @@ func TestStepsAfterASwallowedError(t *testing.T) {
 	key := dedup.Key{Consumer: "billing", ID: "order-1"}
 	for name, step := range map[string]func(tx pgx.Tx) error{
 		"Forget":         func(tx pgx.Tx) error { return s.Forget(t.Context(), tx, key) },
+		"Newer":          func(tx pgx.Tx) error { return second(s.Newer(t.Context(), tx, "o", 1)) },
 		"SaveResult":     func(tx pgx.Tx) error { return s.SaveResult(t.Context(), tx, key, nil) },
 		"Park":           func(tx pgx.Tx) error { return s.Park(t.Context(), tx, consumer.DeadLetter{}) },
 		"TakeDeadLetter": func(tx pgx.Tx) error { return s.TakeDeadLetter(t.Context(), tx, consumer.DeadLetter{}) },

@@ -284,7 +284,8 @@ SELECT count(*), max(expires_at), coalesce(extract(epoch FROM $4::timestamptz - 
 WHERE ctid >= format('(%s,0)', $1::bigint)::tid AND ctid < format('(%s,0)', $2::bigint)::tid AND expires_at <= $4::timestamptz
 LIMIT $3::bigint`),
 		SweepArchived: q(`WITH expired AS (
-	SELECT ctid FROM @processed_messages WHERE key = ANY($1::uuid[]) AND expires_at <= $2::timestamptz FOR UPDATE SKIP LOCKED
+	SELECT p.ctid FROM unnest($1::uuid[]) AS r(key), LATERAL (SELECT ctid FROM @processed_messages
+		WHERE key = r.key AND expires_at <= $2::timestamptz LIMIT 1 FOR UPDATE SKIP LOCKED) AS p
 ), gone AS (
 	DELETE FROM @processed_messages WHERE ctid = ANY(ARRAY(SELECT ctid FROM expired)) RETURNING expires_at
 )

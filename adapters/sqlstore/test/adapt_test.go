@@ -244,6 +244,7 @@ func TestAdaptRefusesAnotherTransaction(t *testing.T) {
 		for name, do := range map[string]func() error{
 			"Claim":           func() error { _, err := nothing.Claim(ctx, none, []dedup.Record{record("l")}); return err },
 			"Forget":          func() error { return nothing.Forget(ctx, none, record("k").Key) },
+			"Newer":           func() error { _, err := nothing.Newer(ctx, none, "o", 1); return err },
 			"SaveResult":      func() error { return nothing.SaveResult(ctx, none, record("k").Key, nil) },
 			"Enqueue":         func() error { return nothing.Enqueue(ctx, none, outbox.Message{ID: "1", Topic: "t"}) },
 			"LockOrderingKey": func() error { return nothing.LockOrderingKey(ctx, none, "k") },

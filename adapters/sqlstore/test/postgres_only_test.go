@@ -250,6 +250,7 @@ func TestPostgresStatementsAfterASwallowedError(t *testing.T) {
 	for name, do := range map[string]func(tx *sql.Tx) error{
 		"SaveResult": func(tx *sql.Tx) error { return s.SaveResult(ctx, tx, r.Key, nil) },
 		"Forget":     func(tx *sql.Tx) error { return s.Forget(ctx, tx, r.Key) },
+		"Newer":      func(tx *sql.Tx) error { _, err := s.Newer(ctx, tx, "o", 1); return err },
 		"Park":       func(tx *sql.Tx) error { return s.Park(ctx, tx, letter(1)) },
 		"Claim":      func(tx *sql.Tx) error { _, err := s.Claim(ctx, tx, []dedup.Record{record("l")}); return err },
 	} {

@@ -74,6 +74,10 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 			if answers[0].Verdict != dedup.Duplicate || answers[1].Verdict != dedup.First {
 				t.Errorf("Claim under %v = %v, want a duplicate and a first", use, answers)
 			}
+			newer, err := s.Newer(ctx, tx, "o", 1)
+			if err != nil || !newer {
+				t.Errorf("version 1 under %v: newer is %v, error %v", use, newer, err)
+			}
 			return errors.Join(s.SaveResult(ctx, tx, record("l").Key, []byte("r")), s.Forget(ctx, tx, record("m").Key),
 				s.LockOrderingKey(ctx, tx, "key"),
 				s.Enqueue(ctx, tx, outbox.Message{ID: "m", Topic: "t", OrderingKey: "key", Payload: []byte("p")}))
