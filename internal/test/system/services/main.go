@@ -54,6 +54,7 @@ var known = []server{
 	mysql{port: 21407},
 	rabbitmq{port: 21472, dist: 21473, epmd: 21474},
 	elasticmq{port: 21424},
+	redis{port: 21479},
 }
 
 func main() {
