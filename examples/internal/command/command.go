@@ -12,13 +12,20 @@ import (
 	"time"
 )
 
-// RunUntil builds the command in folder, runs it with these variables until done reports true, and interrupts it.
-func RunUntil(t *testing.T, folder string, env []string, done func(ctx context.Context) (bool, error)) {
+// Build builds the command in a folder or package, and returns the path of the program.
+func Build(t *testing.T, folder string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "command")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, folder).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", folder, err, out)
 	}
+	return binary
+}
+
+// RunUntil builds the command in folder, runs it with these variables until done reports true, and interrupts it.
+func RunUntil(t *testing.T, folder string, env []string, done func(ctx context.Context) (bool, error)) {
+	t.Helper()
+	binary := Build(t, folder)
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, binary)
