@@ -19,6 +19,9 @@ type Message struct {
 	Time        time.Time         // when the message was created, the same on every delivery; zero: unknown
 	// 1 on the first delivery; the source says which later deliveries add 1; less than 1 counts as 1
 	Attempt int
+	// processes were killed while they had this message, or one near it: it is tried alone, and parked as crashed after
+	// a few processes were killed by it
+	Suspect bool
 	Raw     any // the broker's own message, for what this struct has no field for
 
 	// why the Subscriber could not read the message, which is then parked; other fields may be incomplete

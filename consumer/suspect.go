@@ -46,11 +46,11 @@ func (b *batch[TTx]) separate(todo []int) (together, alone []int) {
 	return together, alone
 }
 
-// isSuspect reports whether a message may be ending processes: it was delivered many times, and this process knows no
-// outcome of it.
+// isSuspect reports whether a message may be ending processes: it was delivered many times, or its source says so, and
+// this process knows no outcome of it.
 func (b *batch[TTx]) isSuspect(it *item) bool {
 	return b.c.letters.lot != nil && it.rec.Key.ID != "" && it.refused == nil &&
-		it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter && !b.c.memory.past(it.hash).Known()
+		(it.msg.Suspect || it.msg.Attempt > b.c.cfg.MaxAttempts+suspectAfter) && !b.c.memory.past(it.hash).Known()
 }
 
 // tryAlone handles items[i] in a transaction of its own. A suspect gets a trial: before its handler runs, a dead letter
@@ -167,7 +167,7 @@ func (t *trial[TTx]) begin(ctx context.Context, id DeadLetterID) (times int, err
 		return times, nil
 	}
 	letter := b.pass.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
-		"delivered %d times without an outcome: a process tries it alone; if this letter stays, that process has ended",
+		"delivered %d times, and processes may have ended because of it: a process tries it alone; if this letter stays, that process has ended",
 		it.msg.Attempt))
 	return times, b.c.letters.parkAgain(ctx, nil, letter)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 )
 
 // A message whose handler ends each process is parked in the end. Messages that were delivered with it are not.
@@ -74,9 +75,46 @@ func TestAStopDuringATrial(t *testing.T) {
 	}
 }
 
+// A message that its source suspects is tried alone from its first delivery on.
+func TestAMessageThatItsSourceSuspects(t *testing.T) {
+	db := consumertest.NewStore().Database()
+	runs := 0
+	var last *consumer.Consumer[tx]
+	for range 4 {
+		store := &dying{Store: consumertest.NewStoreOn(db)} // another process
+		last = newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+			if m.ID == "killer" {
+				runs++
+				store.dies = true
+				return errors.New("it dies")
+			}
+			return tx.Add(m.ID)
+		}})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			batch := []*consumer.Message{msg("0", "x"), msg("killer", "x"), msg("1", "x")}
+			for _, m := range batch {
+				m.Suspect = true
+			}
+			last.ProcessBatch(context.Background(), batch)
+		}()
+		<-ended
+	}
+	found := letters(t, last)
+	if len(found) != 1 || found[0].Message.ID != "killer" || found[0].Cause != observe.CauseCrashed {
+		t.Fatalf("letters: %+v", found)
+	}
+	if runs != 3 {
+		t.Errorf("it ran %d times, want 3", runs)
+	}
+	wantCount(t, db, "0", 1)
+	wantCount(t, db, "1", 1)
+}
+
 // A suspect that does not end its process leaves no letter.
 func TestASuspectThatIsInnocent(t *testing.T) {
-	for _, fails := range []int{0, 1} {
+	for fails, attempt := range []int{90, 90, 1} {
 		t.Run(fmt.Sprint(fails, " failures"), func(t *testing.T) {
 			store, left := consumertest.NewStore(), fails
 			seen := -1
@@ -91,7 +129,7 @@ func TestASuspectThatIsInnocent(t *testing.T) {
 				return tx.Add(m.ID)
 			}})
 			m := msg("1", "x")
-			m.Attempt = 90
+			m.Attempt, m.Suspect = attempt, attempt == 1
 			process(t, c, m)
 			wantCount(t, store.Database(), "1", 1)
 			if n := len(letters(t, c)); n != 0 || seen != 1 {

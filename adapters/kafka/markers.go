@@ -60,7 +60,7 @@ func (p *partition) passMarkers(r undeliveredRange) {
 		m.searched = r.end
 	default: // All messages before from are finished: there were no unfinished ones when the search began.
 		m.next = r.to
-		p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), r.to, "")
+		p.finishedUpTo(r.to)
 	}
 }
 

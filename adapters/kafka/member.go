@@ -22,12 +22,13 @@ const leaveWithin = 5 * time.Second
 
 // member is one Run of a Subscriber. It is the sarama.ConsumerGroupHandler of all its sessions.
 type member struct {
-	cfg      SubscriberConfig
-	log      *slog.Logger
-	events   *deliver.Observer
-	hooksCtx context.Context // of hooks, which also run while Run ends
-	client   sarama.Client
-	group    sarama.ConsumerGroup
+	cfg       SubscriberConfig
+	log       *slog.Logger
+	events    *deliver.Observer
+	hooksCtx  context.Context // of hooks, which also run while Run ends
+	client    sarama.Client
+	group     sarama.ConsumerGroup
+	positions *positions // nil: the Processor's database remembers none
 
 	ctx      context.Context // ends when nothing more may be received
 	stop     context.CancelFunc
@@ -48,6 +49,9 @@ func (m *member) run(ctx context.Context, cut context.CancelFunc) error {
 
 	var watchers sync.WaitGroup
 	watchers.Go(m.watchErrors)
+	if m.positions != nil {
+		watchers.Go(func() { m.positions.run(m.ctx) })
+	}
 	left := make(chan struct{})
 	watchers.Go(func() { m.boundLeaving(left, cut) })
 	m.consume()
@@ -73,18 +77,33 @@ func (m *member) consume() {
 	delay, failures := backoff.FullJitter(100*time.Millisecond, 5*time.Second), 0
 	for m.ctx.Err() == nil {
 		m.sessionEnd = nil
-		err := m.group.Consume(m.ctx, m.cfg.Topics, m)
+		began := time.Now()
+		err := m.runSession()
 		if m.ctx.Err() != nil || m.stopFor(err) {
 			return
 		}
-		if errors.Is(err, errHandOver) || err == nil && !errors.Is(m.sessionEnd, sarama.ErrSessionConsumeClaimExited) {
+		ours := endedByPositions(m.sessionEnd)
+		if errors.Is(err, errHandOver) || err == nil && !ours && !errors.Is(m.sessionEnd, sarama.ErrSessionConsumeClaimExited) {
 			failures = 0 // a rebalance: the group waits for this member
 			continue
 		}
-		m.events.Broker.Failed(m.hooksCtx, true, cmp.Or(err, m.sessionEnd), "group", m.cfg.Group)
+		if !ours {
+			m.events.Broker.Failed(m.hooksCtx, true, cmp.Or(err, m.sessionEnd), "group", m.cfg.Group)
+		} else if time.Since(began) > compareEvery {
+			failures = 0
+		}
 		failures++
 		_ = await.Sleep(m.ctx, delay(failures))
 	}
+}
+
+func (m *member) runSession() error {
+	if m.positions == nil {
+		return m.group.Consume(m.ctx, m.cfg.Topics, m)
+	}
+	ctx, cancel := m.positions.sessionContext(m.ctx)
+	defer cancel()
+	return m.group.Consume(ctx, m.cfg.Topics, m)
 }
 
 // leave closes the connections. A dynamic member leaves the group first.
@@ -130,12 +149,17 @@ func (m *member) awaitHandlers() error {
 }
 
 // Setup implements sarama.ConsumerGroupHandler.
-func (m *member) Setup(sarama.ConsumerGroupSession) error {
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
 	if m.ctx.Err() != nil {
 		return m.ctx.Err()
 	}
 	if err := m.finishHandOver(); err != nil {
 		return err
+	}
+	if m.positions != nil {
+		if err := m.positions.beginAll(session); err != nil {
+			return err
+		}
 	}
 	m.events.Broker.Worked(m.hooksCtx)
 	m.events.Subscribed(m.hooksCtx)
@@ -170,6 +194,9 @@ func (m *member) watchErrors() {
 func (m *member) stopFor(err error) bool {
 	var at *sarama.ConsumerError
 	if errors.As(err, &at) && errors.Is(err, sarama.ErrOffsetOutOfRange) {
+		if m.positions != nil && m.positions.outOfRange(partitionID{at.Topic, at.Partition}) {
+			return false
+		}
 		if err = m.offsetGap(at.Topic, at.Partition); err != nil {
 			m.events.Gap(m.hooksCtx, driver.SourceEvent{Source: at.Topic, Partition: at.Partition, Err: err})
 		}

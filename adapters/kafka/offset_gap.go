@@ -15,7 +15,8 @@ func (m *member) offsetGap(topic string, partition int32) error {
 	if slices.Contains(m.cfg.AcceptedRisks, RiskResetInvalidOffsets) {
 		return nil
 	}
-	committed, oldest, newest, err := m.offsets(topic, partition)
+	o, err := m.offsets(topic, partition)
+	committed, oldest, newest := o.committed, o.oldest, o.newest
 	switch {
 	case err != nil: // the broker repeats its answer when it is asked again
 		m.log.Warn("kafka: an offset is out of range, and the cause is unknown, because the offsets could not be read; trying again", "topic", topic, "partition", partition, "error", err)
@@ -36,25 +37,32 @@ func (m *member) reset(topic string, partition int32) string {
 		m.cfg.Group, topic, partition)
 }
 
-func (m *member) offsets(topic string, partition int32) (committed, oldest, newest int64, err error) {
+// offsets are the group's offset of a partition, with its metadata, and the ends of the partition.
+type offsets struct {
+	committed, oldest, newest int64 // committed is negative if the group has none
+	metadata                  string
+}
+
+func (m *member) offsets(topic string, partition int32) (o offsets, err error) {
 	admin, err := sarama.NewClusterAdminFromClient(m.client) // not closed: that would close the client
 	if err != nil {
-		return 0, 0, 0, err
+		return o, err
 	}
 	answer, err := admin.ListConsumerGroupOffsets(m.cfg.Group, map[string][]int32{topic: {partition}})
 	if err != nil {
-		return 0, 0, 0, err
+		return o, err
 	}
 	block := answer.GetBlock(topic, partition)
 	if block == nil {
-		return 0, 0, 0, sarama.ErrIncompleteResponse
+		return o, sarama.ErrIncompleteResponse
 	}
 	if block.Err != sarama.ErrNoError {
-		return 0, 0, 0, block.Err
+		return o, block.Err
 	}
-	if oldest, err = m.client.GetOffset(topic, partition, sarama.OffsetOldest); err != nil {
-		return 0, 0, 0, err
+	o.committed, o.metadata = block.Offset, block.Metadata
+	if o.oldest, err = m.client.GetOffset(topic, partition, sarama.OffsetOldest); err != nil {
+		return o, err
 	}
-	newest, err = m.client.GetOffset(topic, partition, sarama.OffsetNewest)
-	return block.Offset, oldest, newest, err
+	o.newest, err = m.client.GetOffset(topic, partition, sarama.OffsetNewest)
+	return o, err
 }

@@ -29,10 +29,12 @@ type partition struct {
 	markers   markers
 	fullSince time.Time // zero: there are fewer than MaxUnfinished messages
 	paused    bool      // nothing is fetched
+	suspects  int       // see reading.suspects
 
 	mu      sync.Mutex // for settle, which runs on the goroutines of batches
 	offsets offsetTracker
-	revoked bool // nothing may be marked any more
+	next    int64 // the offset after those that are finished; 0: unknown
+	revoked bool  // nothing may be marked any more
 
 	acks hooks.Order // of the hooks Acked and Revoked
 }
@@ -55,8 +57,9 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 		Generation: session.GenerationID(), Member: session.MemberID(),
 	}
 	m.events.Assigned(m.hooksCtx, assigned)
-	p.commitStart()
-	p.receive()
+	if p.begin() {
+		p.receive()
+	}
 	p.drain()
 	if p.paused { // sarama would remember it until the partition is assigned to this member again
 		m.group.Resume(p.self())
@@ -64,6 +67,23 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	p.acks.Add(func() { m.events.Revoked(m.hooksCtx, assigned) })
 	p.acks.Run()
 	return nil
+}
+
+// begin reports whether messages may be received.
+func (p *partition) begin() bool {
+	if p.member.positions == nil {
+		p.commitStart()
+		return true
+	}
+	r := p.member.positions.begin(p.session, p)
+	if r == nil {
+		return false
+	}
+	p.suspects = r.suspects
+	if p.markers.next < 0 {
+		p.markers.next = r.Next
+	}
+	return true
 }
 
 // commitStart commits the start of the partition for a group without a committed offset in it. Otherwise a deletion of
@@ -137,6 +157,10 @@ func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.Co
 func (p *partition) delivery(raw *sarama.ConsumerMessage) *deliver.Delivery {
 	p.markers.next = raw.Offset + 1
 	msg := ToMessage(raw)
+	if p.suspects > 0 {
+		p.suspects--
+		msg.Suspect = true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &deliver.Delivery{Message: msg, Key: msg.OrderingKey, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}
@@ -200,16 +224,42 @@ func (p *partition) settle(d *deliver.Delivery, err error) {
 // mark records that a message is finished.
 func (p *partition) mark(finished *trackedOffset) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	low := p.offsets.finish(finished)
-	if low == nil || p.revoked {
+	p.mu.Unlock()
+	if low != nil {
+		p.finishedUpTo(low.Offset + 1)
+	}
+}
+
+// finishedUpTo records that all messages before next are finished. With positions, the offset is committed later, when
+// the database has it.
+func (p *partition) finishedUpTo(next int64) {
+	p.mu.Lock()
+	p.next = max(p.next, next)
+	p.mu.Unlock()
+	if p.member.positions == nil {
+		p.commit(next, "")
+	}
+}
+
+func (p *partition) finished() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
+// commit lets sarama commit next as the group's offset.
+func (p *partition) commit(next int64, metadata string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.revoked {
 		return
 	}
-	p.session.MarkMessage(low, "")
+	p.session.MarkOffset(p.claim.Topic(), p.claim.Partition(), next, metadata)
 	if p.member.events.WantsAcks() {
 		p.acks.Add(func() {
 			p.member.events.Acked(p.member.hooksCtx,
-				driver.SourceEvent{Source: low.Topic, Partition: low.Partition, Offset: low.Offset})
+				driver.SourceEvent{Source: p.claim.Topic(), Partition: p.claim.Partition(), Offset: next - 1})
 		})
 	}
 }
@@ -217,6 +267,9 @@ func (p *partition) mark(finished *trackedOffset) {
 // drain waits for the batches in work: first for the grace period, then with their contexts cancelled.
 func (p *partition) drain() {
 	err := p.deliverer.Drain(p.member.grace(), p.member.handlerExit())
+	if p.member.positions != nil {
+		p.member.positions.finish(p)
+	}
 	p.mu.Lock()
 	p.revoked = true
 	p.mu.Unlock()

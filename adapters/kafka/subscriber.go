@@ -92,6 +92,7 @@ func (s *Subscriber) join(ctx, connected context.Context) (*member, error) {
 			return m, fmt.Errorf("kafka: group %s does not start: %w", s.cfg.Group, err)
 		}
 	}
+	m.positions = newPositions(m)
 	if m.group, err = sarama.NewConsumerGroupFromClient(s.cfg.Group, client); err != nil {
 		return m, fmt.Errorf("kafka: group %s: %w", s.cfg.Group, err)
 	}

@@ -21,6 +21,9 @@ type SourceTrace struct {
 	Revoked  func(ctx context.Context, e SourceEvent) // Kafka: nothing more of the partition is delivered or marked
 	// Kafka: the broker has deleted messages that were not handled; Err says which
 	Gap func(ctx context.Context, e SourceEvent)
+	// Kafka: the database has lost commits, and messages from Offset on, about Messages of them, are delivered again;
+	// Err says why
+	WentBack func(ctx context.Context, e SourceEvent)
 
 	Received func(ctx context.Context, e SourceEvent) // SQS: Message is about to be handled
 	// Message is handled and does not come again. Kafka: those up to Offset, soon committed
@@ -37,7 +40,7 @@ type SourceTrace struct {
 // SourceEvent is the argument of the hooks of a SourceTrace. Fields that a hook's comment does not name may be empty.
 type SourceEvent struct {
 	System string // as OpenTelemetry names it: "kafka", "aws_sqs", "rabbitmq"
-	Source string // the queue; the topic of Assigned, Revoked, Gap and Acked of Kafka, otherwise its group
+	Source string // the queue; the topic of Assigned, Revoked, Gap, WentBack and Acked of Kafka, otherwise its group
 
 	Partition  int32 // this field and the next three are set for Kafka only
 	Offset     int64
@@ -73,6 +76,6 @@ func (t *SourceTrace) Then(u *SourceTrace) *SourceTrace {
 
 func (t *SourceTrace) hooks() []*func(context.Context, SourceEvent) {
 	return []*func(context.Context, SourceEvent){
-		&t.Subscribed, &t.Unsubscribed, &t.Assigned, &t.Revoked, &t.Gap, &t.Received, &t.Acked, &t.Returned, &t.Lost,
+		&t.Subscribed, &t.Unsubscribed, &t.Assigned, &t.Revoked, &t.Gap, &t.WentBack, &t.Received, &t.Acked, &t.Returned, &t.Lost,
 	}
 }

@@ -69,6 +69,11 @@ func (o *Observer) Gap(ctx context.Context, e driver.SourceEvent) {
 	o.call(ctx, "Gap", o.trace.Gap, e)
 }
 
+// WentBack calls the hook of that name.
+func (o *Observer) WentBack(ctx context.Context, e driver.SourceEvent) {
+	o.call(ctx, "WentBack", o.trace.WentBack, e)
+}
+
 // Received calls the hook of that name.
 func (o *Observer) Received(ctx context.Context, e driver.SourceEvent) {
 	o.call(ctx, "Received", o.trace.Received, e)

@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/txonce/txonce/dedup/driver"
+)
+
+// found is what a session finds when it begins to read a partition.
+type found struct {
+	consumer  string
+	committed int64  // the group's offset; negative: it has none
+	metadata  string // of that offset
+	log       string // the topic ID; empty: the cluster has none
+	first     int64  // the first offset that the partition has
+	initial   int64  // where a group without offset begins
+	now       time.Time
+}
+
+// beginning says where a session begins to read a partition, and why.
+type beginning struct {
+	at     int64
+	mark   mark
+	reset  bool          // reading begins at another offset than the group's
+	rewind driver.Rewind // its zero value: the database did not go back
+	note   string        // for the log; empty: nothing special
+}
+
+// errNoPosition says that the group's offset was committed for a row that the database does not have.
+var errNoPosition = errors.New("the database does not know how far the group is, although this consumer has committed the group's offset: " +
+	"it is another database, a backup from before the consumer's first start, or the table source_positions was emptied")
+
+// errSkipped says that the database went back to before messages that an operator had skipped.
+var errSkipped = errors.New("the database went back to before messages that somebody has skipped by moving the group's offset, and it is unknown whether to handle them now")
+
+// begin decides where to begin. row is what the database has; nil: nothing.
+//
+//   - An offset without mark was committed by somebody else: it is accepted.
+//   - An offset with a mark, and no row: a person must decide.
+//   - Another topic ID: the topic was created again, so that its offsets mean other messages. Reading begins with the
+//     first one.
+//   - An offset with a mark that is above the row: the database went back. Reading begins at the row.
+//   - Otherwise at the group's offset.
+func begin(f found, row *driver.Position) (beginning, error) {
+	m := markOf(f.metadata, f.consumer)
+	b := beginning{at: f.committed, mark: mark{Consumer: f.consumer, Log: f.log}}
+	if m != nil {
+		b.mark.Skips = m.Skips
+	}
+	anew := anotherLog(f.log, m, row)
+	switch {
+	case f.committed < 0 && row == nil:
+		b.at = f.initial
+	case f.committed < 0:
+		b.at = f.initial
+		b.note = fmt.Sprintf("the group has no offset: its offsets were deleted or have expired, or the topic was created again. "+
+			"The database has the position %d", row.Next)
+	case m == nil && row != nil && row.Next != f.committed:
+		b.note = fmt.Sprintf("the group's offset was committed by another program or an operator: it is accepted in place of the position %d", row.Next)
+		if row.Next < f.committed && !anew {
+			b.mark = b.mark.skipped(row.Next, f.committed, f.now)
+		}
+	case m == nil:
+	case row == nil:
+		return b, errNoPosition
+	case anew:
+		b.at, b.reset, b.mark.Skips = f.first, true, nil
+		b.note = fmt.Sprintf("the topic was created again: its messages are read from the first one. The group's offset %d was of the former topic", f.committed)
+	case f.committed > row.Next:
+		for _, s := range m.Skips {
+			if row.Next < s.To && s.From < f.committed {
+				return b, fmt.Errorf("%w: those from %d up to %d, found at %s; the database went back from %d to %d", errSkipped,
+					s.From, s.To, time.Unix(s.At, 0).UTC().Format(time.RFC3339), f.committed, row.Next)
+			}
+		}
+		b.at, b.reset = max(row.Next, f.first), true
+		b.rewind = driver.Rewind{From: f.committed, Lost: row.Next, To: b.at}
+	}
+	return b, nil
+}
+
+// anotherLog reports whether the group's offset or the row is one of another topic with the same name.
+func anotherLog(log string, m *mark, row *driver.Position) bool {
+	differs := func(other string) bool { return log != "" && other != "" && log != other }
+	return m != nil && differs(m.Log) || row != nil && differs(row.Log)
+}
+
+// position returns the row of a session that begins so. window is about how many messages the session before can have
+// had in work when its process was killed.
+func (b beginning) position(f found, row *driver.Position, window int64) driver.Position {
+	p := driver.Position{Log: f.log, Next: b.at, Epoch: 1, Open: true}
+	if row == nil {
+		return p
+	}
+	p.Epoch, p.Rewind = row.Epoch+1, row.Rewind
+	if b.rewind != (driver.Rewind{}) {
+		p.Rewind = b.rewind
+	}
+	switch {
+	case !row.Open: // the session before has ended in order
+	case row.Tries > 0 && row.Suspect <= b.at && b.at < row.Suspect+window:
+		p.Suspect, p.Tries = row.Suspect, row.Tries+1
+	default:
+		p.Suspect, p.Tries = b.at, 1
+	}
+	return p
+}
+
+// suspectsAfter is how many sessions in a row must have been killed near one offset before the messages there are tried
+// alone. Once is a crash of the machine, or an operator.
+const suspectsAfter = 2
