@@ -54,7 +54,7 @@ func (b *bench) guard(ctx context.Context) error {
 			{"without the trigger", "", sweep("DISABLE")},
 			{"with the trigger", "without the trigger", sweep("ENABLE")},
 		}
-		figures, err := rounds(ctx, 3*b.size.rounds, true, ways)
+		figures, err := rounds(ctx, 2*b.size.rounds, true, ways)
 		if err != nil {
 			return err
 		}
