@@ -125,6 +125,19 @@ pairs: services-up ## Run the quickstart with every broker and every store, with
 		tail -n 1 $$dir/pair; \
 	done; done
 
+# An API of your own for storm, and further flags of txonce storm, such as STORM="--allow staging.example --effects https://…".
+URL   ?=
+STORM ?=
+
+.PHONY: storm
+storm: ## Send the HTTP example, or your API at URL, repeats of one request with cut connections; then see it fail without a Guard
+ifneq ($(URL),)
+	go run ./cmd/txonce storm --url '$(URL)' $(STORM)
+else
+	go run ./examples/http-api -storm
+	! go run ./examples/http-api -storm -unguarded
+endif
+
 # How many messages each database handles in the soak, and further flags for it, such as -soak.seed=1 -soak.log.
 SOAK_MESSAGES ?= 20000
 SOAK          ?=

@@ -87,7 +87,7 @@ func New(cfg Config) *cobra.Command {
 	a := &app{cfg: cfg}
 	root := group("txonce", "Operate the claims, dead letters and outbox of txonce",
 		a.migrate(), a.check(), a.status(), a.explain(), a.letters(), a.outbox(), a.actions(), a.sweep(), a.horizon(),
-		a.audit(), a.plan(), a.importKeys())
+		a.audit(), a.plan(), a.importKeys(), a.storm())
 	if cfg.Serve != nil {
 		root.AddCommand(a.serve())
 	}

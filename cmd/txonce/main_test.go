@@ -117,7 +117,7 @@ func runScript(t *testing.T, s server, script string) {
 			"after": after, "expire": expire,
 			"ledger": ledger, "pay": pay, "paused": paused, "sql": statement,
 			"enqueue": enqueue, "settle": settle, "hidden": hiddenKey, "rowkey": rowKey, "hold": holdKey,
-			"request": request, "requesthash": requestHash, "hook": hook, "release": releaseKey, "inflight": inFlight, "handled": handled,
+			"api": startAPI, "request": request, "requesthash": requestHash, "hook": hook, "release": releaseKey, "inflight": inFlight, "handled": handled,
 		},
 	})
 }

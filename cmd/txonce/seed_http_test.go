@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/txonce/txonce/adapters/httpidem"
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/internal/httpkey"
 )
 
@@ -40,6 +43,34 @@ func request(ts *testscript.TestScript, _ bool, args []string) {
 	if w.Code != status {
 		ts.Fatalf("the request got %d: %s", w.Code, w.Body)
 	}
+}
+
+// api guarded|unguarded: an API with the paths /payments and /count, with a Guard or without. API is its URL.
+func startAPI(ts *testscript.TestScript, _ bool, args []string) {
+	store := deduptest.NewStore()
+	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
+		Name: "api", Store: store, Secrets: [][]byte{[]byte(scriptSecret)}, Logger: slog.New(slog.DiscardHandler),
+		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
+	})
+	ts.Check(err)
+	var payments atomic.Int64
+	pay := func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, payments.Add(1))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /count", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, payments.Load()) })
+	if args[0] == "guarded" {
+		mux.Handle("POST /payments", guard.Handle(func(_ context.Context, _ *deduptest.Tx, w http.ResponseWriter, _ *http.Request) error {
+			pay(w)
+			return nil
+		}))
+	} else {
+		mux.HandleFunc("POST /payments", func(w http.ResponseWriter, _ *http.Request) { pay(w) })
+	}
+	server := httptest.NewServer(mux)
+	ts.Defer(server.Close)
+	ts.Setenv("API", server.URL)
 }
 
 // requesthash NAME PRINCIPAL METHOD TARGET KEY: sets REQUEST to the hash of the request.

@@ -4,6 +4,7 @@
 //
 //	go run ./examples/http-api          # prints curl commands to paste; the data is in a temporary SQLite file
 //	go run ./examples/http-api -demo    # sends repeats, other bodies and cut connections to itself, and audits the orders
+//	go run ./examples/http-api -storm   # sends itself a storm of repeats; with -unguarded to a handler without a Guard
 package main
 
 import (
@@ -27,19 +28,43 @@ func main() {
 	file := flag.String("sqlite", "", "`file` of the SQLite database; without it, a temporary one")
 	dsn := flag.String("postgres", "", "PostgreSQL's `DSN`, instead of SQLite")
 	isDemo := flag.Bool("demo", false, "send requests, repeats and cut connections to a server of its own, audit, and exit with 0 or 1")
+	isStorm := flag.Bool("storm", false, "send a storm of repeats to a server of its own, and exit with 0 or 1")
+	unguarded := flag.Bool("unguarded", false, "with -storm: a handler without a Guard")
 	flag.Parse()
+	if *unguarded && !*isStorm || *isStorm && *isDemo {
+		log.Fatal("-unguarded needs -storm, and -storm excludes -demo")
+	}
+	m := serving
+	switch {
+	case *isDemo:
+		m = demonstrating
+	case *isStorm && *unguarded:
+		m = stormingUnguarded
+	case *isStorm:
+		m = storming
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if *isDemo {
+	if m != serving {
 		*addr = "127.0.0.1:0"
 	}
-	if err := run(ctx, *addr, *file, *dsn, *isDemo); err != nil {
+	if err := run(ctx, *addr, *file, *dsn, m); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, addr, file, dsn string, isDemo bool) error {
-	secret, err := secretFor(isDemo || file == "" && dsn == "")
+// mode is what the program does.
+type mode int
+
+const (
+	serving mode = iota
+	demonstrating
+	storming
+	stormingUnguarded
+)
+
+func run(ctx context.Context, addr, file, dsn string, m mode) error {
+	secret, err := secretFor(m != serving || file == "" && dsn == "")
 	if err != nil {
 		return err
 	}
@@ -56,8 +81,11 @@ func run(ctx context.Context, addr, file, dsn string, isDemo bool) error {
 	if err != nil {
 		return err
 	}
-	if isDemo {
+	switch m {
+	case demonstrating:
 		return a.runDemo(ctx, listener, func(routes http.Handler) http.Handler { return routes })
+	case storming, stormingUnguarded:
+		return a.runStorm(ctx, listener, m == storming, 10, os.Stdout)
 	}
 	if err := a.addAccount(ctx, "alice", 1000); err != nil {
 		return err

@@ -85,6 +85,12 @@ var httpRows = []row{
 		fails:   "TestHTTPMetrics in adapters/telemetry",
 	},
 	{
+		promise: "txonce storm finds a handler that runs more than once for a key.",
+		in:      "adapters/httpidem/storm.(*Report).count",
+		body:    `r.Effects = &effects`,
+		fails:   "TestRun in adapters/httpidem/storm",
+	},
+	{
 		promise: "Repeats that arrive at once wait for the first one without a database connection.",
 		in:      "adapters/httpidem.(*gate).enter",
 		body:    `return func() {}, 0, nil`,
