@@ -30,11 +30,8 @@ func Decisions() []Decision {
 }
 
 func refusedBecause(reason Reason) Decision {
-	switch reason {
-	case InFlight:
-		return Conflict
-	case Mismatch:
-		return Mismatched
+	if decision, own := map[Reason]Decision{InFlight: Conflict, Mismatch: Mismatched}[reason]; own {
+		return decision
 	}
 	return Refused
 }

@@ -33,7 +33,7 @@ func (g *Guard[TTx]) Peek(r *http.Request) (repeat bool, err error) {
 	}
 	key, err := readKey(r.Header, g.cfg.Header, g.cfg.StrictKey)
 	if err != nil {
-		return false, nil //nolint:nilerr // the Guard refuses it, or lets it run without a key
+		return false, nil // the Guard refuses it, or lets it run without a key
 	}
 	c := &call[TTx]{guard: g, cfg: &g.cfg, r: r}
 	if c.identify(key) != nil {

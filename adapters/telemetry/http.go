@@ -94,8 +94,9 @@ func reasonsOf(decision httpidem.Decision) []httpidem.Reason {
 		return []httpidem.Reason{"", httpidem.Failed}
 	case httpidem.Refused:
 		return httpidem.Reasons()
+	default:
+		return []httpidem.Reason{""}
 	}
-	return []httpidem.Reason{""}
 }
 
 func (g *guardTrace) count(ctx context.Context, e httpidem.Event) {

@@ -86,6 +86,7 @@ func run(ctx context.Context, addr, file, dsn string, m mode) error {
 		return a.runDemo(ctx, listener, func(routes http.Handler) http.Handler { return routes })
 	case storming, stormingUnguarded:
 		return a.runStorm(ctx, listener, m == storming, 10, os.Stdout)
+	case serving:
 	}
 	if err := a.addAccount(ctx, "alice", 1000); err != nil {
 		return err

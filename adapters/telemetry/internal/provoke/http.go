@@ -28,6 +28,7 @@ func HTTP(ctx context.Context, t *telemetry.Telemetry) {
 			e.Status, e.Reason = http.StatusUnprocessableEntity, httpidem.Mismatch
 		case httpidem.Refused:
 			e.Status, e.Reason = http.StatusServiceUnavailable, httpidem.Unavailable
+		default:
 		}
 		answered := ctx
 		if guard.Start != nil {
