@@ -92,6 +92,7 @@ var sections = []section{
 	{"guard", (*bench).guard, false},
 	{"audits", (*bench).audits, false},
 	{"growth", (*bench).growth, true},
+	{"articles", (*bench).articles, true},
 }
 
 func main() {
@@ -160,6 +161,11 @@ func choose(only string, short bool) (chosen []section, err error) {
 }
 
 func (b *bench) run(ctx context.Context, chosen []section) (err error) {
+	if slices.ContainsFunc(chosen, func(s section) bool { return s.name == "articles" }) {
+		if err := needsRedis(ctx); err != nil {
+			return err
+		}
+	}
 	if b.server, err = startServer(ctx); err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestChoose(t *testing.T) {
 		n          int
 	}{
 		{"everything", "", false, []string{"singles", "batches"}, len(sections)},
-		{"a short run", "", true, []string{"singles", "batches"}, len(sections) - 4},
+		{"a short run", "", true, []string{"singles", "batches"}, len(sections) - 5},
 		{"some", "growth,batches", false, []string{"batches", "growth"}, 2},
 		{"a long one in a short run", "growth", true, []string{"growth"}, 1},
 	} {
