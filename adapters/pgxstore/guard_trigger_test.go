@@ -47,6 +47,8 @@ func TestForeignDeletionsAreRefused(t *testing.T) {
 				mark + `DELETE FROM processed_messages WHERE false; DELETE FROM processed_messages`,
 				`BEGIN; SELECT set_config('txonce.sweep', pg_current_xact_id()::text, false); COMMIT; DELETE FROM processed_messages`,
 				`RESET txonce.sweep; DELETE FROM processed_messages`,
+				// a Sweeper of a program that does not know the trigger
+				`BEGIN; UPDATE txonce_sweep SET owner = 'old'; DELETE FROM processed_messages; UPDATE txonce_sweep SET forgotten_until = now(); COMMIT`,
 			} {
 				_, err := conn.Exec(t.Context(), statements, pgx.QueryExecModeSimpleProtocol)
 				refused, _ := errors.AsType[*pgconn.PgError](err)
@@ -102,6 +104,45 @@ func TestForgetAllowsNoOtherDeletion(t *testing.T) {
 	}
 	db.claimAt(t, "a", now, dedup.First)
 	db.claimAt(t, "b", now, dedup.Duplicate)
+}
+
+// A subscriber of logical replication applies the deletions of the publisher's Sweeper, and refuses those of others.
+func TestLogicalReplicationAppliesSweeps(t *testing.T) {
+	t.Parallel()
+	server := testdb.StartPostgres(t, "wal_level=logical", "wal_retrieve_retry_interval=50ms")
+	from := newOutboxDBAt(t, server.DSN, 4)
+	from.exec(t, `CREATE DATABASE subscriber`)
+	at, err := pgx.ParseConfig(server.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := newOutboxDBAt(t, strings.Replace(server.DSN, "/postgres?", "/subscriber?", 1), 2)
+	to.exec(t, `TRUNCATE txonce_sweep`) // its row comes from the publisher
+	from.exec(t, `CREATE PUBLICATION claims FOR TABLE processed_messages, txonce_sweep`)
+	from.exec(t, `SELECT pg_create_logical_replication_slot('claims', 'pgoutput')`)
+	to.exec(t, fmt.Sprintf(`CREATE SUBSCRIPTION claims CONNECTION 'host=127.0.0.1 port=%d user=%s dbname=%s' PUBLICATION claims WITH (create_slot = false, slot_name = 'claims')`,
+		at.Port, at.User, at.Database))
+	await := func(query, want string) {
+		t.Helper()
+		var got string
+		for began := time.Now(); time.Since(began) < 2*time.Minute; <-time.After(20 * time.Millisecond) {
+			if got = to.value(t, query); got == want {
+				return
+			}
+		}
+		t.Fatalf("the subscriber answers %s with %q, want %q", query, got, want)
+	}
+	from.claimAt(t, "old", time.Now(), dedup.First)
+	from.expire(t, 20*24*time.Hour)
+	from.claimAt(t, "young", time.Now(), dedup.First)
+	const keys = `SELECT coalesce(string_agg(id, ' ' ORDER BY id), '') FROM processed_messages`
+	await(keys, "old young")
+	from.mustSweep(t, ``, swept{1, true})
+	await(keys, "young")
+	if _, err := to.pool.Exec(t.Context(), `DELETE FROM processed_messages`); err == nil {
+		t.Error("the subscriber accepts a foreign DELETE")
+	}
+	await(`SELECT (forgotten_until IS NOT NULL)::text FROM txonce_sweep`, "true") // it has the horizon
 }
 
 // claimAt claims a key with a message of that time, and fails if the answer is not want.
