@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/txonce/txonce/adapters/httpidem"
@@ -147,4 +149,62 @@ func ExampleEvent() {
 	}
 	post(guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter, *http.Request) error { return nil }), "")
 	// Output: payments-api POST /payments 400 MissingKey
+}
+
+// A rate limiter lets repeats pass, which run no handler, and counts new requests.
+func ExampleGuard_Peek() {
+	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous,
+	})
+	if err != nil {
+		panic(err)
+	}
+	pay := guard.Handle(func(_ context.Context, tx *deduptest.Tx, _ http.ResponseWriter, _ *http.Request) error {
+		return tx.Add("charge")
+	})
+	left := 1
+	limited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		repeat, err := guard.Peek(r)
+		switch {
+		case err == nil && repeat:
+		case left == 0:
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			return
+		default:
+			left--
+		}
+		pay.ServeHTTP(w, r)
+	})
+	fmt.Println(post(limited, "k1").Code, post(limited, "k1").Code, post(limited, "k2").Code)
+	// Output: 200 200 429
+}
+
+// One line for each request says what was decided about its key.
+func ExampleLogDecisions() {
+	plain := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if slices.Contains([]string{"time", "took", "age", "key", "pattern"}, a.Key) { // they vary, or are long
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	guard, err := httpidem.New(httpidem.Config[*deduptest.Tx]{
+		Name: "payments-api", Store: deduptest.NewStore(), Secrets: [][]byte{exampleSecret},
+		Principal: httpidem.Anonymous, Trace: httpidem.LogDecisions(plain),
+	})
+	if err != nil {
+		panic(err)
+	}
+	pay := guard.Handle(func(_ context.Context, tx *deduptest.Tx, _ http.ResponseWriter, _ *http.Request) error {
+		return tx.Add("charge")
+	})
+	post(pay, "k1")
+	post(pay, "k1")
+	post(pay, "")
+	// Output:
+	// level=INFO msg="httpidem: request" guard=payments-api method=POST decision=new status=200
+	// level=INFO msg="httpidem: request" guard=payments-api method=POST decision=replayed status=200
+	// level=INFO msg="httpidem: request" guard=payments-api method=POST decision=refused status=400 reason=MissingKey
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/txonce/txonce/internal/httpkey"
 )
 
+// recordWithin limits how long a first request's answer waits for recordSource.
+const recordWithin = time.Second
+
 // recordSource records once, after a first request was answered from the database, that the keys of this name are HMACs
 // of HTTP requests. Without it an operator who asks for a client's key would read that the request was not processed.
 // It also makes a Consumer of the same name in another service fail at its start.
@@ -20,7 +23,7 @@ func (g *Guard[TTx]) recordSource(ctx context.Context) {
 	if !ok || now < at || !g.recordAt.CompareAndSwap(at, now+int64(time.Minute)) {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), claimWithin, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), recordWithin, errUnanswered)
 	defer cancel()
 	err := registrar.RegisterSources(ctx, g.cfg.Name, []string{httpkey.Source})
 	switch {

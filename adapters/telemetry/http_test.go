@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
@@ -150,5 +152,34 @@ func TestNilTelemetryOfHTTP(t *testing.T) {
 	var none *telemetry.Telemetry
 	if none.HTTP("shop") != nil || none.Webhook("stripe") != nil {
 		t.Error("a nil Telemetry has hooks")
+	}
+}
+
+// Counting a request costs no garbage.
+func TestHTTPMetricsAllocateNothing(t *testing.T) {
+	r, err := telemetry.New(telemetry.Config{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks, ctx := r.HTTP("shop"), t.Context()
+	e := httpidem.Event{Guard: "shop", Decision: httpidem.Replayed, Waited: time.Second, Age: time.Minute, Took: time.Second}
+	if n := testing.AllocsPerRun(200, func() { hooks.Replayed(ctx, e) }); n != 0 {
+		t.Errorf("%v allocations for each request", n)
+	}
+}
+
+func BenchmarkHTTP(b *testing.B) {
+	r, err := telemetry.New(telemetry.Config{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	hooks, ctx := r.HTTP("shop"), b.Context()
+	e := httpidem.Event{Guard: "shop", Decision: httpidem.First, Took: time.Second}
+	for b.Loop() {
+		hooks.Committed(ctx, e)
 	}
 }

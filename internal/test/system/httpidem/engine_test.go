@@ -38,6 +38,7 @@ type work func(ctx context.Context, exec func(sql string, args ...any) error, w 
 type node struct {
 	handle func(work) http.Handler
 	wrap   func(work) http.Handler
+	peek   func(*http.Request) (bool, error)
 	exec   func(ctx context.Context, sql string, args ...any) error // outside of any transaction
 	count  func(ctx context.Context, sql string) (int, error)
 	close  func()
@@ -169,6 +170,7 @@ func newNode[TTx any](store dedup.Store[TTx], s settings,
 		}
 	}
 	return &node{
+		peek:   guard.Peek,
 		handle: func(do work) http.Handler { return guard.Handle(handle(do)) },
 		wrap: func(do work) http.Handler {
 			return guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
