@@ -99,6 +99,14 @@ chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
 	@$(ENV); go run ./internal/test/system/relaychaos -json $(CHAOS)
 
+# How many calls with each of four kinds of other systems.
+CALLS ?= 2500
+
+.PHONY: calls
+calls: ## Make 10,000 calls to a payment provider that misbehaves, while processes are killed and frozen, and audit
+	@$(MAKE) --no-print-directory services-up S="postgres mariadb mysql"
+	@$(ENV); go test -count=1 -v -timeout=90m -run TestCalls ./internal/test/system/calls -calls.n=$(CALLS) | grep -v '^=== \|^ *--- PASS'
+
 # Further flags for bench and bench-short, such as BENCH="-only singles,batches -json".
 BENCH ?=
 

@@ -55,7 +55,8 @@ type Config[TTx any] struct {
 	// effect, and get the answer of the first. If the other system removes keys "after at least 24 hours", that is 24
 	// hours.
 	//
-	// Defaults to 0: the other system has no idempotency keys.
+	// Defaults to 0: the other system has no idempotency keys. Then do not send the header Idempotency-Key: net/http
+	// would take the request for one that it may repeat by itself when the connection breaks.
 	Keeps time.Duration
 
 	// Settles is how long after the end of a try its request may still arrive or take effect. Only after that time Find

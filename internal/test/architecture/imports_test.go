@@ -38,6 +38,7 @@ var rows = []row{
 	{"outbox/driver", []string{"outbox", "internal/outgoing"}},
 	{"outbox/relay", []string{"outbox", "outbox/driver", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
+	{"calls/callstest", nil},
 	{"calls", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/outgoing", "internal/usercode"}},
 	{"consumer", []string{"consumer/internal/decide", "consumer/internal/traced", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
 	{"consumer/internal/traced", nil},

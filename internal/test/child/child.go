@@ -107,3 +107,10 @@ func (p *Process) Kill() {
 	<-p.ended
 	p.stdin.Close()
 }
+
+// stopped reports whether a signal has stopped the process.
+func (p *Process) stopped() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return err == nil && strings.HasPrefix(after, "T")
+}

@@ -3,7 +3,9 @@ package child
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -112,4 +114,33 @@ func (g *Group) Stop() (ended int) {
 	g.mu.Unlock()
 	g.kept.Wait()
 	return g.ended
+}
+
+// Thaw lets children that have stopped themselves (SIGSTOP) go on after that time, until ctx ends. It returns how many
+// times it did.
+func (g *Group) Thaw(ctx context.Context, after time.Duration) (n int) {
+	since := map[*Process]time.Time{}
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return n
+		case <-tick.C:
+		}
+		g.mu.Lock()
+		all := slices.Clone(g.all)
+		g.mu.Unlock()
+		for _, p := range all {
+			switch {
+			case p == nil || !p.stopped():
+				delete(since, p)
+			case since[p].IsZero():
+				since[p] = time.Now()
+			case time.Since(since[p]) >= after:
+				n++
+				delete(since, p)
+				_ = p.cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
+			}
+		}
+	}
 }
