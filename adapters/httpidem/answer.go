@@ -234,6 +234,7 @@ func (c *call[TTx]) logFailure(e Event) {
 
 // answerKnown answers a request whose key was used before. The handler never runs.
 func (c *call[TTx]) answerKnown(k *earlier) *response {
+	c.row = k.row // under a former secret it is not the first
 	c.answered()
 	if k.verdict == dedup.Unprovable {
 		return c.refuse(refuse(Forgotten, dedup.ErrUnprovable))

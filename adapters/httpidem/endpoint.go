@@ -34,6 +34,7 @@ type call[TTx any] struct {
 	id           *httpkey.Identity // nil: the request has no key
 	recs         []dedup.Record
 	fingerprints []fingerprint // fingerprints[i] is stored with recs[i]
+	row          int           // index in recs of the row that the database has
 
 	inDoubt bool // a COMMIT of an earlier attempt got no answer
 
@@ -177,7 +178,7 @@ func (c *call[TTx]) event(decision Decision, status int) Event {
 		Waited: c.waited, InDoubt: c.unanswered,
 	}
 	if len(c.recs) > 0 {
-		e.Key = c.recs[0].Key.ID
+		e.Key = c.recs[c.row].Key.ID
 	}
 	return e
 }

@@ -201,3 +201,24 @@ func TestSourceIsRecorded(t *testing.T) {
 		t.Errorf("%d lines, want 1:\n%s", n, &b.log)
 	}
 }
+
+// After a secret was replaced, the event of a repeat has the identity of the row that the first request has made: under
+// the new secret there is none, and an operator would read that the request was not completed.
+func TestKeyOfAFormerSecret(t *testing.T) {
+	var before, after gathered
+	a := newAPI(t, func(c *config) { c.Trace = before.trace() })
+	a.want(a.create(), request{}, http.StatusCreated, false)
+	b := newAPIOn(t, a.store, func(c *config) {
+		c.Secrets, c.Trace = [][]byte{secret("b"), secret("a")}, after.trace()
+	})
+	b.want(b.create(), request{}, http.StatusCreated, true)
+	b.want(b.create(), request{body: "other"}, http.StatusUnprocessableEntity, false)
+	for _, e := range after.events {
+		if want := before.last(t).Key; e.Key != want {
+			t.Errorf("%s: key %s, want %s", e.Decision, e.Key, want)
+		}
+		if _, found, err := a.store.Lookup(t.Context(), dedup.Key{Consumer: "api", ID: e.Key}); !found || err != nil {
+			t.Errorf("%s: the database does not have the key: %v", e.Decision, err)
+		}
+	}
+}
