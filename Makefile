@@ -107,6 +107,14 @@ calls: ## Make 10,000 calls to a payment provider that misbehaves, while process
 	@$(MAKE) --no-print-directory services-up S="postgres mariadb mysql"
 	@$(ENV); go test -count=1 -v -timeout=90m -run TestCalls ./internal/test/system/calls -calls.n=$(CALLS) | grep -v '^=== \|^ *--- PASS'
 
+# Further flags for failover.
+FAILOVER ?=
+
+.PHONY: failover
+failover: ## Let the database lose commits 100 times under load, and audit the effects
+	@$(MAKE) --no-print-directory services-up S="postgres kafka"
+	@$(ENV); export TMPDIR="$$(go run ./internal/test/system/services memory)"; go run ./internal/test/system/failover -json $(FAILOVER)
+
 # Further flags for bench and bench-short, such as BENCH="-only singles,batches -json".
 BENCH ?=
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -90,6 +91,36 @@ func (p *OwnPostgres) StartStandby(t testing.TB) *OwnPostgres {
 		return newPostgres(t.Context(), p.settings, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf",
 			"--checkpoint=fast", "--no-sync")
 	})
+}
+
+// NewStandby is StartStandby for a program that is not a test. The standby connects to port, where p or a proxy listens.
+// The caller ends it with Close.
+func (p *OwnPostgres) NewStandby(ctx context.Context, port int) (*OwnPostgres, error) {
+	settings := slices.Concat(p.settings,
+		[]string{fmt.Sprintf("primary_conninfo=host=127.0.0.1 port=%d user=postgres", port)})
+	return newPostgres(ctx, settings, "pg_basebackup", "-d", p.DSN, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+}
+
+// NewBackup starts a server with what p has committed by now, as if a backup was restored: it has the same timeline.
+// The caller ends it with Close.
+func (p *OwnPostgres) NewBackup(ctx context.Context) (*OwnPostgres, error) {
+	return newPostgres(ctx, p.settings, "pg_basebackup", "-d", p.DSN, "--checkpoint=fast", "--no-sync")
+}
+
+// Promote makes a standby a primary, with what it has received.
+func (p *OwnPostgres) Promote(ctx context.Context) error {
+	conn, err := connect(ctx, p.DSN)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	switch done, err := conn.value(ctx, `SELECT pg_promote(true, 60)`); {
+	case err != nil:
+		return err
+	case done != "true":
+		return errors.New("own PostgreSQL: the standby was not promoted within 60 s")
+	}
+	return nil
 }
 
 func startOwn(t testing.TB, start func() (*OwnPostgres, error)) *OwnPostgres {
