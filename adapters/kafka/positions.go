@@ -292,11 +292,26 @@ const closeWithin = 3 * time.Second
 func (s *positions) finish(p *partition) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), closeWithin)
 	defer cancel()
-	if err := s.write(ctx, true, p); err != nil && !errors.Is(err, errOther) {
-		s.m.log.Info("kafka: the database has not taken the last position; messages are delivered again",
-			"topic", p.claim.Topic(), "partition", p.claim.Partition(), "error", err)
-	}
+	err := s.write(ctx, true, p)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	r := s.reading[p]
 	delete(s.reading, p)
+	s.mu.Unlock()
+	switch {
+	case err == nil, r == nil, errors.Is(err, errOther):
+		return
+	case endedByPositions(err): // no process was killed, although the row stays behind
+		_, err = s.store.ChangePosition(ctx, r.PositionID, func(now *driver.Position) (*driver.Position, error) {
+			if now == nil || now.Epoch > r.Epoch {
+				return nil, nil
+			}
+			now.Open = false
+			return now, nil
+		})
+		if err == nil {
+			return
+		}
+	}
+	s.m.log.Info("kafka: the database has not taken the last position; messages are delivered again",
+		"topic", p.claim.Topic(), "partition", p.claim.Partition(), "error", err)
 }
