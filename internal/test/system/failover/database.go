@@ -137,4 +137,15 @@ func (d *database) effects(ctx context.Context, n int) (distinct, all int, err e
 	return distinct, all, err
 }
 
+// parked returns how many messages are parked.
+func (d *database) parked(ctx context.Context) (n int, err error) {
+	conn, err := pgx.Connect(ctx, d.primary.DSN)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM dead_letters`).Scan(&n)
+	return n, err
+}
+
 func messageID(n int) string { return fmt.Sprintf("m%09d", n) }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,7 +64,7 @@ func (l *load) Close() error {
 }
 
 // run sends rate messages per second, 20 at a time.
-func (l *load) run(ctx context.Context, rate int) error {
+func (l *load) run(ctx context.Context, rate, killers int) error {
 	const each = 20
 	producer, err := sarama.NewSyncProducerFromClient(l.client)
 	if err != nil {
@@ -77,6 +78,13 @@ func (l *load) run(ctx context.Context, rate int) error {
 		for i := n + 1; i <= n+each; i++ {
 			messages = append(messages, &sarama.ProducerMessage{
 				Topic: l.topic, Partition: int32(i % l.partitions), Value: sarama.StringEncoder(messageID(i)), //nolint:gosec // a small number
+			})
+		}
+		if killers > 0 && n >= rate { // in the second second
+			killers--
+			messages = slices.Insert(messages, each/2, &sarama.ProducerMessage{
+				Topic: l.topic, Partition: int32(killers % l.partitions), //nolint:gosec // a small number
+				Value: sarama.StringEncoder(fmt.Sprint(killer, killers)),
 			})
 		}
 		if err := producer.SendMessages(messages); err != nil {

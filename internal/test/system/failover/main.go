@@ -14,6 +14,9 @@
 //
 // In the end the audit compares the table with what was sent: each message must have exactly one effect.
 //
+// With -killers there are messages whose handlers kill their process each time. They must be parked, and no other
+// message may be.
+//
 // -broken runs workers whose store does not remember positions, to see the audit fail.
 //
 // With -json the last line is one JSON object. The exit code is 0 if every fault was applied and nothing is lost or
@@ -47,6 +50,7 @@ func main() {
 type options struct {
 	failovers, backups, restarts int
 	rate, workers, partitions    int
+	killers                      int
 	patience                     time.Duration
 	cooperative                  bool
 	seed                         uint64
@@ -60,6 +64,7 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	flags.IntVar(&o.failovers, "failovers", 100, "how often an asynchronous standby takes over")
 	flags.IntVar(&o.backups, "backups", 10, "how often a backup takes over")
 	flags.IntVar(&o.restarts, "restarts", 5, "how often the primary is killed and started again")
+	flags.IntVar(&o.killers, "killers", 0, "number of further messages whose handler kills its process")
 	flags.IntVar(&o.rate, "rate", 400, "messages per second")
 	flags.IntVar(&o.workers, "workers", 2, "number of processes")
 	flags.IntVar(&o.partitions, "partitions", 4, "number of partitions")
@@ -81,8 +86,8 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("%q is no flag; -help lists them", flags.Arg(0))
-	case o.failovers < 0 || o.backups < 0 || o.restarts < 0:
-		return o, errors.New("-failovers, -backups and -restarts must not be negative")
+	case o.failovers < 0 || o.backups < 0 || o.restarts < 0 || o.killers < 0:
+		return o, errors.New("-failovers, -backups, -restarts and -killers must not be negative")
 	case o.rate < 20 || o.workers < 1 || o.partitions < 1:
 		return o, errors.New("want a -rate of 20 or more, and at least one of -workers and of -partitions")
 	case len(o.kafka) == 0:

@@ -44,6 +44,22 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
+// Messages that kill their processes are parked, and no message beside them is.
+func TestKillersAreParked(t *testing.T) {
+	for _, mode := range []string{"-cooperative=false", "-cooperative"} {
+		t.Run(mode, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("needs servers")
+			}
+			t.Parallel()
+			code, out := failover(t, "-killers=2", "-failovers=0", "-backups=0", "-restarts=0", "-rate=100", mode)
+			if code != 0 || !strings.Contains(out, "lost 0, doubled 0; 2 messages killed their processes, and 2 are parked") {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
 // Without positions the audit finds what a failover has lost.
 func TestTheAuditFindsLosses(t *testing.T) {
 	if testing.Short() {

@@ -23,6 +23,7 @@ type found struct {
 	Seed                          uint64
 	Failovers, Backups, Restarts  int
 	Kills                         int
+	Killers, Parked               int
 	Messages                      int
 	EffectsLost                   int `json:"effects_taken_back"` // by faults of the database, at least
 	Rewinds                       int
@@ -37,9 +38,9 @@ func (f *found) String() string {
 %d failovers, %d backups and %d restarts of the database, %d kills of workers (seed %d)
 %d messages were sent. The database lost %d effects or more of messages that were acknowledged.
 %d times a partition was read again, %d messages in all; all effects were there again after %.1f s (median) and %.1f s (longest).
-lost %d, doubled %d
+lost %d, doubled %d; %d messages killed their processes, and %d are parked
 `, f.Failovers, f.Backups, f.Restarts, f.Kills, f.Seed, f.Messages, f.EffectsLost, f.Rewinds, f.ReadAgain,
-		f.MedianSeconds, f.SlowestSeconds, f.Lost, f.Doubled)
+		f.MedianSeconds, f.SlowestSeconds, f.Lost, f.Doubled, f.Killers, f.Parked)
 }
 
 // scene is one run.
@@ -80,7 +81,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (_ *found, er
 	defer s.stop()
 	loading, done := context.WithCancel(ctx)
 	sending := make(chan error, 1)
-	go func() { sending <- s.load.run(loading, o.rate) }()
+	go func() { sending <- s.load.run(loading, o.rate, o.killers) }()
 	err = s.faults(ctx)
 	done()
 	if err = errors.Join(err, <-sending); err == nil {
@@ -226,8 +227,20 @@ func (s *scene) audit(ctx context.Context) error {
 	if slices.Sort(s.took); len(s.took) > 0 {
 		f.MedianSeconds, f.SlowestSeconds = s.took[len(s.took)/2].Seconds(), s.took[len(s.took)-1].Seconds()
 	}
-	f.OK = f.Lost == 0 && f.Doubled == 0
-	return nil
+	f.Killers = s.o.killers
+	f.Parked, err = s.parked(ctx)
+	f.OK = f.Lost == 0 && f.Doubled == 0 && f.Parked == f.Killers
+	return err
+}
+
+// parked waits until as many messages are parked as kill their processes, and returns how many there are.
+func (s *scene) parked(ctx context.Context) (n int, err error) {
+	for deadline := time.Now().Add(s.o.patience); ; wait(ctx, 50*time.Millisecond) {
+		n, err = s.db.parked(ctx)
+		if err == nil && n >= s.o.killers || ctx.Err() != nil || time.Now().After(deadline) {
+			return n, err
+		}
+	}
 }
 
 // start starts worker i.

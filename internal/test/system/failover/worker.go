@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,10 +25,14 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
 	dedupdriver "github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/internal/test/child"
 	"github.com/txonce/txonce/internal/test/spawn"
 )
 
 const workerCommand = "worker"
+
+// killer begins the payload of a message whose handler kills its process.
+const killer = "killer-"
 
 // settings are what a worker needs to know.
 type settings struct {
@@ -91,6 +96,9 @@ func (s settings) work(ctx context.Context, tell func(report)) error {
 		Name: "billing", Store: store, Window: 15 * 24 * time.Hour,
 		Key: func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
 		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
+			if strings.HasPrefix(string(m.Payload), killer) {
+				child.KillMyself()
+			}
 			_, err := tx.Exec(ctx, `INSERT INTO effects (id) VALUES ($1)`, string(m.Payload))
 			return err
 		},
