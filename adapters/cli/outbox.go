@@ -17,7 +17,8 @@ func (a *app) outbox() *cobra.Command {
 	return group("outbox", "List, show, unpark and discard parked messages of the outbox", a.listParked(),
 		a.showParked(),
 		a.changeParked("unpark", "Make parked messages pending again", ops.Unpark),
-		a.changeParked("discard", "Delete parked messages, which are never published then", ops.DiscardOutbox))
+		a.changeParked("discard", "Delete parked messages, which are never published then", ops.DiscardOutbox),
+		a.answerCall())
 }
 
 // parkedFlags are the conditions on parked messages.
@@ -44,7 +45,8 @@ type parkedObject struct {
 	Attempts int               `json:"attempts"`
 	Enqueued *time.Time        `json:"enqueued"`
 	Parked   *time.Time        `json:"parked"`
-	Waiting  bool              `json:"waiting"` // for the message that it is behind
+	Call     string            `json:"call,omitempty"` // of a call to another system: in doubt, happened
+	Waiting  bool              `json:"waiting"`        // for the message that it is behind
 	Behind   int64             `json:"behind,omitempty"`
 	Bytes    int               `json:"payload_bytes"`
 	Payload  []byte            `json:"payload,omitempty"`
@@ -54,7 +56,7 @@ type parkedObject struct {
 func parkedJSON(out *printer, m outbox.ParkedMessage, payload bool) parkedObject {
 	o := parkedObject{
 		Seq: m.Seq, ID: out.key(m.ID), Topic: m.Topic, Key: out.key(m.OrderingKey), Error: m.Error,
-		Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
+		Call: string(m.Call()), Attempts: m.Attempts, Enqueued: jsonTime(m.Enqueued), Parked: jsonTime(m.ParkedAt),
 		Waiting: m.Waiting, Behind: m.Behind, Bytes: len(m.Payload),
 	}
 	if payload {
@@ -104,6 +106,7 @@ func (a *app) listParked() *cobra.Command {
 				})
 			}
 			out.table(rows)
+			adviseOnCalls(out, found)
 			if l.After > 0 {
 				out.printf("more with --after %d\n", l.After)
 			}
@@ -121,6 +124,12 @@ func parkedState(m outbox.ParkedMessage) string {
 		return fmt.Sprintf("waits behind %d", m.Behind)
 	case m.Behind != 0:
 		return fmt.Sprintf("parked behind %d", m.Behind)
+	}
+	switch m.Call() {
+	case outbox.CallInDoubt:
+		return "in doubt"
+	case outbox.CallHappened:
+		return "call happened"
 	}
 	return "parked"
 }
@@ -154,6 +163,7 @@ func (a *app) showParked() *cobra.Command {
 			out.field("enqueued", "%s", instant(m.Enqueued))
 			out.field("parked", "%s", instant(m.ParkedAt))
 			out.field("payload", "%d bytes", len(m.Payload))
+			adviseOnCalls(out, []outbox.ParkedMessage{m})
 			if payload {
 				out.printf("\n%s", contentText(m.Headers, m.Payload))
 			}

@@ -51,6 +51,12 @@ func (a *app) changeParked(name, short string, kind ops.Kind) *cobra.Command {
 		warning := fmt.Sprintf("%s would be pending again and published.", count(len(seqs), "message"))
 		if kind == ops.DiscardOutbox {
 			warning = fmt.Sprintf("%s would be deleted and never published.", count(len(seqs), "message"))
+			switch n, err := a.callsAmong(ctx, db, seqs); {
+			case err != nil:
+				return err
+			case n > 0:
+				warning += fmt.Sprintf(" Of these, %s to other systems may have happened, and the result would never be recorded: see outbox answer.", count(n, "call"))
+			}
 		}
 		if goOn, err := act.agree(ctx, out, len(seqs), warning, fmt.Sprint(len(seqs))); !goOn {
 			return err

@@ -3,6 +3,7 @@ package outgoing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 )
 
@@ -17,6 +18,7 @@ type Scope struct {
 	busy       bool           // a call of Enqueue is under way
 	overlapped bool           // two calls were under way at once
 	ended      bool
+	labels     map[string]bool // of DownstreamKey
 }
 
 // WithScope returns a ctx with a scope, and a function that ends it. With an empty seed, the ctx has no scope.
@@ -71,6 +73,24 @@ func (s *Scope) End() {
 	s.mu.Lock()
 	s.busy = false
 	s.mu.Unlock()
+}
+
+// DownstreamKey returns the idempotency key of a call that the handler makes itself. A label may be used once.
+func (s *Scope) DownstreamKey(label string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return "", errors.New("the handler of this context has returned")
+	case label == "":
+		return "", errors.New("it needs a label, such as \"charge\"")
+	case s.labels[label]:
+		return "", fmt.Errorf("it was called before with the label %q: give each call a label of its own", label)
+	case s.labels == nil:
+		s.labels = make(map[string]bool)
+	}
+	s.labels[label] = true
+	return DownstreamKey(s.seed, label), nil
 }
 
 func (s *Scope) end() {

@@ -67,7 +67,7 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
-	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey")}, // net/http is the SDK
+	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey", "internal/outgoing")}, // net/http is the SDK
 	{"adapters/httpidem/storm", nil},
 	{"adapters/cli", []string{"adapters/httpidem/storm", "consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/httpkey", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
