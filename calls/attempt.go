@@ -46,7 +46,7 @@ func (a *attempt[TTx]) do(only bool) error {
 	// The record says that the try ends Timeout after it was written, which was later.
 	ctx, cancel := context.WithDeadline(a.ctx, began.Add(c.cfg.Timeout))
 	defer cancel()
-	if ctx.Err() != nil { // the process may have been suspended
+	if a.late(ctx) {
 		a.takeBack(try.Token)
 		return outboxdriver.ErrNotTried
 	}
@@ -71,6 +71,9 @@ func (a *attempt[TTx]) do(only bool) error {
 	}
 	return &outbox.InDoubtError{Err: a.failed("Do", err)}
 }
+
+// late reports whether the time of a try is over before it has begun: the process may have been suspended.
+func (a *attempt[TTx]) late(ctx context.Context) bool { return ctx.Err() != nil }
 
 // enough reports whether there is time for one more call.
 func (a *attempt[TTx]) enough() bool {

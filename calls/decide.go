@@ -54,8 +54,8 @@ func decide(c driver.Call, due time.Time, f dedup.Fingerprint, r rules) (s step,
 		first = c.First
 	}
 	clockSetBack := c.Now.Before(first.Add(-r.settles)) // then nothing is known about the time since
-	switch remembered := first.Add(r.keeps - r.margin); {
-	case r.keeps > 0 && c.Now.Before(remembered) && !clockSetBack:
+	switch {
+	case r.remembers(first, c.Now) && !clockSetBack:
 		return do, until
 	case c.Unanswered > 0:
 		if settled := c.Until.Add(r.settles); r.find && c.Now.Before(settled) && !clockSetBack {
@@ -69,4 +69,9 @@ func decide(c driver.Call, due time.Time, f dedup.Fingerprint, r rules) (s step,
 		return ask, until
 	}
 	return inDoubt, until
+}
+
+// remembers reports whether a request at now arrives while the other system knows a key that it got at first or later.
+func (r rules) remembers(first, now time.Time) bool {
+	return r.keeps > 0 && now.Before(first.Add(r.keeps-r.margin))
 }

@@ -98,6 +98,6 @@ func ExampleDownstreamKey() {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	// Output:
-	// 1ecbd3c8-6114-80bb-8605-f58ce0bd71d5 false
-	// 1ecbd3c8-6114-80bb-8605-f58ce0bd71d5 false
+	// 159059ea-ce0a-8995-8f26-d4f82d152166 false
+	// 159059ea-ce0a-8995-8f26-d4f82d152166 false
 }

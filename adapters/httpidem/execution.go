@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/txonce/txonce/internal/httpkey"
+	"github.com/txonce/txonce/internal/outgoing"
 )
 
 type executionKey struct{}
@@ -86,7 +87,5 @@ func DownstreamKey(ctx context.Context, label string) (string, error) {
 		e.labels = map[string]bool{}
 	}
 	e.labels[label], e.worked = true, true
-	u := e.id.Derive("downstream", label)[:16]
-	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8: custom
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
+	return outgoing.DownstreamKey(string(e.id.Derive("downstream", "")), label), nil
 }

@@ -119,11 +119,15 @@ func worker(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// parkoutbox TOPIC N: messages that the broker refuses.
+// parkoutbox TOPIC N [ERROR]: messages that the broker refuses.
 func parkOutbox(ts *testscript.TestScript, _ bool, args []string) {
 	s := seedsOf(ts)
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
+	refusal := errors.New("message too large")
+	if len(args) > 2 {
+		refusal = errors.New(args[2])
+	}
 	store, err := s.store()
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -145,7 +149,7 @@ func parkOutbox(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		outcomes := []driver.Outcome{}
 		for _, m := range leased {
-			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: driver.Parked, Err: errors.New("message too large")})
+			outcomes = append(outcomes, driver.Outcome{Leased: m, Verdict: driver.Parked, Err: refusal})
 		}
 		ts.Check(session.Settle(ctx, outcomes))
 		left -= len(leased)

@@ -31,6 +31,7 @@ var groups = []group{
 	{"Brokers", "A message is acknowledged when its outcome is committed, and not before.", brokerRows},
 	{"Outbox", "" +
 		"A message that a handler enqueues is published at least once when its transaction commits, always with one ID.", outboxRows},
+	{"Calls to other systems", "A call takes effect once, or is parked in doubt.", callRows},
 	{"Webhooks", "Only a signed event is accepted. It is handled once, however often it is delivered.", webhookRows},
 	{"HTTP requests with an Idempotency-Key", "" +
 		"A request takes effect once. Its repeats get the stored response.", httpRows},

@@ -1,0 +1,78 @@
+package main
+
+var callRows = []row{
+	{
+		promise: "A call is not made again before its earlier try is recorded.",
+		in:      "internal/operator.(*Service).BeginTry",
+		body:    `return true, nil`,
+		fails:   "TestStore/postgres15/a_try_is_recorded_before_it_begins in adapters/pgxstore",
+	},
+	{
+		promise: "One process begins a try, also when several have read the same record.",
+		sql:     "internal/dialect.newCalls.Try",
+		cut:     " AND token = {f.number}",
+		fails:   "TestStore/postgres15/one_process_begins_a_try in adapters/pgxstore",
+	},
+	{
+		promise: "A process that was frozen begins no try of a call that another one has settled.",
+		sql:     "internal/dialect.newCalls.Claimed",
+		cut:     "count(*)",
+		put:     "0",
+		fails:   "TestStore/postgres15/a_settled_call_begins_no_try/read_committed in adapters/pgxstore",
+	},
+	{
+		promise: "A try is made only while the other system remembers the idempotency key.",
+		in:      "calls.(rules).remembers",
+		body:    `return true`,
+		fails:   "TestAnOldKeyIsNotBelieved in calls",
+	},
+	{
+		promise: "Find is believed only when no request can be under way.",
+		in:      "calls.decide",
+		body:    `if s, until = decideOriginal(c, due, f, r); s == wait { s = ask }; return s, until`,
+		fails:   "TestAnOldKeyIsNotBelieved in calls",
+	},
+	{
+		promise: "A call whose outcome nothing can tell is parked in doubt, and not guessed.",
+		in:      "calls.decide",
+		body:    `if s, until = decideOriginal(c, due, f, r); s == inDoubt { s = do }; return s, until`,
+		fails:   "TestAnOldKeyIsNotBelieved in calls",
+	},
+	{
+		promise: "An ID that was used for a call with other content is refused.",
+		in:      "calls.decide",
+		body:    `if s, until = decideOriginal(c, due, f, r); s == mismatch { s = already }; return s, until`,
+		fails:   "TestACallIsMadeAndSettledOnce in calls",
+	},
+	{
+		promise: "A refusal after a try whose outcome is not known does not count as the outcome.",
+		in:      "calls.(*attempt).refusedNow",
+		body:    `return a.refused(refusal)`,
+		fails:   "TestARefusal in calls",
+	},
+	{
+		promise: "When Done fails, the result of the call is kept.",
+		in:      "calls.(*attempt).keepResult",
+		body:    ``,
+		fails:   "TestDoneRunsAgainWithoutAnotherCall in calls",
+	},
+	{
+		promise: "A process that stood still before a call does not make it when its time is over.",
+		in:      "calls.(*attempt).late",
+		body:    `return false`,
+		fails:   "TestATryThatBeganTooLateIsNotMade in calls",
+	},
+	{
+		promise: "An idempotency key is the same in each try and each release.",
+		in:      "internal/outgoing.DownstreamKey",
+		body:    `return rand.Text()`,
+		imports: "crypto/rand",
+		fails:   "TestTheIdempotencyKeyIsFrozen in calls",
+	},
+	{
+		promise: "A message that a Publisher defers waits without an attempt being counted, and others go on.",
+		in:      "outbox/relay.(*batch).deferUncounted",
+		body:    `b.countFailure(i, err)`,
+		fails:   "TestRelayDefersOneMessage in outbox/relay",
+	},
+}
