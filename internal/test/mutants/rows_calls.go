@@ -53,7 +53,7 @@ var callRows = []row{
 	{
 		promise: "When Done fails, the result of the call is kept.",
 		in:      "calls.(*attempt).keepResult",
-		body:    ``,
+		body:    `_ = result`,
 		fails:   "TestDoneRunsAgainWithoutAnotherCall in calls",
 	},
 	{
