@@ -35,8 +35,9 @@ func (c *claim) open(ctx context.Context) error {
 	results, err := c.begin(ctx, b)
 	if err == nil {
 		var state string
-		err = results.QueryRow().Scan(&c.standbys, &state)
-		c.session = stateOf(state)
+		if err = results.QueryRow().Scan(&c.standbys, &state); err == nil {
+			c.met(state)
+		}
 	}
 	return c.read(results, nil, err)
 }

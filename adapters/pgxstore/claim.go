@@ -180,8 +180,15 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 	case err != nil:
 		return err
 	}
-	c.Inserted[rows[0].KeyHash], c.session = true, stateOf(state)
+	c.Inserted[rows[0].KeyHash] = true
+	c.met(state)
 	return nil
+}
+
+// met notes the state of the session that the claim has found.
+func (c *claim) met(state string) {
+	c.session = stateOf(state)
+	c.store.history.Saw(c.session.server)
 }
 
 func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
@@ -193,7 +200,7 @@ func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {
 	if err := row.Scan(&n, &some, &c.Clock, &c.xid, &c.standbys, &state); err != nil {
 		return err
 	}
-	c.session = stateOf(state)
+	c.met(state)
 	if n == len(rows) {
 		for i := range rows {
 			c.Inserted[rows[i].KeyHash] = true

@@ -93,7 +93,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	b := &pgx.Batch{}
 	c.queueBegin(b)
 	b.Queue(s.sql.InsertNew, append(claimArgs(&c.Plan.Rows[0], c.idleLimit, s.cfg.Compact),
-		guessWait, c.session.String(),
+		guessWait, c.session.text(),
 		pgtype.Timestamptz{Time: c.Now(), Valid: true}, driver.MaxClockSkew.Seconds())...)
 	insertions := s.queueLate(b, &late, shards)
 	results, err := c.begin(ctx, b)
@@ -107,6 +107,7 @@ func (s *Store) claimAndCommit(ctx context.Context, c *claim, late lateWrites) (
 	if err == nil {
 		if err = readLate(results, &late, insertions); err == nil {
 			s.repeats.count(false)
+			s.history.Saw(c.session.server) // InsertNew has compared it
 		}
 		return err
 	}

@@ -57,7 +57,7 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 		return c.tx.SendBatch(ctx, b).Close()
 	})
 	if state != "" {
-		c.session = stateOf(state)
+		c.met(state)
 	}
 	if err == nil && ends {
 		c.tx = nil

@@ -9,7 +9,8 @@ import (
 // sessionState is what the Store compares of a session: it decides which tables a handler's statements mean, and
 // whether a crash may undo COMMIT.
 type sessionState struct {
-	sync string // synchronous_commit
+	server string // see claims.History; compare ignores it
+	sync   string // synchronous_commit
 	// the schema of temporary tables; after sessions.look: their number and a hash of their names. 0: none, in both
 	temps string
 	names string // current_user and search_path
@@ -20,12 +21,16 @@ const noTemporaries = "0"
 
 // stateOf reads the text that dialect.Postgres calls the session's state.
 func stateOf(text string) (st sessionState) {
+	st.server, text, _ = strings.Cut(text, " ")
 	st.sync, text, _ = strings.Cut(text, " ")
 	st.temps, st.names, _ = strings.Cut(text, " ")
 	return st
 }
 
 func (st sessionState) String() string { return st.sync + " " + st.temps + " " + st.names }
+
+// text is the inverse of stateOf.
+func (st sessionState) text() string { return st.server + " " + st.String() }
 
 // ofHook returns what counts where a hook prepares each use of a connection: the hook may use another tenant's role,
 // search_path and names of temporary tables.

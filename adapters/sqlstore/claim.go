@@ -41,7 +41,11 @@ func (s *Store) runClaim(ctx context.Context, c *engine.Claim) ([]dedup.Claim, e
 
 // Insert implements claims.Driver.
 func (d claimDriver) Insert(ctx context.Context, rows []claims.Row) error {
-	return d.store.claimError(d.store.db.Claims.Claim(ctx, d.claim, rows))
+	err := d.store.db.Claims.Claim(ctx, d.claim, rows)
+	if err == nil && d.claim.Server != "" {
+		d.store.history.Saw(d.claim.Server)
+	}
+	return d.store.claimError(err)
 }
 
 // Forget implements claims.Driver.

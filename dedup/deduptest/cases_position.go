@@ -3,6 +3,7 @@ package deduptest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ func positionCases[TTx any]() []testCase[TTx] {
 		{name: "sessions that begin at once get different epochs", run: positionEpochs[TTx]},
 		{name: "a position moves within the bounds of its session", run: positionMoves[TTx]},
 		{name: "a move is not made after the history has changed", run: positionHistory[TTx]},
+		{name: "each way to claim meets the server", run: positionHistoryOfClaims[TTx]},
 		{name: "thousands of partitions move in one call", run: positionsMany[TTx]},
 		{name: "positions of different names are different", run: positionNames[TTx]},
 		{name: "a name that a database cannot store is refused", run: positionNamesRefused[TTx]},
@@ -315,6 +317,61 @@ func positionHistory[TTx any](t *testing.T, e *env[TTx]) {
 	other.want(t, partition(0), driver.Position{Epoch: 1})
 	p.move(t, history, move)
 	other.want(t, partition(0), driver.Position{Epoch: 1, Next: 5})
+}
+
+// positionHistoryOfClaims: a node that has met no server has the history 0.
+func positionHistoryOfClaims[TTx any](t *testing.T, e *env[TTx]) {
+	first := e.node(t)
+	var known []dedup.Record
+	for _, id := range []string{"a", "b", "c"} {
+		known = append(known, record(id))
+		e.must(t, first, record(id), dedup.First)
+	}
+	again := slices.Clone(known)
+	for i := range again {
+		again[i].Redelivered = true
+	}
+	inTx := func(recs ...dedup.Record) func(ctx context.Context, s dedup.Store[TTx]) error {
+		return func(ctx context.Context, s dedup.Store[TTx]) error {
+			return s.InTx(ctx, recs, func(TTx, []dedup.Claim) error { return nil })
+		}
+	}
+	for name, claim := range map[string]func(ctx context.Context, s dedup.Store[TTx]) error{
+		"a new key":               inTx(record("new")),
+		"new keys":                inTx(record("new 1"), record("new 2")),
+		"a known key":             inTx(known[0]),
+		"known keys":              inTx(known...),
+		"a new key among known":   inTx(append(slices.Clone(known), record("new 3"))...),
+		"a redelivered key":       inTx(again[0]),
+		"redelivered keys":        inTx(again...),
+		"a redelivered new key":   inTx(dedup.Record{Key: record("new 4").Key, Redelivered: true}),
+		"in somebody's own":       e.claimIn(record("new 5")),
+		"in somebody's own again": e.claimIn(known[0]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := positionsOf(t, e.node(t))
+			if n := p.History(); n != 0 {
+				t.Fatalf("History is %d before the first claim, want 0", n)
+			}
+			ctx := bounded(t)
+			if err := retry(ctx, p.store, func() error { return claim(ctx, p.store) }); err != nil {
+				t.Fatal(err)
+			}
+			if n := p.History(); n != 1 {
+				t.Errorf("History is %d after a claim, want 1", n)
+			}
+		})
+	}
+}
+
+// claimIn claims in a transaction that the store does not own.
+func (e *env[TTx]) claimIn(r dedup.Record) func(ctx context.Context, s dedup.Store[TTx]) error {
+	return func(ctx context.Context, s dedup.Store[TTx]) error {
+		return e.Tx(ctx, e.options(), func(tx TTx) error {
+			_, err := s.Claim(ctx, tx, []dedup.Record{r})
+			return err
+		})
+	}
 }
 
 func positionsMany[TTx any](t *testing.T, e *env[TTx]) {

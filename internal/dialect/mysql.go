@@ -104,8 +104,8 @@ func NewMySQL(schema string) MySQL {
 		ClaimAgain: " ON DUPLICATE KEY UPDATE `key` = `key`",
 
 		// Locking reads return the latest version of a row, even if the transaction's snapshot is older.
-		Claimed:    q("SELECT p.`key`, p.token, @clock " + mysqlByKey + ` FOR UPDATE`),
-		ClaimedOne: q("SELECT `key`, token, @clock FROM @processed_messages WHERE `key` = UNHEX(?) FOR UPDATE"),
+		Claimed:    q("SELECT p.`key`, p.token, @clock, " + MySQLHistory + " " + mysqlByKey + ` FOR UPDATE`),
+		ClaimedOne: q("SELECT `key`, token, @clock, " + MySQLHistory + " AS history FROM @processed_messages WHERE `key` = UNHEX(?) FOR UPDATE"),
 
 		// The horizon is read after the claim. If the transaction's snapshot may be older than the claim, it is read on
 		// another connection.

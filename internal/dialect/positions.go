@@ -41,6 +41,9 @@ const PostgresHistory = `extract(epoch FROM pg_postmaster_start_time())::text`
 // MySQLHistory tells servers apart.
 const MySQLHistory = `concat_ws(':', @@server_id, @@hostname, @@port)`
 
+// SQLiteHistory is the same for all files: a file that was replaced is known by its lower positions.
+const SQLiteHistory = `file`
+
 func postgresPositions() positions {
 	return positions{
 		history:  PostgresHistory,
@@ -75,13 +78,13 @@ WHERE p.epoch = m.e AND p.position BETWEEN m.f AND m.n AND ` + MySQLHistory + ` 
 
 func sqlitePositions() positions {
 	return positions{
-		history:  `''`,
+		history:  `'` + SQLiteHistory + `'`,
 		readOnly: `0`,
 		moves: `(SELECT value ->> 'i' AS i, value ->> 'c' AS c, value ->> 's' AS s, value ->> 'p' AS p, value ->> 'e' AS e, value ->> 'f' AS f,
 	value ->> 'n' AS n, value ->> 'x' AS x FROM json_each(?)) AS m`,
 		same: `p.consumer = m.c AND p.source = m.s AND p.partition = m.p`,
 		move: `UPDATE {table} AS p SET position = m.n, open = p.open AND m.x = 0, updated = ` + clock + `
-FROM {moves} WHERE {same} AND p.epoch = m.e AND p.position BETWEEN m.f AND m.n AND '' = ?`,
+FROM {moves} WHERE {same} AND p.epoch = m.e AND p.position BETWEEN m.f AND m.n AND '` + SQLiteHistory + `' = ?`,
 		table:   `main.source_positions`, // a handler may have left a temporary table of this name
 		quoted:  `partition`,
 		ignored: ` ON CONFLICT DO NOTHING`,

@@ -45,11 +45,11 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 
 // session is the part of a session's state that must not change: whether commits are durable, the user, and which
 // tables unqualified names in handlers' statements mean: search_path, and temporary tables, which hide others. It
-// begins with synchronous_commit, a space, the schema of temporary tables (0: the session has never had one), and
-// another space. To count tables costs too much for each claim.
+// begins with PostgresHistory, synchronous_commit and the schema of temporary tables (0: the session has never had one),
+// each followed by a space. To count tables costs too much for each claim.
 const (
 	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
-	sessionBegin = `current_setting('synchronous_commit') || ' ' || `
+	sessionBegin = PostgresHistory + ` || ' ' || current_setting('synchronous_commit') || ' ' || `
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
 
@@ -125,7 +125,7 @@ SELECT 1 / count(*) FILTER (WHERE NOT other), max(former) FROM new`),
 		Claim:    q(insert + `, ` + boundedWait + unlessKnown),
 		ClaimOne: q(insertOne + ` FROM ` + boundedWait + unlessKnown),
 		AfterClaim: q(`SELECT ` + formerWait + `,
-	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'), ` + standbys + `, ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
+	coalesce(pg_current_xact_id_if_assigned()::text, ''), current_setting('transaction_isolation'), ` + standbys + `, ` + PostgresHistory + `, ` + postgresSettings + `, forgotten_until FROM @txonce_sweep`),
 
 		// The horizon is read by a separate statement after the claim. Read within the claim's statement, it would be
 		// as old as that statement's snapshot, and the claim may have waited for a sweep since. Above READ COMMITTED

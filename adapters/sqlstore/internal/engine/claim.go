@@ -22,6 +22,7 @@ type Claim struct {
 	// The engine sets the fields below.
 	XID       string
 	Standbys  bool          // COMMIT waits for standbys, so the COMMIT of a duplicate must wait too
+	Server    string        // see claims.History; empty: no row was read
 	Settings  string        // the session's settings before the handler got the transaction
 	Token     Token         // the token in the rows that the last claim inserted
 	Witness   dedup.KeyHash // the key of one inserted row

@@ -121,7 +121,7 @@ func (d *DB) readClaimed(ctx context.Context, c *engine.Claim, mine engine.Token
 		var k engine.KeyHash
 		var whose []byte
 		var clock engine.Instant
-		if err := found.Scan(&k, &whose, &clock); err != nil {
+		if err := found.Scan(&k, &whose, &clock, &c.Server); err != nil {
 			return err
 		}
 		if string(whose) == string(mine[:]) {

@@ -113,7 +113,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	}
 	var restored, isolation string
 	err = c.ReadForgotten(c.Tx.QueryRowContext(ctx, d.SQL.AfterClaim), &restored, &c.XID, &isolation, &c.Standbys,
-		&c.Settings)
+		&c.Server, &c.Settings)
 	if err != nil {
 		return err
 	}

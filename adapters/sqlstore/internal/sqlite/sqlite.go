@@ -118,6 +118,7 @@ func (d *DB) Claim(ctx context.Context, c *engine.Claim, rows []claims.Row) erro
 	if err := checkAttached(ctx, c.Tx); err != nil {
 		return err
 	}
+	c.Server = dialect.SQLiteHistory
 	list := make([][]any, len(rows))
 	for i, row := range rows {
 		rec := row.Record
