@@ -33,7 +33,7 @@ const (
 )
 
 // Call returns what is known of the call that m is.
-func (m *ParkedMessage) Call() CallState {
+func (m ParkedMessage) Call() CallState {
 	switch {
 	case m.Behind != 0: // it was not tried since
 		return NoCall

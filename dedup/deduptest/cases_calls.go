@@ -85,7 +85,8 @@ func recordedTry[TTx any](t *testing.T, e *env[TTx]) {
 }
 
 func oneTry[TTx any](t *testing.T, e *env[TTx]) {
-	nodes := []driver.CallKeeper[TTx]{keeper(t, e.node(t)), keeper(t, e.node(t))}
+	node, ctx := e.node(t), bounded(t)
+	nodes := []driver.CallKeeper[TTx]{keeper(t, node), keeper(t, e.node(t))}
 	key := record("k").Key
 	for round := range int64(5) {
 		seen, began := call(t, nodes[0], key), atomic.Int64{}
@@ -93,18 +94,16 @@ func oneTry[TTx any](t *testing.T, e *env[TTx]) {
 		for i := range int64(4) {
 			racing.Go(func() {
 				s := nodes[i%2]
-				for {
-					ok, err := s.BeginTry(bounded(t), key, seen, try(1+10*round+i, time.Minute))
-					if err == nil {
-						if ok {
-							began.Add(1)
-						}
-						return
-					}
-					if t.Context().Err() != nil {
-						t.Error(err)
-						return
-					}
+				ok := false
+				err := retry(ctx, node, func() (err error) {
+					ok, err = s.BeginTry(ctx, key, seen, try(1+10*round+i, time.Minute))
+					return err
+				})
+				switch {
+				case err != nil:
+					t.Error(err)
+				case ok:
+					began.Add(1)
 				}
 			})
 		}

@@ -9,8 +9,8 @@ var callRows = []row{
 	},
 	{
 		promise: "One process begins a try, also when several have read the same record.",
-		sql:     "internal/dialect.newCalls.Try",
-		cut:     " AND token = {f.number}",
+		in:      "internal/operator.holdsToken",
+		body:    `return true, nil`,
 		fails:   "TestStore/postgres15/one_process_begins_a_try in adapters/pgxstore",
 	},
 	{
