@@ -18,6 +18,7 @@ func (c *claim) queueBegin(b *pgx.Batch) {
 
 // begin sends b, whose first statement is that of queueBegin.
 func (c *claim) begin(ctx context.Context, b *pgx.Batch) (pgx.BatchResults, error) {
+	c.noted = false
 	results := c.conn.SendBatch(ctx, b)
 	c.tx = results.Tx()
 	_, err := results.Exec()

@@ -28,6 +28,7 @@ type claim struct {
 	xid      string
 	standbys bool         // COMMIT waits for synchronous standbys
 	session  sessionState // without a synchronous_commit: not read yet
+	noted    bool         // the server of the transaction is noted: behind a pooler each transaction may be on another
 	horizon  horizon
 }
 
@@ -187,8 +188,10 @@ func (c *claim) readOne(row pgx.Row, rows []claims.Row) error {
 
 // met notes the state of the session that the claim has found.
 func (c *claim) met(state string) {
-	c.session = stateOf(state)
-	c.store.history.Saw(c.session.server)
+	c.session, c.noted = stateOf(state), true
+	if c.session.server != "" {
+		c.store.history.Saw(c.session.server)
+	}
 }
 
 func (c *claim) readSome(row pgx.Row, rows []claims.Row) error {

@@ -38,7 +38,7 @@ func (c *claim) Existing(ctx context.Context, rows []claims.Row) error {
 	if len(keys) == 1 {
 		queue(sql.ExistingOne, pgUUID(keys[0]), append(row.dest(), &c.standbys, &state))
 	} else {
-		if c.session.sync == "" {
+		if !c.noted {
 			b.Queue(sql.State).QueryRow(func(row pgx.Row) error { return row.Scan(&c.standbys, &state) })
 		}
 		queue(sql.Existing, pgUUIDs(keys), row.dest())

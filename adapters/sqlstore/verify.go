@@ -63,7 +63,11 @@ func (t *transaction) stamp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.store.answerWithin)
 	defer cancel()
 	t.handed = time.Now()
-	return t.store.claimError(t.store.db.Proofs.Stamp(ctx, &t.Transaction))
+	err := t.store.db.Proofs.Stamp(ctx, &t.Transaction)
+	if err == nil && t.Claim.Server != "" { // nothing may have been claimed
+		t.store.history.Saw(t.Claim.Server)
+	}
+	return t.store.claimError(err)
 }
 
 // check verifies the transaction after a handler returned nil, and returns nil if COMMIT may be sent. verify is the

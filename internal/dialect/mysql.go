@@ -10,7 +10,7 @@ import "strings"
 // whole table, and a locking scan waits for unrelated rows.
 type MySQL struct {
 	// Sessions.
-	Describe, Locate, Mark, Proof, ProofAndMark, LimitWait, RestoreWait, Autocommit string
+	Describe, Locate, Mark, Proof, ProofAndMark, LimitWait, RestoreWait, Autocommit, Server string
 	// Claiming.
 	Claim, ClaimRow, ClaimAgain, Claimed, ClaimedOne string
 	Forgotten, Windows, Existing, Touch              string
@@ -91,6 +91,7 @@ func NewMySQL(schema string) MySQL {
 
 		// For servers without SET STATEMENT … FOR.
 		LimitWait:   `SET @txonce_was_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = `,
+		Server:      `SELECT ` + MySQLHistory,
 		Autocommit:  `SELECT @@autocommit`,
 		RestoreWait: `SET innodb_lock_wait_timeout = @txonce_was_lock_wait`,
 

@@ -49,6 +49,7 @@ WHERE CASE current_setting('idle_in_transaction_session_timeout')
 // each followed by a space. To count tables costs too much for each claim.
 const (
 	session      = sessionBegin + `pg_my_temp_schema()::text` + sessionEnd
+	unnoted      = `current_setting('synchronous_commit') || ' ' || pg_my_temp_schema()::text` + sessionEnd
 	sessionBegin = PostgresHistory + ` || ' ' || current_setting('synchronous_commit') || ' ' || `
 	sessionEnd   = ` || ' ' || current_user || ' ' || current_setting('search_path')`
 )
@@ -147,8 +148,9 @@ WHERE current_setting('transaction_read_only') = 'off'`),
 		ExistingOne: q(`SELECT key, fingerprint, expires_at, result, consumer, tenant, id, ` + standbys + `, ` + session + `
 FROM @processed_messages WHERE key = $1::uuid AND current_setting('transaction_read_only') = 'off'`),
 
-		// Before Existing, where no claim has been sent yet.
-		State: `SELECT ` + standbys + `, ` + session,
+		// Before Existing, where no claim of the transaction has told it. A server that accepts no writes is not noted,
+		// because no answer comes from it.
+		State: `SELECT ` + standbys + `, CASE current_setting('transaction_read_only') WHEN 'off' THEN ` + session + ` ELSE ' ' || ` + unnoted + ` END`,
 
 		// For a transaction that begins after its claim has found that all keys have rows.
 		Open: `SELECT ` + standbys + `, ` + session + strings.Replace(idleLimit, "$8", "$1", 1),

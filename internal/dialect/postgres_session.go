@@ -38,7 +38,7 @@ func NewPostgresSession() PostgresSession {
 		SessionSettings: q(`SELECT @settings`),
 
 		// A transaction is identified by its id if it has one, and otherwise by a setting that ends with it.
-		Mark:        q(`SELECT set_config('txonce.transaction', clock_timestamp()::text, true), @settings`),
+		Mark:        q(`SELECT set_config('txonce.transaction', clock_timestamp()::text, true), @settings, ` + PostgresHistory),
 		ProofByMark: q(`SELECT coalesce(current_setting('txonce.transaction', true), ''), @settings`),
 		ProofByID:   q(`SELECT coalesce(pg_current_xact_id_if_assigned()::text, ''), @settings`),
 

@@ -12,6 +12,11 @@ import (
 )
 
 func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
+	if t.Claim.Server == "" { // nothing was claimed
+		if err := t.Tx.QueryRowContext(ctx, d.sql.Server).Scan(&t.Claim.Server); err != nil {
+			return err
+		}
+	}
 	_, err := t.Tx.ExecContext(ctx, d.sql.Mark)
 	return err
 }

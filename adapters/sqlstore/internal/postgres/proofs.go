@@ -25,7 +25,7 @@ func (d *DB) Stamp(ctx context.Context, t *engine.Transaction) error {
 		t.Marked = err == nil
 		return err
 	}
-	err := t.Tx.QueryRowContext(ctx, d.SQL.Mark).Scan(&t.Proof, &t.Claim.Settings)
+	err := t.Tx.QueryRowContext(ctx, d.SQL.Mark).Scan(&t.Proof, &t.Claim.Settings, &t.Claim.Server)
 	t.Proof = settingSays + t.Proof
 	return err
 }
