@@ -78,7 +78,8 @@ func TestRun(t *testing.T) {
 			"different answers with 2xx: the request ran more than once", "too many",
 		}, ""},
 		{
-			"a handler that runs each time, with equal answers", plain(201, true, same), true, []string{"too many"},
+			"a handler that runs each time, with equal answers", plain(201, true, same), true,
+			[]string{"too many"},
 			"Idempotent-Replayed",
 		},
 		{
@@ -88,7 +89,8 @@ func TestRun(t *testing.T) {
 		{"a handler that has no effect", plain(201, false, same), true, []string{"are missing"}, ""},
 		{
 			"a server that never has time", plain(503, false, same), true,
-			[]string{"got no final answer", "no key got a 2xx"}, "",
+			[]string{"got no final answer", "no key got a 2xx"},
+			"",
 		},
 		{"a server that refuses", plain(401, false, same), true, []string{"no key got a 2xx: map[401:"}, ""},
 	} {
