@@ -65,6 +65,25 @@ var claimRows = []row{
 		fails:   "TestClaimLateFindsAChangedSession in adapters/pgxstore",
 	},
 	{
+		promise: "Each claim notes its server, by whatever path it is made: no position moves that rests on another server.",
+		in:      "adapters/pgxstore.(*claim).met",
+		body:    `c.session, c.noted = stateOf(state), true`,
+		fails:   "TestEachClaimNotesItsServer in adapters/pgxstore",
+	},
+	{
+		promise: "A server moves no position for claims that another server has, or that it had before a restart.",
+		sql:     "internal/dialect.postgresPositions",
+		cut:     "{PostgresHistory} = CAST(? AS text)",
+		put:     "CAST(? AS text) <> ''",
+		fails:   "TestAMoveIsMadeByTheServerOfItsHistoryOnly in adapters/pgxstore",
+	},
+	{
+		promise: "A session that was replaced moves no position.",
+		sql:     "internal/dialect.postgresPositions",
+		cut:     "p.epoch = m.e AND ",
+		fails:   "TestPostgres/15/a_position_moves_within_the_bounds_of_its_session in adapters/sqlstore/test",
+	},
+	{
 		promise: "A claim of a key that another transaction holds ends with ErrInFlight after ClaimTimeout.",
 		in:      "adapters/pgxstore.(*Store).InTx",
 		body: `err := s.inTxOriginal(ctx, recs, fn)
