@@ -95,6 +95,7 @@ func (c *Calls[TTx]) publish(ctx context.Context, m outboxdriver.Leased) error {
 		return a.ask(nil)
 	case wait:
 		return a.wait(until)
+	case inDoubt:
 	}
 	return outbox.Permanent(&outbox.InDoubtError{Err: a.doubt("the other system no longer remembers the idempotency key, if it had one")})
 }

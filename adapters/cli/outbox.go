@@ -130,8 +130,9 @@ func parkedState(m outbox.ParkedMessage) string {
 		return "in doubt"
 	case outbox.CallHappened:
 		return "call happened"
+	default:
+		return "parked"
 	}
-	return "parked"
 }
 
 func (a *app) showParked() *cobra.Command {

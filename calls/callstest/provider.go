@@ -111,6 +111,7 @@ func (p *Provider) charge(w http.ResponseWriter, r *http.Request) {
 		return
 	case AppliesLater:
 		<-time.After(p.Late / 2)
+	default:
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if !p.apply(key, c.Reference) {
@@ -126,6 +127,7 @@ func (p *Provider) charge(w http.ResponseWriter, r *http.Request) {
 		return
 	case AnswersLate:
 		<-time.After(p.Late)
+	default:
 	}
 	answer(w, c.Reference)
 }

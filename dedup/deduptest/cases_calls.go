@@ -64,7 +64,7 @@ func recordedTry[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	first := begin(t, k, key, none, try(7, time.Minute), true)
 	if got := call(t, other, key); got.Token != 7 || got.Unanswered != 1 || got.Fingerprint != record("").Fingerprint ||
-		!got.First.Equal(got.Last) || got.Until.Sub(got.Last).Round(time.Second) != time.Minute ||
+		got.Last.Sub(got.First).Abs() > time.Second || got.Until.Sub(got.Last).Round(time.Second) != time.Minute ||
 		got.First.Before(none.Now.Truncate(time.Microsecond)) || got.Verdict != driver.CallUnknown || got.Result != nil {
 		t.Fatalf("another node sees of the first try: %+v", got)
 	}
@@ -75,7 +75,7 @@ func recordedTry[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	third := try(9, time.Hour)
 	third.Only = true
-	if got := begin(t, k, key, second, third, true); got.Unanswered != 1 || !got.First.Equal(got.Last) ||
+	if got := begin(t, k, key, second, third, true); got.Unanswered != 1 || !got.First.After(second.First) ||
 		got.Until.Before(second.Until) {
 		t.Fatalf("the third try, after earlier ones had no effect: %+v", got)
 	}

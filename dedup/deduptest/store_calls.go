@@ -104,7 +104,7 @@ func (k callKeeper) change(ctx context.Context, key dedup.Key,
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // it does nothing after Commit
+	defer tx.Rollback()
 	err = tx.Update(ctx, callName(key), func(old any) any {
 		var before *driver.Call
 		if c, ok := old.(driver.Call); ok {

@@ -99,7 +99,7 @@ func (s *shop) chargeAll(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(running) }()
-	defer func() { stop(); <-ended }()
+	defer func() { stop(); _ = <-ended }()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		select {
 		case <-ctx.Done():
