@@ -91,7 +91,7 @@ func (s *shop) take(ctx context.Context, orders int) error {
 }
 
 // chargeAll runs a relay until nothing is left to call.
-func (s *shop) chargeAll(ctx context.Context) error {
+func (s *shop) chargeAll(ctx context.Context) (err error) {
 	r, err := s.relay()
 	if err != nil {
 		return err
@@ -99,7 +99,12 @@ func (s *shop) chargeAll(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(running) }()
-	defer func() { stop(); _ = <-ended }()
+	defer func() {
+		stop()
+		if stopped := <-ended; err == nil {
+			err = stopped
+		}
+	}()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		select {
 		case <-ctx.Done():
