@@ -28,6 +28,7 @@ type attempt[TTx any] struct {
 	interleaved bool  // the handlers were interleaved
 	complete    []int // places of those whose work was complete, and in the transaction, before the culprit ended it
 
+	history        int64     // of the database when the transaction began
 	began, claimed time.Time // claimed is zero if the store has not answered the claims
 	measured       transaction
 }
@@ -53,6 +54,7 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 	if b.c.cfg.ClaimLate && len(recs) == 1 && !b.c.memory.inDoubt(&b.items[todo[0]]) {
 		ctx = driver.WithLateClaim(ctx, a.forget)
 	}
+	a.history = b.c.losses.Begin()
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
 	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs,
 		func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
@@ -191,6 +193,9 @@ func (a *attempt[TTx]) conclude(ctx context.Context) (f decide.Failure) {
 	default:
 		for _, ans := range a.answers {
 			a.committed(ans)
+		}
+		if len(a.first) > 0 {
+			b.c.losses.Committed(a.history, a.item(a.first[0]).rec.Key, len(a.first))
 		}
 		done := event{what: committed, at: ofClaims, messages: len(a.todo), ran: len(a.ran)}
 		if len(a.ran) > 0 { // duplicates prove nothing about handlers

@@ -9,6 +9,8 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/internal/losses"
+	"github.com/txonce/txonce/observe"
 )
 
 // Consumer claims each message, runs its handler, and commits. Make one with New. It is safe for concurrent use. Copies
@@ -17,6 +19,7 @@ type Consumer[TTx any] struct {
 	cfg          Config[TTx]
 	classify     classifier
 	letters      *letters[TTx]
+	losses       *losses.Watch
 	registration *registration
 	gate         *gate
 	memory       memory
@@ -45,10 +48,16 @@ func New[TTx any](cfg Config[TTx]) (*Consumer[TTx], error) {
 		classify:     classify,
 		letters:      &letters[TTx]{store: cfg.Store, classify: classify},
 		panics:       panics,
-		gate:         newGate(&cfg, panics),
-		retries:      retryLog{logger: cfg.Logger},
-		trial:        make(chan struct{}, 1),
-		turn:         make(chan struct{}, 1),
+		losses: losses.New(cfg.Store, losses.Config{
+			Name: cfg.Name, Window: cfg.Window, Logger: cfg.Logger, Resend: resend,
+			WentBack: func(ctx context.Context, l observe.Loss) {
+				hooks.Call(ctx, panics, "WentBack", cfg.Trace.WentBack, l)
+			},
+		}),
+		gate:    newGate(&cfg, panics),
+		retries: retryLog{logger: cfg.Logger},
+		trial:   make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
 		replayFault: &hooks.Pause{
 			Logger: panics.Logger, Owner: "consumer: replays", Panics: panics, Why: explain,
 			WaitsFor: "an answer of the database", Recovered: "the database works again",
@@ -67,9 +76,15 @@ func (c *Consumer[TTx]) MaxAttempts() int { return c.cfg.MaxAttempts }
 // Window implements driver.Windowed: it returns Config.Window or its default.
 func (c *Consumer[TTx]) Window() time.Duration { return c.cfg.Window }
 
-// Positions implements driver.Positioned: it returns Config.Store, if that is a driver.Positions, and Config.Name.
+// resend ends the error about commits that the database has lost.
+const resend = "Messages of that time were acknowledged and do not come again: send them again from their source. " +
+	"Those that are not lost are duplicates then"
+
+// Positions implements driver.Positioned: it returns Config.Store, if that is a driver.Positions, and Config.Name. The
+// caller keeps positions, and reads again what the database loses, so the Consumer no longer looks for losses itself.
 func (c *Consumer[TTx]) Positions() (store driver.Positions, consumer string) {
 	store, _ = c.cfg.Store.(driver.Positions)
+	c.losses.Close()
 	return store, c.cfg.Name
 }
 

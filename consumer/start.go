@@ -204,6 +204,7 @@ func (c *Consumer[TTx]) Close() {
 	if r.closed.Swap(true) {
 		return
 	}
+	c.losses.Close()
 	r.turn <- struct{}{} // a start in progress finishes first; later ones see that the Consumer is closed
 	defer func() { <-r.turn }()
 	if r.store != nil && r.registered.Load() {

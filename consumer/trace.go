@@ -50,6 +50,10 @@ type Trace struct {
 	// of driver.WithTrace are not called.
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
+
+	// WentBack is called after the database has lost what it had committed for messages that this Consumer has
+	// acknowledged; see docs/operations.md. A Subscriber of Kafka reads them again by itself, and has a hook of its own.
+	WentBack func(ctx context.Context, l observe.Loss)
 }
 
 // Delivery is what one pass works on. Hooks must not change it.
@@ -105,6 +109,7 @@ func (t *Trace) Then(u *Trace) *Trace {
 	both.Done = hooks.ThenWith(t.Done, u.Done)
 	both.Paused = hooks.Then(t.Paused, u.Paused)
 	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
+	both.WentBack = hooks.Then(t.WentBack, u.WentBack)
 	return &both
 }
 

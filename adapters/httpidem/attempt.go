@@ -40,6 +40,7 @@ type earlier struct {
 func (c *call[TTx]) attempt() (a attempt) {
 	life := newLifetime(c.r.Context(), c.cfg.Base)
 	defer life.end()
+	defer c.guard.noteLosses(c.recs, &a)()
 	a.err = c.cfg.Store.InTx(driver.WithClaimWait(life.ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(life.ctx, tx, claims); a.known != nil || err != nil {
 			return err
@@ -217,6 +218,7 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 func (c *call[TTx]) record(res *response) (a attempt) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), claimWithin, errBusy)
 	defer cancel()
+	defer c.guard.noteLosses(c.recs, &a)()
 	a.err = c.cfg.Store.InTx(driver.WithClaimWait(ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(ctx, tx, claims); a.known != nil || err != nil {
 			return err

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/internal/losses"
 )
 
 // Handler does the work of one request in tx. It reads r.Body and writes its response to w, which keeps it until
@@ -34,6 +36,7 @@ type Guard[TTx any] struct {
 	results driver.ResultStore[TTx]
 	twins   gate
 	recent  recent
+	losses  *losses.Watch
 	slots   chan struct{} // one element for each transaction in progress
 
 	recordAt atomic.Int64 // when recordSource tries again, as of time.Time.UnixNano
@@ -48,7 +51,22 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	return &Guard[TTx]{
 		cfg: cfg, results: cfg.Store.(driver.ResultStore[TTx]),
 		slots: make(chan struct{}, cfg.MaxConcurrent),
+		losses: losses.New(cfg.Store, losses.Config{
+			Name: cfg.Name, Window: cfg.Window, Logger: cfg.Logger, WentBack: cfg.Trace.WentBack,
+			Resend: "Requests of that time were answered, so clients do not repeat them: find them in the logs of proxies and clients, " +
+				"and send them again with the same keys. Those that are not lost are answered from the database then",
+		}),
 	}, nil
+}
+
+// noteLosses returns a function that notes the outcome of a transaction with the claims of recs.
+func (g *Guard[TTx]) noteLosses(recs []dedup.Record, a *attempt) func() {
+	history := g.losses.Begin()
+	return func() {
+		if a.err == nil && a.known == nil && len(recs) > 0 {
+			g.losses.Committed(history, recs[0].Key, 1)
+		}
+	}
 }
 
 // Handle returns an http.Handler that runs h. It must be the innermost handler of a route: put routers and middlewares

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/hooks"
+	"github.com/txonce/txonce/observe"
 )
 
 // Event is the argument of a Trace hook.
@@ -50,6 +51,10 @@ type Trace struct {
 	Replayed func(ctx context.Context, e Event)
 	Refused  func(ctx context.Context, e Event) // the answer has a Reason
 	Panicked func(ctx context.Context, e Event) // the handler panicked, and its work is rolled back
+
+	// WentBack is called, apart from any request, after the database has lost what it had committed for requests that
+	// this Guard has answered; see docs/operations.md.
+	WentBack func(ctx context.Context, l observe.Loss)
 }
 
 // Then returns a Trace that calls the hooks of t and then those of u. Both may be nil.
@@ -69,6 +74,7 @@ func (t *Trace) Then(u *Trace) *Trace {
 		Replayed:  hooks.Then(first.Replayed, second.Replayed),
 		Refused:   hooks.Then(first.Refused, second.Refused),
 		Panicked:  hooks.Then(first.Panicked, second.Panicked),
+		WentBack:  hooks.Then(first.WentBack, second.WentBack),
 	}
 }
 
@@ -82,6 +88,7 @@ func (t *Trace) complete(p *hooks.Panics) *Trace {
 		"Committed": &all.Committed, "Recorded": &all.Recorded, "Unstored": &all.Unstored, "Replayed": &all.Replayed,
 		"Refused": &all.Refused, "Panicked": &all.Panicked,
 	})
+	hooks.Complete(p, map[string]*func(context.Context, observe.Loss){"WentBack": &all.WentBack})
 	start := all.Start
 	all.Start = func(ctx context.Context, e Event) context.Context {
 		started := ctx

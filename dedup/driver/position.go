@@ -53,6 +53,12 @@ type PositionID struct {
 	Partition int32
 }
 
+// SourceAcknowledged is the Source of the rows of a consumer whose source cannot be read again, such as a queue or HTTP.
+// Each process has one, and moves it while it commits messages: Next counts them. If the database has lost commits, Log
+// has the time that they are from, as two times of RFC 3339 with a slash between them, and Rewind.From less Rewind.Lost
+// is how many messages this process had acknowledged of that time at most; 0: unknown.
+const SourceAcknowledged = "acknowledged messages"
+
 // Position says how far the messages of a partition are handled.
 type Position struct {
 	PositionID

@@ -40,7 +40,7 @@ var rows = []row{
 	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
 	{"calls/callstest", nil},
 	{"calls", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/outgoing", "internal/usercode"}},
-	{"consumer", []string{"consumer/internal/decide", "consumer/internal/traced", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
+	{"consumer", []string{"consumer/internal/decide", "consumer/internal/traced", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/losses", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
 	{"consumer/internal/traced", nil},
 	{"consumer/driver", []string{"consumer", "consumer/internal/traced", "dedup", "dedup/driver", "observe", "internal/hooks"}},
 	{"consumer/internal/decide", []string{"dedup", "dedup/driver", "observe", "internal/faults"}},
@@ -67,7 +67,7 @@ var rows = []row{
 	{"adapters/webhook/internal/...", edge("adapters/webhook")},
 	{"adapters/webhook/applehook/appletest", edge("adapters/webhook/applehook")},
 	{"adapters/webhook/...", edge("adapters/webhook", "adapters/webhook/internal/...", "internal/tokens")},
-	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey", "internal/outgoing")}, // net/http is the SDK
+	{"adapters/httpidem", edge("internal/idtime", "internal/httpkey", "internal/losses", "internal/outgoing")}, // net/http is the SDK
 	{"adapters/httpidem/storm", nil},
 	{"adapters/cli", []string{"adapters/httpidem/storm", "consumer", "consumer/ops", "consumer/ops/audit", "dedup", "dedup/driver", "outbox", "observe", "migrations", "internal/httpkey", "internal/release", "internal/sqlrows", "github.com/spf13/cobra", "github.com/rogpeppe/go-internal/diff", "github.com/mattn/go-isatty"}},
 	{"adapters/watermilltx", edge("github.com/ThreeDotsLabs/watermill/...", "github.com/ThreeDotsLabs/watermill-sql/v3/...")},
@@ -85,6 +85,7 @@ var rows = []row{
 	{"internal/httpkey", nil},
 	{"internal/hooks", []string{"observe", "internal/usercode"}},
 	{"internal/idtime", nil},
+	{"internal/losses", []string{"dedup", "dedup/driver", "internal/usercode", "observe"}},
 	{"internal/names", []string{"dedup"}},
 	{"internal/outgoing", []string{"internal/idtime"}},
 	{"internal/tokens", nil},
