@@ -29,9 +29,10 @@ func (a *app) checkStatus(ctx context.Context, db *Database, c *checks, lim limi
 		}
 		return err
 	}
-	c.done = append(c.done, "consumers", "outbox", "sweeper", "replays")
+	c.done = append(c.done, "consumers", "positions", "outbox", "sweeper", "replays")
 	for _, consumer := range s.Consumers {
 		checkConsumer(c, s.Now, consumer)
+		checkPositions(c, s.Now, consumer)
 	}
 	checkOutbox(c, s, lim)
 	checkSweep(c, s, lim)
@@ -49,7 +50,7 @@ func (a *app) checkStatus(ctx context.Context, db *Database, c *checks, lim limi
 }
 
 // latestStatus is the first version of the schema with the tables that Status reads.
-const latestStatus = 3
+const latestStatus = 10
 
 func checkConsumer(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 	for _, l := range consumer.Letters {

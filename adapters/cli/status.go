@@ -66,6 +66,7 @@ func printStatus(out *printer, db *Database, s ops.Status, p pauses) {
 	} else {
 		out.printf("no consumer has run yet\n")
 	}
+	printPositions(out, s)
 	for _, name := range slices.Sorted(maps.Keys(p.causes)) {
 		out.printf("%s is paused: %s\n", Harmless(name), p.causes[name])
 	}

@@ -17,15 +17,16 @@ type statusObject struct {
 }
 
 type consumerObject struct {
-	Name    string         `json:"name"`
-	Paused  string         `json:"paused,omitempty"` // the cause
-	Letters map[string]int `json:"letters"`          // by cause
-	Capped  bool           `json:"letters_capped"`
-	Waiting int            `json:"letters_waiting"`
-	Horizon *time.Time     `json:"horizon"`
-	Windows []windowObject `json:"windows"`
-	Sources []sourceObject `json:"sources"`
-	Reports bool           `json:"pauses_reported"` // false: nothing is known about pauses
+	Name      string            `json:"name"`
+	Paused    string            `json:"paused,omitempty"` // the cause
+	Letters   map[string]int    `json:"letters"`          // by cause
+	Capped    bool              `json:"letters_capped"`
+	Waiting   int               `json:"letters_waiting"`
+	Horizon   *time.Time        `json:"horizon"`
+	Windows   []windowObject    `json:"windows"`
+	Sources   []sourceObject    `json:"sources"`
+	Positions []positionsObject `json:"positions"`
+	Reports   bool              `json:"pauses_reported"` // false: nothing is known about pauses
 }
 
 type windowObject struct {
@@ -87,7 +88,7 @@ func statusJSON(db *Database, s ops.Status, p pauses) statusObject {
 		co := consumerObject{
 			Name: c.Name, Paused: string(p.causes[c.Name]), Reports: p.reported[c.Name],
 			Letters: map[string]int{}, Waiting: c.Waiting, Horizon: jsonTime(c.Horizon), Windows: []windowObject{},
-			Sources: []sourceObject{},
+			Sources: []sourceObject{}, Positions: positionsJSON(c.Positions),
 		}
 		for _, l := range c.Letters {
 			co.Letters[string(l.Cause)], co.Capped = l.Count, co.Capped || l.Capped

@@ -142,6 +142,7 @@ const (
 	outboxSlow   = time.Minute // as the alert OutboxStuck
 	outboxStuck  = 5 * time.Minute
 	freshLetter  = 15 * time.Minute // as the alert Parked
+	freshRewind  = 24 * time.Hour   // as check of the command line
 	sweepLagging = 24 * time.Hour   // as the alert SweepLag
 	replayIdle   = time.Minute      // of a requested replay that no worker takes
 )
@@ -180,6 +181,18 @@ func attend(s snapshot, o overview) (list []attention) {
 		if fresh := s.Status.Now.Sub(c.Latest); c.Letters > 0 && fresh < freshLetter {
 			add(false, "Parked", lettersOf(c.Name), "%s: %s dead letters, the latest %s.", name,
 				capped(c.Letters, ops.MaxCount), ago(fresh))
+		}
+	}
+	for _, c := range o.Consumers {
+		for _, p := range c.Positions {
+			if r := p.Rewind; r != nil && s.Status.Now.Sub(r.At) < freshRewind {
+				add(true, "DatabaseWentBack", "consumers", "%s: the database went back %s: %s messages of %s are read again, and the source had deleted %s.",
+					visible(c.Name), ago(s.Status.Now.Sub(r.At)), number(p.Again), visible(p.Source), number(p.Missing))
+			}
+			if k := p.Suspect; k != nil {
+				add(false, "", "consumers", "%s: %d processes were killed near offset %s of partition %d, %s.", visible(c.Name),
+					k.Tries, number(k.Offset), k.Partition, visible(p.Source))
+			}
 		}
 	}
 	for _, h := range s.Status.Old {

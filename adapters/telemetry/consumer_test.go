@@ -73,6 +73,27 @@ func TestSourceEventsAreBornAtZero(t *testing.T) {
 	}
 }
 
+// One database that went back is one event, and all messages that are read again are counted.
+func TestADatabaseThatWentBackIsCounted(t *testing.T) {
+	r := newRig(t, telemetry.Config{})
+	hooks := r.Subscriber("kafka", "billing", "orders")
+	const orders = ",messaging.system=kafka,source=orders"
+	want := func(rewinds, again int64) {
+		t.Helper()
+		got := values(t, r.collect(t)["txonce.source.events"])
+		for event, n := range map[string]int64{"event=went_back": rewinds, "event=read_again": again} {
+			if found, ok := got[event+orders]; !ok || found != n {
+				t.Errorf("%s: %d, exported: %t; want %d", event, found, ok, n)
+			}
+		}
+	}
+	want(0, 0)
+	hooks.WentBack(t.Context(), driver.SourceEvent{System: "kafka", Source: "orders", Messages: 70})
+	want(1, 70)
+	hooks.WentBack(t.Context(), driver.SourceEvent{System: "kafka", Source: "orders", Messages: -5}) // all were deleted
+	want(2, 70)
+}
+
 // Without a name of the broker the series are those of Config.System, because the events have it.
 func TestSourceEventsOfTheDefaultSystem(t *testing.T) {
 	r := newRig(t, telemetry.Config{System: "kafka"})

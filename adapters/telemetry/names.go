@@ -86,7 +86,7 @@ var (
 	}
 	sourceEvents = instrument{
 		name: "txonce.source.events", unit: "{event}",
-		description: "What happened between a subscriber and its broker. gap: the broker deleted messages before they were read.",
+		description: "What happened between a subscriber and its broker. gap: the broker deleted messages before they were read. went_back: the database had lost commits, so that messages, as many as read_again counts, were read again.",
 	}
 	sweepRows = instrument{
 		name: "txonce.sweep.rows", unit: "{row}",

@@ -22,11 +22,12 @@ const attrSource = attribute.Key("source")
 type sourceKey struct{ system, source, event string }
 
 // sourceEventNames are the events that are exported from the start.
-var sourceEventNames = []string{"assigned", "revoked", "gap", "returned", "lost"}
+var sourceEventNames = []string{"assigned", "revoked", "gap", "went_back", "read_again", "returned", "lost"}
 
 // Subscriber returns the hooks for a subscriber: SubscriberConfig.Trace of the adapters for brokers. system is as in
 // ConsumerConfig. name is the queue, or Kafka's group; topics are Kafka's topics. Their series are exported from the
-// start with 0, so that an alert notices the first message that was deleted before it was read. Subscribers of the same
+// start with 0, so that an alert notices the first message that was deleted before it was read, and the first time that
+// the database went back. Subscribers of the same
 // name share their series; one that is paused counts. A nil Telemetry returns nil, and so does one without
 // Config.MeterProvider and Config.AckSpans.
 func (t *Telemetry) Subscriber(system, name string, topics ...string) *driver.SourceTrace {
@@ -51,7 +52,11 @@ func (t *Telemetry) Subscriber(system, name string, topics ...string) *driver.So
 	}
 	return (&driver.SourceTrace{
 		Assigned: counts("assigned"), Revoked: counts("revoked"), Gap: counts("gap"), Returned: counts("returned"),
-		Lost:   counts("lost"),
+		Lost: counts("lost"),
+		WentBack: func(_ context.Context, e driver.SourceEvent) {
+			t.sourceCell(e.System, e.Source, "went_back").n.Add(1)
+			t.sourceCell(e.System, e.Source, "read_again").n.Add(int64(max(e.Messages, 0)))
+		},
 		Paused: t.pauses.begin(attrSource, name), Resumed: t.pauses.end(attrSource, name),
 	}).Then(spans)
 }

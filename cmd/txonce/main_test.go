@@ -112,7 +112,7 @@ func runScript(t *testing.T, s server, script string) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"txonce": inShell("txonce"), "mounted": inShell("mounted"), "exits": exits,
-			"park": park, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "query": query,
+			"park": park, "position": position, "process": process, "parkoutbox": parkOutbox, "worker": worker, "norm": norm, "query": query,
 			"tenant": parkOfTenant, "oldletters": oldLetters, "letterid": letterID, "actionid": actionID,
 			"after": after, "expire": expire,
 			"ledger": ledger, "pay": pay, "paused": paused, "sql": statement,

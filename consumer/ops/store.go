@@ -55,9 +55,11 @@ type ConsumerStatus struct {
 	Name    string
 	Windows []Window
 	Sources []Source
-	Horizon time.Time     // a message of this time or an earlier one without claim is unprovable; zero: none is
-	Letters []LetterCount // by cause; no cause is there twice
-	Waiting int           // dead letters that are requested to be replayed and wait for RunReplays
+	// how far its sources are handled, by source; empty: its Subscribers keep no positions in the database
+	Positions []SourcePositions
+	Horizon   time.Time     // a message of this time or an earlier one without claim is unprovable; zero: none is
+	Letters   []LetterCount // by cause; no cause is there twice
+	Waiting   int           // dead letters that are requested to be replayed and wait for RunReplays
 }
 
 // Window is a window that a consumer has run with.
@@ -71,6 +73,47 @@ type Source struct {
 	Name     string
 	FirstRun time.Time
 }
+
+// SourcePositions is how far the messages of one source are handled: see driver.Positions.
+type SourcePositions struct {
+	Source     string // such as "kafka CLUSTER, group billing, topic orders"
+	Partitions int
+	Oldest     time.Time // of each partition's last change, the oldest; idle partitions change only when a session begins
+
+	// Suspects counts the partitions where two or more sessions in a row were killed near one message. Suspect is the
+	// one with the most Tries; nil: there is none. It stays until another session begins.
+	Suspects int
+	Suspect  *Suspect
+
+	// Rewound counts the partitions that were read again because the database went back. Again and Missing are the sums
+	// of what Rewind says about the last time of each partition.
+	Rewound        int
+	Again, Missing int64
+	Rewind         *Rewind // the latest one of all partitions; nil: there was none
+}
+
+// Suspect is where sessions were killed.
+type Suspect struct {
+	Partition int32
+	Offset    int64 // of this message or of one soon after it
+	Tries     int   // sessions in a row that have begun there, after the first one was killed
+}
+
+// Rewind says that a partition was read again because the database went back.
+type Rewind struct {
+	Partition int32
+	At        time.Time
+	From      int64 // the offset that the group had
+	Lost      int64 // the offset that the database had
+	To        int64 // where reading began again: Lost, or the first offset that the source still had
+}
+
+// Again returns about how many messages were read again.
+func (r Rewind) Again() int64 { return max(0, r.From-r.To) }
+
+// Missing returns about how many messages should have been read again, but the source had deleted them. Their effects
+// may be lost.
+func (r Rewind) Missing() int64 { return max(0, r.To-r.Lost) }
 
 // MaxCount is up to where dead letters are counted.
 const MaxCount = 10_000
@@ -135,7 +178,7 @@ type Holder struct {
 
 // Searcher answers what a search for dead letters and a dry run of their replay need to know.
 type Searcher interface {
-	// Consumers returns Status.Consumers without Letters and Waiting. It counts nothing, so it is cheap enough for each
+	// Consumers returns Status.Consumers without Letters, Waiting and Positions. It counts nothing, so it is cheap enough for each
 	// page.
 	Consumers(ctx context.Context) ([]ConsumerStatus, error)
 

@@ -17,7 +17,10 @@ type Positions struct {
 	// List returns the history, whether the server refuses to write, and the rows of a consumer, or of all if the
 	// parameter is empty. Without a row it returns one whose consumer is NULL.
 	List string
-	Hex  bool // the texts in the JSON are hexadecimal digits
+	// Summary returns for each consumer and source the partition that was rewound last and the one that was tried most,
+	// which may be the same, with figures of all partitions.
+	Summary string
+	Hex     bool // the texts in the JSON are hexadecimal digits
 }
 
 // positions has the expressions of Positions that differ between the databases.
@@ -115,6 +118,17 @@ WHERE consumer = ` + f.text("?") + ` AND source = ` + f.text("?") + ` AND {parti
 		List: q(`SELECT ` + p.history + `, ` + p.readOnly + `, 0, ` + row + ` FROM (SELECT ` + f.text("?") + ` AS consumer) AS o
 LEFT JOIN {table} AS p ON o.consumer = '' OR p.consumer = o.consumer
 ORDER BY p.consumer, p.source, p.{partition}`),
+		Summary: q(`SELECT consumer, source, partitions, oldest, suspects, rewound, again, missing, by_rewind, by_tries, number, at, COALESCE(rewound_from, 0), COALESCE(rewound_lost, 0), COALESCE(rewound_to, 0), suspect, tries
+FROM (SELECT p.consumer, p.source, p.{partition} AS number, p.rewound_from, p.rewound_lost, p.rewound_to, p.suspect, p.tries, ` + f.time("p.rewound_at") + ` AS at,
+	count(*) OVER (PARTITION BY p.consumer, p.source) AS partitions,
+	min(` + f.time("p.updated") + `) OVER (PARTITION BY p.consumer, p.source) AS oldest,
+	sum(CASE WHEN p.tries >= 2 THEN 1 ELSE 0 END) OVER (PARTITION BY p.consumer, p.source) AS suspects,
+	count(p.rewound_at) OVER (PARTITION BY p.consumer, p.source) AS rewound,
+	sum(CASE WHEN p.rewound_from > p.rewound_to THEN p.rewound_from - p.rewound_to ELSE 0 END) OVER (PARTITION BY p.consumer, p.source) AS again,
+	sum(CASE WHEN p.rewound_to > p.rewound_lost THEN p.rewound_to - p.rewound_lost ELSE 0 END) OVER (PARTITION BY p.consumer, p.source) AS missing,
+	row_number() OVER (PARTITION BY p.consumer, p.source ORDER BY ` + f.time("p.rewound_at") + ` DESC, p.{partition}) AS by_rewind,
+	row_number() OVER (PARTITION BY p.consumer, p.source ORDER BY p.tries DESC, p.{partition}) AS by_tries
+FROM {table} AS p) AS ranked WHERE by_rewind = 1 OR by_tries = 1 ORDER BY consumer, source, number`),
 		Hex: p.hex,
 	}
 }

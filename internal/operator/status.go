@@ -48,13 +48,18 @@ func readStatus(ctx context.Context, q Queryer, st *dialect.Operator, status *op
 	if err := readConsumers(ctx, q, st, status); err != nil {
 		return err
 	}
-	if err := readWaiting(ctx, q, st, func(name string) *ops.ConsumerStatus {
+	of := func(name string) *ops.ConsumerStatus {
 		i := slices.IndexFunc(status.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == name })
-		if i < 0 { // the letters that its open request has marked are gone
+		// It has no letters: those that its open request has marked are gone, or it has positions and no message yet.
+		if i < 0 {
 			i, status.Consumers = len(status.Consumers), append(status.Consumers, ops.ConsumerStatus{Name: name})
 		}
 		return &status.Consumers[i]
-	}); err != nil {
+	}
+	if err := readWaiting(ctx, q, st, of); err != nil {
+		return err
+	}
+	if err := readPositions(ctx, q, st, of); err != nil {
 		return err
 	}
 	sortConsumers(status)

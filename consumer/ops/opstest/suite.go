@@ -37,7 +37,7 @@ type operator interface {
 func TestStore[TTx any](t *testing.T, h deduptest.Harness[TTx]) {
 	for _, c := range slices.Concat(statusCases[TTx](), probeCases[TTx](), replayCases[TTx](), besideCases[TTx](),
 		stalledCases[TTx](), requestCases[TTx](), explainCases[TTx](), repairCases[TTx](), planCases[TTx](),
-		parkedCases[TTx](), activityCases[TTx]()) {
+		parkedCases[TTx](), activityCases[TTx](), positionCases[TTx]()) {
 		if h.Select != nil && !h.Select(c.name, "") {
 			continue
 		}

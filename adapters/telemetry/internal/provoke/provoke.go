@@ -98,7 +98,7 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 	e := consumerdriver.SourceEvent{System: "kafka", Source: "orders"}
 	for _, hook := range []func(context.Context, consumerdriver.SourceEvent){
 		source.Assigned, source.Revoked,
-		source.Gap, source.Returned, source.Lost,
+		source.Gap, source.WentBack, source.Returned, source.Lost,
 	} {
 		hook(ctx, e)
 	}

@@ -222,6 +222,12 @@ var dashboardRows = []row{
 			"Events of subscribers", "ops", "gap: the broker deleted messages before they were read.", 0,
 			[][2]string{{`sum by (source, event) (rate(txonce_source_events_total[$__rate_interval]))`, "{{source}} {{event}}"}},
 		},
+		{
+			"Databases that went back", "short", "The database had lost commits, so messages were read again.", 0, [][2]string{
+				{`sum by (source) (increase(txonce_source_events_total{event="went_back"}[$__rate_interval])) > 0`, "{{source}} partitions"},
+				{`sum by (source) (increase(txonce_source_events_total{event="read_again"}[$__rate_interval])) > 0`, "{{source}} messages read again"},
+			},
+		},
 		{"Audits", "short", "", 0, [][2]string{
 			{`max by (consumer) (txonce_audit_checked` + byConsumer + `)`, "{{consumer}} checked"},
 			{`max by (consumer) (txonce_audit_lost` + byConsumer + `)`, "{{consumer}} lost"},
