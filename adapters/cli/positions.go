@@ -31,11 +31,19 @@ func wentBack(p ops.SourcePositions) []string {
 	if r == nil {
 		return []string{"-", "-", "-", "-"}
 	}
+	if !r.LostFrom.IsZero() {
+		return []string{instant(r.At), lostTime(r), "0", fmt.Sprint(p.Missing)}
+	}
 	offsets := fmt.Sprintf("%d: %d to %d", r.Partition, r.From, r.To)
 	if r.To != r.Lost {
 		offsets += fmt.Sprintf(" instead of %d", r.Lost)
 	}
 	return []string{instant(r.At), offsets + others(p.Rewound), fmt.Sprint(p.Again), fmt.Sprint(p.Missing)}
+}
+
+// lostTime says what is lost of a source that cannot be read again.
+func lostTime(r *ops.Rewind) string {
+	return "commits from " + instant(r.LostFrom) + " to " + instant(r.LostUntil)
 }
 
 // killedNear says where sessions were killed.
@@ -62,6 +70,12 @@ const rewindShown = 24 * time.Hour
 func checkPositions(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 	for _, p := range consumer.Positions {
 		if r := p.Rewind; r != nil && now.Sub(r.At) < rewindShown {
+			if !r.LostFrom.IsZero() {
+				c.add(wrong, "positions", fmt.Sprintf("the database went back: %s lost %s, at most %s that were acknowledged, reported by %s at %s",
+					consumer.Name, lostTime(r), about(p.Missing), fmt.Sprintf("%d of %d processes", p.Rewound, p.Partitions), instant(r.At)),
+					"send the messages of that time again from their source: docs/runbook/DatabaseWentBack.md")
+				continue
+			}
 			text := fmt.Sprintf("the database went back: %s read %s again, in %s, last at %s", consumer.Name,
 				about(p.Again), p.Source+partitions(p.Rewound), instant(r.At))
 			if p.Missing > 0 {
@@ -112,6 +126,9 @@ type rewindObject struct {
 	From      int64     `json:"from"`
 	Lost      int64     `json:"lost"`
 	To        int64     `json:"to"`
+
+	LostFrom  *time.Time `json:"lost_from,omitempty"` // of a source that cannot be read again
+	LostUntil *time.Time `json:"lost_until,omitempty"`
 }
 
 func positionsJSON(all []ops.SourcePositions) []positionsObject {
@@ -125,7 +142,7 @@ func positionsJSON(all []ops.SourcePositions) []positionsObject {
 			o.Suspect = &suspectObject{s.Partition, s.Offset, s.Tries}
 		}
 		if r := p.Rewind; r != nil {
-			o.Rewind = &rewindObject{r.Partition, r.At.UTC(), r.From, r.Lost, r.To}
+			o.Rewind = &rewindObject{r.Partition, r.At.UTC(), r.From, r.Lost, r.To, jsonTime(r.LostFrom), jsonTime(r.LostUntil)}
 		}
 		objects = append(objects, o)
 	}

@@ -185,7 +185,12 @@ func attend(s snapshot, o overview) (list []attention) {
 	}
 	for _, c := range o.Consumers {
 		for _, p := range c.Positions {
-			if r := p.Rewind; r != nil && s.Status.Now.Sub(r.At) < freshRewind {
+			switch r := p.Rewind; {
+			case r == nil || s.Status.Now.Sub(r.At) >= freshRewind:
+			case !r.LostFrom.IsZero():
+				add(true, "DatabaseWentBack", "consumers", "%s: the database went back %s: commits from %s to %s are lost. Send the messages of that time again from their source.",
+					visible(c.Name), ago(s.Status.Now.Sub(r.At)), utc(r.LostFrom), utc(r.LostUntil))
+			default:
 				add(true, "DatabaseWentBack", "consumers", "%s: the database went back %s: %s messages of %s are read again, and the source had deleted %s.",
 					visible(c.Name), ago(s.Status.Now.Sub(r.At)), number(p.Again), visible(p.Source), number(p.Missing))
 			}

@@ -74,7 +74,9 @@ type Source struct {
 	FirstRun time.Time
 }
 
-// SourcePositions is how far the messages of one source are handled: see driver.Positions.
+// SourcePositions is how far the messages of one source are handled: see driver.Positions. If the source cannot be read
+// again, as a queue or HTTP requests, Source is driver.SourceAcknowledged, and the partitions are processes: then Missing
+// counts the messages that were acknowledged and may be lost, as far as it is known.
 type SourcePositions struct {
 	Source     string // such as "kafka CLUSTER, group billing, topic orders"
 	Partitions int
@@ -106,6 +108,9 @@ type Rewind struct {
 	From      int64 // the offset that the group had
 	Lost      int64 // the offset that the database had
 	To        int64 // where reading began again: Lost, or the first offset that the source still had
+
+	// What was committed between them is lost, if the source cannot be read again. Otherwise they are zero.
+	LostFrom, LostUntil time.Time
 }
 
 // Again returns about how many messages were read again.

@@ -118,8 +118,8 @@ WHERE consumer = ` + f.text("?") + ` AND source = ` + f.text("?") + ` AND {parti
 		List: q(`SELECT ` + p.history + `, ` + p.readOnly + `, 0, ` + row + ` FROM (SELECT ` + f.text("?") + ` AS consumer) AS o
 LEFT JOIN {table} AS p ON o.consumer = '' OR p.consumer = o.consumer
 ORDER BY p.consumer, p.source, p.{partition}`),
-		Summary: q(`SELECT consumer, source, partitions, oldest, suspects, rewound, again, missing, by_rewind, by_tries, number, at, COALESCE(rewound_from, 0), COALESCE(rewound_lost, 0), COALESCE(rewound_to, 0), suspect, tries
-FROM (SELECT p.consumer, p.source, p.{partition} AS number, p.rewound_from, p.rewound_lost, p.rewound_to, p.suspect, p.tries, ` + f.time("p.rewound_at") + ` AS at,
+		Summary: q(`SELECT consumer, source, partitions, oldest, suspects, rewound, again, missing, by_rewind, by_tries, number, at, COALESCE(rewound_from, 0), COALESCE(rewound_lost, 0), COALESCE(rewound_to, 0), suspect, tries, log_id
+FROM (SELECT p.consumer, p.source, p.log_id, p.{partition} AS number, p.rewound_from, p.rewound_lost, p.rewound_to, p.suspect, p.tries, ` + f.time("p.rewound_at") + ` AS at,
 	count(*) OVER (PARTITION BY p.consumer, p.source) AS partitions,
 	min(` + f.time("p.updated") + `) OVER (PARTITION BY p.consumer, p.source) AS oldest,
 	sum(CASE WHEN p.tries >= 2 THEN 1 ELSE 0 END) OVER (PARTITION BY p.consumer, p.source) AS suspects,

@@ -12,6 +12,7 @@ import (
 func positionCases[TTx any]() []testCase[TTx] {
 	return []testCase[TTx]{
 		{"positions of sources", testPositions[TTx]},
+		{"commits that are lost of a source that cannot be read again", testLostPositions[TTx]},
 		{"positions of many partitions", testManyPositions[TTx]},
 	}
 }
@@ -65,6 +66,26 @@ func testPositions[TTx any](t *testing.T, e *env[TTx]) {
 	other := status.Consumers[0].Positions
 	if len(other) != 1 || other[0].Again != 0 || other[0].Missing != 10 || other[0].Rewind == nil {
 		t.Errorf("another %+v", other)
+	}
+}
+
+func testLostPositions[TTx any](t *testing.T, e *env[TTx]) {
+	s := e.node(t)
+	id := dedupdriver.PositionID{Consumer: name, Source: dedupdriver.SourceAcknowledged}
+	setPosition(t, s, id, dedupdriver.Position{Next: 12, Epoch: 1})
+	id.Partition = 1
+	setPosition(t, s, id, dedupdriver.Position{
+		Next: 30, Epoch: 2, Log: "2026-11-29T08:00:01.500Z/2026-11-29T08:00:04.000Z",
+		Rewind: dedupdriver.Rewind{At: time.Unix(1, 0), From: 30, Lost: 25, To: 30},
+	})
+	found := positionsStatus(t, s.Operator()).Consumers[0].Positions
+	if len(found) != 1 || found[0].Partitions != 2 || found[0].Rewound != 1 || found[0].Again != 0 ||
+		found[0].Missing != 5 || found[0].Rewind == nil {
+		t.Fatalf("%+v", found)
+	}
+	from := time.Date(2026, 11, 29, 8, 0, 1, 500_000_000, time.UTC)
+	if r := found[0].Rewind; !r.LostFrom.Equal(from) || !r.LostUntil.Equal(from.Add(2500*time.Millisecond)) {
+		t.Errorf("lost from %v to %v", r.LostFrom, r.LostUntil)
 	}
 }
 
