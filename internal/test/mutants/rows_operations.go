@@ -2,6 +2,52 @@ package main
 
 var operationRows = []row{
 	{
+		promise: "When the database loses commits of a source that cannot be read again, the error names the time and how many messages at most.",
+		in:      "internal/losses.lost",
+		body:    `return nil`,
+		fails:   "TestLostCommitsAreReported in consumer",
+	},
+	{
+		promise: "The answer of a COMMIT may come when the next server has answered others: its message is compared all the same.",
+		in:      "internal/losses.(*marks).add",
+		body: `m.addOriginal(m.history, key, count, now)
+		m.history, m.kept = history, nil
+		return false`,
+		fails: "TestLossesWithManyWorkers in consumer",
+	},
+	{
+		promise: "A restart of the database, and a failover that loses nothing, are not reported as a loss.",
+		in:      "internal/losses.(*Watch).compare",
+		body: `changed := w.met != 0 && w.store.History() != w.met
+		err := w.compareOriginal(ctx)
+		if err == nil && changed {
+			w.report(ctx, observe.Loss{})
+		}
+		return err`,
+		fails: "TestNothingLostIsNotReported in consumer",
+	},
+	{
+		promise: "A consumer behind a Subscriber that keeps positions reports no loss, because the lost messages are read again.",
+		in:      "internal/losses.(*Watch).Close",
+		body:    ``,
+		fails:   "TestLossesOfSubscribersWithPositions in consumer",
+	},
+	{
+		promise: "When a failover loses the work of answered HTTP requests, one error names the time that they are from.",
+		in:      "adapters/httpidem.(*Guard).noteLosses",
+		body:    `return func() {}`,
+		fails:   "TestLostRequestsAreReported in adapters/httpidem",
+	},
+	{
+		promise: "After a failover to an asynchronous PostgreSQL standby, what was lost is in the time that the error names.",
+		in:      "internal/losses.(*marks).since",
+		body: `if all := m.sinceOriginal(n, oldest); len(all) > 0 {
+			return all[len(all)-1:]
+		}
+		return nil`,
+		fails: "TestLostCommitsAreReportedAfterFailover in adapters/pgxstore",
+	},
+	{
 		promise: "A requested replay settles each dead letter once.",
 		sql:     "internal/dialect.newOperator.Settle",
 		cut:     " AND outcome = ''",
