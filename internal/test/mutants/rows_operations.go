@@ -29,7 +29,7 @@ var operationRows = []row{
 	{
 		promise: "A consumer behind a Subscriber that keeps positions reports no loss, because the lost messages are read again.",
 		in:      "internal/losses.(*Watch).Close",
-		body:    ``,
+		body:    `_ = w`,
 		fails:   "TestLossesOfSubscribersWithPositions in consumer",
 	},
 	{
