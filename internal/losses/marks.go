@@ -100,9 +100,6 @@ func (b *beat) intact(row *driver.Position) bool {
 	return b.epoch > 0 && row != nil && row.Epoch == b.epoch && row.Next == b.Next
 }
 
-// latest returns the last claim that was committed.
-func (m *marks) latest() mark { return m.recent[(m.next+mostRecent-1)%mostRecent] }
-
 // lost returns what the database has lost; nil: nothing. found[i] says whether it has marks[i], row is what it has of b,
 // began is when this process began, or when the database was last written before that, as far as it knows.
 func lost(marks []mark, found []bool, b beat, row *driver.Position, began time.Time) *observe.Loss {
