@@ -71,6 +71,12 @@ var claimRows = []row{
 		fails:   "TestEachClaimNotesItsServer in adapters/pgxstore",
 	},
 	{
+		promise: "sqlstore: each claim notes its server, so that no position moves that rests on another server.",
+		in:      "adapters/sqlstore.(claimDriver).Insert",
+		body:    `return d.store.claimError(d.store.db.Claims.Claim(ctx, d.claim, rows))`,
+		fails:   "TestPostgres/15/each_way_to_claim_meets_the_server in adapters/sqlstore/test",
+	},
+	{
 		promise: "A server moves no position for claims that another server has, or that it had before a restart.",
 		sql:     "internal/dialect.postgresPositions",
 		cut:     "{PostgresHistory} = CAST(? AS text)",
