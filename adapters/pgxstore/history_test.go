@@ -166,7 +166,7 @@ func TestEachClaimNotesItsServer(t *testing.T) {
 				if _, err := s.MovePositions(ctx, history, moves); !errors.Is(err, driver.ErrHistoryChanged) {
 					t.Errorf("MovePositions after a claim on another server: %v, want ErrHistoryChanged", err)
 				}
-				rows, err := s.ListPositions(ctx, "")
+				rows, err := s.ListPositions(ctx, id.Consumer)
 				if err != nil || len(rows) != 1 || rows[0].Next != 0 {
 					t.Errorf("positions %+v, %v: want the position as it was", rows, err)
 				}
@@ -203,7 +203,7 @@ func TestAMoveIsMadeByTheServerOfItsHistoryOnly(t *testing.T) {
 	})
 	for i := range histories {
 		servers.on(t, i, func() {
-			if rows, err := s.ListPositions(t.Context(), ""); err != nil || len(rows) != 1 || rows[0].Next != 0 {
+			if rows, err := s.ListPositions(t.Context(), id.Consumer); err != nil || len(rows) != 1 || rows[0].Next != 0 {
 				t.Errorf("server %d: positions %+v, %v: want the position as it was", i, rows, err)
 			}
 		})
