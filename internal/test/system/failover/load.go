@@ -80,7 +80,7 @@ func (l *load) run(ctx context.Context, rate, killers int) error {
 				Topic: l.topic, Partition: int32(i % l.partitions), Value: sarama.StringEncoder(messageID(i)), //nolint:gosec // a small number
 			})
 		}
-		if killers > 0 && n >= rate { // in the second second
+		if killers > 0 && n > 0 { // early, because the load may end after a second
 			killers--
 			messages = slices.Insert(messages, each/2, &sarama.ProducerMessage{
 				Topic: l.topic, Partition: int32(killers % l.partitions), //nolint:gosec // a small number

@@ -118,7 +118,7 @@ func (s *scene) faults(ctx context.Context) error {
 func (s *scene) fault(ctx context.Context, n int, kind string) (err error) {
 	lag := time.Duration(20+s.random.IntN(781)) * time.Millisecond
 	victim := -1
-	if s.random.IntN(3) == 0 {
+	if s.random.IntN(3) == 0 && !s.o.broken { // a worker that is killed has committed no offset yet of the latest messages
 		victim = s.random.IntN(len(s.team))
 	}
 	s.mu.Lock()
@@ -126,6 +126,9 @@ func (s *scene) fault(ctx context.Context, n int, kind string) (err error) {
 	s.mu.Unlock()
 	before := 0
 	running := func() error {
+		if s.o.broken {
+			wait(ctx, 3*time.Second) // the offsets of what is lost must be committed
+		}
 		wait(ctx, time.Duration(500+s.random.IntN(1500))*time.Millisecond)
 		if victim >= 0 && s.random.IntN(2) == 0 { // before the database fails, else after it
 			s.kill(victim)
