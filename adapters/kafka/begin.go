@@ -23,7 +23,7 @@ type found struct {
 type beginning struct {
 	at     int64
 	mark   mark
-	reset  bool          // reading begins at another offset than the group's
+	reset  bool          // reading may have begun elsewhere already
 	rewind driver.Rewind // its zero value: the database did not go back
 	note   string        // for the log; empty: nothing special
 }
@@ -38,23 +38,29 @@ var errSkipped = errors.New("the database went back to before messages that some
 // begin decides where to begin. row is what the database has; nil: nothing.
 //
 //   - An offset without mark was committed by somebody else: it is accepted.
+//   - Another topic ID: the topic was created again, or the cluster is another one that mirrors it, so that offsets mean
+//     other messages. Reading begins with the first one.
 //   - An offset with a mark, and no row: a person must decide.
-//   - Another topic ID: the topic was created again, so that its offsets mean other messages. Reading begins with the
-//     first one.
+//   - No offset, as after the topic was deleted: reading begins where the configuration says, or at the row if that is
+//     earlier.
 //   - An offset with a mark that is above the row: the database went back. Reading begins at the row.
 //   - Otherwise at the group's offset.
 func begin(f found, row *driver.Position) (beginning, error) {
 	m := markOf(f.metadata, f.consumer)
-	b := beginning{at: f.committed, mark: mark{Consumer: f.consumer, Log: f.log}}
+	b := beginning{at: f.committed, mark: mark{Consumer: f.consumer, Log: knownLog(f.log, m, row)}}
 	if m != nil {
 		b.mark.Skips = m.Skips
 	}
 	anew := anotherLog(f.log, m, row)
 	switch {
 	case f.committed < 0 && row == nil:
-		b.at = f.initial
+		b.at, b.reset = f.initial, f.initial != f.first
+	case f.committed < 0 && anew:
+		b.at, b.reset = f.first, f.initial != f.first
+		b.note = "the topic was created again: its messages are read from the first one"
 	case f.committed < 0:
-		b.at = f.initial
+		b.at = min(f.initial, max(row.Next, f.first))
+		b.reset = f.initial != f.first
 		b.note = fmt.Sprintf("the group has no offset: its offsets were deleted or have expired, or the topic was created again. "+
 			"The database has the position %d", row.Next)
 	case m == nil && row != nil && row.Next != f.committed:
@@ -63,11 +69,11 @@ func begin(f found, row *driver.Position) (beginning, error) {
 			b.mark = b.mark.skipped(row.Next, f.committed, f.now)
 		}
 	case m == nil:
-	case row == nil:
-		return b, errNoPosition
 	case anew:
 		b.at, b.reset, b.mark.Skips = f.first, true, nil
 		b.note = fmt.Sprintf("the topic was created again: its messages are read from the first one. The group's offset %d was of the former topic", f.committed)
+	case row == nil:
+		return b, errNoPosition
 	case f.committed > row.Next:
 		for _, s := range m.Skips {
 			if row.Next < s.To && s.From < f.committed {
@@ -81,6 +87,20 @@ func begin(f found, row *driver.Position) (beginning, error) {
 	return b, nil
 }
 
+// knownLog returns log, or, if the cluster does not tell it now, what was known of it before: a topic that is created
+// again meanwhile is then noticed later.
+func knownLog(log string, m *mark, row *driver.Position) string {
+	switch {
+	case log != "":
+		return log
+	case m != nil && m.Log != "":
+		return m.Log
+	case row != nil:
+		return row.Log
+	}
+	return ""
+}
+
 // anotherLog reports whether the group's offset or the row is one of another topic with the same name.
 func anotherLog(log string, m *mark, row *driver.Position) bool {
 	differs := func(other string) bool { return log != "" && other != "" && log != other }
@@ -89,8 +109,8 @@ func anotherLog(log string, m *mark, row *driver.Position) bool {
 
 // position returns the row of a session that begins so. window is about how many messages the session before can have
 // had in work when its process was killed.
-func (b beginning) position(f found, row *driver.Position, window int64) driver.Position {
-	p := driver.Position{Log: f.log, Next: b.at, Epoch: 1, Open: true}
+func (b beginning) position(row *driver.Position, window int64) driver.Position {
+	p := driver.Position{Log: b.mark.Log, Next: b.at, Epoch: 1, Open: true}
 	if row == nil {
 		return p
 	}

@@ -34,6 +34,41 @@ func TestBegin(t *testing.T) {
 			want: kafka.Beginning{At: 5, Mark: ours}, note: "the group has no offset",
 		},
 		{
+			name:  "the first start at the end of the topic",
+			found: kafka.Found{Committed: -1, Initial: 150, First: 5, Log: "A"},
+			want:  kafka.Beginning{At: 150, Reset: true, Mark: ours},
+		},
+		{
+			name:  "no offset where a group begins at the end, but a row",
+			found: kafka.Found{Committed: -1, Initial: 150, First: 5, Log: "A"}, row: row("A", 90),
+			want: kafka.Beginning{At: 90, Reset: true, Mark: ours}, note: "the group has no offset",
+		},
+		{
+			name:  "no offset, a row, and the topic has no longer what follows it",
+			found: kafka.Found{Committed: -1, Initial: 150, First: 95, Log: "A"}, row: row("A", 90),
+			want: kafka.Beginning{At: 95, Reset: true, Mark: ours}, note: "the group has no offset",
+		},
+		{
+			name:  "the topic was created again, and its group begins at the end",
+			found: kafka.Found{Committed: -1, Initial: 150, First: 5, Log: "A"}, row: row("B", 90),
+			want: kafka.Beginning{At: 5, Reset: true, Mark: ours}, note: "created again",
+		},
+		{
+			name:  "a cluster that mirrors another one, with its marks",
+			found: kafka.Found{Committed: 50, Metadata: old, Log: "A", First: 2},
+			want:  kafka.Beginning{At: 2, Reset: true, Mark: ours}, note: "created again",
+		},
+		{
+			name:  "the cluster does not tell the topic ID now",
+			found: kafka.Found{Committed: 50, Metadata: ours}, row: row("A", 50),
+			want: kafka.Beginning{At: 50, Mark: ours},
+		},
+		{
+			name:  "the cluster does not tell the topic ID now, and an operator moved the offset",
+			found: kafka.Found{Committed: 40}, row: row("A", 50),
+			want: kafka.Beginning{At: 40, Mark: ours}, note: "by another program or an operator",
+		},
+		{
 			name: "the first start of a group that another program had", found: kafka.Found{Committed: 50, Log: "A"},
 			want: kafka.Beginning{At: 50, Mark: ours},
 		},
@@ -112,7 +147,7 @@ func TestBegin(t *testing.T) {
 		},
 		{
 			name:  "a cluster without topic IDs",
-			found: kafka.Found{Committed: 50, Metadata: ours}, row: row("A", 50),
+			found: kafka.Found{Committed: 50, Metadata: `{"txonce":"billing"}`}, row: row("", 50),
 			want: kafka.Beginning{At: 50, Mark: `{"txonce":"billing"}`},
 		},
 		{
@@ -139,7 +174,11 @@ func TestBegin(t *testing.T) {
 			if c.row != nil {
 				epoch = c.row.Epoch + 1
 			}
-			want := driver.Position{Log: c.found.Log, Next: c.want.At, Epoch: epoch, Open: true, Rewind: c.want.Rewind}
+			log := "A"
+			if c.want.Mark == `{"txonce":"billing"}` {
+				log = ""
+			}
+			want := driver.Position{Log: log, Next: c.want.At, Epoch: epoch, Open: true, Rewind: c.want.Rewind}
 			if diff := cmp.Diff(want, now); diff != "" {
 				t.Errorf("row (-want +got):\n%s", diff)
 			}

@@ -40,7 +40,7 @@ func Begin(f Found, row *driver.Position, window int64) (b Beginning, now driver
 		return b, now, err
 	}
 	return Beginning{decided.at, decided.reset, decided.mark.String(), decided.rewind, decided.note},
-		decided.position(found{log: f.Log}, row, window), nil
+		decided.position(row, window), nil
 }
 
 type (

@@ -259,7 +259,7 @@ func (s *positions) checkLogs() error {
 	return nil
 }
 
-// logs returns the cluster's ID and the topic IDs. An ID is empty if the cluster has none, or if the topic is unknown.
+// logs returns the cluster's ID and the topic IDs. An ID is empty if the cluster has none.
 func (s *positions) logs(topics ...string) (cluster string, ids map[string]string, err error) {
 	client := s.m.client
 	broker := client.LeastLoadedBroker()
@@ -278,7 +278,10 @@ func (s *positions) logs(topics ...string) (cluster string, ids map[string]strin
 	}
 	ids = map[string]string{}
 	for _, topic := range answer.Topics {
-		if topic.Err == sarama.ErrNoError && topic.Uuid != (sarama.Uuid{}) {
+		if topic.Err != sarama.ErrNoError {
+			return "", nil, fmt.Errorf("topic %s: %w", topic.Name, topic.Err)
+		}
+		if topic.Uuid != (sarama.Uuid{}) {
 			ids[topic.Name] = topic.Uuid.String()
 		}
 	}

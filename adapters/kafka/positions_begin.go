@@ -137,7 +137,7 @@ func (s *positions) beginOne(ctx context.Context, session sarama.ConsumerGroupSe
 			return nil, &refusal{fmt.Errorf("kafka: group %s does not read %s/%d: %w. %s", s.m.cfg.Group, id.topic,
 				id.partition, err, s.m.reset(id.topic, id.partition))}
 		}
-		now = b.position(f, was, int64(s.m.cfg.MaxUnfinished))
+		now = b.position(was, int64(s.m.cfg.MaxUnfinished))
 		now.PositionID = row
 		return &now, nil
 	})
