@@ -30,6 +30,7 @@ type positions struct {
 	begun   map[partitionID]*reading    // compared, not read yet
 	reading map[*partition]*reading     // being read
 	session sarama.ConsumerGroupSession // the latest one
+	marked  bool                        // there are offsets to commit
 	end     context.CancelCauseFunc     // ends the session
 }
 
@@ -89,9 +90,11 @@ func (s *positions) sessionContext(ctx context.Context) (context.Context, contex
 	ctx, end := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.begun)
 	s.end = end
-	return ctx, func() { end(nil) }
+	return ctx, func() {
+		end(nil)
+		s.giveUpBegun()
+	}
 }
 
 func (s *positions) endSession(why error) {
@@ -111,11 +114,37 @@ func (s *positions) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-write.C:
-			s.settle(ctx, s.write(ctx, false, s.all()...))
+			s.ask(ctx, func(ctx context.Context) (asked bool, err error) { return s.write(ctx, false, s.all()...) })
+			s.commit()
 		case <-compare.C:
-			s.settle(ctx, s.compare(ctx))
-			s.settle(ctx, s.checkLogs())
+			s.ask(ctx, s.compare)
+			if err := s.checkLogs(); err != nil {
+				s.settle(ctx, err)
+			}
 		}
+	}
+}
+
+// askWithin limits how long one question to the database takes: the last write of a partition waits for it.
+const askWithin = 5 * time.Second
+
+// ask does what the answer of the database demands.
+func (s *positions) ask(ctx context.Context, question func(ctx context.Context) (asked bool, err error)) {
+	limited, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	if asked, err := question(limited); asked || err != nil {
+		s.settle(ctx, err)
+	}
+}
+
+// commit lets sarama commit what was marked, without waiting for its own interval.
+func (s *positions) commit() {
+	s.mu.Lock()
+	session, marked := s.session, s.marked
+	s.marked = false
+	s.mu.Unlock()
+	if marked {
+		session.Commit()
 	}
 }
 
@@ -142,8 +171,9 @@ func (s *positions) settle(ctx context.Context, err error) {
 	}
 }
 
-// write writes how far ps are handled, and then commits these offsets to the group. close says that their session ends in order.
-func (s *positions) write(ctx context.Context, close bool, ps ...*partition) error {
+// write writes how far ps are handled, and then marks these offsets as the group's. close says that their session ends
+// in order. asked is false if there was nothing to write.
+func (s *positions) write(ctx context.Context, close bool, ps ...*partition) (asked bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	var moves []driver.PositionMove
@@ -158,7 +188,7 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) err
 		}
 		if r.history != history {
 			s.mu.Unlock()
-			return driver.ErrHistoryChanged
+			return true, driver.ErrHistoryChanged
 		}
 		move := r.PositionMove
 		move.From, move.Next, move.Close = r.Next, max(next, r.Next), close
@@ -166,14 +196,13 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) err
 	}
 	s.mu.Unlock()
 	if len(moves) == 0 {
-		return nil
+		return false, nil
 	}
 	left, err := s.store.MovePositions(ctx, history, moves)
 	if err != nil {
-		return err
+		return true, err
 	}
 	var wrong []error
-	var session sarama.ConsumerGroupSession
 	for i, p := range moved {
 		if row, not := left[i]; not {
 			wrong = append(wrong, s.disagrees(moves[i], row))
@@ -182,17 +211,14 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) err
 		s.mu.Lock()
 		r := s.reading[p]
 		r.Next = moves[i].Next
+		s.marked = s.marked || moves[i].Next > moves[i].From
 		s.mu.Unlock()
 		if moves[i].Next > moves[i].From {
 			p.commit(moves[i].Next, r.metadata)
 			p.acks.Run()
-			session = p.session
 		}
 	}
-	if session != nil && !close { // at the end sarama commits by itself
-		session.Commit()
-	}
-	return errors.Join(wrong...)
+	return true, errors.Join(wrong...)
 }
 
 // disagrees returns why the database has not taken move.
@@ -208,7 +234,7 @@ func (s *positions) disagrees(move driver.PositionMove, row *driver.Position) er
 }
 
 // compare looks whether the database still has what it had.
-func (s *positions) compare(ctx context.Context) error {
+func (s *positions) compare(ctx context.Context) (asked bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	var had []reading
@@ -218,103 +244,23 @@ func (s *positions) compare(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if len(had) == 0 {
-		return nil
+		return false, nil
 	}
 	rows, err := s.store.ListPositions(ctx, s.consumer)
 	if err != nil {
-		return err
+		return true, err
 	}
 	history := s.store.History()
 	for _, r := range had {
 		i := slices.IndexFunc(rows, func(row driver.Position) bool { return row.PositionID == r.PositionID })
 		switch {
 		case r.history != history:
-			return driver.ErrHistoryChanged
+			return true, driver.ErrHistoryChanged
 		case i < 0:
-			return s.disagrees(r.PositionMove, nil)
+			return true, s.disagrees(r.PositionMove, nil)
 		case rows[i].Epoch != r.Epoch || rows[i].Next < r.Next:
-			return s.disagrees(r.PositionMove, &rows[i])
+			return true, s.disagrees(r.PositionMove, &rows[i])
 		}
 	}
-	return nil
-}
-
-// checkLogs looks whether a topic was deleted and created again. The group's offsets, and fetches that are under way,
-// would then skip messages of the new one.
-func (s *positions) checkLogs() error {
-	if len(s.all()) == 0 {
-		return nil
-	}
-	_, logs, err := s.logs(s.m.cfg.Topics...)
-	if err != nil {
-		return nil // sarama reports that the brokers are away
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p, r := range s.reading {
-		if now := logs[p.claim.Topic()]; r.log != "" && now != "" && now != r.log {
-			return fmt.Errorf("%w: %s", errLog, p.claim.Topic())
-		}
-	}
-	return nil
-}
-
-// logs returns the cluster's ID and the topic IDs. An ID is empty if the cluster has none.
-func (s *positions) logs(topics ...string) (cluster string, ids map[string]string, err error) {
-	client := s.m.client
-	broker := client.LeastLoadedBroker()
-	if broker == nil {
-		return "", nil, sarama.ErrOutOfBrokers
-	}
-	if err := broker.Open(client.Config()); err != nil && !errors.Is(err, sarama.ErrAlreadyConnected) {
-		return "", nil, err
-	}
-	answer, err := broker.GetMetadata(sarama.NewMetadataRequest(client.Config().Version, topics))
-	if err != nil {
-		return "", nil, err
-	}
-	if answer.ClusterID != nil {
-		cluster = *answer.ClusterID
-	}
-	ids = map[string]string{}
-	for _, topic := range answer.Topics {
-		if topic.Err != sarama.ErrNoError {
-			return "", nil, fmt.Errorf("topic %s: %w", topic.Name, topic.Err)
-		}
-		if topic.Uuid != (sarama.Uuid{}) {
-			ids[topic.Name] = topic.Uuid.String()
-		}
-	}
-	return cluster, ids, nil
-}
-
-// closeWithin limits the last write for a partition. If it fails, messages are delivered again.
-const closeWithin = 3 * time.Second
-
-// finish writes for the last time how far p is handled, and gives its row up.
-func (s *positions) finish(p *partition) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), closeWithin)
-	defer cancel()
-	err := s.write(ctx, true, p)
-	s.mu.Lock()
-	r := s.reading[p]
-	delete(s.reading, p)
-	s.mu.Unlock()
-	switch {
-	case err == nil, r == nil, errors.Is(err, errOther):
-		return
-	case endedByPositions(err): // no process was killed, although the row stays behind
-		_, err = s.store.ChangePosition(ctx, r.PositionID, func(now *driver.Position) (*driver.Position, error) {
-			if now == nil || now.Epoch > r.Epoch {
-				return nil, nil
-			}
-			now.Open = false
-			return now, nil
-		})
-		if err == nil {
-			return
-		}
-	}
-	s.m.log.Info("kafka: the database has not taken the last position; messages are delivered again",
-		"topic", p.claim.Topic(), "partition", p.claim.Partition(), "error", err)
+	return true, nil
 }

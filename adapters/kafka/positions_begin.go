@@ -78,7 +78,7 @@ func (s *positions) begin(session sarama.ConsumerGroupSession, p *partition) *re
 			s.m.fail(err)
 			return nil
 		case reset: // it is being read from another offset
-			s.endSession(errRewound)
+			s.dropped(id, r)
 			return nil
 		case err == nil:
 			s.trouble.Worked(ctx)
@@ -103,11 +103,19 @@ func (s *positions) outOfRange(id partitionID) bool {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.m.ctx, beginWithin)
 	defer cancel()
-	_, reset, err := s.beginOne(ctx, session, id)
-	if err == nil && reset {
-		s.endSession(errRewound)
+	r, reset, err := s.beginOne(ctx, session, id)
+	if err == nil {
+		s.dropped(id, r)
 	}
 	return err == nil && reset
+}
+
+// dropped ends the session, and lets it give up r, which it has begun and will not read.
+func (s *positions) dropped(id partitionID, r *reading) {
+	s.mu.Lock()
+	s.begun[id] = r
+	s.mu.Unlock()
+	s.endSession(errRewound)
 }
 
 // refusal is an error that only a person can settle.
