@@ -86,7 +86,7 @@ func checkPositions(c *checks, now time.Time, consumer ops.ConsumerStatus) {
 			}
 		}
 		if s := p.Suspect; s != nil {
-			c.add(warning, "positions", fmt.Sprintf("%s: %d sessions were killed near offset %d of partition %d of %s", consumer.Name,
+			c.add(warning, "positions", fmt.Sprintf("%s: %d sessions were killed before offset %d of partition %d of %s", consumer.Name,
 				s.Tries, s.Offset, s.Partition, p.Source),
 				"look for the end of these processes, such as too little memory; a message that kills them again and again is parked")
 		}

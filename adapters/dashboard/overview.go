@@ -195,7 +195,7 @@ func attend(s snapshot, o overview) (list []attention) {
 					visible(c.Name), ago(s.Status.Now.Sub(r.At)), number(p.Again), visible(p.Source), number(p.Missing))
 			}
 			if k := p.Suspect; k != nil {
-				add(false, "", "consumers", "%s: %d processes were killed near offset %s of partition %d, %s.", visible(c.Name),
+				add(false, "", "consumers", "%s: %d processes were killed before offset %s of partition %d, %s.", visible(c.Name),
 					k.Tries, number(k.Offset), k.Partition, visible(p.Source))
 			}
 		}

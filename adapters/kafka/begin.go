@@ -118,16 +118,17 @@ func (b beginning) position(row *driver.Position, window int64) driver.Position 
 	if b.rewind != (driver.Rewind{}) {
 		p.Rewind = b.rewind
 	}
-	switch {
-	case !row.Open: // the session before has ended in order
-	case row.Tries > 0 && row.Suspect <= b.at && b.at < row.Suspect+window:
-		p.Suspect, p.Tries = row.Suspect, row.Tries+1
-	default:
-		p.Suspect, p.Tries = b.at, 1
+	switch near := row.Tries > 0 && b.at < row.Suspect; {
+	case near && row.Tries >= suspectsAfter: // also after an end in order: a trial that was not finished has left a letter
+		p.Suspect, p.Tries = row.Suspect, row.Tries
+	case near && row.Open:
+		p.Suspect, p.Tries = max(row.Suspect, b.at+window), row.Tries+1
+	case row.Open: // its process was killed
+		p.Suspect, p.Tries = b.at+window, 1
 	}
 	return p
 }
 
 // suspectsAfter is how many sessions in a row must have been killed near one offset before the messages there are tried
-// alone. Once is a crash of the machine, or an operator.
+// alone, until all of them are finished. Once is a crash of the machine, or an operator.
 const suspectsAfter = 2

@@ -208,12 +208,16 @@ func TestBeginAfterKilledSessions(t *testing.T) {
 		tries   int
 	}{
 		{next: 50},
-		{next: 50, suspect: 50, tries: 1},
-		{next: 149, suspect: 50, tries: 2},
-		{next: 150, suspect: 50, tries: 3},
-		{next: 150, suspect: 150, tries: 1},
-		{next: 150, close: true, suspect: 150, tries: 2},
-		{next: 150},
+		{next: 149, suspect: 150, tries: 1},
+		{next: 150, suspect: 249, tries: 2},
+		{next: 160, close: true, suspect: 249, tries: 2}, // tried alone until all are finished
+		{next: 249, suspect: 249, tries: 2},
+		{next: 249, suspect: 349, tries: 1},
+		{next: 300, close: true, suspect: 349, tries: 2},
+		{next: 349, close: true, suspect: 349, tries: 2},
+		{next: 349},
+		{next: 349, close: true, suspect: 449, tries: 1},
+		{next: 349},
 	} {
 		got := begin(func() int64 {
 			if row == nil {

@@ -29,7 +29,7 @@ type partition struct {
 	markers   markers
 	fullSince time.Time // zero: there are fewer than MaxUnfinished messages
 	paused    bool      // nothing is fetched
-	suspects  int       // see reading.suspects
+	suspects  int64     // see reading.suspects
 
 	mu      sync.Mutex // for settle, which runs on the goroutines of batches
 	offsets offsetTracker
@@ -157,10 +157,7 @@ func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.Co
 func (p *partition) delivery(raw *sarama.ConsumerMessage) *deliver.Delivery {
 	p.markers.next = raw.Offset + 1
 	msg := ToMessage(raw)
-	if p.suspects > 0 {
-		p.suspects--
-		msg.Suspect = true
-	}
+	msg.Suspect = raw.Offset < p.suspects
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &deliver.Delivery{Message: msg, Key: msg.OrderingKey, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}

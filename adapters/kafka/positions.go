@@ -46,7 +46,7 @@ type reading struct {
 	history  int64
 	log      string // the topic ID when the session began
 	metadata string // of each offset that the session commits
-	suspects int    // so many of the next messages may be killing the processes that handle them
+	suspects int64  // messages before this offset may be killing the processes that handle them
 }
 
 // Reasons to end a session. The next one begins at once.

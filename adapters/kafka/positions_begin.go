@@ -158,7 +158,7 @@ func (s *positions) beginOne(ctx context.Context, session sarama.ConsumerGroupSe
 		history:      history, log: f.log, metadata: b.mark.String(),
 	}
 	if now.Tries >= suspectsAfter {
-		r.suspects = s.m.cfg.MaxUnfinished
+		r.suspects = now.Suspect
 	}
 	// MarkOffset moves the offset up only, ResetOffset down or not at all.
 	session.MarkOffset(id.topic, id.partition, b.at, r.metadata)

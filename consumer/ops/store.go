@@ -83,7 +83,7 @@ type SourcePositions struct {
 	Oldest     time.Time // of each partition's last change, the oldest; idle partitions change only when a session begins
 
 	// Suspects counts the partitions where two or more sessions in a row were killed near one message. Suspect is the
-	// one with the most Tries; nil: there is none. It stays until another session begins.
+	// one with the most Tries; nil: there is none. It stays until a session begins behind these messages.
 	Suspects int
 	Suspect  *Suspect
 
@@ -97,8 +97,8 @@ type SourcePositions struct {
 // Suspect is where sessions were killed.
 type Suspect struct {
 	Partition int32
-	Offset    int64 // of this message or of one soon after it
-	Tries     int   // sessions in a row that have begun there, after the first one was killed
+	Offset    int64 // the messages that they had are before it
+	Tries     int   // sessions in a row that were killed there
 }
 
 // Rewind says that a partition was read again because the database went back.

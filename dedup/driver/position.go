@@ -67,8 +67,8 @@ type Position struct {
 	Epoch int64  // one more for each session that reads the partition
 	Open  bool   // a session reads the partition, or has ended without saying so: its process was killed
 
-	// The message that a session handles alone, because processes were killed while they handled it or a message near
-	// it: Suspect is its offset, and Tries how many sessions have begun to handle it. Tries 0: there is none.
+	// How many sessions in a row were killed near the same messages, and the offset that these messages are before.
+	// From 2 on they are handled alone. Tries 0: the last session was not killed.
 	Suspect int64
 	Tries   int
 
