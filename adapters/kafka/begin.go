@@ -30,7 +30,8 @@ type beginning struct {
 
 // errNoPosition says that the group's offset was committed for a row that the database does not have.
 var errNoPosition = errors.New("the database does not know how far the group is, although this consumer has committed the group's offset: " +
-	"it is another database, a backup from before the consumer's first start, or the table source_positions was emptied")
+	"it is another database (then correct its address, and do not run the command below), a backup from before the consumer's first start, " +
+	"or the table source_positions was emptied. Stop all members of the group first")
 
 // errSkipped says that the database went back to before messages that an operator had skipped.
 var errSkipped = errors.New("the database went back to before messages that somebody has skipped by moving the group's offset, and it is unknown whether to handle them now")
