@@ -57,7 +57,7 @@ func (a *app) showHorizon() *cobra.Command {
 func (a *app) setHorizon() *cobra.Command {
 	var reason, who string
 	var yes, dry, acceptParking bool
-	c := a.command("set CONSUMER TIME", "Say that claims of messages up to TIME may be missing, as after the restore of a backup", cobra.ExactArgs(2),
+	c := a.command("set CONSUMER TIME", "Say that claims of messages up to TIME may be missing although their effects are there", cobra.ExactArgs(2),
 		func(ctx context.Context, db *Database, out *printer, args []string) error {
 			to, err := parseTime("TIME", args[1], time.Time{})
 			if err != nil {
@@ -75,11 +75,11 @@ func (a *app) setHorizon() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			forgotten, err := forgottenFor(s, args[0], to)
+			move, err := horizonFor(s, args[0], to)
 			if err != nil {
 				return err
 			}
-			o := horizonsObject{version: v1(), DryRun: dry, Horizons: horizonsAfter(s, forgotten)}
+			o := horizonsObject{version: v1(), DryRun: dry, Horizons: horizonsAfter(s, move)}
 			var text string
 			for _, h := range o.Horizons {
 				if h.Horizon != nil {
@@ -102,14 +102,17 @@ func (a *app) setHorizon() *cobra.Command {
 			}
 			writing, cancel := a.limit(ctx) // the answer may have taken long
 			defer cancel()
-			if err := a.moveHorizon(writing, db, forgotten, ops.Request{
-				Kind: ops.Horizon, Who: who, Reason: reason, Note: "horizon of " + args[0] + ": " +
-					to.UTC().Format(time.RFC3339), Expect: -1,
-			}); err != nil {
+			if err := a.moveHorizon(writing, db, move, who, reason); err != nil {
 				return err
 			}
 			return out.object(o, func() { out.printf("%s", text) })
 		})
+	c.Long = `Say that claims of messages up to TIME may be missing although the effects of these messages are there: somebody
+deleted or emptied processed_messages, restored that table alone, or moved the effects here without their keys. From
+then on, a message of TIME or earlier that has no claim is parked as unprovable, and not handled.
+
+Do not use it after a failover that lost commits, or after the restore of the whole database: then claims and effects
+are gone together, and the horizon would park the messages that must be handled again.`
 	c.Flags().StringVar(&reason, "reason", "", "why; it is recorded (required)")
 	addWho(c, &who)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -119,13 +122,37 @@ func (a *app) setHorizon() *cobra.Command {
 	return c
 }
 
-// horizonsAfter returns the horizons of all consumers after claims that expired up to forgotten were deleted.
-func horizonsAfter(s ops.Status, forgotten time.Time) []horizonObject {
+// horizonMove is what the database must have so that a consumer gets a later horizon.
+type horizonMove struct {
+	consumer  string
+	horizon   time.Time // that was asked for
+	forgotten time.Time // all claims that expired up to then count as deleted
+
+	// since is not zero if the consumer must count as having run with window since then: it first ran later, so that
+	// without this no claim of that time could be missing.
+	window time.Duration
+	since  time.Time
+}
+
+// uses returns the windows of c after the move.
+func (m horizonMove) uses(c ops.ConsumerStatus) []driver.WindowUse {
+	all := make([]driver.WindowUse, len(c.Windows))
+	for i, w := range c.Windows {
+		all[i] = driver.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
+		if c.Name == m.consumer && w.Window == m.window && m.since.Before(w.FirstRun) {
+			all[i].FirstRun = m.since
+		}
+	}
+	return all
+}
+
+// horizonsAfter returns the horizons of all consumers after the move.
+func horizonsAfter(s ops.Status, m horizonMove) []horizonObject {
 	horizons := make([]horizonObject, len(s.Consumers))
 	for i, c := range s.Consumers {
 		horizons[i] = horizonObject{
 			Consumer: c.Name, Before: jsonTime(c.Horizon),
-			Horizon: jsonTime(driver.Horizon(forgotten, uses(c))),
+			Horizon: jsonTime(driver.Horizon(m.forgotten, m.uses(c))),
 		}
 	}
 	return horizons
@@ -146,60 +173,83 @@ func parksNewMessages(s ops.Status, name string, horizons []horizonObject) error
 	return nil
 }
 
-func uses(c ops.ConsumerStatus) []driver.WindowUse {
-	all := make([]driver.WindowUse, len(c.Windows))
-	for i, w := range c.Windows {
-		all[i] = driver.WindowUse{Window: w.Window, FirstRun: w.FirstRun, UsedUntil: w.UsedUntil}
-	}
-	return all
-}
-
-// forgottenFor returns the expiry of deleted claims that gives a consumer the horizon to. The database keeps only that
-// expiry, for all consumers, so the horizons of others move too.
-func forgottenFor(s ops.Status, name string, to time.Time) (time.Time, error) {
+// horizonFor returns the move that gives a consumer the horizon to. The database keeps one expiry of deleted claims, for
+// all consumers, so the horizons of others move too.
+func horizonFor(s ops.Status, name string, to time.Time) (m horizonMove, err error) {
 	for _, c := range s.Consumers {
 		if c.Name != name {
 			continue
 		}
 		if latest := s.Now.Add(-dedup.MinWindow); to.After(latest) {
-			return time.Time{}, refused("the horizon cannot be later than %s: stores do not look for it when a message is younger than %v. "+
+			return m, refused("the horizon cannot be later than %s: stores do not look for it when a message is younger than %v. "+
 				"Nothing was changed: keep the workers stopped until %s, and run this command again then",
 				instant(latest), dedup.MinWindow, instant(to.Add(dedup.MinWindow)))
 		}
 		if !to.After(c.Horizon) {
-			return time.Time{}, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted",
+			return m, refused("the horizon of %s is %s already, and it cannot go back: claims are deleted",
 				name, instant(c.Horizon))
 		}
+		m.consumer, m.horizon = name, to
+		var last ops.Window
 		for _, w := range c.Windows { // the shortest first
-			forgotten := to.Add(w.Window)
-			if h := driver.Horizon(forgotten, uses(c)); !h.Before(to) {
-				return forgotten, nil
+			m.forgotten = to.Add(w.Window)
+			if h := driver.Horizon(m.forgotten, m.uses(c)); !h.Before(to) {
+				return m, nil
+			}
+			if w.UsedUntil.After(last.UsedUntil) {
+				last = w
 			}
 		}
-		return time.Time{}, refused("no worker of %s ran within a window of %s, so no claim for a message of that time can be missing", name, instant(to))
+		// It first ran later than that. Its keys may be those of a table that it did not write.
+		m.window, m.since, m.forgotten = last.Window, to, to.Add(last.Window)
+		if h := driver.Horizon(m.forgotten, m.uses(c)); last.Window == 0 || h.Before(to) {
+			return m, refused("no worker of %s ran within a window of %s, so no claim for a message of that time can be missing", name, instant(to))
+		}
+		return m, nil
 	}
-	return time.Time{}, noConsumer(name, s.Consumers)
+	return m, noConsumer(name, s.Consumers)
 }
 
-// moveHorizon records the action and then writes the expiry.
-func (a *app) moveHorizon(ctx context.Context, db *Database, forgotten time.Time, r ops.Request) error {
-	action, err := db.Store.Operator().Request(ctx, r)
+// moveHorizon records the action, and then makes the move.
+func (a *app) moveHorizon(ctx context.Context, db *Database, m horizonMove, who, reason string) error {
+	note := "horizon of " + m.consumer + ": " + m.horizon.UTC().Format(time.RFC3339)
+	action, err := db.Store.Operator().Request(ctx, ops.Request{
+		Kind: ops.Horizon, Who: who, Reason: reason, Note: note, Expect: -1,
+	})
 	if err != nil {
 		return err
 	}
-	table, query := a.table(db, "txonce_sweep"), ""
-	arg := any(forgotten.UnixMicro())
+	sweep, windows := a.table(db, "txonce_sweep"), a.table(db, "txonce_windows")
+	var expire, use string
+	at := func(t time.Time) any { return t.UnixMicro() }
 	switch db.Dialect {
 	case "postgres":
-		query, arg = `UPDATE `+table+` SET forgotten_until = greatest(forgotten_until, $1::timestamptz)`, forgotten
+		expire = `UPDATE ` + sweep + ` SET forgotten_until = greatest(forgotten_until, $1::timestamptz)`
+		use = `INSERT INTO ` + windows + ` AS w (consumer, window_seconds, first_run, used_until)
+VALUES ($1, $2::bigint, $3::timestamptz, $3::timestamptz)
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET first_run = least(w.first_run, excluded.first_run)`
+		at = func(t time.Time) any { return t }
 	case "mysql":
-		query = `UPDATE ` + table + ` SET forgotten_until = GREATEST(COALESCE(forgotten_until, 0), ?)`
+		expire = `UPDATE ` + sweep + ` SET forgotten_until = GREATEST(COALESCE(forgotten_until, 0), ?)`
+		use = `INSERT INTO ` + windows + ` (consumer, window_seconds, first_run, used_until) VALUES (?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE first_run = LEAST(first_run, VALUES(first_run))`
 	default:
-		query = `UPDATE txonce_sweep SET forgotten_until = max(coalesce(forgotten_until, 0), ?)`
+		expire = `UPDATE txonce_sweep SET forgotten_until = max(coalesce(forgotten_until, 0), ?)`
+		use = `INSERT INTO txonce_windows (consumer, window_seconds, first_run, used_until) VALUES (?, ?, ?, ?)
+ON CONFLICT (consumer, window_seconds) DO UPDATE SET first_run = min(first_run, excluded.first_run)`
 	}
-	if _, err := db.SQL.ExecContext(ctx, query, arg); err != nil {
+	if !m.since.IsZero() {
+		args := []any{m.consumer, int64(m.window / time.Second), at(m.since), at(m.since)}
+		if db.Dialect == "postgres" {
+			args = args[:3]
+		}
+		if _, err := db.SQL.ExecContext(ctx, use, args...); err != nil {
+			return fmt.Errorf("action %s: %w", action.ID, err)
+		}
+	}
+	if _, err := db.SQL.ExecContext(ctx, expire, at(m.forgotten)); err != nil {
 		return fmt.Errorf("action %s: %w", action.ID, err)
 	}
-	_, err = db.Store.Operator().End(ctx, action.ID, r.Note)
+	_, err = db.Store.Operator().End(ctx, action.ID, note)
 	return err
 }

@@ -33,11 +33,11 @@ func TestHorizonOfOthersIsNotMovedPastNow(t *testing.T) {
 		"beside a shorter one":   {consumers(2 * day), "also move the horizon of mails to 2026-11-27 13:00:00Z, because its window is shorter than that of billing: until 2026-11-27 14:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			forgotten, err := forgottenFor(c.status, "billing", now.Add(-2*time.Hour))
+			move, err := horizonFor(c.status, "billing", now.Add(-2*time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = parksNewMessages(c.status, "billing", horizonsAfter(c.status, forgotten))
+			err = parksNewMessages(c.status, "billing", horizonsAfter(c.status, move))
 			if (err != nil) != (c.refuse != "") || err != nil && !strings.Contains(err.Error(), c.refuse) {
 				t.Errorf("%v, want %q", err, c.refuse)
 			}
@@ -45,5 +45,29 @@ func TestHorizonOfOthersIsNotMovedPastNow(t *testing.T) {
 				t.Errorf("exit code %d, want %d", ExitCode(err), ExitRefused)
 			}
 		})
+	}
+}
+
+// A consumer that has run for a shorter time than that may have the keys of a table that it did not write.
+func TestHorizonBeforeTheFirstRun(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	of := func(first, used time.Time) ops.Status {
+		return ops.Status{Now: now, Consumers: []ops.ConsumerStatus{
+			{Name: "billing", Windows: []ops.Window{{Window: 15 * day, FirstRun: first, UsedUntil: used}}},
+			{Name: "mails", Windows: []ops.Window{{Window: 15 * day, FirstRun: now.Add(-day), UsedUntil: now.Add(day)}}},
+		}}
+	}
+	to := now.Add(-20 * day)
+	s := of(now.Add(-time.Hour), now.Add(day))
+	move, err := horizonFor(s, "billing", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := horizonsAfter(s, move); after[0].Horizon == nil || !after[0].Horizon.Equal(to) || after[1].Horizon != nil {
+		t.Errorf("%+v", after)
+	}
+	if _, err := horizonFor(of(now.Add(-90*day), now.Add(-30*day)), "billing", to); ExitCode(err) != ExitRefused {
+		t.Errorf("a consumer that had stopped before: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,6 +41,11 @@ processed is a duplicate for the consumer. Consumers and the old code may run me
 Before anything is claimed, the keys are compared with the keys of real messages that the old code has processed: those
 of --keys-file, or of messages that are read from a topic again (--kafka, --group, --topic, --key). If a real key is
 missing, nothing is claimed, and the error shows it beside the nearest key of the table.
+
+Rows of --time-column that are older than the window and a day are left out. Their messages have no claim then, so the
+import moves the horizon of the consumer to the beginning of the window: a message of that time or earlier that has no
+claim is parked as unprovable, and not handled. --dry-run shows both. A message whose source gives it no time is handled:
+import such a table with --no-time, which leaves no row out.
 
 The same command may run again at any time, after a kill too: keys that have a claim already stay as they are. Run it
 once while the old code runs, and again when the old code has stopped, before the consumer starts.`
@@ -86,18 +92,19 @@ func (f *importFlags) check() error {
 // imported is what import has done, or would do.
 type imported struct {
 	version
-	DryRun    bool         `json:"dry_run"`
-	Consumer  string       `json:"consumer"`
-	Rows      int          `json:"rows"`     // of the table
-	Keys      int          `json:"keys"`     // that can be claimed, each counted once
-	Repeated  int          `json:"repeated"` // rows whose key an earlier row had
-	LeftOut   int          `json:"left_out"` // rows that are older than the window
-	Unusable  map[flaw]int `json:"unusable"` // rows without a key that can be claimed
-	Compared  *compared    `json:"compared"` // null: --unchecked
-	Imported  int          `json:"imported"` // of a dry run: would be
-	Claimed   int          `json:"already_claimed"`
-	Busy      int          `json:"busy"` // transactions of consumers held these keys all the time
-	Action    string       `json:"action,omitempty"`
+	DryRun    bool            `json:"dry_run"`
+	Consumer  string          `json:"consumer"`
+	Rows      int             `json:"rows"`               // of the table
+	Keys      int             `json:"keys"`               // that can be claimed, each counted once
+	Repeated  int             `json:"repeated"`           // rows whose key an earlier row had
+	LeftOut   int             `json:"left_out"`           // rows that are older than the window
+	Horizons  []horizonObject `json:"horizons,omitempty"` // those that move because of LeftOut
+	Unusable  map[flaw]int    `json:"unusable"`           // rows without a key that can be claimed
+	Compared  *compared       `json:"compared"`           // null: --unchecked
+	Imported  int             `json:"imported"`           // of a dry run: would be
+	Claimed   int             `json:"already_claimed"`
+	Busy      int             `json:"busy"` // transactions of consumers held these keys all the time
+	Action    string          `json:"action,omitempty"`
 	unchecked bool
 }
 
@@ -113,7 +120,11 @@ func (a *app) runImport(ctx context.Context, db *Database, out *printer, f impor
 	if err != nil {
 		return err
 	}
-	keys, err := readSource(ctx, db, out, f, window, sample)
+	status, err := a.importStatus(ctx, db, f, window)
+	if err != nil {
+		return err
+	}
+	keys, err := readSource(ctx, db, out, f, status.Now.Add(-window), sample)
 	if err != nil {
 		return err
 	}
@@ -126,10 +137,14 @@ func (a *app) runImport(ctx context.Context, db *Database, out *printer, f impor
 	if o.Compared, err = a.compare(ctx, db, out, f, keys, sample); err != nil {
 		return err
 	}
+	var move *horizonMove
+	if move, o.Horizons, err = keys.parkOlder(status, f.consumer, window); err != nil {
+		return err
+	}
 	if f.dry {
 		err = a.countClaimed(ctx, db, out, f, keys, &o)
 	} else {
-		err = a.claimAll(ctx, db, out, f, window, keys, &o)
+		err = a.claimAll(ctx, db, out, f, window, keys, move, &o)
 	}
 	if err != nil {
 		return err
@@ -171,14 +186,46 @@ func (a *app) importWindow(ctx context.Context, db *Database, f importFlags) (ti
 	return f.window, nil
 }
 
+// importStatus returns what the horizon is computed from, with the window that the import claims under.
+func (a *app) importStatus(ctx context.Context, db *Database, f importFlags, window time.Duration) (ops.Status, error) {
+	limited, cancel := a.limit(ctx)
+	defer cancel()
+	s, err := db.Store.Operator().Status(limited)
+	if err != nil {
+		return s, err
+	}
+	at := slices.IndexFunc(s.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == f.consumer })
+	if at < 0 {
+		at = len(s.Consumers)
+		s.Consumers = append(s.Consumers, ops.ConsumerStatus{Name: f.consumer})
+	}
+	c := &s.Consumers[at]
+	if len(c.Windows) == 0 {
+		c.Windows = []ops.Window{{Window: window, FirstRun: s.Now, UsedUntil: s.Now}}
+	}
+	return s, nil
+}
+
 // claimAll asks, records the action, and claims the keys.
 func (a *app) claimAll(ctx context.Context, db *Database, out *printer, f importFlags, window time.Duration,
-	keys *sourceKeys, o *imported,
+	keys *sourceKeys, move *horizonMove, o *imported,
 ) error {
-	question := fmt.Sprintf("Claim %s for %s. This cannot be undone.\nType the name of the consumer, %[2]s, to go on: ",
-		count(o.Keys, "key"), Harmless(f.consumer))
+	older := ""
+	if move != nil {
+		older = fmt.Sprintf(", and park messages of %s or earlier that have no claim", instant(move.horizon))
+	}
+	question := fmt.Sprintf("Claim %s for %s%[3]s. This cannot be undone.\nType the name of the consumer, %[2]s, to go on: ",
+		count(o.Keys, "key"), Harmless(f.consumer), older)
 	if err := out.confirm(ctx, question, f.consumer, f.yes); err != nil {
 		return err
+	}
+	if move != nil { // first: workers may run, and the table lacks the keys of these messages already
+		limited, cancel := a.limit(ctx)
+		err := a.moveHorizon(limited, db, *move, f.who, f.reason)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("nothing was imported: move the horizon: %w", err)
+		}
 	}
 	limited, cancel := a.limit(ctx)
 	action, err := db.Store.Operator().Request(limited, ops.Request{

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
 )
 
@@ -119,8 +120,8 @@ type sourceKeys struct {
 func (k *sourceKeys) distinct() int { return len(k.hashes) }
 
 // readSource reads all rows at once: the snapshot of the table is held for the time of reading only, and a file of
-// SQLite can be written again. Each key is compared with those of sample.
-func readSource(ctx context.Context, db *Database, out *printer, f importFlags, window time.Duration,
+// SQLite can be written again. Each key is compared with those of sample. begin is when the window begins.
+func readSource(ctx context.Context, db *Database, out *printer, f importFlags, begin time.Time,
 	sample *realKeys,
 ) (*sourceKeys, error) {
 	k := &sourceKeys{unusable: map[flaw]int{}, examples: map[flaw]string{}}
@@ -129,7 +130,7 @@ func readSource(ctx context.Context, db *Database, out *printer, f importFlags, 
 		return nil, err
 	}
 	if f.source.timeColumn != "" {
-		k.since = time.Now().Add(-window - 24*time.Hour)
+		k.since = begin.Add(-zones)
 	}
 	p := newProgress(out, "rows read", 0)
 	defer p.end()
@@ -193,6 +194,34 @@ func readSource(ctx context.Context, db *Database, out *printer, f importFlags, 
 	slices.Sort(k.hashes)
 	k.hashes = slices.Compact(k.hashes)
 	return k, nil
+}
+
+// zones is how much older than the window a row must be to be left out: a time without a zone may be that of any zone.
+const zones = 24 * time.Hour
+
+// parkOlder returns how the horizon must move so that messages whose rows were left out are parked; nil: it need not.
+func (k *sourceKeys) parkOlder(s ops.Status, consumer string, window time.Duration) (
+	move *horizonMove, moved []horizonObject, err error,
+) {
+	if k.leftOut == 0 {
+		return nil, nil, nil
+	}
+	begin := s.Now.Add(-window)
+	for _, c := range s.Consumers {
+		if c.Name == consumer && !c.Horizon.Before(begin.Add(-zones)) {
+			return nil, []horizonObject{{Consumer: consumer, Before: jsonTime(c.Horizon), Horizon: jsonTime(c.Horizon)}}, nil
+		}
+	}
+	m, err := horizonFor(s, consumer, begin)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, h := range horizonsAfter(s, m) {
+		if h.Horizon != nil && (h.Before == nil || h.Horizon.After(*h.Before)) {
+			moved = append(moved, h)
+		}
+	}
+	return &m, moved, nil
 }
 
 // low returns the half of a hash that has no time in it.

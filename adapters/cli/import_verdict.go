@@ -131,6 +131,24 @@ func nearest(keys *sourceKeys, want dedup.Key) (best dedup.Key) {
 	return best
 }
 
+// printHorizons says what becomes of messages whose rows were left out.
+func printHorizons(out *printer, consumer string, o imported) {
+	for _, h := range o.Horizons {
+		from := "is"
+		if o.DryRun {
+			from = "would be"
+		}
+		if h.Before != nil && h.Before.Equal(*h.Horizon) {
+			from = "is already"
+		}
+		note := ""
+		if h.Consumer == consumer {
+			note = ": a message of this time or earlier that has no claim is parked as unprovable, and not handled; one without a time is handled (--no-time imports all rows instead)"
+		}
+		out.field("horizon", "of %s %s %s%s", Harmless(h.Consumer), from, instant(*h.Horizon), note)
+	}
+}
+
 // printImported says what was done.
 func printImported(out *printer, f importFlags, keys *sourceKeys, o imported) {
 	out.field("source", "%s: %s", f.source.name(), count(o.Rows, "row"))
@@ -141,6 +159,7 @@ func printImported(out *printer, f importFlags, keys *sourceKeys, o imported) {
 	if o.LeftOut > 0 {
 		out.field("left out", "%s of before %s, such as '%s': older than the window and a day", count(o.LeftOut, "row"),
 			instant(keys.since), out.key(keys.leftOutExample))
+		printHorizons(out, f.consumer, o)
 	}
 	for _, kind := range flaws {
 		if n := o.Unusable[kind.flaw]; n > 0 {

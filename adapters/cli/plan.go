@@ -24,6 +24,9 @@ const (
 // httpKeyBytes is the length of consumer, tenant and key that a plan for HTTP responses takes without --key-bytes.
 const httpKeyBytes = 76
 
+// httpWindow is the default of httpidem.Config.Window.
+const httpWindow = 24 * time.Hour
+
 // claimBytes is about what one key takes on the disk.
 func claimBytes(key, response int) float64 {
 	bytes := float64(bytesPerClaim + key)
@@ -42,6 +45,9 @@ func (a *app) plan() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if responseBytes > 0 && !cmd.Flags().Changed("key-bytes") {
 				keyBytes = httpKeyBytes
+			}
+			if responseBytes > 0 && !cmd.Flags().Changed("window") {
+				window = httpWindow
 			}
 			switch {
 			case !(rate > 0) || rate > 1e9: // NaN is neither
@@ -79,9 +85,9 @@ func (a *app) plan() *cobra.Command {
 		},
 	}
 	c.Flags().Float64Var(&rate, "rate", 0, "new messages a second, on average (required)")
-	c.Flags().DurationVar(&window, "window", dedup.DefaultWindow, "how long keys are remembered: Config.Window")
+	c.Flags().DurationVar(&window, "window", dedup.DefaultWindow, "how long keys are remembered: Config.Window; with --response-bytes 24h by default, as in httpidem.Config")
 	c.Flags().IntVar(&keyBytes, "key-bytes", 40, "the average length of consumer, tenant and key together")
-	c.Flags().IntVar(&responseBytes, "response-bytes", 0, "the average length of a response's body: for a Guard of httpidem, which stores responses; --key-bytes is then 76 by default")
+	c.Flags().IntVar(&responseBytes, "response-bytes", 0, "the average length of a response's body: for a Guard of httpidem, which stores responses; --key-bytes is then 76 by default, and --window 24h")
 	return c
 }
 

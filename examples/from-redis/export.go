@@ -12,7 +12,7 @@ import (
 
 // export writes the business keys that Redis has under prefix, one in each line, for
 //
-//	txonce import --consumer billing --from-file keys.txt --keys-file real-keys.txt …
+//	txonce import --consumer billing --window 360h --from-file keys.txt --keys-file real-keys.txt …
 //
 // SCAN may return a key twice; import counts it once. From a shell:
 // redis-cli --scan --pattern 'seen:*' | sed 's/^seen://'
