@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/txonce/txonce/dedup/driver"
@@ -30,8 +31,9 @@ type beginning struct {
 
 // errNoPosition says that the group's offset was committed for a row that the database does not have.
 var errNoPosition = errors.New("the database does not know how far the group is, although this consumer has committed the group's offset: " +
-	"it is another database (then correct its address, and do not run the command below), a backup from before the consumer's first start, " +
-	"or the table source_positions was emptied. Stop all members of the group first")
+	"it is another database (then correct its address, and do not move the offset), a backup from before the consumer's first start, " +
+	"or the table source_positions was emptied. OFFSET is that of the first message whose effects may be missing: " +
+	"docs/operations.md says how to find it")
 
 // errSkipped says that the database went back to before messages that an operator had skipped.
 var errSkipped = errors.New("the database went back to before messages that somebody has skipped by moving the group's offset, and it is unknown whether to handle them now")
@@ -76,16 +78,37 @@ func begin(f found, row *driver.Position) (beginning, error) {
 	case row == nil:
 		return b, errNoPosition
 	case f.committed > row.Next:
-		for _, s := range m.Skips {
-			if row.Next < s.To && s.From < f.committed {
-				return b, fmt.Errorf("%w: those from %d up to %d, found at %s; the database went back from %d to %d", errSkipped,
-					s.From, s.To, time.Unix(s.At, 0).UTC().Format(time.RFC3339), f.committed, row.Next)
-			}
+		if lost := m.skipsIn(row.Next, f.committed); len(lost) > 0 {
+			return b, fmt.Errorf("%w: %s; the database went back from %d to %d. %s", errSkipped, skipsText(lost), f.committed,
+				row.Next, afterSkips(lost, row.Next))
 		}
 		b.at, b.reset = max(row.Next, f.first), true
 		b.rewind = driver.Rewind{From: f.committed, Lost: row.Next, To: b.at}
 	}
 	return b, nil
+}
+
+// skipsText names skipped messages.
+func skipsText(skips []skip) string {
+	texts := make([]string, len(skips))
+	for i, s := range skips {
+		texts[i] = fmt.Sprintf("those from %d up to %d, found at %s", s.From, s.To, time.Unix(s.At, 0).UTC().Format(time.RFC3339))
+	}
+	return strings.Join(texts, ", and ")
+}
+
+// afterSkips says where reading may go on. Behind a skip, the lost messages before it would be left out, too.
+func afterSkips(skips []skip, position int64) string {
+	text := fmt.Sprintf("With the OFFSET %d no message is left out: all from there on are read again, also the skipped ones", position)
+	switch s := skips[0]; {
+	case len(skips) > 1:
+	case s.From <= position:
+		text += fmt.Sprintf(". With the OFFSET %d the skipped ones are left out", s.To)
+	default:
+		text += fmt.Sprintf(". The OFFSET %d would leave out the skipped ones, and also those from %d up to %d, whose effects were lost",
+			s.To, position, s.From)
+	}
+	return text
 }
 
 // knownLog returns log, or, if the cluster does not tell it now, what was known of it before: a topic that is created

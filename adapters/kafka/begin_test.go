@@ -11,6 +11,22 @@ import (
 	"github.com/txonce/txonce/dedup/driver"
 )
 
+// An error about skipped messages names the offsets that leave lost messages out.
+func TestSkippedMessagesAreNamed(t *testing.T) {
+	t.Parallel()
+	const mark = `{"txonce":"billing","log":"A","skips":[{"from":50,"to":60,"at":1}]}`
+	for next, want := range map[int64]string{
+		55: "With the OFFSET 55 no message is left out: all from there on are read again, also the skipped ones. With the OFFSET 60 the skipped ones are left out",
+		40: "The OFFSET 60 would leave out the skipped ones, and also those from 40 up to 50, whose effects were lost",
+	} {
+		_, _, err := kafka.Begin(kafka.Found{Committed: 70, Metadata: mark, Log: "A"},
+			&driver.Position{Log: "A", Next: next}, 0)
+		if !errors.Is(err, kafka.ErrSkipped) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v, want %s", next, err, want)
+		}
+	}
+}
+
 func TestBegin(t *testing.T) {
 	const ours, others, old = `{"txonce":"billing","log":"A"}`, `{"txonce":"shipping","log":"A"}`, `{"txonce":"billing","log":"B"}`
 	const skipped = `{"txonce":"billing","log":"A","skips":[{"from":40,"to":60,"at":1700000000}]}`

@@ -24,6 +24,11 @@
 // handlers, at most for the grace period, and then cancels their contexts. If a handler goes on nevertheless, only one
 // of the two commits: this handler or that of the partition's new owner.
 //
+// With a store of this module, the Subscriber commits an offset only after its position is committed in the database.
+// When the database goes back, because a failover lost commits or a backup was restored, the Subscriber reads again from
+// the position: lost messages are handled again, and the others are duplicates. Commits must be durable for that: see
+// AllowAsyncCommit of the store, and docs/operations.md.
+//
 // Markers that end Kafka transactions, and the messages of aborted ones, are never delivered. When a partition has been
 // idle for a second, the Subscriber moves the committed offset over those too, because otherwise their deletion by
 // retention would look like a loss.

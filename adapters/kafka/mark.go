@@ -39,6 +39,16 @@ func markOf(metadata, consumer string) *mark {
 	return &m
 }
 
+// skipsIn returns the skips between two offsets.
+func (m mark) skipsIn(from, to int64) (within []skip) {
+	for _, s := range m.Skips {
+		if from < s.To && s.From < to {
+			within = append(within, s)
+		}
+	}
+	return within
+}
+
 // skipped returns m with one more skip.
 func (m mark) skipped(from, to int64, at time.Time) mark {
 	m.Skips = append(m.Skips[:len(m.Skips):len(m.Skips)], skip{from, to, at.Unix()})

@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/IBM/sarama"
 )
@@ -25,16 +27,33 @@ func (m *member) offsetGap(topic string, partition int32) error {
 		return nil
 	case committed > newest:
 		return fmt.Errorf("kafka: %s/%d ends at %d, but group %s has handled it up to %d: the topic was created again or has "+
-			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition))
+			"lost messages. %s", topic, partition, newest, m.cfg.Group, committed, m.reset(topic, partition, "--to-earliest"))
 	}
 	return fmt.Errorf("kafka: %s/%d begins at %d, but group %s has handled it only up to %d: the records between were "+
 		"deleted unhandled (messages, or markers of transactions that no member passed in time). %s", topic, partition,
-		oldest, m.cfg.Group, committed, m.reset(topic, partition))
+		oldest, m.cfg.Group, committed, m.reset(topic, partition, "--to-earliest"))
 }
 
-func (m *member) reset(topic string, partition int32) string {
-	return fmt.Sprintf("To go on without it: kafka-consumer-groups --group %s --topic %s:%d --reset-offsets --to-earliest --execute",
-		m.cfg.Group, topic, partition)
+// reset returns the command that moves the group's offset, in the form that only shows what it would do.
+func (m *member) reset(topic string, partition int32, to string) string {
+	address := "HOST:9092"
+	if all := m.client.Brokers(); len(all) > 0 {
+		address = slices.MinFunc(all, func(a, b *sarama.Broker) int { return cmp.Compare(a.ID(), b.ID()) }).Addr()
+	}
+	return fmt.Sprintf("To go on, stop all members of the group, and move its offset. This command shows what it would do, and does it with --execute in place of --dry-run: "+
+		"kafka-consumer-groups.sh --bootstrap-server %s --group %s --topic %s:%d --reset-offsets %s --dry-run",
+		address, shellWord(m.cfg.Group), topic, partition, to)
+}
+
+// shellWord quotes text where a shell would not take it as it is.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if strings.TrimFunc(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // offsets are the group's offset of a partition, with its metadata, and the ends of the partition.

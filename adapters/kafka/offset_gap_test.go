@@ -49,7 +49,7 @@ func TestGap(t *testing.T) {
 					g.deleteRecords(t, 50)
 					for range 2 { // it does not heal by starting again
 						g.refuses(t, kafka.SubscriberConfig{Client: client(), Processor: l}, g.topic+"/0", g.name,
-							"begins at 50", "--reset-offsets")
+							"begins at 50", "--bootstrap-server "+c.brokers[0], "--reset-offsets --to-earliest --dry-run")
 					}
 					if n := len(l.list()); n != tt.handled {
 						t.Errorf("%d messages were handled beyond the gap", n-tt.handled)
@@ -131,6 +131,6 @@ func TestTopicMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.refuses(t, kafka.SubscriberConfig{Processor: &ledger{}}, g.topic+"/0 ends at 0", g.name, "1000",
-			"--reset-offsets")
+			"--reset-offsets --to-earliest --dry-run")
 	})
 }

@@ -143,7 +143,7 @@ func (s *positions) beginOne(ctx context.Context, session sarama.ConsumerGroupSe
 		var err error
 		if b, err = begin(f, was); err != nil {
 			return nil, &refusal{fmt.Errorf("kafka: group %s does not read %s/%d: %w. %s", s.m.cfg.Group, id.topic,
-				id.partition, err, s.m.reset(id.topic, id.partition))}
+				id.partition, err, s.m.reset(id.topic, id.partition, "--to-offset OFFSET"))}
 		}
 		now = b.position(was, int64(s.m.cfg.MaxUnfinished))
 		now.PositionID = row

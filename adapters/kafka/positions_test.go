@@ -209,7 +209,7 @@ func TestOperatorMovesTheOffset(t *testing.T) {
 		// Now the database goes back to before the skip.
 		e.db.Restore(before)
 		g.refuses(t, kafka.SubscriberConfig{Processor: e.consumer(t, "billing"), Client: dial(t, g.brokers, testConfig(strategy))},
-			"has skipped", "from 20 up to 30", "--reset-offsets")
+			"has skipped", "from 20 up to 30", "With the OFFSET ", "--bootstrap-server "+g.brokers[0], "--reset-offsets --to-offset OFFSET --dry-run")
 		g.setOffset(t, 25) // back
 		m = e.join(t, g, "billing", strategy)
 		e.await(t, "billing", append(some(0, 20), some(25, 40)...)...)
@@ -233,7 +233,7 @@ func TestDatabaseWithoutPosition(t *testing.T) {
 			t.Errorf("Run = %v; want it to say what to do", err)
 		}
 		g.refuses(t, kafka.SubscriberConfig{Processor: e.consumer(t, "billing"), Client: dial(t, g.brokers, testConfig(strategy))},
-			"the database does not know", "--reset-offsets")
+			"the database does not know", "--reset-offsets --to-offset OFFSET --dry-run")
 		g.setOffset(t, 0)
 		m = e.join(t, g, "billing", strategy)
 		e.await(t, "billing", some(0, 20)...)

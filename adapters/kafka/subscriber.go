@@ -45,9 +45,17 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 // Before the first message it checks for problems that would appear later, and returns an error that names the problem:
 // a missing topic, an unreachable broker, a Processor that cannot start or that forgets keys too soon. A
 // consumer.Consumer whose database is away starts when the database is back. Later, Run returns an error when going on
-// would lose messages: when the Processor gave up on a message and stored it nowhere, when messages were deleted before
-// they were handled, or when the group refuses this member. It waits out everything else, such as brokers that are
-// away.
+// would lose messages, or when only a person can decide how to go on:
+//
+//   - The Processor gave up on a message and stored it nowhere.
+//   - Kafka deleted messages before they were handled.
+//   - The group refuses this member.
+//   - The group's offset was committed for this consumer, and its database has no position for it: it is another
+//     database, an older backup, or a table that was emptied.
+//   - The database went back to before messages that an operator had skipped.
+//
+// Where the group's offset must be moved, the error has the command. Run waits out everything else, such as brokers that
+// are away. A database that went back is no error: Run logs it, calls Trace.WentBack, and reads the lost messages again.
 //
 // Run may be called again after it has returned, not before.
 func (s *Subscriber) Run(ctx context.Context) error {
