@@ -69,7 +69,8 @@ func (a *attempt[TTx]) do(only bool) error {
 		}
 		return a.refused(err)
 	}
-	return &outbox.InDoubtError{Err: a.failed("Do", err)}
+	return &outbox.InDoubtError{Err: fmt.Errorf("%w; its request may be under way until %s", a.failed("Do", err),
+		a.over(a.now().Add(c.cfg.Timeout)))}
 }
 
 // late reports whether the time of a try is over before it has begun: the process may have been suspended.
@@ -107,16 +108,26 @@ func (a *attempt[TTx]) wait(until time.Time) error {
 	}
 }
 
+// over returns from when on no request of a try that ends at until can be under way, as text.
+func (a *attempt[TTx]) over(until time.Time) string {
+	if a.known.Until.After(until) {
+		until = a.known.Until
+	}
+	return until.Add(a.calls.cfg.Settles + time.Second).UTC().Format(time.RFC3339)
+}
+
 // doubt says why nothing can tell whether the call has happened.
 func (a *attempt[TTx]) doubt(why string) error {
-	tried := "it was perhaps tried before the database went back"
+	tried, until := "it was perhaps tried before the database went back", a.now().Add(a.calls.cfg.Timeout)
 	if a.known.Unanswered > 0 {
+		until = a.known.Until
 		tried = fmt.Sprintf("it was tried at %s", a.known.First.Format(time.RFC3339))
 		if a.known.Last.After(a.known.First) {
 			tried += fmt.Sprintf(" and at last at %s", a.known.Last.Format(time.RFC3339))
 		}
 	}
-	return fmt.Errorf("calls: %s: %s, %s, %w", a.calls.cfg.Name, tried, why, errNoFind)
+	return fmt.Errorf("calls: %s: %s, %s, and Config.Find is missing. Its request may be under way until %s: look in the other system after that, and tell with txonce outbox answer",
+		a.calls.cfg.Name, tried, why, a.over(until))
 }
 
 // refusedNow handles a definite refusal after tries whose outcome is not known: one of them may have succeeded.

@@ -3,7 +3,9 @@ package calls_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -192,6 +194,26 @@ func TestALostAnswerIsTriedAgainWithTheSameKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.want(1, 1)
+}
+
+// An error in doubt says until when a request may be under way: before that time nobody can know that the call has not
+// happened.
+func TestAnErrorInDoubtNamesTheTime(t *testing.T) {
+	until := regexp.MustCompile(`may be under way until (\S+Z)`)
+	b := newBank(t, nil)
+	b.do = append(b.do, b.lost)
+	for _, age := range []time.Duration{23 * time.Hour, 25 * time.Hour} {
+		err := b.publish("a", age)
+		named := until.FindStringSubmatch(fmt.Sprint(err))
+		if !inDoubt(err) || named == nil {
+			t.Fatalf("%v: %v names no time", age, err)
+		}
+		at, parseErr := time.Parse(time.RFC3339, named[1])
+		over := b.record("a").Until.Add(calls.DefaultSettles)
+		if parseErr != nil || at.Before(over) || at.After(over.Add(time.Minute)) {
+			t.Errorf("%v: %v names %v, want %v or a little later", age, err, at, over)
+		}
+	}
 }
 
 func TestAnOldKeyIsNotBelieved(t *testing.T) {

@@ -60,7 +60,8 @@ type Config[TTx any] struct {
 	Keeps time.Duration
 
 	// Settles is how long after the end of a try its request may still arrive or take effect. Only after that time Find
-	// is asked, and a call that it does not find has not happened. It must be longer than any step of a clock.
+	// is asked, and a call that it does not find has not happened. Without Find, the error of a call in doubt names that
+	// time for the person who looks. It must be longer than any step of a clock.
 	//
 	// Defaults to DefaultSettles.
 	Settles time.Duration

@@ -24,14 +24,18 @@
 // and when the latest has ended, all by the database's clock. Each publication of the message decides by that record:
 //
 //	the call is settled                                    nothing is called
-//	no try is unanswered, and the message is young         Do
 //	the other system still remembers the key               Do
-//	the latest try may not have arrived yet                wait
-//	otherwise, with Find                                   Find: it has happened: Done; it has not: Do
-//	otherwise                                              parked in doubt
+//	there are no keys, and no try is recorded              Do
+//	otherwise, with Find                                   wait until Settles after the end of the latest try, then
+//	                                                       Find: it has happened: Done; it has not: Do
+//	otherwise                                              parked in doubt at once
 //
-// A message is young until Keeps after it was enqueued. After that, not even a missing record is believed, because the
-// database may have gone back since (failover, restore).
+// The other system remembers the key until Keeps after the message was enqueued. After that, a missing record does not
+// prove that there was no try, because the database may have gone back since (failover, restore). Without keys, it
+// proves that for the first minute with Find, and for 15 days without.
+//
+// Without Find, waiting would not help: only a person can find out. The error of a parked call has the time until which
+// a request may still be under way. Only after that time the answer that it has not happened is safe.
 //
 // Then one transaction claims the call's ID, runs Done, and deletes the record.
 //

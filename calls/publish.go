@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -104,6 +103,3 @@ func (c *Calls[TTx]) publish(ctx context.Context, m outboxdriver.Leased) error {
 func (c *Calls[TTx]) storeFailed(what string, err error) error {
 	return &outbox.UnavailableError{Err: fmt.Errorf("calls: %s: %s: %w", c.cfg.Name, what, err)}
 }
-
-// errNoFind says what a person should do.
-var errNoFind = errors.New("and Config.Find is missing: look there, and tell with txonce outbox answer")

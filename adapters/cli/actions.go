@@ -54,7 +54,7 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	}
 	if len(out.keys.Secret) > 0 {
 		o.Filter = "" // it may name a key
-		if a.Kind == ops.Unpark || a.Kind == ops.DiscardOutbox {
+		if a.Kind == ops.Unpark || a.Kind == ops.Answer || a.Kind == ops.DiscardOutbox {
 			o.Note = "" // as Filter
 		}
 	}
@@ -64,14 +64,14 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 	return o
 }
 
-var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.DiscardOutbox, ops.Horizon, ops.Import}
+var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.Answer, ops.DiscardOutbox, ops.Horizon, ops.Import}
 
 func (a *app) listActions() *cobra.Command {
 	var f ops.ActionFilter
 	var kind string
 	c := a.command("list", "List actions, newest first", cobra.NoArgs, func(ctx context.Context, db *Database, out *printer, _ []string) error {
 		if f.Kind = ops.Kind(kind); kind != "" && !slices.Contains(kinds, f.Kind) {
-			return Usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, discard_outbox, horizon or import", kind))
+			return Usage(fmt.Errorf("--kind %q: want replay, repair, discard, unpark, answer, discard_outbox, horizon or import", kind))
 		}
 		if f.Limit < 1 {
 			return Usage(fmt.Errorf("--limit %d: want 1 or more", f.Limit))
@@ -94,7 +94,7 @@ func (a *app) listActions() *cobra.Command {
 			if action.Consumer != "" {
 				results = actionText(action)
 			}
-			if action.Kind == ops.Import {
+			if (action.Kind == ops.Import || action.Kind == ops.Answer) && len(out.keys.Secret) == 0 {
 				results = action.Note
 			}
 			rows = append(rows, []string{
@@ -114,7 +114,7 @@ func (a *app) listActions() *cobra.Command {
 		})
 	})
 	c.Flags().StringVar(&f.Consumer, "consumer", "", "only those of this consumer")
-	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, discard_outbox, horizon or import")
+	c.Flags().StringVar(&kind, "kind", "", "only replay, repair, discard, unpark, answer, discard_outbox, horizon or import")
 	c.Flags().BoolVar(&f.Open, "open", false, "only those that have not ended")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many to list at most")
 	return c

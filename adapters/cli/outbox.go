@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) outbox() *cobra.Command {
-	return group("outbox", "List, show, unpark and discard parked messages of the outbox", a.listParked(),
+	return group("outbox", "List, show, unpark and discard parked messages of the outbox, and answer calls in doubt", a.listParked(),
 		a.showParked(),
 		a.changeParked("unpark", "Make parked messages pending again", ops.Unpark),
 		a.changeParked("discard", "Delete parked messages, which are never published then", ops.DiscardOutbox),

@@ -19,12 +19,17 @@ func adviseOnCalls(out *printer, found []outbox.ParkedMessage) {
 		states[found[i].Call()]++
 	}
 	if n := states[outbox.CallInDoubt]; n > 0 {
-		out.printf("%s in doubt: look in the other system whether it has happened (its reference is ID), then\n"+
-			"  txonce outbox answer SEQ --happened [--result TEXT]   records the result, and calls nothing\n"+
-			"  txonce outbox answer SEQ --not-happened               makes the call\n", counted(n, "call"))
+		out.printf("%s in doubt. With Config.Find, or while the other system remembers the idempotency key, txonce finds out by itself:\n"+
+			"  txonce outbox unpark SEQ --reason TEXT\n"+
+			"Otherwise look in the other system (the call's reference is ID), and say what you have found:\n"+
+			"  txonce outbox answer SEQ --happened --result RESULT --reason TEXT   Done records RESULT, which has the form that Do returns; nothing is called\n"+
+			"  txonce outbox answer SEQ --not-happened --reason TEXT               the call is made; only after the time in the error (outbox show SEQ), because a request may be under way until then\n",
+			counted(n, "call"))
 	}
 	if n := states[outbox.CallHappened]; n > 0 {
-		out.printf("%s did happen, but recording the result failed: mend the cause, then txonce outbox unpark SEQ; no call is made again\n", count(n, "call"))
+		out.printf("%s did happen, but Done failed. Mend the cause, then:\n"+
+			"  txonce outbox unpark SEQ --reason TEXT                              Done runs again; nothing is called\n"+
+			"  txonce outbox answer SEQ --happened --result RESULT --reason TEXT   Done gets another RESULT\n", count(n, "call"))
 	}
 }
 
@@ -78,14 +83,22 @@ func (a *app) answerCall() *cobra.Command {
 			return err
 		}
 		return a.change(ctx, db, out, ops.Request{
-			Kind: ops.Unpark, Who: act.who, Reason: act.reason, Note: fmt.Sprintf("message %d: the call %s", m.Seq, note),
+			Kind: ops.Answer, Who: act.who, Reason: act.reason, Note: fmt.Sprintf("message %d: the call %s", m.Seq, note),
 			Expect: -1,
 		}, seqs)
 	})
+	c.Long = `Say whether a call in doubt has happened, and unpark it.
+
+Look in the other system first. Its requests may arrive late: the answer --not-happened is safe only after the time that
+the error of the call names ("may be under way until ..."; txonce outbox show SEQ). That is Config.Settles, a minute by
+default, after the end of the latest try. An earlier answer may let the call happen twice.
+
+With --happened, Config.Done gets --result in place of what Do would have returned, so it must have the same form: the
+JSON of the other system's response, for example. Without --result, Done gets an empty result.`
 	act.add(c)
 	c.Flags().BoolVar(&happened, "happened", false, "the other system has made the call")
-	c.Flags().BoolVar(&absent, "not-happened", false, "the other system has not made the call, and will not")
-	c.Flags().StringVar(&result, "result", "", "with --happened: what Config.Done gets, in the form that Do returns")
+	c.Flags().BoolVar(&absent, "not-happened", false, "the other system has not made the call, and no request for it is under way any more")
+	c.Flags().StringVar(&result, "result", "", "with --happened: what Config.Done gets, in the form that Do returns; empty only if Done reads nothing from it")
 	return c
 }
 

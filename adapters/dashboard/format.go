@@ -68,7 +68,7 @@ func (d *Dashboard) filterText(filter string) string {
 // noteText returns the note of an action. That of the outbox describes a filter, which may have a key.
 func (d *Dashboard) noteText(a ops.Action) string {
 	before, _, found := strings.Cut(a.Note, ", key ")
-	if found && len(d.cfg.HideKeys.Secret) > 0 && (a.Kind == ops.Unpark || a.Kind == ops.DiscardOutbox) {
+	if found && len(d.cfg.HideKeys.Secret) > 0 && (a.Kind == ops.Unpark || a.Kind == ops.Answer || a.Kind == ops.DiscardOutbox) {
 		return before + ", a key"
 	}
 	return a.Note

@@ -37,6 +37,7 @@ const (
 	Repair        Kind = "repair"         // one dead letter is processed again by a worker, with another payload
 	Discard       Kind = "discard"        // dead letters are removed
 	Unpark        Kind = "unpark"         // messages of the outbox are pending again
+	Answer        Kind = "answer"         // somebody has said whether a call in doubt has happened; its message is pending again
 	DiscardOutbox Kind = "discard_outbox" // messages of the outbox are deleted
 	Horizon       Kind = "horizon"        // claims may be missing up to a later time
 	Import        Kind = "import"         // keys of another table of processed messages are claimed
@@ -116,7 +117,7 @@ func (r *Request) Validate() error {
 		}
 	}
 	switch r.Kind {
-	case Replay, Repair, Discard, Unpark, DiscardOutbox, Horizon, Import:
+	case Replay, Repair, Discard, Unpark, Answer, DiscardOutbox, Horizon, Import:
 		return nil
 	}
 	return fmt.Errorf("ops: Request.Kind is %q: want replay, repair, discard, unpark, discard_outbox, horizon or import", r.Kind)

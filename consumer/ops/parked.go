@@ -79,8 +79,8 @@ func ChangeParked(ctx context.Context, s Store, r Request,
 	return ChangeMessages(ctx, s, r, chosen.Seqs)
 }
 
-// ChangeMessages unparks or discards the parked messages with these numbers, and records it. r.Kind is Unpark or
-// DiscardOutbox; r.Note says which messages were chosen. It returns how many messages it changed: those that are not
+// ChangeMessages unparks or discards the parked messages with these numbers, and records it. r.Kind is Unpark, Answer
+// or DiscardOutbox; r.Note says which messages were chosen. It returns how many messages it changed: those that are not
 // parked any more when their turn comes are left out.
 //
 // The action is recorded first, so that no change is without a record. The record does not say how many messages were
@@ -89,12 +89,12 @@ func ChangeParked(ctx context.Context, s Store, r Request,
 func ChangeMessages(ctx context.Context, s Store, r Request, seqs []int64) (action Action, n int, err error) {
 	change := s.Outbox().Unpark
 	switch r.Kind {
-	case Unpark:
+	case Unpark, Answer:
 	case DiscardOutbox:
 		change, seqs = s.Outbox().Discard, slices.Sorted(slices.Values(seqs))
 		slices.Reverse(seqs) // a message may wait behind one with a lower number, whose deletion would make it pending
 	default:
-		return Action{}, 0, fmt.Errorf("ops: Request.Kind is %q, want unpark or discard_outbox", r.Kind)
+		return Action{}, 0, fmt.Errorf("ops: Request.Kind is %q, want unpark, answer or discard_outbox", r.Kind)
 	}
 	if action, err = s.Request(ctx, r); err != nil {
 		return Action{}, 0, err

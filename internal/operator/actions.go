@@ -47,7 +47,7 @@ func (s *Service) Request(ctx context.Context, r ops.Request) (ops.Action, error
 		_, err := q.ExecContext(ctx, st.AddAction, id(action), string(r.Kind), r.Filter.Consumer, columns.Text(r.Who),
 			columns.Text(r.Reason), columns.Text(string(filter)),
 			r.Key, flag(r.AsNew), r.Rate, r.MaxFailures,
-			flag(r.Kind == ops.Unpark || r.Kind == ops.DiscardOutbox), note)
+			flag(r.Kind == ops.Unpark || r.Kind == ops.Answer || r.Kind == ops.DiscardOutbox), note)
 		if err != nil || r.Kind != ops.Replay && r.Kind != ops.Repair {
 			return err
 		}

@@ -51,6 +51,18 @@ var callRows = []row{
 		fails:   "TestARefusal in calls",
 	},
 	{
+		promise: "The error of a call in doubt says until when its request may be under way.",
+		in:      "calls.(*attempt).over",
+		body:    `return a.now().UTC().Format(time.RFC3339)`,
+		fails:   "TestAnErrorInDoubtNamesTheTime in calls",
+	},
+	{
+		promise: "A call that is not settled is not explained as a message that was not processed.",
+		in:      "consumer/ops.openCall",
+		body:    `return nil, nil`,
+		fails:   "TestScripts in cmd/txonce",
+	},
+	{
 		promise: "When Done fails, the result of the call is kept.",
 		in:      "calls.(*attempt).keepResult",
 		body:    `_ = result`,
