@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,9 @@ func (a *app) explain() *cobra.Command {
 					out.printf("tenant   none; keys of webhooks have one, such as --tenant stripe/live, and those of HTTP requests take --http\n")
 				}
 				if f.http.on && isUnknown(e) {
-					out.printf("request  unknown, or the secret, the principal, the method, the target or the key is another one: one different byte makes another hash\n")
+					out.printf("request  none with exactly these: Guard %s, principal %s, method %s, target %s, this key, and the %s of --secret-file. "+
+						"Another value of one of these is another request, which may have been completed\n", Harmless(key.Consumer),
+						Harmless(out.key(f.http.principal)), Harmless(strings.ToUpper(f.http.method)), Harmless(f.http.target), secretsText(len(f.http.secretFiles)))
 				}
 				printExplanation(out, e, sent)
 			})
@@ -113,10 +116,19 @@ type explainObject struct {
 	Holder   *holderObject `json:"holder,omitempty"`
 	// of in_flight: the transaction may be about another key
 	Database  bool              `json:"whole_database_held,omitempty"`
+	Call      *callObject       `json:"call,omitempty"` // to another system, not settled
 	Letters   []letterObject    `json:"letters"`
 	Discarded []discardedObject `json:"discarded,omitempty"` // letters that are gone
 	Outbox    *outgoingObject   `json:"outbox"`              // null: unknown
 	Response  *responseObject   `json:"response,omitempty"`  // that httpidem has stored
+}
+
+// callObject is what is recorded of a call to another system.
+type callObject struct {
+	Answer     ops.CallAnswer `json:"answer"`
+	Unanswered int            `json:"unanswered"`
+	First      *time.Time     `json:"first_try"`
+	Last       *time.Time     `json:"last_try"`
 }
 
 // responseObject is what is stored for the repeats of an HTTP request.
@@ -155,6 +167,8 @@ type outgoingObject struct {
 	Delayed   int `json:"delayed"`
 	Parked    int `json:"parked"`
 	Confirmed int `json:"confirmed_at_least"` // or discarded, if discards is not 0
+	// where the message is whose topic is the consumer and whose ID is the key; empty: nowhere
+	Itself string `json:"itself,omitempty"`
 	// actions of operators since then, which may have discarded other messages
 	Discards int `json:"discards"`
 }
@@ -167,6 +181,9 @@ func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObje
 	}
 	if !e.HTTP {
 		o.Outbox = (*outgoingObject)(&sent)
+	}
+	if c := e.Call; c != nil {
+		o.Call = &callObject{c.Answer, c.Unanswered, jsonTime(c.First), jsonTime(c.Last)}
 	}
 	if r, ok := storedResponse(e); ok {
 		o.Response = &responseObject{r.Status, r.Bytes, r.Sealed}
@@ -187,6 +204,13 @@ func explainJSON(out *printer, e ops.Explanation, sent ops.Outgoing) explainObje
 		})
 	}
 	return o
+}
+
+func secretsText(n int) string {
+	if n == 1 {
+		return "secret"
+	}
+	return fmt.Sprintf("%d secrets", n)
 }
 
 func fingerprintText(f dedup.Fingerprint) string {

@@ -28,6 +28,9 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 	case e.HTTP && !e.Claim.ExpiresAt.IsZero():
 		out.printf("response not readable; a repeat gets 409\n")
 	}
+	if c := e.Call; c != nil {
+		out.printf("call     %s\n", callText(c))
+	}
 	if h := e.Holder; h != nil {
 		out.printf("holder   pid %d, for %s, %s %s\n", h.PID, ago(h.Age), Harmless(h.State), Harmless(h.Client))
 	}
@@ -61,13 +64,44 @@ func printExplanation(out *printer, e ops.Explanation, sent ops.Outgoing) {
 			Harmless(d.Reason))
 	}
 	out.printf("outbox   %s\n", sent.Describe(e))
-	out.printf("verdict  %s\n", verdictText(e))
+	if sent.Itself != "" {
+		out.printf("message  %s in the outbox: its topic is %s, and its ID is the key\n", sent.Itself, Harmless(e.Key.Consumer))
+	}
+	out.printf("verdict  %s\n", verdictText(e, sent))
 }
 
-func verdictText(e ops.Explanation) string {
+// callText says what is recorded of a call.
+func callText(c *ops.OpenCall) string {
 	switch {
+	case c.Answer == ops.CallHappened:
+		return "it has happened, and its result is known, but not recorded by Done yet"
+	case c.Answer == ops.CallNotHappened:
+		return "no try has had an effect"
+	case c.Unanswered == 0:
+		return "no try is unanswered"
+	}
+	return fmt.Sprintf("tries without an answer: %d; the first began at %s, the latest at %s", c.Unanswered, instant(c.First),
+		instant(c.Last))
+}
+
+// openText is the verdict about a call that is not settled.
+func openText(e ops.Explanation) string {
+	list := "; see txonce outbox list --topic " + Harmless(e.Key.Consumer)
+	switch {
+	case e.Call.Answer == ops.CallHappened:
+		return "open call: it has happened; a relay runs Done with the result, and does not call again" + list
+	case e.Call.Answer == ops.CallNotHappened || e.Call.Unanswered == 0:
+		return "open call: it has not happened; a relay makes it" + list
+	}
+	return "open call: it may have happened; a relay finds that out, or it is parked in doubt for you" + list
+}
+
+func verdictText(e ops.Explanation, sent ops.Outgoing) string {
+	switch {
+	case e.Verdict == ops.Open:
+		return openText(e)
 	case e.HTTP && e.Verdict == ops.First:
-		return "first: no request with this hash was completed within the window; a repeat would run"
+		return "first: no request with this hash was completed within the window; if the client's request has this hash, a repeat would run"
 	case e.HTTP && e.Verdict == ops.Duplicate:
 		return "duplicate: the request was completed; a repeat gets the stored response, or 422 if its content differs"
 	case e.HTTP && e.Verdict == ops.Unprovable:
@@ -75,6 +109,9 @@ func verdictText(e ops.Explanation) string {
 	}
 	switch e.Verdict {
 	case ops.First:
+		if sent.Itself != "" {
+			return "first: it was not processed within the window, and its message is still in the outbox: a relay publishes it, or makes the call, unless it is parked"
+		}
 		if len(e.Letters) > 0 {
 			return "first: it was not processed within the window; replay the letter, or wait for a redelivery"
 		}

@@ -147,6 +147,7 @@ var means = map[ops.Verdict]string{
 	ops.Mismatch:     "The key was used for other content: a redelivery of this content would be parked.",
 	ops.Unprovable:   "The message is older than the keys that are remembered, so nobody can prove whether it has run: it would be parked.",
 	ops.KnownContent: "The key has no claim, but another message has claimed an alias of a letter: a redelivery would be parked.",
+	ops.Open:         "The key is that of a call to another system, and the call is not settled: a relay makes it, or it is parked: see the outbox.",
 	ops.InFlight:     "A transaction that is open now holds the key: a redelivery would wait for it.",
 }
 
@@ -158,7 +159,7 @@ func meaning(e ops.Explanation) string {
 	case e.HTTP && e.Verdict == ops.Duplicate:
 		return "The HTTP request was completed: a repeat gets the stored response, and its handler would not run."
 	case e.HTTP && e.Verdict == ops.First:
-		return "No HTTP request with this hash was completed: a repeat would run the handler."
+		return "No HTTP request with this hash was completed. If the client's request has this hash, a repeat would run the handler; another secret, principal, method or target makes another hash."
 	}
 	if e.Verdict != ops.Duplicate {
 		return means[e.Verdict]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/httpkey"
 	"github.com/txonce/txonce/observe"
 )
@@ -32,6 +33,10 @@ const (
 	Unprovable Verdict = "unprovable" // it may have been processed and forgotten
 	InFlight   Verdict = "in_flight"  // a transaction holds the key now
 
+	// Open says that the key is that of a call to another system, and that the call is not settled: see
+	// Explanation.Call.
+	Open Verdict = "open_call"
+
 	// KnownContent says that the key is free, and that one of the aliases that a letter with the key has is claimed.
 	KnownContent Verdict = "known_content"
 )
@@ -49,6 +54,9 @@ type Explanation struct {
 	// be about another key.
 	WholeDatabase bool
 
+	// Call is what is recorded of a call to another system, if it is not settled: see package calls. nil: nothing is.
+	Call *OpenCall
+
 	// HTTP says that the key is that of an HTTP request, as httpidem stores it. Claim.Result is the stored response.
 	HTTP bool
 
@@ -58,6 +66,54 @@ type Explanation struct {
 
 	Letters   []consumer.DeadLetter // with the key, newest first, at most 100
 	Discarded []Discarded           // letters with the key that operators have discarded, latest first
+}
+
+// OpenCall is the record of a call to another system that is not settled.
+type OpenCall struct {
+	Answer     CallAnswer
+	Unanswered int       // tries that may have reached the other system, and whose answer is not known
+	First      time.Time // when the first of these began; zero: there is none
+	Last       time.Time // when the latest try began; zero: there is none
+}
+
+// CallAnswer is what is known of all tries of a call.
+type CallAnswer string
+
+// The answers.
+const (
+	CallUnanswered  CallAnswer = "unknown"      // it may have happened, if Unanswered is not 0
+	CallNotHappened CallAnswer = "not_happened" // no try has had an effect
+	CallHappened    CallAnswer = "happened"     // its result is known, and not recorded yet
+)
+
+// CallReader is a Store that keeps the records of package calls. Without it, Explain knows of no calls.
+type CallReader interface {
+	// Call returns what is known of a call. See driver.CallKeeper.
+	Call(ctx context.Context, key dedup.Key) (driver.Call, error)
+}
+
+// openCall returns the record of the call with key; nil: there is none.
+func openCall(ctx context.Context, s Store, key dedup.Key) (*OpenCall, error) {
+	calls, ok := s.(CallReader)
+	if !ok {
+		return nil, nil
+	}
+	c, err := calls.Call(ctx, key)
+	if err != nil || c.Token == 0 || c.Settled {
+		return nil, err
+	}
+	open := &OpenCall{Answer: CallUnanswered, Unanswered: c.Unanswered}
+	if c.Unanswered > 0 {
+		open.First, open.Last = c.First, c.Last
+	}
+	switch c.Verdict {
+	case driver.CallHappened:
+		open.Answer = CallHappened
+	case driver.CallAbsent:
+		open.Answer = CallNotHappened
+	case driver.CallUnknown:
+	}
+	return open, nil
 }
 
 // ClaimedByDiscard returns the discard that made the claim: the message is a duplicate, but it was never processed. ok
@@ -95,6 +151,14 @@ func Explain(ctx context.Context, s Store, key dedup.Key, opts ExplainOptions) (
 	default:
 		e.Verdict, e.Claim = Verdict(p.Claim.Verdict.String()), p.Claim
 		e.Claim.Verdict = 0
+	}
+	if e.Verdict == First || e.Verdict == Unprovable {
+		if e.Call, err = openCall(ctx, s, key); err != nil {
+			return e, fmt.Errorf("ops: explain %v: %w", key, err)
+		}
+		if e.Call != nil {
+			e.Verdict = Open
+		}
 	}
 	// A filter without a tenant chooses the letters of all tenants.
 	err = eachLetter(ctx, s, consumer.DeadLetterFilter{Consumer: key.Consumer, Tenant: key.Tenant, MessageID: key.ID}, func(l consumer.DeadLetter) bool {

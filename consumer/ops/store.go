@@ -249,6 +249,10 @@ type Outgoing struct {
 	// parked, all are; but then their number is only known if confirmed messages are kept: see Config.Outbox.KeepSent.
 	Confirmed int
 
+	// Itself is where a message is whose topic is the key's consumer and whose ID is the key: "pending", "delayed" or
+	// "parked". A call of package calls is such a message. Empty: there is none, or it was sent.
+	Itself string
+
 	// Discards is how many times operators have discarded parked messages since the message was processed, or at all if
 	// it is unknown when that was. It may have been other messages. Operations.Discard records nothing by itself.
 	Discards int

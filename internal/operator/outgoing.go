@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
@@ -30,6 +31,11 @@ func (s *Service) Outgoing(ctx context.Context, key dedup.Key) (out ops.Outgoing
 	})
 	if err != nil {
 		return out, err
+	}
+	if key.Tenant == "" && slices.Contains(topics, key.Consumer) {
+		if out.Itself, err = s.itself(ctx, st, key); err != nil {
+			return out, err
+		}
 	}
 	seed := outgoing.Seed(key.Hash(), key.ID)
 	for _, topic := range topics {
@@ -71,23 +77,42 @@ func (s *Service) outgoing(ctx context.Context, st *dialect.Operator, seed, topi
 		ids[i] = outgoing.ID(seed, topic, from+i)
 		ordinals[ids[i]] = from + i
 	}
+	err = s.states(ctx, st, topic, ids, func() { found = map[int]string{} }, func(state, id string) {
+		if ordinal, ours := ordinals[id]; ours {
+			found[ordinal] = state
+		}
+	})
+	return found, err
+}
+
+// itself returns the state of the message whose topic and ID are those of key.
+func (s *Service) itself(ctx context.Context, st *dialect.Operator, key dedup.Key) (found string, err error) {
+	err = s.states(ctx, st, key.Consumer, []string{key.ID}, func() { found = "" }, func(state, id string) {
+		if id == key.ID && state != "sent" {
+			found = state
+		}
+	})
+	return found, err
+}
+
+// states calls f for each message of the topic that has one of ids. It calls begin first, and again for another try.
+func (s *Service) states(ctx context.Context, st *dialect.Operator, topic string, ids []string, begin func(),
+	f func(state, id string),
+) error {
 	encoded, err := json.Marshal(ids)
 	if err != nil {
-		return nil, fmt.Errorf("operator: %w", err)
+		return fmt.Errorf("operator: %w", err)
 	}
-	err = s.DB.Read(ctx, "find messages of the outbox", func(ctx context.Context, q Queryer) error {
-		found = map[int]string{}
+	return s.DB.Read(ctx, "find messages of the outbox", func(ctx context.Context, q Queryer) error {
+		begin()
 		return sqlrows.Each(ctx, q, st.OutboxIDs, []any{topic, string(encoded), topic, string(encoded), topic, string(encoded), topic, string(encoded)}, func(rows *sql.Rows) error {
 			var state string
 			var id []byte
 			if err := rows.Scan(&state, &id); err != nil {
 				return err
 			}
-			if ordinal, ours := ordinals[string(id)]; ours {
-				found[ordinal] = state
-			}
+			f(state, string(id))
 			return nil
 		})
 	})
-	return found, err
 }
