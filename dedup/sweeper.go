@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/txonce/txonce/internal/await"
@@ -170,8 +171,17 @@ func NewSweeper(cfg SweeperConfig) (*Sweeper, error) {
 	}
 	return &Sweeper{
 		cfg: cfg, panics: hooks.Panics{Logger: cfg.Logger, Owner: "dedup: sweeper"},
-		sweep: Sweep{Owner: rand.Text(), Lease: cfg.Lease, Limit: cfg.Limit},
+		sweep: Sweep{Owner: owner(), Lease: cfg.Lease, Limit: cfg.Limit},
 	}, nil
+}
+
+// owner returns a name that no other Sweeper has, and that tells a person which process it is.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s/%d-%s", host, os.Getpid(), rand.Text()[:8])
 }
 
 // Run sweeps until ctx ends, and then returns nil. It logs failures of the database, reports them to OnAlarm, and tries

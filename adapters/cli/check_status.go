@@ -147,7 +147,7 @@ func checkReplays(ctx context.Context, db *Database, c *checks, s ops.Status, li
 		if still := s.Now.Sub(moved); action.Waiting > 0 && still > lim.waiting {
 			c.add(warning, "replays", fmt.Sprintf("action %s: %d letters of %s wait, with no progress for %s",
 				action.ID, action.Waiting, action.Consumer, ago(still)),
-				"run Consumer.RunReplays in the workers, or end the replay: txonce actions end "+action.ID.String())
+				"run Consumer.RunReplays in the workers, or end the replay: txonce actions end "+action.ID.String()+" --reason TEXT")
 		}
 	}
 	return nil

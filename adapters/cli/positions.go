@@ -10,11 +10,11 @@ import (
 // printPositions prints what the database knows about how far sources are handled.
 func printPositions(out *printer, s ops.Status) {
 	rows := [][]string{{
-		"CONSUMER", "SOURCE", "PARTITIONS", "OLDEST CHANGE", "WENT BACK", "PARTITION AND OFFSETS", "READ AGAIN", "MISSING", "KILLED NEAR",
+		"CONSUMER", "SOURCE", "PARTITIONS", "LONGEST IDLE", "WENT BACK", "PARTITION AND OFFSETS", "READ AGAIN", "MAY BE LOST", "DIED BEFORE",
 	}}
 	for _, c := range s.Consumers {
 		for _, p := range c.Positions {
-			row := []string{c.Name, p.Source, fmt.Sprint(p.Partitions), ago(s.Now.Sub(p.Oldest)) + " ago"}
+			row := []string{c.Name, p.Source, fmt.Sprint(p.Partitions), ago(s.Now.Sub(p.Oldest))}
 			row = append(row, wentBack(p)...)
 			rows = append(rows, append(row, killedNear(p)))
 		}
@@ -46,13 +46,13 @@ func lostTime(r *ops.Rewind) string {
 	return "commits from " + instant(r.LostFrom) + " to " + instant(r.LostUntil)
 }
 
-// killedNear says where sessions were killed.
+// killedNear says where processes died.
 func killedNear(p ops.SourcePositions) string {
 	s := p.Suspect
 	if s == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%d: %d (%d sessions)", s.Partition, s.Offset, s.Tries) + others(p.Suspects)
+	return fmt.Sprintf("%d: %d (%d in a row)", s.Partition, s.Offset, s.Tries) + others(p.Suspects)
 }
 
 // others says that all n partitions count, where one is shown.

@@ -173,8 +173,8 @@ func TestDurations(t *testing.T) {
 
 func TestSweepText(t *testing.T) {
 	now := time.Date(2026, 11, 24, 10, 7, 0, 0, time.UTC)
-	got := sweep(ops.Status{Now: now, Sweep: ops.SweepStatus{LeaseUntil: now.Add(time.Minute), Keys: -1}})
-	if want := "no pass has ended yet, a sweeper holds the lease until 2026-11-24 10:08:00Z"; got != want {
+	got := sweep(ops.Status{Now: now, Sweep: ops.SweepStatus{Owner: "host/1", LeaseUntil: now.Add(time.Minute), Keys: -1}})
+	if want := "no pass has ended yet, sweeper host/1 has the lease until 2026-11-24 10:08:00Z"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

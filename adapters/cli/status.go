@@ -146,7 +146,7 @@ func sweep(s ops.Status) string {
 		parts = append(parts, "last pass ended "+ago(s.Sweep.Lag)+" ago")
 	}
 	if s.Sweep.LeaseUntil.After(s.Now) {
-		parts = append(parts, "a sweeper holds the lease until "+instant(s.Sweep.LeaseUntil))
+		parts = append(parts, "sweeper "+Harmless(s.Sweep.Owner)+" has the lease until "+instant(s.Sweep.LeaseUntil))
 	}
 	if !s.Sweep.Forgotten.IsZero() {
 		parts = append(parts, "keys that expire by "+instant(s.Sweep.Forgotten)+" may be deleted")

@@ -67,7 +67,7 @@ func (a *app) storm() *cobra.Command {
 	flags.StringVar(&f.allow, "allow", "", "the host of --url, if it is not this machine: a storm against a system of others is an attack")
 	flags.StringVar(&f.cfg.Method, "method", http.MethodPost, "the method of the requests")
 	flags.StringVar(&f.cfg.Header, "key-header", "Idempotency-Key", "the header with the key")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a further header of each request, such as 'Authorization: Bearer …'; repeat it for several")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a further header of each request, and of those to --effects, such as 'Authorization: Bearer …'; repeat it for several")
 	flags.StringVar(&f.cfg.Body, "body", "{}", "the body; {n} in it is replaced by the number of the key")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file with the body, in place of --body")
 	flags.IntVar(&f.cfg.Keys, "keys", 10, "how many requests, one after the other, each with a key of its own")

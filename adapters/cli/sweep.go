@@ -49,7 +49,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	r := swept{version: v1()}
 	p := newProgress(out, "keys deleted", 0)
 	defer p.end()
-	by := dedup.Sweep{Owner: rand.Text(), Lease: sweepLease, Limit: limit}
+	by := dedup.Sweep{Owner: "txonce-sweep-" + rand.Text(), Lease: sweepLease, Limit: limit}
 	var lag time.Duration
 	for {
 		limited, cancel := a.limit(ctx)
@@ -90,7 +90,7 @@ func (a *app) sweepOnce(ctx context.Context, db *Database, out *printer, limit i
 	r.LagSeconds = lag.Seconds()
 	return out.object(r, func() {
 		if r.Busy {
-			out.printf("another sweeper holds the lease, also when its process has ended; txonce status shows until when; %s deleted here\n", counted(r.Keys, "key"))
+			out.printf("%s deleted here: another sweeper has the lease, also when its process has ended; txonce status shows which one, and until when\n", counted(r.Keys, "key"))
 			return
 		}
 		if r.Keys == 0 {

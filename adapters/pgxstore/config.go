@@ -67,7 +67,8 @@ type Config struct {
 	Compact bool
 
 	// AllowAsyncCommit accepts a database that may lose a commit in a crash (synchronous_commit off or local, fsync
-	// off). A message whose effect was lost this way is not delivered again.
+	// off). A message whose effect was lost this way is not delivered again. Kafka's Subscriber does not read it again
+	// either: after the crash of one of its processes PostgreSQL is still the same server, so nothing notices the loss.
 	//
 	// Without it, COMMIT uses the synchronous_commit that the claim found, even after a handler's SET LOCAL. A change
 	// by a function of the database is not detected.

@@ -21,10 +21,10 @@ import (
 // or a time in nanoseconds. object is any name of 1 to dedup.MaxID bytes, which all consumers of the schema share. If
 // tx rolls back, version counts as never seen.
 //
-// Newer takes one round trip. It waits for a transaction that has asked about the same object, as an UPDATE of one row
-// does, and keeps later ones waiting until tx ends, so that transactions write the state of the object in the order of
-// versions. Above READ COMMITTED it fails with a Retryable error where it had to wait. Ask about several objects in one
-// order in all transactions, or the server may end one of them with a Retryable error. A handler that
+// Newer takes one round trip. Transactions that ask about the same object wait for each other, as with an UPDATE of one
+// row. So they write the state of the object in the order of versions. Above READ COMMITTED, a
+// transaction that had to wait fails with a Retryable error. If a transaction asks about several objects, let all
+// transactions ask in the same order: otherwise the server may end one of them with a Retryable error. A handler that
 // consumer.Config.Interleave runs has the transaction for itself from here on: see LockKeys. A Pipeline reads no
 // results before it sends its statements: there, write the comparison into the statement that changes the state.
 //

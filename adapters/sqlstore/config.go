@@ -67,7 +67,7 @@ type Config struct {
 	Compact bool
 
 	// AllowAsyncCommit accepts a database that may lose a commit in a crash. A message whose effects were lost is not
-	// delivered again. Such settings are: on PostgreSQL synchronous_commit off or local, and fsync off; on SQLite
+	// delivered again, and Kafka's Subscriber may not notice that it must be read again. Such settings are: on PostgreSQL synchronous_commit off or local, and fsync off; on SQLite
 	// synchronous below FULL, or below EXTRA with journal_mode DELETE, and an in-memory database; on MySQL
 	// innodb_flush_log_at_trx_commit or sync_binlog other than 1.
 	//

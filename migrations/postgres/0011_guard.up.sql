@@ -12,7 +12,10 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'txonce: % of %.% is refused: messages whose keys are deleted without a record would run again when they are delivered again',
             TG_OP, pg_catalog.quote_ident(TG_TABLE_SCHEMA), TG_TABLE_NAME
-        USING HINT = pg_catalog.format('To delete expired keys: CALL %I.txonce_sweep(''1 minute''). See docs/operations.md, "Cleanups by others".', TG_TABLE_SCHEMA);
+        USING HINT = CASE
+            WHEN TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN 'To empty a test database, in one transaction with the TRUNCATE: SELECT set_config(''txonce.sweep'', pg_current_xact_id()::text, true). Anywhere else set the horizon first: txonce horizon set. See docs/operations.md, "Cleanups by others".'
+            ELSE pg_catalog.format('To delete expired keys: CALL %I.txonce_sweep(''1 minute''). See docs/operations.md, "Cleanups by others".', TG_TABLE_SCHEMA)
+        END;
 END
 $guard$;
 -- +goose StatementEnd
@@ -36,6 +39,7 @@ DECLARE
     place   text; -- the schema
     clock   timestamptz;
     last    timestamptz; -- the clock of the last sweep
+    holder  text;        -- of the lease
     page    bigint;
     pages   bigint;
     gone    bigint;
@@ -73,7 +77,9 @@ BEGIN
             RETURNING clock, next_page, pg_relation_size($2) / current_setting('block_size')::bigint
             $sql$, place) INTO last, page, pages USING clock, claims;
         IF page IS NULL THEN
-            RAISE NOTICE 'txonce_sweep: another sweeper is at work; nothing was done';
+            EXECUTE format('SELECT owner, lease_until FROM %s.txonce_sweep', place) INTO holder, last;
+            RAISE NOTICE 'txonce_sweep: nothing was done: the sweeper % has the lease until %', holder, last
+                USING HINT = 'If that sweeper runs, it deletes the expired keys, and you need not do anything. If it has ended, call again after that time.';
             EXIT;
         ELSIF clock > last + clock_jump THEN
             RAISE EXCEPTION 'txonce_sweep: the clock shows %, and the last sweep was at %: if the clock has jumped ahead, keys would expire too early',

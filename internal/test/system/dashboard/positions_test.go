@@ -18,7 +18,7 @@ func TestADatabaseThatWentBackIsShown(t *testing.T) {
 		}
 		s := newSite(t, dashboard.Config{Store: db.Operator()})
 		s.want("consumers", 200, "kafka &lt;C1&gt;, group g, topic orders", "partition 3 from 2,500 to 1,090 instead of 1,000",
-			">1,410<", ">90<", "partition 3, offset 1,095 (2 sessions)")
+			">1,410<", ">90<", "partition 3, offset 1,095 (2 in a row)")
 		s.want("", 200, "billing: the database went back", "1,410 messages of kafka &lt;C1&gt;", "the source had deleted 90",
 			"docs/runbook/DatabaseWentBack.md", "2 processes were killed before offset 1,095 of partition 3")
 	})
