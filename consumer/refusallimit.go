@@ -3,10 +3,10 @@ package consumer
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/tokens"
 )
 
@@ -37,7 +37,7 @@ func (l *refusalLimit) take(ctx context.Context, err error, about ...any) (wait 
 		l.logger.WarnContext(ctx, "too many messages are refused before their handlers run; Config.ParkLimit is spent, and those wait; other messages go on",
 			append(about, "error", err)...)
 	}
-	return l.bucket.Next() + rand.N(turnsWithin)
+	return l.bucket.Next() + backoff.Draw(turnsWithin)
 }
 
 func (l *refusalLimit) giveBack() {

@@ -2,7 +2,6 @@ package awssqs
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/deliver"
 	"github.com/txonce/txonce/internal/usercode"
 )
@@ -87,7 +87,7 @@ func (r *reception) received(raw types.Message, at time.Time) *received {
 // always get the message.
 func (r *reception) giveBackDelay(id string) time.Duration {
 	mean := time.Duration(r.uncounted.Of(id)+1) * r.queue.visibility / 2
-	return mean*3/4 + rand.N(mean/2+1)
+	return mean*3/4 + backoff.Draw(mean/2+1)
 }
 
 var errBusy = errors.New("this process is still busy with an earlier delivery of the message")

@@ -1,10 +1,7 @@
 // Package backoff computes how long to wait before the next attempt.
 package backoff
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // The default of consumer.Config.Backoff is FullJitter(Base, Cap).
 const (
@@ -20,7 +17,7 @@ func FullJitter(base, limit time.Duration) func(attempt int) time.Duration {
 		if ceiling <= 0 {
 			return 0
 		}
-		return 1 + rand.N(ceiling)
+		return 1 + Draw(ceiling)
 	}
 }
 
@@ -35,7 +32,7 @@ func Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	return d/2 + rand.N(d/2+1)
+	return d/2 + Draw(d/2+1)
 }
 
 // doubled returns base*2^(n-1), at most limit.

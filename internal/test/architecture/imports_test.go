@@ -33,7 +33,7 @@ var rows = []row{
 	{"observe", nil},
 	{"dedup", []string{"observe", "internal/await", "internal/backoff", "internal/hooks", "internal/idtime", "internal/usercode"}},
 	{"dedup/driver", []string{"dedup", "observe", "internal/idtime"}},
-	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/driver", "observe", "internal/await"}},
+	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/driver", "observe", "internal/await", "outbox", "outbox/outboxtest"}},
 	{"outbox", nil},
 	{"outbox/driver", []string{"outbox", "internal/outgoing"}},
 	{"outbox/relay", []string{"outbox", "outbox/driver", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
@@ -47,7 +47,7 @@ var rows = []row{
 	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe", "internal/httpkey"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe", "internal/httpkey"}},
-	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "dedup/deduptest", "internal/await"}},
+	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "outbox/relay", "dedup/deduptest", "internal/await", "internal/backoff", "internal/sim"}},
 
 	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows",
 		"github.com/jackc/pgx/v5/...")},
@@ -79,6 +79,7 @@ var rows = []row{
 
 	{"migrations", nil},
 	{"internal/release", nil},
+	{"internal/sim", nil},
 	{"internal/aliases", nil},
 	{"internal/await", nil},
 	{"internal/backoff", nil},

@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/claims"
 	"github.com/txonce/txonce/internal/dialect"
 	"github.com/txonce/txonce/internal/faults"
@@ -107,7 +107,7 @@ func (d *DB) RetryBusy(ctx context.Context, f func() error) error {
 		if !known || faults.OfSQLite(code, "") != driver.FaultContention || time.Now().After(deadline) {
 			return err
 		}
-		if err := await.Sleep(ctx, time.Millisecond/2+rand.N(time.Millisecond)); err != nil {
+		if err := await.Sleep(ctx, time.Millisecond/2+backoff.Draw(time.Millisecond)); err != nil {
 			return err
 		}
 	}
