@@ -185,13 +185,23 @@ func (b *batch) publishAll() {
 			return
 		}
 		select {
+		case c := <-b.answered: // before what follows, and not as select chooses: see dispatcher.takeReport
+			b.onAnswer(c)
+			continue
+		default:
+		}
+		select {
 		case c := <-b.answered:
-			delete(b.underWay, c)
-			b.takeAnswers(c)
+			b.onAnswer(c)
 		case <-ended:
 			ended, limit = nil, time.After(b.relay.cfg.Margin)
 		case <-limit:
 			return
 		}
 	}
+}
+
+func (b *batch) onAnswer(c *call) {
+	delete(b.underWay, c)
+	b.takeAnswers(c)
 }

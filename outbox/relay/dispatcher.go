@@ -73,23 +73,38 @@ func (d *dispatcher) run(ctx context.Context) {
 			d.poll(ctx)
 			continue
 		}
+		if d.takeReport() || d.takeWakeUp() {
+			continue
+		}
 		timer.Reset(d.untilNextPoll())
 		select {
 		case <-ctx.Done():
 		case <-d.session.work.Done():
+		case rep := <-d.reports:
+			d.onReport(rep)
 		case <-d.relay.wake:
 			d.onWake()
 		case <-d.notifications:
 			d.onNotification()
 		case <-d.session.newShards:
 			d.pollDue = true
-		case rep := <-d.reports:
-			d.onReport(rep)
 		case <-timer.C:
 			d.pollDue = true
 		}
 	}
 	d.drain(ctx)
+}
+
+// takeReport receives a report if there is one. What is ready is taken in a fixed order, and not as select chooses, so
+// that a run of a simulation can be repeated exactly.
+func (d *dispatcher) takeReport() bool {
+	select {
+	case rep := <-d.reports:
+		d.onReport(rep)
+		return true
+	default:
+		return false
+	}
 }
 
 // mayPoll reports whether there is a reason to poll, a worker to give the messages to, and a publisher that takes them.
@@ -160,19 +175,33 @@ func (d *dispatcher) restartRound() {
 	}
 }
 
+// takeWakeUp receives the first wake-up that is there, in the order of takeReport.
+func (d *dispatcher) takeWakeUp() bool {
+	select {
+	case <-d.relay.wake:
+		d.onWake()
+		return true
+	default:
+	}
+	select {
+	case <-d.notifications:
+		d.onNotification()
+		return true
+	default:
+	}
+	select {
+	case <-d.session.newShards:
+		d.pollDue = true
+		return true
+	default:
+		return false
+	}
+}
+
 // takeWakeUps receives the wake-ups that the next poll answers.
 func (d *dispatcher) takeWakeUps() {
-	for {
-		select {
-		case <-d.relay.wake:
-			d.onWake()
-		case <-d.notifications:
-			d.onNotification()
-		case <-d.session.newShards:
-			d.pollDue = true
-		default:
-			return
-		}
+	for more := true; more; {
+		more = d.takeWakeUp()
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -134,7 +134,7 @@ func (s *session) shared(interval time.Duration) time.Duration {
 func (s *session) tidyIn() time.Duration {
 	interval := s.shared(maintainInterval)
 	if interval > maintainInterval {
-		interval = interval*3/4 + rand.N(interval/2)
+		interval = interval*3/4 + backoff.Draw(interval/2)
 	}
 	return interval
 }
