@@ -57,7 +57,8 @@ type Session interface {
 
 	// Lease returns due messages of shards that this session holds and that have no leased messages: those of one key
 	// in their order, and none behind a message of its key that is held back. nil: nothing is due. Further calls skip
-	// the shards of the returned messages until they are settled.
+	// the shards of the returned messages until they are settled. After an error nothing is leased: the messages that
+	// the answer would have had are found by the next call, and no shard waits for a Settle that nobody can send.
 	Lease(ctx context.Context, want Want) ([]Leased, error)
 
 	// Settle ends leases as outcomes say, all in one transaction. When one of their tokens is outdated, it fails with

@@ -78,6 +78,16 @@ func brokenLeases() []brokenStore {
 			breaks: settles(func(s *session, o *driver.Outcome) { delete(s.leased, o.Shard) }),
 		},
 		{
+			name: "leases what its answer does not say", found: []string{"nothing is leased after an error"},
+			breaks: leases(func(s *session, ctx context.Context, want driver.Want) ([]driver.Leased, error) {
+				leased, err := s.Lease(context.WithoutCancel(ctx), want)
+				if ended := ctx.Err(); ended != nil {
+					return nil, ended
+				}
+				return leased, err
+			}),
+		},
+		{
 			name: "ignores Groups", found: []string{"Groups scans one group of shards per call"},
 			breaks: wants(func(_ *session, w *driver.Want) { w.Groups = 1 }),
 		},

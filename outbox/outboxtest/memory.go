@@ -40,6 +40,7 @@ type Memory struct {
 	EarlySequence bool
 
 	mu      sync.Mutex
+	down    error // see Stop
 	seq     int64
 	shards  []shard
 	opened  int                    // sessions
@@ -48,7 +49,7 @@ type Memory struct {
 	parked  map[int64]*row
 	sent    []*row // by the time they were sent
 	locks   map[string]*lock
-	wakers  map[*session]bool
+	wakers  []*session // in the order of Open
 }
 
 var (
@@ -99,7 +100,6 @@ func (m *Memory) open() {
 		m.relays = map[*session]time.Time{}
 		m.parked = map[int64]*row{}
 		m.locks = map[string]*lock{}
-		m.wakers = map[*session]bool{}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Lease implements driver.Session.
 func (s *session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := s.memory.usable(ctx); err != nil {
 		return nil, err
 	}
 	if want.Limit <= 0 {
@@ -29,11 +29,12 @@ func (s *session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased,
 	}
 	m.due(now)
 	var found []turn
+	var scanned []int
 	for _, i := range s.part(max(want.Groups, 1)) {
 		if want.Notified && !s.told[i] {
 			continue
 		}
-		delete(s.told, i)
+		scanned = append(scanned, i)
 		m.follow(i, now)
 		for n, r := range m.shards[i].next(now, want.Limit) {
 			found = append(found, turn{r, n})
@@ -52,10 +53,18 @@ func (s *session) Lease(ctx context.Context, want driver.Want) ([]driver.Leased,
 		l.Token = m.shards[r.Shard].token
 		l.Payload, l.Headers = bytes.Clone(r.Payload), maps.Clone(r.Headers)
 		leased = append(leased, l)
-		if s.leased[r.Shard] == nil {
-			s.leased[r.Shard] = map[int64]bool{}
+	}
+	if err := context.Cause(ctx); err != nil { // the caller gets no answer, so nothing is leased
+		return nil, err
+	}
+	for _, i := range scanned {
+		delete(s.told, i)
+	}
+	for _, l := range leased {
+		if s.leased[l.Shard] == nil {
+			s.leased[l.Shard] = map[int64]bool{}
 		}
-		s.leased[r.Shard][r.Seq] = true
+		s.leased[l.Shard][l.Seq] = true
 	}
 	slices.SortFunc(leased, func(a, b driver.Leased) int { return cmp.Compare(a.Seq, b.Seq) })
 	return leased, nil

@@ -15,7 +15,7 @@ import (
 
 // Stats implements outbox.Operations.
 func (m *Memory) Stats(ctx context.Context) (outbox.Stats, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := m.usable(ctx); err != nil {
 		return outbox.Stats{}, err
 	}
 	m.mu.Lock()
@@ -79,7 +79,7 @@ func (m *Memory) living(now time.Time) (relays []outbox.RelayStats) {
 
 // Parked implements outbox.Operations.
 func (m *Memory) Parked(ctx context.Context, filter outbox.ParkedFilter) ([]outbox.ParkedMessage, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
@@ -123,7 +123,7 @@ func (m *Memory) Discard(ctx context.Context, seqs ...int64) (int, error) {
 
 // take removes parked messages, calls then for each, and updates which messages of their keys are held back.
 func (m *Memory) take(ctx context.Context, seqs []int64, then func(*row)) (n int, err error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := m.usable(ctx); err != nil {
 		return 0, err
 	}
 	m.mu.Lock()

@@ -37,7 +37,7 @@ func (m *Memory) Open(ctx context.Context, opts driver.SessionOptions) (driver.S
 	if opts.TTL <= 0 {
 		return nil, errors.New("outboxtest: SessionOptions.TTL must be positive")
 	}
-	if err := context.Cause(ctx); err != nil {
+	if err := m.usable(ctx); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
@@ -48,13 +48,13 @@ func (m *Memory) Open(ctx context.Context, opts driver.SessionOptions) (driver.S
 		memory: m, opts: opts, name: strconv.Itoa(m.opened), leased: map[int]map[int64]bool{}, leaving: map[int]bool{},
 		wake: make(chan struct{}, 1), told: map[int]bool{},
 	}
-	m.wakers[s] = true
+	m.wakers = append(m.wakers, s)
 	return s, nil
 }
 
 // Renew implements driver.Session.
 func (s *session) Renew(ctx context.Context) (driver.Hold, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := s.memory.usable(ctx); err != nil {
 		return driver.Hold{}, err
 	}
 	m := s.memory
@@ -162,7 +162,7 @@ func (s *session) Close(context.Context) error {
 	defer m.mu.Unlock()
 	s.over = true
 	delete(m.relays, s)
-	delete(m.wakers, s)
+	m.wakers = slices.DeleteFunc(m.wakers, func(w *session) bool { return w == s })
 	for i := range m.shards {
 		if m.shards[i].owner == s {
 			m.shards[i].owner = nil
@@ -177,7 +177,7 @@ func (s *session) Wake() <-chan struct{} { return s.wake }
 
 // wake notifies the sessions of new rows; nil: there may be some in any shard.
 func (m *Memory) wake(rows []*row) {
-	for s := range m.wakers {
+	for _, s := range m.wakers {
 		for i := range m.shards {
 			s.told[i] = s.told[i] || rows == nil
 		}
@@ -194,13 +194,16 @@ func (m *Memory) wake(rows []*row) {
 // Maintain implements driver.Maintainer: it deletes sent messages after KeepSent, and dead sessions.
 func (s *session) Maintain(ctx context.Context) error {
 	m := s.memory
+	if err := m.usable(ctx); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	m.bury(now)
 	m.due(now)
 	m.sent = slices.DeleteFunc(m.sent, func(r *row) bool { return !r.sentAt.Add(m.KeepSent).After(now) })
-	return context.Cause(ctx)
+	return nil
 }
 
 // Sent returns the IDs of the sent messages that are still kept, in the order of their sending.

@@ -16,7 +16,7 @@ import (
 
 // Settle implements driver.Session.
 func (s *session) Settle(ctx context.Context, outcomes []driver.Outcome) error {
-	if err := context.Cause(ctx); err != nil {
+	if err := s.memory.usable(ctx); err != nil {
 		return err
 	}
 	m := s.memory

@@ -1,8 +1,10 @@
 package outboxtest
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
@@ -26,6 +28,7 @@ func leaseCases[TTx any]() []storeCase[TTx] {
 		{name: "every pending message is leased in the end, with any Part", hazard: state, run: partsMissNothing[TTx]},
 		{name: "what was returned is due again at once", hazard: state, run: returned[TTx]},
 		{name: "nothing is leased before the first Renew", hazard: hazard, run: beforeRenew[TTx]},
+		{name: "nothing is leased after an error", hazard: hazard, run: nothingAfterError[TTx]},
 		{name: "what was confirmed is not leased again", hazard: state, run: confirmed[TTx]},
 		{name: "settling twice is harmless", hazard: "28: an unknown outcome is settled again", run: settleTwice[TTx]},
 	}
@@ -198,6 +201,53 @@ func beforeRenew[TTx any](e *env[TTx]) {
 	}
 	s.drain(3)
 }
+
+// nothingAfterError ends the ctx of Lease at each place where the store looks at it, until one call comes through.
+func nothingAfterError[TTx any](e *env[TTx]) {
+	e.enqueue(append(series("k", 3), message("free", ""))...)
+	s := e.session()
+	failed := 0
+	for n := int64(1); ; n += max(1, n/4) {
+		if n > 1_000_000 {
+			e.Fatalf("Lease looks at its ctx %d times and does not succeed", n)
+		}
+		ctx, cancel := context.WithCancel(e.ctx)
+		leased, err := s.Session.Lease(&looked{Context: ctx, cancel: cancel, at: n}, driver.Want{Limit: many})
+		cancel()
+		if err == nil && len(leased) > 0 {
+			s.returned(leased...)
+			if failed > 0 {
+				break
+			}
+			e.Fatalf("Lease has ended with a ctx that was cancelled when it looked at it, and has leased %v", ids(leased))
+		}
+		if err != nil {
+			failed++
+		}
+		if len(leased) > 0 {
+			e.Fatalf("Lease returned %v beside the error %v", ids(leased), err)
+		}
+		s.returned(s.await("k-1", "k-2", "k-3", "free")...)
+	}
+}
+
+// looked is a ctx that ends when it is looked at for the at-th time.
+type looked struct {
+	context.Context
+	cancel func()
+	at     int64
+	looks  atomic.Int64
+}
+
+func (c *looked) look() {
+	if c.looks.Add(1) == c.at {
+		c.cancel()
+	}
+}
+
+func (c *looked) Done() <-chan struct{} { c.look(); return c.Context.Done() }
+func (c *looked) Err() error            { c.look(); return c.Context.Err() }
+func (c *looked) Value(key any) any     { c.look(); return c.Context.Value(key) }
 
 func confirmed[TTx any](e *env[TTx]) {
 	e.enqueue(append(series("k", 20), message("free", ""))...)
