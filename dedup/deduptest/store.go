@@ -34,6 +34,11 @@ type Store struct {
 	// Defaults to tx.Commit.
 	OnCommit func(ctx context.Context, tx *Tx) error
 
+	// OnBegin is called by InTx with each transaction, before it claims. Set it before use.
+	//
+	// Defaults to none.
+	OnBegin func(ctx context.Context, tx *Tx)
+
 	// Clock is the clock of the Store's machine. Database.Now is the database's. Set it before use.
 	//
 	// Defaults to time.Now.
@@ -70,6 +75,9 @@ func (s *Store) InTx(ctx context.Context, recs []dedup.Record, fn func(tx *Tx, c
 	tx, err := s.db.Begin(ctx)
 	if err != nil {
 		return err
+	}
+	if s.OnBegin != nil {
+		s.OnBegin(ctx, tx)
 	}
 	if err := s.handle(ctx, tx, recs, fn); err != nil {
 		return err
@@ -115,6 +123,11 @@ func (s *Store) Claim(ctx context.Context, tx *Tx, recs []dedup.Record) ([]dedup
 		keys[i], order[i] = r.Key.Hash(), i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return keys[i].Compare(keys[j]) })
+	if tx.guarded.Load() && len(recs) > 0 {
+		if err := tx.announce("claim", recs[0].Key.ID); err != nil {
+			return nil, err
+		}
+	}
 
 	wait, _ := driver.ClaimWait(ctx, cmp.Or(s.Wait, DefaultWait))
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, dedup.ErrInFlight)
@@ -209,6 +222,11 @@ func (s *Store) HeldKeys(ctx context.Context, keys []dedup.Key) ([]bool, error) 
 
 // Forget implements dedup.Store.
 func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
+	if len(keys) > 0 {
+		if err := tx.announce("forget", keys[0].ID); err != nil {
+			return err
+		}
+	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	for _, k := range keys {
@@ -223,6 +241,9 @@ func (s *Store) Forget(ctx context.Context, tx *Tx, keys ...dedup.Key) error {
 
 // SaveResult implements driver.ResultStore.
 func (s *Store) SaveResult(ctx context.Context, tx *Tx, key dedup.Key, result []byte) error {
+	if err := tx.announce("save the result of", key.ID); err != nil {
+		return err
+	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	if err := tx.usable(); err != nil {

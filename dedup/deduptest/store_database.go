@@ -11,6 +11,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 // Errors that are Retryable.
@@ -20,7 +21,7 @@ var (
 )
 
 // Database is a database in memory, which several stores may share. It keeps claims, and the effects of handlers: named
-// values, and counts. Make one with NewDatabase. It is safe for concurrent use.
+// values, and counts. It has an outbox, too, whose messages exist exactly if their transactions do. Make one with NewDatabase. It is safe for concurrent use.
 type Database struct {
 	// Now is the database's clock. Set it before use.
 	//
@@ -41,6 +42,8 @@ type Database struct {
 	swept       dedup.KeyHash
 	sweeper     string
 	leasedUntil time.Time
+
+	outbox *outboxtest.Memory
 
 	server    int // grows when another server takes over
 	positions map[driver.PositionID]driver.Position
@@ -63,7 +66,7 @@ func NewDatabase() *Database {
 		rows: map[dedup.KeyHash]*row{}, data: map[string]any{}, count: map[string]int{}, open: map[*Tx]bool{},
 		locks:   map[any]*lock{},
 		windows: map[string]map[time.Duration]driver.WindowUse{}, sources: map[string][]string{},
-		positions: map[driver.PositionID]driver.Position{},
+		positions: map[driver.PositionID]driver.Position{}, outbox: outboxtest.NewMemory(),
 	}
 }
 
@@ -109,6 +112,13 @@ func (db *Database) Count(name string) int {
 	return db.count[name]
 }
 
+// Claimed reports whether a committed transaction has claimed key.
+func (db *Database) Claimed(key dedup.Key) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.rows[key.Hash()] != nil
+}
+
 // Open returns how many transactions are in progress. After all calls have returned it is 0, unless a transaction
 // leaks.
 func (db *Database) Open() int {
@@ -122,6 +132,7 @@ func (db *Database) Stop() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.down = true
+	db.outbox.Stop(ErrDown)
 	for tx := range db.open {
 		tx.close(ErrDown)
 	}
@@ -132,6 +143,7 @@ func (db *Database) Start() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.down = false
+	db.outbox.Start()
 }
 
 // Age makes everything in the database d older, as if that time had passed only there.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/driver"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 var _ driver.Positions = (*Store)(nil)
@@ -21,6 +22,7 @@ type Snapshot struct {
 	windows   map[string]map[time.Duration]driver.WindowUse
 	forgotten time.Time
 	positions map[driver.PositionID]driver.Position
+	outbox    *outboxtest.Snapshot
 }
 
 // Snapshot returns what is committed now, as a standby has it whose replication stops, or a backup.
@@ -30,6 +32,7 @@ func (db *Database) Snapshot() *Snapshot {
 	s := &Snapshot{
 		rows: maps.Clone(db.rows), data: maps.Clone(db.data), count: maps.Clone(db.count),
 		windows: maps.Clone(db.windows), forgotten: db.forgotten, positions: maps.Clone(db.positions),
+		outbox: db.outbox.Snapshot(),
 	}
 	for consumer, uses := range s.windows {
 		s.windows[consumer] = maps.Clone(uses)
@@ -59,6 +62,7 @@ func (db *Database) restore(s *Snapshot) {
 	}
 	db.rows, db.data, db.count = maps.Clone(s.rows), maps.Clone(s.data), maps.Clone(s.count)
 	db.windows, db.forgotten, db.positions = maps.Clone(s.windows), s.forgotten, maps.Clone(s.positions)
+	db.outbox.Restore(s.outbox)
 	for consumer, uses := range db.windows {
 		db.windows[consumer] = maps.Clone(uses)
 	}

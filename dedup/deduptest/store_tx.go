@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/outbox/outboxtest"
 )
 
 // Tx is a transaction of a Database, and the TTx of a Store. Its writes become visible when it commits.
@@ -23,6 +24,12 @@ type Tx struct {
 	count   map[string]int
 	locks   []any
 	waits   *lock
+	outbox  *outboxtest.Tx // nil: it has enqueued nothing
+
+	// OnStatement is called before each statement of a handler, with what it does, such as "add charges". An error
+	// fails the statement, and aborts the transaction. It is called without locks, so it may wait, and it may call Lose.
+	// Store.OnBegin sets it.
+	OnStatement func(what string) error
 }
 
 // errConstraint is the error of a value that a database refuses.
@@ -31,6 +38,9 @@ var errConstraint = errors.New("deduptest: constraint violated")
 // Add counts one effect, like an INSERT into a table without a unique index: it never waits, and a handler that runs
 // twice is noticed. An empty name violates a constraint.
 func (tx *Tx) Add(name string) error {
+	if err := tx.announce("add", name); err != nil {
+		return err
+	}
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
 	if err := tx.usable(); err != nil {
@@ -55,6 +65,9 @@ func (tx *Tx) Put(ctx context.Context, name string, value any) error {
 
 // Update sets the value of name to the result of f, which gets the old value. nil means that there is no value.
 func (tx *Tx) Update(ctx context.Context, name string, f func(old any) any) error {
+	if err := tx.announce("update", name); err != nil {
+		return err
+	}
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
 	if err := tx.statement(ctx, name); err != nil {
@@ -70,6 +83,9 @@ func (tx *Tx) Update(ctx context.Context, name string, f func(old any) any) erro
 
 // Value returns the value of name as tx sees it, or nil.
 func (tx *Tx) Value(name string) (any, error) {
+	if err := tx.announce("read", name); err != nil {
+		return nil, err
+	}
 	tx.db.mu.Lock()
 	defer tx.db.mu.Unlock()
 	if err := tx.usable(); err != nil {
@@ -109,6 +125,28 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	maps.DeleteFunc(tx.db.data, func(_ string, v any) bool { return v == nil })
 	for name, n := range tx.count {
 		tx.db.count[name] += n
+	}
+	if tx.outbox != nil {
+		return tx.outbox.Commit()
+	}
+	return nil
+}
+
+// Lose ends the transaction as a lost connection does: the database rolls it back, also while a handler is running, and
+// all later calls fail with ErrDown.
+func (tx *Tx) Lose() {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	tx.close(fmt.Errorf("%w: the connection was lost", ErrDown))
+}
+
+// announce calls OnStatement.
+func (tx *Tx) announce(verb, what string) error {
+	if tx.OnStatement == nil {
+		return nil
+	}
+	if err := tx.OnStatement(verb + " " + what); err != nil {
+		return tx.abort(err)
 	}
 	return nil
 }
@@ -189,6 +227,9 @@ func (tx *Tx) close(why error) {
 		return
 	}
 	tx.ended, tx.err = true, why
+	if tx.outbox != nil {
+		_ = tx.outbox.Rollback() // after Commit it does nothing
+	}
 	for _, id := range tx.locks {
 		tx.db.unlock(tx, id)
 	}
