@@ -163,6 +163,13 @@ soak: ## Run handlers that misbehave on purpose on every database, with SOAK_MES
 	@$(MAKE) --no-print-directory services-up S="postgres postgres18 mariadb mysql"
 	@$(ENV); go test $(RACE) -count=1 -v -timeout=90m -run TestSoak ./internal/test/system/soak -soak.messages=$(SOAK_MESSAGES) $(SOAK)
 
+# Further flags for sim, such as SIM="-seconds 600 -json counts.json". SEED, FROM and CASES run single cases again.
+SIM ?=
+
+.PHONY: sim
+sim: ## Consumers and relays in virtual time, with faults at every boundary, from a seed; needs nothing but Go
+	@go run ./internal/test/simulate $(SIM)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

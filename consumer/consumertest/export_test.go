@@ -42,3 +42,18 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.said = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
+
+// SimulateCase runs one case of a simulation, and returns what explains its failure; empty: it does not fail.
+func SimulateCase(t *testing.T, s Simulation, n int) string {
+	t.Helper()
+	s = s.withDefaults()
+	simulating.Lock()
+	defer simulating.Unlock()
+	if f := s.try(t, n); f != nil {
+		return f.explain(t.Name(), s, n)
+	}
+	return ""
+}
+
+// SimulationMenu has the actions of each boundary of a simulation.
+var SimulationMenu = menu

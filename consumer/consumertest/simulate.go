@@ -1,0 +1,86 @@
+package consumertest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/outbox"
+)
+
+// Simulation describes a system of processes for Simulate.
+type Simulation struct {
+	// New makes the consumer of one process, on p.Store(). It is called for each process and after each crash. Its
+	// settings may vary by p.Rand. Required.
+	New func(p *Process) (*consumer.Consumer[*deduptest.Tx], error)
+
+	// Messages returns what the source delivers in one case: one to three messages are enough. A message that is there
+	// twice was sent twice. Required.
+	Messages func(r *rand.Rand) []consumer.Message
+
+	// Check looks at a case that has come to rest: nothing is in progress, and all messages are acknowledged.
+	// Defaults to the rules that always hold; see Simulate.
+	Check func(w *World) error
+
+	// Effects counts the committed effects of the message with that key, for the rules. Defaults to 1 if the key is
+	// claimed, and 0 if not.
+	Effects func(w *World, msg *consumer.Message) int
+
+	// Next makes a second consumer, which gets what the relays publish, with the message's ID, payload, headers and
+	// ordering key. Defaults to none.
+	Next func(p *Process) (*consumer.Consumer[*deduptest.Tx], error)
+
+	// Publishers makes the publishers of single topics for a relay's process, such as a calls.Calls on p.Store(). The
+	// other topics go to the broker of the simulation. Defaults to none.
+	Publishers func(p *Process) (map[string]outbox.Publisher, error)
+
+	// Processes is how many processes the consumer has at most. Defaults to 2.
+	Processes int
+	// Relays is how many relays publish the outbox at most. Defaults to none. With some, a case comes to rest only when
+	// nothing is left in the outbox.
+	Relays int
+	// Cases is how many cases are run; the environment's CASES replaces it. Defaults to 1000.
+	Cases int
+	// From is the number of the first case; the environment's FROM replaces it. Defaults to 0.
+	From int
+	// Seed is where the cases come from; the environment's SEED replaces it. Defaults to 1.
+	Seed uint64
+
+	// Fired is called for each fault that a case had.
+	Fired func(boundary, action string)
+}
+
+// Simulate runs consumers, relays and their handlers under a scheduler that Simulation.Seed decides, on a database and
+// a broker in memory, in virtual time. Each case has its own messages, processes and faults: connections are cut,
+// COMMITs and answers are lost or come late, processes crash, stand still and start again, deliveries expire.
+//
+// It fails the test when a rule is broken, or the system does not come to rest:
+//
+//   - A message is acknowledged only if it has an effect or a dead letter, and a dead letter is written only for a
+//     message without effect.
+//   - A relay settles only with a current token, marks as sent only what has arrived, and begins to publish only before
+//     the end of its hold.
+//   - At rest each message has at most one effect, an effect or a dead letter, and a claim exactly if it has an effect.
+//     No transaction is open, and nothing is left in the outbox. The first arrivals of an ordering key are in the order
+//     of their commits.
+//
+// The failure names the seed and the case, and has the shortest plan of faults that still fails, with a trace. With
+// SEED, FROM and CASES in the environment the case runs again.
+//
+// Handlers must do all their work in their transaction. Statements of the transaction are boundaries where faults
+// happen. Process.Step adds others, and Process.Request is a request to another system.
+func Simulate(t *testing.T, s Simulation) {
+	t.Helper()
+	if s.New == nil || s.Messages == nil {
+		t.Fatal("consumertest: Simulation.New and Simulation.Messages are required")
+	}
+	s = s.withEnvironment(t)
+	simulating.Lock()
+	defer simulating.Unlock()
+	for n := s.From; n < s.From+s.Cases; n++ {
+		if failure := s.try(t, n); failure != nil {
+			t.Fatal(failure.explain(t.Name(), s, n))
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package consumertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/sim"
+)
+
+// What happens at boundaries. A connection that is lost is an error of the database; a serialization failure is one
+// that names its cause.
+var (
+	errCut    = fmt.Errorf("%w: the connection was lost", deduptest.ErrDown)
+	errSerial = fmt.Errorf("%w: serialization failure", deduptest.ErrDeadlock)
+)
+
+// menu has the faults of each boundary.
+var menu = map[string]sim.Choice{
+	"register": sim.OneIn(30, "refused", "crash"),
+	"begin":    sim.OneIn(15, "refused", "crash", "outage", sim.Freeze),
+	"claimed":  sim.OneIn(8, "cut", "serialization failure", "stall", "crash", sim.Freeze),
+	"stmt":     sim.OneIn(10, "cut", "serialization failure", "stall", "delivery expires", "crash", sim.Freeze),
+	"step":     sim.OneIn(6, "stall", "delivery expires", "crash", sim.Freeze),
+	"commit": sim.OneIn(4,
+		"lost", "answer lost", "late", "late and lost", "serialization failure", "crash before", "crash after",
+		"crash, COMMIT on its way", sim.Freeze,
+	),
+	"answered":  sim.OneIn(6, "stall", "crash", sim.Freeze),
+	"rollback":  sim.OneIn(8, "crash", sim.Freeze),
+	"held keys": sim.OneIn(2, "cut", "crash"),
+	"ack":       sim.OneIn(6, "lost", "crash", sim.Freeze),
+
+	"open":    sim.OneIn(15, "refused", "crash"),
+	"renew":   sim.OneIn(20, "cut", "answer lost", "stall", "crash", "outage", sim.Freeze),
+	"lease":   sim.OneIn(40, "cut", "stall", "crash", sim.Freeze),
+	"leased":  sim.OneIn(6, "stall", "crash", sim.Freeze),
+	"compose": sim.OneIn(6, "stall", "crash", sim.Freeze),
+	"publish": sim.OneIn(3, "refused", "unavailable", "answer lost", "only the last arrives", "stall", "crash before", "crash after", sim.Freeze),
+	"settle":  sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
+	"close":   sim.OneIn(3, "cut", "crash"),
+
+	"request":     sim.OneIn(3, "lost", "answer lost", "late", "stall", "crash before", "crash after", sim.Freeze),
+	"call record": sim.OneIn(6, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
+}
+
+// Process is a process of a Simulation, from its start to its crash.
+type Process struct {
+	sim     *sim.Process
+	of      *world
+	role    string
+	ctx     context.Context
+	cancel  context.CancelFunc
+	restart func()
+	topics  []string // of a relay: those of Simulation.Publishers
+
+	mu    sync.Mutex
+	open  []*deduptest.Tx
+	until time.Time // the end of a relay's hold, as it knows it
+}
+
+func (w *world) process(role string, restart func()) *Process {
+	p := &Process{sim: w.sim.NewProcess(role), of: w, role: role, restart: restart}
+	p.ctx, p.cancel = context.WithCancel(w.ctx)
+	p.sim.OnCrash = p.crashed
+	p.sim.OnFreeze = func(d time.Duration) {
+		if d > freezeExpires {
+			w.in.expire(p)
+			w.out.expire(p)
+		}
+	}
+	return p
+}
+
+// freezeExpires is how long a process may stand still before its source gives its messages to others.
+const freezeExpires = 1500 * time.Millisecond
+
+// crashed rolls back what the process had open, returns its messages to their sources, and starts a new process.
+func (p *Process) crashed() {
+	p.mu.Lock()
+	open := p.open
+	p.open = nil
+	p.mu.Unlock()
+	for _, tx := range open {
+		tx.Lose()
+	}
+	p.of.in.lost(p)
+	p.of.out.lost(p)
+	p.cancel()
+	if !p.of.sim.Over() {
+		p.restart()
+	}
+}
+
+// Name names the process in traces. A process that is started again has another name.
+func (p *Process) Name() string { return p.sim.Name }
+
+// Rand returns random numbers for settings. All processes of a case get the same ones.
+func (p *Process) Rand() *rand.Rand { return p.of.s.rand(p.of.n, ofSettings) }
+
+// Step is a boundary within a handler, for what it does between statements. After an error, the handler must return.
+func (p *Process) Step(ctx context.Context, what string) error {
+	switch p.sim.At("step", what).Action {
+	case sim.Gone:
+		return errCut
+	case "crash":
+		p.sim.Crash()
+		return errCut
+	case "delivery expires":
+		p.of.in.expire(p)
+		p.of.out.expire(p)
+	}
+	return ctx.Err()
+}
+
+// Backoff is a Config.Backoff that suits virtual time: its waits are short, and no two of them end together.
+func (p *Process) Backoff(attempt int) time.Duration {
+	return p.sim.Unlike(time.Duration(attempt) * 10 * time.Millisecond)
+}
+
+// begun and ended keep the transactions that the process has open.
+func (p *Process) begun(tx *deduptest.Tx) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, tx)
+}
+
+func (p *Process) ended(tx *deduptest.Tx) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = slices.DeleteFunc(p.open, func(t *deduptest.Tx) bool { return t == tx })
+}

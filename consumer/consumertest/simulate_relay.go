@@ -1,0 +1,291 @@
+package consumertest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/internal/sim"
+	"github.com/txonce/txonce/outbox"
+	"github.com/txonce/txonce/outbox/driver"
+	"github.com/txonce/txonce/outbox/relay"
+)
+
+// Settings of the relays: their holds end within a few steps.
+const (
+	leaseTTL       = time.Second
+	publishTimeout = 300 * time.Millisecond
+)
+
+var errRefused = errors.New("the broker refuses it")
+
+// relay starts a process with a relay.
+func (w *world) relay() {
+	p := w.process(roleRelay, w.relay)
+	var publishers map[string]outbox.Publisher
+	if w.s.Publishers != nil {
+		var err error
+		if publishers, err = w.s.Publishers(p); err != nil {
+			w.sim.Break("Simulation.Publishers: %v", err)
+			return
+		}
+	}
+	for topic := range publishers {
+		p.topics = append(p.topics, topic)
+	}
+	r, err := relay.New(relay.Config{
+		Queue: processQueue{p}, Publisher: processPublisher{p}, Publishers: publishers, Name: p.Name(), Workers: 2, BatchSize: 3,
+		LeaseTTL: p.sim.Unlike(leaseTTL), PublishTimeout: p.sim.Unlike(publishTimeout), Backoff: p.Backoff,
+		MaxAttempts: 1000, PollMin: p.sim.Unlike(50 * time.Millisecond), HeaderFormat: p.compose,
+		Logger: slog.New(slog.DiscardHandler), Trace: &relay.Trace{Lease: p.leaseEvent},
+	})
+	if err != nil {
+		w.sim.Break("make a relay: %v", err)
+		return
+	}
+	w.sim.Go(func() { _ = r.Run(p.ctx) })
+}
+
+func (p *Process) leaseEvent(_ context.Context, e relay.LeaseEvent) {
+	if e.Kind != relay.LeaseRenewed {
+		p.sim.Note("lease %s (%v)", e.Kind, e.Err)
+	}
+}
+
+// compose is a boundary between the decision to publish and the call of the publisher.
+func (p *Process) compose(m outbox.Stored) map[string]string {
+	if p.sim.At("compose", m.ID).Action == "crash" {
+		p.sim.Crash()
+	}
+	return outbox.PlainHeaders(m)
+}
+
+// processQueue is the outbox as a relay's process sees it.
+type processQueue struct{ p *Process }
+
+// Open implements driver.Queue.
+func (q processQueue) Open(ctx context.Context, o driver.SessionOptions) (driver.Session, error) {
+	switch q.p.sim.At("open", "").Action {
+	case sim.Gone, "refused":
+		return nil, errCut
+	case "crash":
+		q.p.sim.Crash()
+		return nil, errCut
+	}
+	s, err := q.p.of.db.Outbox().Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &processSession{s, q.p, o.TTL}, nil
+}
+
+// processSession is a session as a relay's process sees it.
+type processSession struct {
+	driver.Session
+	p   *Process
+	ttl time.Duration
+}
+
+var (
+	_ driver.Waker      = (*processSession)(nil)
+	_ driver.Maintainer = (*processSession)(nil)
+)
+
+// Wake implements driver.Waker.
+func (s *processSession) Wake() <-chan struct{} { return s.Session.(driver.Waker).Wake() }
+
+// Maintain implements driver.Maintainer. It is no boundary, because it changes nothing that a rule is about.
+func (s *processSession) Maintain(ctx context.Context) error {
+	if s.p.sim.Dead() {
+		return errCut
+	}
+	return s.Session.(driver.Maintainer).Maintain(ctx)
+}
+
+// Renew implements driver.Session.
+func (s *processSession) Renew(ctx context.Context) (driver.Hold, error) {
+	began := time.Now()
+	f := s.p.sim.At("renew", "")
+	switch f.Action {
+	case sim.Gone, "cut":
+		return driver.Hold{}, errCut
+	case "crash":
+		s.p.sim.Crash()
+		return driver.Hold{}, errCut
+	case "outage":
+		s.p.of.outage(s.p, f.For)
+	}
+	hold, err := s.Session.Renew(ctx)
+	switch {
+	case err != nil:
+		s.p.sim.Note("renew fails: %v", err)
+		return hold, err
+	case f.Action == "answer lost":
+		return driver.Hold{}, errCut
+	}
+	hold.Until = began.Add(s.ttl)
+	s.p.mu.Lock()
+	s.p.until = hold.Until
+	s.p.mu.Unlock()
+	return hold, nil
+}
+
+// Lease implements driver.Session.
+func (s *processSession) Lease(ctx context.Context, want driver.Want) ([]driver.Leased, error) {
+	switch s.p.sim.At("lease", "").Action {
+	case sim.Gone, "cut":
+		return nil, errCut
+	case "crash":
+		s.p.sim.Crash()
+		return nil, errCut
+	}
+	leased, err := s.Session.Lease(ctx, want)
+	if err != nil || len(leased) == 0 {
+		return leased, err
+	}
+	s.p.of.sees(leased)
+	about := aboutLeased(leased)
+	switch s.p.sim.At("leased", about).Action {
+	case sim.Gone:
+		return nil, errCut
+	case "crash":
+		s.p.sim.Crash()
+		return nil, errCut
+	}
+	return leased, nil
+}
+
+// Settle implements driver.Session.
+func (s *processSession) Settle(ctx context.Context, outcomes []driver.Outcome) error {
+	about := aboutOutcomes(outcomes)
+	f := s.p.sim.At("settle", about)
+	switch f.Action {
+	case sim.Gone, "cut":
+		return errCut
+	case "crash before":
+		s.p.sim.Crash()
+		return errCut
+	}
+	stale := s.p.of.stale(outcomes)
+	err := s.Session.Settle(ctx, outcomes)
+	if err == nil {
+		s.p.of.checkSettled(s.p, about, outcomes, stale)
+	}
+	s.p.sim.Note("settle %s: %v", about, err)
+	switch f.Action {
+	case "crash after":
+		s.p.sim.Crash()
+		return errCut
+	case "answer lost":
+		return errCut
+	}
+	return err
+}
+
+// Close implements driver.Session.
+func (s *processSession) Close(ctx context.Context) error {
+	switch s.p.sim.At("close", "").Action {
+	case sim.Gone, "cut":
+		return errCut
+	case "crash":
+		s.p.sim.Crash()
+		return errCut
+	}
+	return s.Session.Close(ctx)
+}
+
+// processPublisher is the broker as a relay's process sees it.
+type processPublisher struct{ p *Process }
+
+// Publish implements outbox.Publisher.
+func (b processPublisher) Publish(_ context.Context, msgs []outbox.Message) []error {
+	p, about := b.p, aboutMessages(msgs)
+	n := len(msgs)
+	p.of.checkHold(p, about)
+	f := p.sim.At("publish", about)
+	switch f.Action {
+	case sim.Gone:
+		return all(errCut, n)
+	case "refused":
+		return all(errRefused, n)
+	case "unavailable":
+		return all(&outbox.UnavailableError{Err: errRefused}, n)
+	case "crash before":
+		p.sim.Crash()
+		return all(errCut, n)
+	}
+	if f.Action == "only the last arrives" {
+		msgs = msgs[len(msgs)-1:]
+	}
+	for _, m := range msgs {
+		p.of.arrive(p, m)
+	}
+	switch f.Action {
+	case "only the last arrives":
+		return all(errCut, n)
+	case "crash after":
+		p.sim.Crash()
+		return all(errCut, n)
+	case "answer lost":
+		return all(errCut, n)
+	}
+	return nil
+}
+
+func all(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func aboutMessages(msgs []outbox.Message) string {
+	ids := make([]string, len(msgs))
+	for i, m := range msgs {
+		ids[i] = m.ID
+	}
+	return strings.Join(ids, " ")
+}
+
+func aboutLeased(leased []driver.Leased) string {
+	ids := make([]string, len(leased))
+	for i, l := range leased {
+		ids[i] = l.ID
+	}
+	return strings.Join(ids, " ")
+}
+
+func aboutOutcomes(outcomes []driver.Outcome) string {
+	said := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		said[i] = o.ID + " " + [...]string{"returned", "sent", "deferred", "parked"}[o.Verdict]
+	}
+	return strings.Join(said, ", ")
+}
+
+// arrive is the broker's side of Publish: the message is there, and is delivered.
+func (w *world) arrive(p *Process, m outbox.Message) {
+	p.sim.Note("%s arrives at the broker", m.ID)
+	w.mu.Lock()
+	w.arrived[m.ID]++
+	first := w.arrived[m.ID] == 1
+	w.published = append(w.published, m)
+	seq, _ := strconv.ParseInt(m.Headers[outbox.HeaderSequence], 10, 64)
+	last := w.latest[m.OrderingKey]
+	if first && m.OrderingKey != "" {
+		w.latest[m.OrderingKey] = max(last, seq)
+	}
+	w.mu.Unlock()
+	if first && m.OrderingKey != "" && seq < last {
+		w.sim.Break("%s publishes %s of key %q, which was committed before one that has arrived", p.Name(), m.ID,
+			m.OrderingKey)
+	}
+	if w.s.Next != nil {
+		w.out.add(consumer.Message{ID: m.ID, OrderingKey: m.OrderingKey, Payload: m.Payload, Headers: m.Headers})
+	}
+}

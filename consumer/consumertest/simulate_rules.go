@@ -1,0 +1,137 @@
+package consumertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/txonce/txonce/consumer"
+	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/outbox/driver"
+)
+
+// effects counts the effects of msg, which has that key.
+func (w *world) effects(role string, key dedup.Key, msg *consumer.Message) int {
+	if role == roleFirst && w.s.Effects != nil {
+		return w.s.Effects(&World{w}, msg)
+	}
+	if w.claimed(key) {
+		return 1
+	}
+	return 0
+}
+
+func (w *world) claimed(key dedup.Key) bool {
+	return w.db.Claimed(key)
+}
+
+// letters are the dead letters of a key.
+func (w *world) letters(key dedup.Key) (n int) {
+	for _, l := range w.db.Values(letters) {
+		if l.(consumer.DeadLetter).Record.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// checkAck is called when p acknowledges msg.
+func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *consumer.Message) {
+	key, err := c.KeyFor(msg)
+	if err != nil {
+		return // a letter by its position
+	}
+	w.mu.Lock()
+	w.known[known{p.role, key}] = *msg
+	w.mu.Unlock()
+	if w.effects(p.role, key, msg) == 0 && w.letters(key) == 0 {
+		w.sim.Break("%s acknowledges %s, which has neither an effect nor a dead letter", p.Name(), msg.ID)
+	}
+}
+
+// checkLetter is called before a letter is committed.
+func (w *world) checkLetter(p *Process, l *consumer.DeadLetter) {
+	if key := l.Record.Key; key.ID != "" && (w.claimed(key) || w.effects(p.role, key, &l.Message) > 0) {
+		if l.Cause != "mismatch" {
+			w.sim.Break("%s writes a dead letter of %s, whose effect is committed", p.Name(), key.ID)
+		}
+	}
+}
+
+// sees remembers the newest token of each shard.
+func (w *world) sees(leased []driver.Leased) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range leased {
+		w.tokens[l.Shard] = max(w.tokens[l.Shard], l.Token)
+	}
+}
+
+// stale reports whether one of outcomes has an old token.
+func (w *world) stale(outcomes []driver.Outcome) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range outcomes {
+		if o.Token < w.tokens[o.Shard] {
+			return true
+		}
+	}
+	return false
+}
+
+// checkSettled is called after p has settled outcomes.
+func (w *world) checkSettled(p *Process, about string, outcomes []driver.Outcome, stale bool) {
+	if stale {
+		w.sim.Break("%s settles %s with an outdated token", p.Name(), about)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range outcomes {
+		if o.Verdict == driver.Sent && w.arrived[o.ID] == 0 && !slices.Contains(p.topics, o.Topic) {
+			w.sim.Break("%s marks %s as sent, which has not arrived", p.Name(), o.ID)
+		}
+	}
+}
+
+// checkHold is called when p begins to publish.
+func (w *world) checkHold(p *Process, about string) {
+	p.mu.Lock()
+	until := p.until
+	p.mu.Unlock()
+	if !time.Now().Before(until) && !p.sim.Dead() {
+		w.sim.Break("%s begins to publish %s although its hold has ended", p.Name(), about)
+	}
+}
+
+// checkRest looks at a case that has come to rest.
+func (w *world) checkRest() error {
+	if n := w.db.Open(); n > 0 {
+		return fmt.Errorf("%d transactions are open at rest", n)
+	}
+	for k, msg := range w.known {
+		effects, n := w.effects(k.role, k.key, &msg), w.letters(k.key)
+		switch claimed := w.claimed(k.key); {
+		case effects > 1:
+			return fmt.Errorf("%s has %d effects", k.key.ID, effects)
+		case effects+n == 0:
+			return fmt.Errorf("%s has neither an effect nor a dead letter", k.key.ID)
+		case claimed != (effects == 1):
+			return fmt.Errorf("%s has %d effects, and its key is claimed: %v", k.key.ID, effects, claimed)
+		}
+	}
+	if w.s.Check == nil {
+		return nil
+	}
+	return w.s.Check(&World{w})
+}
+
+// quiet reports whether the outbox is empty.
+func (w *world) quiet() bool {
+	if w.relays == 0 {
+		return true
+	}
+	st, err := w.db.Outbox().Stats(context.WithoutCancel(w.ctx))
+	return err == nil && st.Pending+st.Delayed+st.Parked+st.Waiting == 0
+}

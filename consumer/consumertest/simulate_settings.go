@@ -1,0 +1,91 @@
+package consumertest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// simulating keeps two simulations from running at once: jitter and the trace of a case must depend on it alone.
+var simulating sync.Mutex
+
+// withEnvironment returns s with its defaults and what the environment replaces.
+func (s Simulation) withEnvironment(t *testing.T) Simulation {
+	t.Helper()
+	s = s.withDefaults()
+	for name, set := range map[string]func(n uint64){
+		"SEED":  func(n uint64) { s.Seed = n },
+		"FROM":  func(n uint64) { s.From = int(n) },
+		"CASES": func(n uint64) { s.Cases = int(n) },
+	} {
+		text, found := os.LookupEnv(name)
+		if !found || text == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 62)
+		if err != nil {
+			t.Fatalf("consumertest: the environment's %s: %v", name, err)
+		}
+		set(n)
+	}
+	return s
+}
+
+func (s Simulation) withDefaults() Simulation {
+	s.Processes, s.Cases, s.Seed = cmp.Or(s.Processes, 2), cmp.Or(s.Cases, 1000), cmp.Or(s.Seed, 1)
+	return s
+}
+
+// Streams of random numbers of a case.
+const (
+	ofSetup = iota
+	ofOrder
+	ofFaults
+	ofSettings
+)
+
+func (s *Simulation) rand(n, stream int) *rand.Rand {
+	return rand.New(rand.NewPCG(s.Seed, uint64(n)<<2|uint64(stream)))
+}
+
+// setup is the shape of a case.
+type setup struct {
+	messages  []int // of those that Simulation.Messages returns, which are used
+	processes int
+	relays    int
+	lanes     int // calls at once, of each process
+	most      int // messages of a batch
+	alone     bool
+	budget    int // faults
+}
+
+// setup draws the shape of a case with so many messages.
+func (s *Simulation) setup(r *rand.Rand, messages int) setup {
+	of := setup{
+		processes: 1 + r.IntN(s.Processes), lanes: 1 + r.IntN(2), most: 1 + r.IntN(3), alone: r.IntN(2) == 0,
+		budget: 1 + r.IntN(5),
+	}
+	if r.IntN(3) == 0 {
+		of.budget = 6 + r.IntN(7)
+	}
+	if s.Relays > 0 {
+		of.relays = 1 + r.IntN(s.Relays)
+	}
+	for i := range messages {
+		of.messages = append(of.messages, i)
+	}
+	return of
+}
+
+func (of setup) String() string {
+	how := fmt.Sprintf("batches of %d", of.most)
+	if of.alone {
+		how = "one message at a time"
+	}
+	return fmt.Sprintf("%d deliveries, %d processes with %d lanes, %s, %d relays", len(of.messages), of.processes,
+		of.lanes, how, of.relays)
+}
