@@ -66,6 +66,9 @@ func actionJSON(out *printer, a ops.Action) actionObject {
 
 var kinds = []ops.Kind{ops.Replay, ops.Repair, ops.Discard, ops.Unpark, ops.Answer, ops.DiscardOutbox, ops.Horizon, ops.Import}
 
+// noted are the kinds whose note says what was done.
+var noted = []ops.Kind{ops.Import, ops.Answer, ops.Horizon}
+
 func (a *app) listActions() *cobra.Command {
 	var f ops.ActionFilter
 	var kind string
@@ -94,7 +97,7 @@ func (a *app) listActions() *cobra.Command {
 			if action.Consumer != "" {
 				results = actionText(action)
 			}
-			if (action.Kind == ops.Import || action.Kind == ops.Answer) && len(out.keys.Secret) == 0 {
+			if slices.Contains(noted, action.Kind) && len(out.keys.Secret) == 0 {
 				results = action.Note
 			}
 			rows = append(rows, []string{

@@ -160,7 +160,7 @@ func (a *app) notHTTP(ctx context.Context, db *Database, name string) error {
 			from = "its messages come from " + Harmless(c.Sources[0].Name)
 		}
 	}
-	return refused("--http: consumer %q is not known as a Guard of httpidem: %s", name, from)
+	return refused("--http: consumer %q is not known as a Guard of httpidem: %s. For a message leave --http and its flags out; for a request give the Guard's Config.Name as CONSUMER", name, from)
 }
 
 // storedResponse returns what is stored for repeats of an HTTP request.

@@ -245,7 +245,7 @@ func (a *app) claimAll(ctx context.Context, db *Database, out *printer, f import
 	im.progress.end()
 	o.Imported, o.Busy = im.imported, im.busy
 	o.Claimed = max(0, o.Keys-im.imported-im.busy) // not im.claimed: it has the repeated rows too
-	note := fmt.Sprintf("%d keys of %s imported, %d had a claim already", o.Imported, f.source.name(), o.Claimed)
+	note := fmt.Sprintf("%s of %s imported, %d had a claim already", count(o.Imported, "key"), f.source.name(), o.Claimed)
 	if err != nil {
 		err = fmt.Errorf("%s of %d claimed; the same command goes on: %w", count(im.imported+im.claimed, "row"),
 			keys.spool.n, err)

@@ -12,8 +12,9 @@ import (
 	"github.com/txonce/txonce/dedup"
 )
 
-// sweepLease is short, so that a worker's sweeper goes on soon after a sweep --once that was killed.
-const sweepLease = time.Minute
+// sweepLease is as long as that of a Sweeper by default. With a shorter one the lease of a Sweeper would end so late that
+// it counts as one that a clock has left behind, and sweep --once would take it over.
+const sweepLease = 5 * time.Minute
 
 func (a *app) sweep() *cobra.Command {
 	var once bool
