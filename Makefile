@@ -154,6 +154,22 @@ else
 	! go run ./examples/http-api -storm -unguarded
 endif
 
+# How long the runs at the wire begin cases, on which servers (see TestWire; all is one of them), what they draw from (empty: the clock), the first case
+# and their number (empty: as many as fit), and further flags such as WIRE="-wire.log".
+SECONDS ?= 30
+ENGINE  ?= postgres mariadb
+SEED    ?=
+FROM    ?=
+CASES   ?=
+WIRE    ?=
+
+.PHONY: wire
+wire: ## Inject faults at single messages between stores and servers for SECONDS (30) each, until each kind was tried, and audit
+	@$(MAKE) --no-print-directory services-up S="$(if $(filter all mysql,$(ENGINE)),mysql) postgres mariadb $(filter kafka rabbitmq,$(ENGINE))"
+	@$(ENV); go test -count=1 -v -timeout=5h -run 'TestWire/^($(if $(filter all,$(ENGINE)),.*,$(subst $() $(),|,$(strip $(ENGINE)))))$$' \
+		./internal/test/system/wire -wire.full=$(if $(CASES),false,true) -wire.seconds=$(SECONDS) $(if $(SEED),-wire.seed=$(SEED)) $(if $(FROM),-wire.from=$(FROM)) \
+		$(if $(CASES),-wire.cases=$(CASES)) $(WIRE)
+
 # How many messages each database handles in the soak, and further flags for it, such as -soak.seed=1 -soak.log.
 SOAK_MESSAGES ?= 20000
 SOAK          ?=

@@ -1,13 +1,14 @@
-// Package wireproxy cuts connections to a database around a COMMIT.
+// Package wireproxy stands between a client and a server, knows their protocol, and injects faults at single messages.
 //
-// A proxy on loopback forwards between a client and PostgreSQL, MySQL or MariaDB. It understands enough of the wire
-// protocol to recognize COMMIT, as a simple query or as PostgreSQL's prepared statement, and applies a deduptest.Fault
-// to the first one: it cuts the connection before COMMIT reaches the server, or before the answer reaches the client,
-// or it delays COMMIT until after the client is gone. It forwards everything else unchanged, on any number of
-// connections.
+// A Proxy on loopback forwards between clients and PostgreSQL, MySQL or MariaDB. It numbers the
+// messages of both directions since Arm, says of each which statement it belongs to and whether that is a COMMIT (also
+// as a prepared statement), and asks Config.Decide what happens to it: an Action cuts the connection before or after it,
+// sends it late, holds it, or makes the server fail.
 //
-//	dsn = wireproxy.Postgres(t, dsn, deduptest.AnswerLost)
+//	dsn, proxy := wireproxy.ThroughPostgres(t, dsn, wireproxy.Config{Decide: decide})
+//
+// Postgres and MySQL do this for a deduptest.Fault at the first COMMIT.
 //
 // A proxy that cuts connections at random would hit these moments once in a thousand runs. The proxy refuses transport
-// encryption, because it could not read it.
+// encryption and compression, because it could not read them.
 package wireproxy

@@ -1,32 +1,53 @@
 package wireproxy
 
-import "bytes"
+import (
+	"bufio"
+	"bytes"
+)
 
 var IsCommit = isCommit
 
-// PassOn reads all messages from in and returns what the proxy would forward.
-func PassOn(in []byte) (out []byte) {
-	var known commits
-	rest := bytes.NewReader(in)
+// PassOn reads all messages from in as those of a client, and returns what the proxy would forward.
+func PassOn(in []byte) []byte { return passOn(&postgresProtocol{}, in) }
+
+// PassOnPackets is PassOn for MySQL's packets.
+func PassOnPackets(in []byte) []byte { return passOn(&mysqlProtocol{}, in) }
+
+func passOn(w protocol, in []byte) (out []byte) {
+	rest := bufio.NewReader(bytes.NewReader(in))
 	for {
-		m, err := readMessage(rest)
+		m, _, err := w.request(rest)
 		if err != nil {
 			return out
 		}
-		known.isCommit(m)
-		m.endsCommit()
-		out = append(out, m.bytes()...)
+		w.sent(m)
+		out = append(out, m.raw...)
 	}
 }
 
-// PassOnPackets is PassOn for MySQL's packets.
-func PassOnPackets(in []byte) (out []byte) {
-	rest := bytes.NewReader(in)
+// PassBack reads all messages from in as a server's answers to these requests.
+func PassBack(requests, in []byte) []byte { return passBack(&postgresProtocol{}, requests, in) }
+
+// PassBackPackets is PassBack for MySQL's packets.
+func PassBackPackets(requests, in []byte) []byte { return passBack(&mysqlProtocol{}, requests, in) }
+
+func passBack(w protocol, requests, in []byte) (out []byte) {
+	passOn(w, requests)
+	rest := bufio.NewReader(bytes.NewReader(in))
 	for {
-		p, err := readPacket(rest)
+		raw, err := w.answer(rest)
 		if err != nil {
 			return out
 		}
-		out = append(out, p...)
+		w.received(raw)
+		out = append(out, raw...)
 	}
+}
+
+// Brokers reads all messages from in with the protocols of brokers, as those of a client and of a server.
+func Brokers(in []byte) (outs [][]byte) {
+	for _, w := range []protocol{&kafkaProtocol{}, &amqpProtocol{channels: map[uint16]*amqpChannel{}}} {
+		outs = append(outs, passOn(w, in), passBack(w, in, in))
+	}
+	return outs
 }

@@ -11,13 +11,15 @@ import (
 // The messages that the proxy recognizes; see https://www.postgresql.org/docs/current/protocol.html.
 const (
 	query, parse, bind, execute    = 'Q', 'P', 'B', 'E'
+	describe, closing, syncing     = 'D', 'C', 'S'
+	flush, terminate               = 'H', 'X'
 	commandComplete, readyForQuery = 'C', 'Z'
 	errorResponse                  = 'E'
 
 	sslRequest, gssRequest, cancelRequest = 80877103, 80877104, 80877102
 )
 
-var syncMessage = message{kind: 'S'}
+var syncMessage = message{kind: syncing}
 
 // maxMessage is the longest message that the server accepts.
 const maxMessage = 1 << 30
@@ -71,42 +73,7 @@ func (m message) code() uint32 {
 	return binary.BigEndian.Uint32(m.body)
 }
 
-// endsCommit reports whether a server's message answers COMMIT.
-func (m message) endsCommit() bool {
-	if m.kind == errorResponse {
-		return true
-	}
-	tag, _, _ := strings.Cut(string(m.body), "\x00")
-	return m.kind == commandComplete && (tag == "COMMIT" || tag == "ROLLBACK")
-}
-
-// commits holds the names of a session's prepared statements and portals that are a COMMIT.
-type commits struct{ statements, portals map[string]bool }
-
-// isCommit reports whether a client's message makes the server commit.
-func (c *commits) isCommit(m message) bool {
-	name, rest, _ := strings.Cut(string(m.body), "\x00")
-	second, _, _ := strings.Cut(rest, "\x00")
-	switch m.kind {
-	case query:
-		return isCommit(name)
-	case parse: // name, statement
-		note(&c.statements, name, isCommit(second))
-	case bind: // portal, name
-		note(&c.portals, name, c.statements[second])
-	case execute: // portal
-		return c.portals[name]
-	}
-	return false
-}
-
-func note(names *map[string]bool, name string, is bool) {
-	if *names == nil {
-		*names = map[string]bool{}
-	}
-	(*names)[name] = is
-}
-
+// isCommit reports whether a statement makes the server commit.
 func isCommit(sql string) bool {
 	words := strings.FieldsFunc(strings.ToLower(sql), func(r rune) bool { return strings.ContainsRune(" \t\r\n;", r) })
 	return len(words) > 0 && (words[0] == "commit" || words[0] == "end")

@@ -2,224 +2,211 @@ package wireproxy
 
 import (
 	"bufio"
+	"fmt"
 	"net"
-	"net/url"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/internal/test/dsn"
 )
 
-// Postgres returns a DSN of the server of direct through a proxy that applies f to the first COMMIT. The proxy ends
-// with t, which fails if no COMMIT was sent.
-func Postgres(t testing.TB, direct string, f deduptest.Fault) string {
-	t.Helper()
-	network, address := postgresAddress(t, direct)
-	return through(direct, start(t, f, network, address, func() wire { return &postgresWire{} }))
+// Config configures a Proxy.
+type Config struct {
+	// Decide says what happens to a frame. It is called for one frame after the other. Defaults to forwarding all.
+	Decide func(Frame) Action
+
+	// Recycle saves the server the work of new sessions: when a client's connection ends, the session is rolled back
+	// and reset, and the next client with the same settings gets it. Every Recycle-th session ends for real. Defaults
+	// to 0: each does.
+	Recycle int
 }
 
-// PostgresEach is Postgres with a fault for each COMMIT that pick chooses. pick must be safe for concurrent use.
-func PostgresEach(t testing.TB, direct string, pick func() (f deduptest.Fault, strike bool)) string {
-	t.Helper()
-	network, address := postgresAddress(t, direct)
-	return through(direct, startEach(t, pick, network, address, func() wire { return &postgresWire{} }))
+// Proxy forwards between clients and a server.
+type Proxy struct {
+	cfg              Config
+	network, address string
+	newProtocol      func() protocol
+	listener         net.Listener
+
+	wg     sync.WaitGroup
+	closed chan struct{}
+
+	deciding sync.Mutex // is held while Decide runs
+	n        int        // frames since Arm
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	clients  int
+	ended    int                    // sessions
+	spare    map[string][]*upstream // recycled sessions by their clients' settings
+	keys     map[string]*session    // by the key of a CancelRequest
 }
 
-func postgresAddress(t testing.TB, direct string) (network, address string) {
-	t.Helper()
-	at, err := dsn.ParsePostgres(direct)
-	if err != nil {
-		t.Fatalf("wireproxy: %v", err)
-	}
-	return at.Address()
-}
-
-// start starts a proxy that strikes once, and returns its address.
-func start(t testing.TB, f deduptest.Fault, network, address string, newWire func() wire) *net.TCPAddr {
-	t.Helper()
-	var struck atomic.Bool
-	addr := startEach(t, func() (deduptest.Fault, bool) { return f, struck.CompareAndSwap(false, true) }, network,
-		address, newWire)
-	t.Cleanup(func() {
-		if !struck.Load() {
-			t.Errorf("wireproxy: no COMMIT came by: the fault (%v) was never injected", f)
-		}
-	})
-	return addr
-}
-
-// startEach starts a proxy and returns its address.
-func startEach(t testing.TB, pick func() (deduptest.Fault, bool), network, address string,
-	newWire func() wire,
-) *net.TCPAddr {
+// start starts a proxy, which ends with t.
+func start(t testing.TB, cfg Config, network, address string, newProtocol func() protocol) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("wireproxy: %v", err)
 	}
-	p := &proxy{
-		pick: pick, network: network, address: address, newWire: newWire, listener: listener,
-		closed: make(chan struct{}),
+	p := &Proxy{
+		cfg: cfg, network: network, address: address, newProtocol: newProtocol, listener: listener,
+		closed: make(chan struct{}), sessions: map[*session]struct{}{}, spare: map[string][]*upstream{},
+		keys: map[string]*session{},
 	}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)
-	return listener.Addr().(*net.TCPAddr)
+	return p
 }
 
-// through replaces the address in a DSN, which is a URL or a list of keywords.
-func through(dsn string, addr *net.TCPAddr) string {
-	if u, err := url.Parse(dsn); err == nil && strings.Contains(dsn, "://") {
-		u.Host = addr.String()
-		return u.String()
+// Addr is where the proxy listens.
+func (p *Proxy) Addr() *net.TCPAddr { return p.listener.Addr().(*net.TCPAddr) }
+
+// Arm makes the next frame number 1.
+func (p *Proxy) Arm() {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	p.n = 0
+}
+
+// HangUp ends all connections of clients.
+func (p *Proxy) HangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.sessions {
+		s.hangUp()
 	}
-	host, port, _ := net.SplitHostPort(addr.String())
-	return dsn + " host=" + host + " port=" + port
 }
 
-// wire is the protocol of one session. Its methods for requests run concurrently with those for answers.
-type wire interface {
-	// startup forwards what precedes the first message that request can read.
-	startup(s *session, in *bufio.Reader) bool
-	// request reads one message from the client, and reports whether it makes the server commit.
-	request(in *bufio.Reader) (m []byte, commit bool, err error)
-	// late returns what to send for a COMMIT without further messages.
-	late(commit []byte) []byte
-	// answer reads one message from the server. last is true if muted is true, that is, COMMIT was sent, and the
-	// message ends the answer to it.
-	answer(in *bufio.Reader, muted *atomic.Bool) (m []byte, last bool, err error)
+// decide numbers a frame, and asks Decide.
+func (p *Proxy) decide(f Frame) Action {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	p.n++
+	if f.N = p.n; p.cfg.Decide == nil {
+		return Action{}
+	}
+	a := p.cfg.Decide(f)
+	if !f.Allows(a.Kind) {
+		panic(fmt.Sprintf("wireproxy: %v is not possible at %v", a.Kind, f))
+	}
+	return a
 }
 
-type proxy struct {
-	pick             func() (f deduptest.Fault, strike bool) // called for each COMMIT
-	network, address string
-	newWire          func() wire
-	listener         net.Listener
-
-	wg     sync.WaitGroup
-	closed chan struct{}
-}
-
-func (p *proxy) close() {
+func (p *Proxy) close() {
 	close(p.closed)
 	p.listener.Close()
+	p.mu.Lock()
+	for s := range p.sessions {
+		s.cut()
+	}
+	for _, all := range p.spare {
+		for _, u := range all {
+			u.conn.Close()
+		}
+	}
+	p.spare = nil
+	p.mu.Unlock()
 	p.wg.Wait()
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(p.network, p.address)
-		if err != nil {
+		s := &session{
+			Proxy: p, protocol: p.newProtocol(), client: client,
+			in: bufio.NewReader(client), out: bufio.NewWriter(client), gone: make(chan struct{}),
+		}
+		s.changed = sync.NewCond(&s.mu)
+		if !p.enter(s) {
 			client.Close()
-			continue
-		}
-		s := &session{proxy: p, wire: p.newWire(), client: client, server: server, done: make(chan struct{})}
-		p.wg.Go(s.requests)
-		p.wg.Go(s.answers)
-		p.wg.Go(func() { // makes blocked reads return when the proxy ends
-			select {
-			case <-p.closed:
-				s.cut()
-			case <-s.done:
-			}
-		})
-	}
-}
-
-// session is a client's connection and the connection to the server for it.
-type session struct {
-	*proxy
-	wire
-	client, server net.Conn
-	muted          atomic.Bool // drop answers, and end the session after the answer to COMMIT
-
-	once sync.Once
-	done chan struct{}
-}
-
-func (s *session) cut() {
-	s.once.Do(func() {
-		s.client.Close()
-		s.server.Close()
-		close(s.done)
-	})
-}
-
-// requests forwards the client's messages.
-func (s *session) requests() {
-	defer s.requestsEnd()
-	in := bufio.NewReader(s.client)
-	if !s.startup(s, in) {
-		return
-	}
-	for {
-		m, commit, err := s.request(in)
-		if err != nil {
 			return
 		}
-		if commit {
-			switch f, strike := s.pick(); {
-			case !strike:
-			case f == deduptest.CommitLost:
-				return
-			case f == deduptest.AnswerLost:
-				s.muted.Store(true)
-			case f == deduptest.CommitLate:
-				s.commitLate(m)
-				return
-			}
-		}
-		if _, err := s.server.Write(m); err != nil {
-			return
-		}
+		p.wg.Go(s.serve)
 	}
 }
 
-// requestsEnd lets the server finish a COMMIT after the client is gone.
-func (s *session) requestsEnd() {
-	if !s.muted.Load() {
-		s.cut()
-	}
-}
-
-// commitLate applies CommitLate: the client's connection ends at once, and its COMMIT is sent later.
-func (s *session) commitLate(commit []byte) {
-	s.muted.Store(true)
-	s.client.Close()
-	timer := time.NewTimer(deduptest.LateBy)
-	defer timer.Stop()
+// enter reports false when the proxy ends.
+func (p *Proxy) enter(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	select {
-	case <-timer.C:
-	case <-s.closed:
-		s.cut()
-		return
+	case <-p.closed:
+		return false
+	default:
 	}
-	if _, err := s.server.Write(s.late(commit)); err != nil {
-		s.cut()
+	p.clients++
+	s.number = p.clients
+	p.sessions[s] = struct{}{}
+	return true
+}
+
+func (p *Proxy) leave(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sessions, s)
+}
+
+// upstream is a session of the server.
+type upstream struct {
+	conn     net.Conn
+	in       *bufio.Reader
+	out      *bufio.Writer
+	settings string   // of the client: only a client with the same ones may get the session
+	greeting [][]byte // what the server has said before the first statement
+	key      string   // PostgreSQL's BackendKeyData
+}
+
+// dial returns a new session.
+func (p *Proxy) dial() (*upstream, error) {
+	conn, err := net.DialTimeout(p.network, p.address, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return &upstream{conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
+}
+
+// recycled returns a used session for a client with these settings; nil: there is none.
+func (p *Proxy) recycled(settings string) *upstream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.spare[settings]
+	if len(all) == 0 {
+		return nil
+	}
+	u := all[len(all)-1]
+	p.spare[settings] = all[:len(all)-1]
+	return u
+}
+
+// forget makes CancelRequests for s come too late.
+func (p *Proxy) forget(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, of := range p.keys {
+		if of == s {
+			delete(p.keys, key)
+		}
 	}
 }
 
-// answers forwards the server's messages.
-func (s *session) answers() {
-	defer s.cut()
-	in := bufio.NewReader(s.server)
-	for {
-		m, last, err := s.answer(in, &s.muted)
-		if err != nil || last {
-			return
-		}
-		if s.muted.Load() {
-			continue
-		}
-		if _, err := s.client.Write(m); err != nil && !s.muted.Load() {
-			return
-		}
+// mayRecycle decides whether a session that ends is used again.
+func (p *Proxy) mayRecycle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended++
+	return p.cfg.Recycle > 0 && p.ended%p.cfg.Recycle != 0
+}
+
+// recycle keeps a session for the next client.
+func (p *Proxy) recycle(u *upstream) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spare == nil {
+		u.conn.Close()
+		return
 	}
+	p.spare[u.settings] = append(p.spare[u.settings], u)
 }

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/txonce/txonce/internal/test/wireproxy"
+)
+
+// lane is like a process: it has its own connections, through its own proxy.
+type lane struct {
+	name  string
+	role  *role
+	codes []string // errors of the server
+	proxy *wireproxy.Proxy
+	node  node   // nil: a relay
+	most  int    // messages of a case
+	reset func() // closes the connections that are idle
+
+	inFlight atomic.Int64 // messages
+
+	mu    sync.Mutex
+	shot  *shot // of the case that runs
+	trace []step
+}
+
+// step is a frame of a case, and what was done to it.
+type step struct {
+	at       time.Time
+	boundary string
+	frame    wireproxy.Frame
+	does     wireproxy.Action
+}
+
+func (s step) String() string {
+	line := fmt.Sprintf("%s [%s] %v", s.at.Format("05.000"), s.boundary, s.frame)
+	if s.does.Kind != wireproxy.Forward {
+		line += fmt.Sprintf("  <<< %v %v %s", s.does.Kind, s.does.For, s.does.Code)
+	}
+	return line
+}
+
+// shot is the fault of a case.
+type shot struct {
+	cell  cell
+	skip  int // so many frames of the boundary pass first
+	does  wireproxy.Action
+	fired string // the frame
+}
+
+// newShot draws the moment and the details.
+func newShot(rng *rand.Rand, c cell, codes []string) *shot {
+	s := &shot{cell: c, does: wireproxy.Action{Kind: c.kind}}
+	for rng.IntN(2) == 0 && s.skip < 6 {
+		s.skip++
+	}
+	s.does.For = time.Duration(1+rng.IntN(120)) * time.Millisecond
+	if rng.IntN(5) == 0 { // longer than claimTimeout
+		s.does.For += claimTimeout
+	}
+	if len(codes) > 0 {
+		s.does.Code = codes[rng.IntN(len(codes))]
+	}
+	return s
+}
+
+// arm begins a case.
+func (l *lane) arm(s *shot) {
+	l.proxy.Arm()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shot, l.trace = s, nil
+}
+
+// disarm ends it, and returns what was sent.
+func (l *lane) disarm() (trace []step) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shot = nil
+	return l.trace
+}
+
+// fired reports whether the fault of the case has fired.
+func (l *lane) fired() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shot != nil && l.shot.fired != ""
+}
+
+const longestTrace = 400
+
+// decide is the proxy's Config.Decide.
+func (l *lane) decide(f wireproxy.Frame) wireproxy.Action {
+	name := l.role.boundaryOf(f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.shoot(f, name)
+	if l.shot != nil && len(l.trace) < longestTrace {
+		l.trace = append(l.trace, step{time.Now(), name, f, a})
+	}
+	return a
+}
+
+func (l *lane) shoot(f wireproxy.Frame, name string) (none wireproxy.Action) {
+	s := l.shot
+	if s == nil || s.fired != "" || l.inFlight.Load() == 0 || name != s.cell.boundary ||
+		f.FromServer != s.cell.answered || !f.Allows(s.cell.kind) {
+		return none
+	}
+	if s.skip > 0 {
+		s.skip--
+		return none
+	}
+	s.fired = f.String()
+	return s.does
+}

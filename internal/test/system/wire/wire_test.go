@@ -1,0 +1,242 @@
+package wire
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txonce/txonce/internal/test/proof"
+)
+
+var (
+	seconds = flag.Float64("wire.seconds", short, "how long to begin cases on each server")
+	seed    = flag.Uint64("wire.seed", 0, "what the cases are drawn from; 0: the clock")
+	from    = flag.Int("wire.from", 0, "the number of the first case")
+	cases   = flag.Int("wire.cases", 0, "how many cases; 0: as many as -wire.seconds allows")
+	full    = flag.Bool("wire.full", false, "go on, at most four times as long, until each cell has a fault, and those of COMMIT 20")
+	out     = flag.String("wire.proof", "", "write the counts to files in this `folder`")
+	logged  = flag.Bool("wire.log", false, "show what consumers and relays log")
+)
+
+// short is how long a run of make test takes.
+const short = 2
+
+// engines are the databases.
+var engines = []struct {
+	name, title string
+	open        func(*testing.T, uint64) *world
+}{
+	{"postgres", "PostgreSQL 15: pgxstore, sqlstore", openPostgres},
+	{"mariadb", "MariaDB: sqlstore", openMySQL},
+	{"mysql", "MySQL: sqlstore", openMySQL},
+	{"kafka", "Kafka: the relay's publisher", openKafka},
+	{"rabbitmq", "RabbitMQ: the relay's publisher", openRabbitMQ},
+}
+
+func TestWire(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			if *seconds == short && *cases == 0 {
+				t.Parallel()
+			}
+			drawn := *seed
+			if drawn == 0 {
+				drawn = uint64(time.Now().UnixNano()) % 1e6
+			}
+			w := e.open(t, drawn)
+			r := &run{world: w, t: t, again: func(n int) string {
+				return fmt.Sprintf("SEED=%d FROM=%d CASES=1 make wire ENGINE=%s", drawn, n, e.name)
+			}}
+			r.count = proof.Run{
+				Tier: proof.Wire, Name: e.title, Seed: drawn, Date: time.Now().Format(time.DateOnly), Commit: commit(t),
+				Command: fmt.Sprintf("SEED=%d make wire ENGINE=%s SECONDS=%.0f", drawn, e.name, *seconds),
+			}
+			r.all()
+			r.report(e.name)
+		})
+	}
+}
+
+// run runs the cases of one database.
+type run struct {
+	*world
+	t     *testing.T
+	again func(n int) string // the command that runs a case again
+	count proof.Run
+	cases int // that have ended
+	began time.Time
+
+	mu      sync.Mutex
+	results []*result // of the round
+}
+
+const roundLength = 15 * time.Second
+
+func (r *run) all() {
+	r.began = time.Now()
+	long := time.Duration(*seconds * float64(time.Second))
+	end, next := r.began.Add(long), *from
+	r.expect()
+	for {
+		stop := time.Now().Add(roundLength)
+		if stop.After(end) && time.Now().Before(end) {
+			stop = end
+		}
+		next = r.round(next, stop)
+		enough := r.count.Faults() > 0 && (!*full || r.count.Check() == nil)
+		ended := time.Now().After(end) && enough || time.Since(r.began) > max(4*long, time.Minute)
+		if r.t.Failed() || *cases > 0 || ended {
+			break
+		}
+	}
+	r.count.Seconds = time.Since(r.began).Seconds()
+}
+
+// round runs cases until the time, and audits them. It returns the number of the next case.
+func (r *run) round(from int, stop time.Time) (next int) {
+	lanes := len(r.lanes) + len(r.relays)
+	var working sync.WaitGroup
+	ctx := r.t.Context()
+	var mu sync.Mutex
+	next = from
+	for i := range lanes {
+		working.Go(func() {
+			n := from + (i-from%lanes+lanes)%lanes // the first case of this lane
+			for ; *cases > 0 && n < from+*cases || *cases == 0 && time.Now().Before(stop); n += lanes {
+				r.one(ctx, i, n)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			next = max(next, n)
+		})
+	}
+	working.Wait()
+	if err := r.audit(ctx, r.results); err != nil {
+		r.t.Error(err)
+	}
+	for _, res := range r.results {
+		r.add(res)
+	}
+	r.results = nil
+	r.t.Logf("%.0f s: %d cases, %d faults, %d bad", time.Since(r.began).Seconds(), r.cases, r.count.Faults(), r.count.Bad)
+	return next
+}
+
+// one runs a case on a lane.
+func (r *run) one(ctx context.Context, i, n int) {
+	var res *result
+	lanes := len(r.lanes) + len(r.relays)
+	if i < len(r.lanes) {
+		l := r.lanes[i]
+		tried, _ := l.role.cells()
+		c := deck{r.seed, tried}.draw(n/lanes*len(r.lanes) + i)
+		res = r.consume(ctx, l, r.lanes[(i+1)%len(r.lanes)], n, c)
+	} else {
+		at := i - len(r.lanes)
+		l := r.relays[at]
+		tried, _ := l.role.cells()
+		c := deck{r.seed, tried}.draw(n/lanes*len(r.relays) + at)
+		res = r.publishes(ctx, l, n, c)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, res)
+}
+
+// add counts a case, and reports what was wrong with it.
+func (r *run) add(res *result) {
+	r.cases++
+	bad := len(res.bad) > 0
+	if res.shot.fired != "" {
+		c := r.count.Cell(r.place(res), res.shot.cell.kind.String())
+		c.Faults++
+		c.Cases++
+		r.count.Cases++
+		if bad {
+			c.Bad++
+		}
+	}
+	if bad {
+		r.count.Bad++
+		r.t.Errorf("case %d, %s: %v (%q)\n\t%s\nagain: %s\n%s", res.n, res.lane, res.shot, res.shot.fired,
+			strings.Join(res.bad, "\n\t"), r.again(res.n), r.traceOf(res))
+	} else if *cases == 1 {
+		r.t.Logf("case %d, %s: %v (%q)\n%s", res.n, res.lane, res.shot, res.shot.fired, r.traceOf(res))
+	}
+}
+
+// traceOf returns the frames of a case. Only the first bad cases have theirs.
+func (r *run) traceOf(res *result) string {
+	if r.count.Bad > 5 {
+		return "(the first five bad cases have their traces)"
+	}
+	var lines strings.Builder
+	for _, s := range res.trace {
+		fmt.Fprintln(&lines, s)
+	}
+	return lines.String()
+}
+
+// place names a cell's boundary on the page.
+func (r *run) place(res *result) string {
+	role := "consumer"
+	if strings.HasPrefix(res.lane, "relay") {
+		role = "relay"
+	}
+	return role + ": " + res.shot.cell.place()
+}
+
+// expect adds the cells without counts.
+func (r *run) expect() {
+	for _, lanes := range [][]*lane{r.lanes, r.relays} {
+		if len(lanes) == 0 {
+			continue
+		}
+		role := lanes[0].role
+		tried, left := role.cells()
+		for _, c := range tried {
+			counted := r.count.Cell(role.name+": "+c.place(), c.kind.String())
+			if c.boundary == commitBoundary && lanes[0].node != nil {
+				counted.Least = 20
+			}
+		}
+		for c, reason := range left {
+			r.count.Cell(role.name+": "+c.place(), c.kind.String()).Reason = reason
+		}
+	}
+}
+
+// report checks the counts and writes them.
+func (r *run) report(name string) {
+	r.t.Logf("%s: %d faults in %d cases, %.0f faults a second, %d bad, seed %d", r.count.Name, r.count.Faults(), r.cases,
+		float64(r.count.Faults())/r.count.Seconds, r.count.Bad, r.seed)
+	switch {
+	case *full:
+		if err := r.count.Check(); err != nil {
+			r.t.Error(err)
+		}
+	case *cases == 0 && r.count.Faults() == 0:
+		r.t.Error("no fault has fired: the run has tried nothing")
+	}
+	if *out != "" {
+		if err := r.count.Write(filepath.Join(*out, "wire-"+name+".json")); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// commit is that of the checkout.
+func commit(t *testing.T) string {
+	text, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return os.Getenv("COMMIT")
+	}
+	return strings.TrimSpace(string(text))
+}
