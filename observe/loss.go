@@ -9,7 +9,7 @@ import "time"
 type Loss struct {
 	Name     string    // of the consumer
 	From, To time.Time // what was committed between them is lost, by the clock of this process
-	// how many messages this process acknowledged in that time, all of which may be lost; 0: unknown
+	// how many messages this process acknowledged in that time: so many may be lost; 0: unknown
 	Messages int64
 	Err      error // says it in words
 }

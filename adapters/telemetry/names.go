@@ -154,7 +154,7 @@ var (
 	}
 	httpCommitUnknown = instrument{
 		name: "txonce.http.commit_unknown", unit: "{request}",
-		description: "Requests of which a COMMIT got no answer.",
+		description: "Requests whose COMMIT got no answer.",
 	}
 	webhookEvents = instrument{
 		name: "txonce.webhook.events", unit: "{event}",
