@@ -64,6 +64,7 @@ func (t *Telemetry) Consumer(cfg ConsumerConfig) *consumer.Trace {
 		hooks = hooks.Then(&consumer.Trace{
 			Start: c.count, Attempt: c.measure, Done: c.done,
 			Paused: t.pauses.begin(attrConsumer, cfg.Name), Resumed: t.pauses.end(attrConsumer, cfg.Name),
+			WentBack: t.losses.of(cfg.Name),
 		})
 	}
 	if t.tracer != nil {

@@ -29,7 +29,9 @@ func (t *Telemetry) HTTP(name string) *httpidem.Trace {
 	t.mu.Unlock()
 	all := &httpidem.Trace{}
 	if t.meters != nil {
-		all = all.Then(each(g.count))
+		counts := each(g.count)
+		counts.WentBack = t.losses.of(name)
+		all = all.Then(counts)
 	}
 	if t.tracer != nil {
 		spans := each(g.endSpan)

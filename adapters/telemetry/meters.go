@@ -16,7 +16,7 @@ type meters struct {
 
 	httpDuration, httpWait, httpReplayAge, webhookDuration, webhookReplayAge metric.Float64Histogram
 
-	deliveries, attempts, sentMessages, relayLeases, sourceEvents, sweepRows metric.Int64ObservableCounter
+	deliveries, attempts, sentMessages, relayLeases, sourceEvents, sweepRows, databaseLosses metric.Int64ObservableCounter
 
 	httpRequests, httpCommitUnknown, webhookEvents, webhookDeliveries, webhookRefused, webhookLate metric.Int64ObservableCounter
 
@@ -50,7 +50,7 @@ func newMeters(provider metric.MeterProvider) (*meters, error) {
 	}
 	for into, in := range map[*metric.Int64ObservableCounter]instrument{
 		&m.deliveries: deliveries, &m.attempts: attempts, &m.sentMessages: sentMessages, &m.relayLeases: relayLeases,
-		&m.sourceEvents: sourceEvents, &m.sweepRows: sweepRows,
+		&m.sourceEvents: sourceEvents, &m.sweepRows: sweepRows, &m.databaseLosses: databaseLosses,
 		&m.httpRequests: httpRequests, &m.httpCommitUnknown: httpCommitUnknown, &m.webhookEvents: webhookEvents,
 		&m.webhookDeliveries: webhookDeliveries, &m.webhookRefused: webhookRefused, &m.webhookLate: webhookLate,
 	} {

@@ -88,6 +88,10 @@ var (
 		name: "txonce.source.events", unit: "{event}",
 		description: "What happened between a subscriber and its broker. gap: the broker deleted messages before they were read. went_back: the database had lost commits, so that messages, as many as read_again counts, were read again.",
 	}
+	databaseLosses = instrument{
+		name: "txonce.database.losses", unit: "{loss}",
+		description: "How often a process noticed that the database had lost commits of messages that it had acknowledged, of requests that it had answered, or of messages that it had published.",
+	}
 	sweepRows = instrument{
 		name: "txonce.sweep.rows", unit: "{row}",
 		description: "Rows of expired keys that sweepers deleted.",

@@ -70,6 +70,7 @@ type Telemetry struct {
 	meters *meters      // nil: no metrics
 
 	pauses pauses
+	losses losses
 	audits audits
 	status *snapshots
 	sends  *limited[*sentCells]
@@ -136,6 +137,7 @@ func (t *Telemetry) observe(ctx context.Context, o metric.Observer) error {
 	t.observePools(o)
 	t.audits.observe(o, m)
 	t.pauses.observe(o, m.paused)
+	t.losses.observe(o, m.databaseLosses)
 	for _, topic := range t.sends.all() {
 		for i := range topic.sent {
 			topic.sent[i].observe(o, m.sentMessages)

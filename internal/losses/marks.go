@@ -28,6 +28,7 @@ type marks struct {
 	n        int64
 	reported int64 // so many are lost or not, and a person knows
 	began    time.Time
+	last     time.Time // when n grew
 	history  int64
 	recent   [mostRecent]mark
 	next     int    // place in recent
@@ -43,11 +44,8 @@ func (m *marks) add(history int64, key dedup.Key, count int, now time.Time) (cha
 	if changed && len(m.kept) < mostKept {
 		m.kept = append(m.kept, m.recent[:]...)
 	}
-	if m.n == 0 {
-		m.began = now
-	}
 	m.history = history
-	m.n += int64(count)
+	m.move(count, now)
 	k := mark{key, m.n, now}
 	m.recent[m.next] = k
 	m.next = (m.next + 1) % mostRecent
@@ -63,6 +61,15 @@ func (m *marks) add(history int64, key dedup.Key, count int, now time.Time) (cha
 	}
 	m.samples = append(m.samples, k)
 	return changed
+}
+
+// move notes that count commits were made that have no key.
+func (m *marks) move(count int, now time.Time) {
+	if m.n == 0 {
+		m.began = now
+	}
+	m.n += int64(count)
+	m.last = now
 }
 
 // settled forgets what is of no use once the database has everything up to now.

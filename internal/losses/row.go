@@ -23,7 +23,7 @@ func isChanged(err error) bool { return errors.Is(err, driver.ErrHistoryChanged)
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func (w *Watch) id(partition int32) driver.PositionID {
-	return driver.PositionID{Consumer: w.cfg.Name, Source: driver.SourceAcknowledged, Partition: partition}
+	return driver.PositionID{Consumer: w.cfg.Name, Source: w.cfg.Source, Partition: partition}
 }
 
 // row reads the row of this process on a server that accepts writes, and the number of its history.
@@ -45,7 +45,7 @@ func (w *Watch) rows(ctx context.Context) (map[int32]driver.Position, error) {
 	all, err := w.store.ListPositions(ctx, w.cfg.Name)
 	found := map[int32]driver.Position{}
 	for _, row := range all {
-		if row.Source == driver.SourceAcknowledged {
+		if row.Source == w.cfg.Source {
 			found[row.Partition] = row
 		}
 	}

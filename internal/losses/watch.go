@@ -7,6 +7,7 @@
 package losses
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ const (
 // Config configures a Watch.
 type Config struct {
 	Name     string        // of the consumer
+	Source   string        // of the rows; empty: driver.SourceAcknowledged
 	Window   time.Duration // older claims may be gone
 	Resend   string        // ends the error: what a person has to do
 	Logger   *slog.Logger
@@ -65,6 +67,7 @@ func New(store any, cfg Config) *Watch {
 	if !ok || !reads {
 		return nil
 	}
+	cfg.Source = cmp.Or(cfg.Source, driver.SourceAcknowledged)
 	return &Watch{cfg: cfg, store: positions, reader: reader, marks: marks{space: firstSpace}}
 }
 
@@ -96,6 +99,19 @@ func (w *Watch) Committed(history int64, key dedup.Key, count int) {
 			w.arm(now, 0)
 		}
 	}
+	w.arm(now, busyEvery)
+}
+
+// Moved notes that a transaction has committed count changes that have no key, so that no comparison can find them: a
+// loss is noticed only if the row of this process is an older one. It does not use the database.
+func (w *Watch) Moved(count int) {
+	if w == nil || count == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.marks.move(count, now)
 	w.arm(now, busyEvery)
 }
 
@@ -215,7 +231,7 @@ func (w *Watch) compare(ctx context.Context) error {
 	if w.beat.intact(row) {
 		since = w.beat.n
 	}
-	n, began := w.marks.n, w.marks.began
+	n, began, last := w.marks.n, w.marks.began, w.marks.last
 	marks := w.marks.since(since, time.Now().Add(-w.cfg.Window/2))
 	same := w.beat.epoch == 0 && w.marks.history == history && w.doubt <= w.sure
 	w.mu.Unlock()
@@ -228,6 +244,9 @@ func (w *Watch) compare(ctx context.Context) error {
 			}
 		}
 		loss = lost(marks, found, w.beat, row, lastBefore(rows, began))
+		if loss != nil && len(marks) == 0 && last.After(loss.To) { // what was committed after the row was written
+			loss.To, loss.Messages = last, loss.Messages+n-w.beat.n
+		}
 	}
 	b, written, err := w.take(ctx, rows, loss, n)
 	if err != nil {

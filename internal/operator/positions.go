@@ -28,7 +28,8 @@ func readPositions(ctx context.Context, q Queryer, st *dialect.Operator,
 			return err
 		}
 		p.Source, p.Oldest, r.At, s.Partition = string(source), instant(oldest), instant(at), r.Partition
-		if from, until, two := strings.Cut(string(log), "/"); two && p.Source == driver.SourceAcknowledged {
+		if from, until, two := strings.Cut(string(log), "/"); two &&
+			(p.Source == driver.SourceAcknowledged || p.Source == driver.SourcePublished) {
 			// The zero time if it is something else.
 			r.LostFrom, _ = time.Parse(time.RFC3339, from)
 			r.LostUntil, _ = time.Parse(time.RFC3339, until)

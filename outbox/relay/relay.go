@@ -69,6 +69,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer r.running.Store(false)
+	watch := r.watchLosses()
+	defer watch.Close()
 	for failures, started := 0, false; ctx.Err() == nil; {
 		s, err := r.open(ctx)
 		switch {
@@ -83,6 +85,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			continue
 		}
 		failures, started = 0, true
+		s.losses = watch
 		d := newDispatcher(s, untilStopped)
 		s.serve(ctx, func() { d.run(ctx) })
 		d.awaitOverdueCalls(ctx)

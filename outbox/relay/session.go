@@ -10,6 +10,7 @@ import (
 
 	"github.com/txonce/txonce/internal/await"
 	"github.com/txonce/txonce/internal/backoff"
+	"github.com/txonce/txonce/internal/losses"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -20,6 +21,7 @@ type session struct {
 	hold      atomic.Pointer[driver.Hold] // written by open, then by keepRenewing
 	newShards chan struct{}               // has a value after Renew returned more shards than before
 	paused    pausedKeys
+	losses    *losses.Watch // nil in RunOnce
 
 	// work is the context of leased messages. It ends when the lease is lost, not when Run's context does.
 	work     context.Context

@@ -27,6 +27,7 @@ func (b *batch) settle(from, to int) int {
 		switch {
 		case err == nil:
 			r.outages.recovered(s.work, opSettle)
+			s.losses.Moved(sent(b.outcomes[from:to]))
 			return to
 		case errors.Is(err, driver.ErrLeaseLost):
 			s.leaseLost(LeaseStale, err)
@@ -49,6 +50,16 @@ func (b *batch) settle(from, to int) int {
 		_ = await.Sleep(s.work, queueBackoff(failures)) // the loop looks at s.work
 	}
 	return from
+}
+
+// sent counts the messages that were published.
+func sent(outcomes []driver.Outcome) (n int) {
+	for i := range outcomes {
+		if outcomes[i].Verdict == driver.Sent {
+			n++
+		}
+	}
+	return n
 }
 
 // refusedDelay is how long a message waits if the database refuses to park it.

@@ -34,6 +34,11 @@ type Trace struct {
 	Paused  func(ctx context.Context, p observe.Pause)
 	Resumed func(ctx context.Context, p observe.Pause)
 
+	// WentBack is called, apart from any message, after the database has lost commits, as in a failover to a standby that
+	// lacked them, so that Run has published messages whose transactions may be gone. The Queue must implement Positions
+	// of dedup/driver; the stores of this module do.
+	WentBack func(ctx context.Context, l observe.Loss)
+
 	// Lease is called for each change and each renewal of what the relay holds, every few seconds.
 	Lease func(ctx context.Context, e LeaseEvent)
 }
@@ -53,6 +58,7 @@ func (t *Trace) Then(u *Trace) *Trace {
 	both.Settled = hooks.Then(t.Settled, u.Settled)
 	both.Paused = hooks.Then(t.Paused, u.Paused)
 	both.Resumed = hooks.Then(t.Resumed, u.Resumed)
+	both.WentBack = hooks.Then(t.WentBack, u.WentBack)
 	both.Lease = hooks.Then(t.Lease, u.Lease)
 	return &both
 }

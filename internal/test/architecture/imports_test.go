@@ -36,7 +36,7 @@ var rows = []row{
 	{"dedup/deduptest", []string{"dedup", "internal/names", "dedup/driver", "observe", "internal/await", "outbox", "outbox/outboxtest"}},
 	{"outbox", nil},
 	{"outbox/driver", []string{"outbox", "internal/outgoing"}},
-	{"outbox/relay", []string{"outbox", "outbox/driver", "observe", "internal/hooks", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
+	{"outbox/relay", []string{"outbox", "outbox/driver", "dedup/driver", "observe", "internal/hooks", "internal/losses", "internal/await", "internal/backoff", "internal/tokens", "internal/usercode"}},
 	{"outbox/outboxtest", []string{"outbox", "outbox/driver", "outbox/relay", "internal/await", "internal/backoff", "internal/shares", "internal/usercode"}},
 	{"calls/callstest", nil},
 	{"calls", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/outgoing", "internal/usercode"}},

@@ -74,6 +74,7 @@ func Everything(ctx context.Context, t *telemetry.Telemetry) {
 	pause := observe.Pause{Name: "billing", Cause: observe.CauseDatabase}
 	hooks.Paused(ctx, pause)
 	hooks.Resumed(ctx, pause)
+	hooks.WentBack(ctx, observe.Loss{Name: "billing"})
 
 	outgoing := t.Relay("billing")
 	for _, err := range []error{

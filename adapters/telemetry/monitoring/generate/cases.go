@@ -230,6 +230,12 @@ func unitTests() []unitTest {
 				map[string]string{`txonce_source_events_total{source="born",event="went_back",messaging_system="kafka"}`: "_x15 1x20"}),
 		},
 		{
+			rule: find("DatabaseWentBack", 1), about: "consumer", at: "20m", also: []string{"born"},
+			series: join(
+				subjects("txonce_database_losses_total", "consumer", "", "0x15 1x20", "3x40", "5x15 stale 0x20"),
+				map[string]string{`txonce_database_losses_total{consumer="born"}`: "_x15 1x20"}),
+		},
+		{
 			rule: find("PoolSaturated", 0), about: "db_client_connection_pool_name", labels: `instance="i"`, at: "6m",
 			before: "4m",
 			series: join(

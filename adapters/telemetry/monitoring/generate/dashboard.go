@@ -223,9 +223,10 @@ var dashboardRows = []row{
 			[][2]string{{`sum by (source, event) (rate(txonce_source_events_total[$__rate_interval]))`, "{{source}} {{event}}"}},
 		},
 		{
-			"Databases that went back", "short", "The database had lost commits, so messages were read again.", 0, [][2]string{
+			"Databases that went back", "short", "The database had lost commits: messages were read again, or must be sent again.", 0, [][2]string{
 				{`sum by (source) (increase(txonce_source_events_total{event="went_back"}[$__rate_interval])) > 0`, "{{source}} partitions"},
 				{`sum by (source) (increase(txonce_source_events_total{event="read_again"}[$__rate_interval])) > 0`, "{{source}} messages read again"},
+				{`sum by (consumer) (increase(txonce_database_losses_total` + byConsumer + `[$__rate_interval])) > 0`, "{{consumer}} lost what it had acknowledged"},
 			},
 		},
 		{"Audits", "short", "", 0, [][2]string{

@@ -152,6 +152,10 @@ and avg_over_time(` + duplicateRatio + `[7d] offset 1d) > 0.001`, "",
 		"The database lost commits. The messages are read again, but what others have committed there is gone.",
 	},
 	{
+		"DatabaseWentBack", page, "acknowledged", grown("consumer", `txonce_database_losses_total`, "15m", 0), "",
+		"The database lost commits, and the messages of that time are acknowledged: nobody sends them again by itself.",
+	},
+	{
 		"PoolSaturated", ticket, "", `sum by (job, instance, db_client_connection_pool_name) (db_client_connection_count{db_client_connection_state="used"})
   / sum by (job, instance, db_client_connection_pool_name) (db_client_connection_max) > 0.9`, "5m",
 		"Nearly all connections of a pool are in use. More workers only wait longer.",
