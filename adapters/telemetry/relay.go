@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/relay"
@@ -37,7 +36,7 @@ func (t *Telemetry) Relay(name string) *relay.Trace {
 		for _, cause := range []observe.Cause{observe.CauseDatabase, observe.CauseBroker} {
 			t.pauses.born(attrRelay, name, cause)
 		}
-		hooks.Settled, hooks.Lease, hooks.WentBack = r.settled, r.lease, t.losses.of(driver.Relays)
+		hooks.Settled, hooks.Lease, hooks.WentBack = r.settled, r.lease, t.losses.of(observe.Relays)
 		hooks.Paused, hooks.Resumed = t.pauses.begin(attrRelay, name), t.pauses.end(attrRelay, name)
 	}
 	return hooks

@@ -59,12 +59,9 @@ type PositionID struct {
 // is how many messages this process had acknowledged of that time at most; 0: unknown.
 const SourceAcknowledged = "acknowledged messages"
 
-// SourcePublished is the Source of the rows of relays, and Relays is their Consumer. The rows are like those of
+// SourcePublished is the Source of the rows of relays, whose Consumer is observe.Relays. The rows are like those of
 // SourceAcknowledged: Next counts what a process has published and settled.
-const (
-	SourcePublished = "published messages"
-	Relays          = "outbox relays"
-)
+const SourcePublished = "published messages"
 
 // Position says how far the messages of a partition are handled.
 type Position struct {

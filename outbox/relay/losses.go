@@ -15,7 +15,7 @@ const lostPublished = "This relay had published messages in that time whose tran
 // watchLosses returns nil if the Queue cannot tell what the database has.
 func (r *Relay) watchLosses() *losses.Watch {
 	return losses.New(r.cfg.Queue, losses.Config{
-		Name: dedup.Relays, Source: dedup.SourcePublished, Resend: lostPublished, Logger: r.cfg.Logger,
+		Name: observe.Relays, Source: dedup.SourcePublished, Resend: lostPublished, Logger: r.cfg.Logger,
 		WentBack: func(ctx context.Context, l observe.Loss) {
 			hooks.Call(ctx, &r.panics, "WentBack", r.cfg.Trace.WentBack, l)
 		},

@@ -69,10 +69,10 @@ func TestLostPublicationsAreReported(t *testing.T) {
 				}
 				l := found[0]
 				if l.From.After(from) || from.Sub(l.From) > 6*time.Second || l.To.Before(to.Add(-200*time.Millisecond)) ||
-					l.To.Sub(to) > 5*time.Second || l.Messages < 100 || l.Messages > 200 || l.Name != dedup.Relays {
+					l.To.Sub(to) > 5*time.Second || l.Messages < 100 || l.Messages > 200 || l.Name != observe.Relays {
 					t.Errorf("lost 100 messages from %v to %v: reported %+v", from, to, l)
 				}
-				rows, err := store.ListPositions(t.Context(), dedup.Relays)
+				rows, err := store.ListPositions(t.Context(), observe.Relays)
 				if err != nil || len(rows) != 1 || rows[0].Source != dedup.SourcePublished || rows[0].Rewind.At.IsZero() {
 					t.Errorf("the database has %+v, %v", rows, err)
 				}
