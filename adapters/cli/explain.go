@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -68,6 +69,9 @@ func (a *app) explain() *cobra.Command {
 				}
 				if e.Key.Tenant == "" && isUnknown(e) && !e.HTTP {
 					out.printf("tenant   none; keys of webhooks have one, such as --tenant stripe/live, and those of HTTP requests take --http\n")
+				}
+				if json.Valid([]byte(e.Key.ID)) && !strings.HasPrefix(e.Key.ID, `"`) && isUnknown(e) && !e.HTTP {
+					out.printf("text     JSONKey stores a JSON string that reads as JSON with its quotes: ask for '\"%s\"', too\n", Harmless(out.key(e.Key.ID)))
 				}
 				if f.http.on && isUnknown(e) {
 					out.printf("request  none with exactly these: Guard %s, principal %s, method %s, target %s, this key, and the %s of --secret-file. "+

@@ -115,7 +115,7 @@ func verdictText(e ops.Explanation, sent ops.Outgoing) string {
 		if len(e.Letters) > 0 {
 			return "first: it was not processed within the window; replay the letter, or wait for a redelivery"
 		}
-		return "first: it was not processed within the window; a redelivery would run"
+		return "first: it was not processed within the window under exactly this key; a redelivery with this key would run"
 	case ops.Duplicate:
 		for _, l := range e.Letters {
 			switch {
