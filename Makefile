@@ -2,6 +2,7 @@
 
 # It reads packages as the tests build them, so that a machine builds SQLite, sarama and pgx once. It runs go vet's checks too.
 GOLANGCI_LINT = go run -exec $(CURDIR)/internal/test/as-tests.sh github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ONCEVET       := go run -exec $(CURDIR)/internal/test/as-tests.sh ./cmd/oncevet
 GOFUMPT       := go run mvdan.cc/gofumpt@v0.12.0
 
 # Names of servers to start or stop, as in S="kafka postgres"; empty means all.
@@ -78,10 +79,11 @@ test-short: ## What needs nothing but Go
 	go test -short $(RACE_IF_CC) -skip '^Example.*_postgres$$' $(ALL)
 
 .PHONY: lint
-lint: ## Formatting, golangci-lint with go vet's checks, and each module alone: go vet, and whether go.mod and go.work.sum are complete
+lint: ## Formatting, golangci-lint with go vet's checks, oncevet on the examples, and each module alone: go vet, and whether go.mod and go.work.sum are complete
 	@unformatted=$$($(GOFUMPT) -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted; run: $(GOFUMPT) -w" $$unformatted; exit 1; fi
 	$(GOLANGCI_LINT) run $$(go work edit -json | sed -nE 's,.*"DiskPath": "([^"]*)".*,\1/...,p')
+	$(ONCEVET) github.com/txonce/txonce/examples/...
 	internal/test/alone.sh mod tidy -diff
 	internal/test/as-tests.sh internal/test/alone.sh vet ./...
 	@sums=$$(cksum <go.work.sum); go list -m all >/dev/null && go list -test -deps $(ALL) >/dev/null && [ "$$sums" = "$$(cksum <go.work.sum)" ] || \

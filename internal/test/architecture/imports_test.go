@@ -77,6 +77,11 @@ var rows = []row{
 
 	{"adapters/dashboard", []string{"consumer", "consumer/ops", "dedup", "observe", "outbox", "internal/usercode"}},
 
+	// oncevet knows txonce's packages by name only, so that whoever installs it gets x/tools and nothing else
+	{"cmd/oncevet", []string{"cmd/oncevet/oncecheck", "golang.org/x/tools/..."}},
+	{"cmd/oncevet/oncecheck", []string{"golang.org/x/tools/..."}},
+	{"cmd/oncevet/golangci", []string{"cmd/oncevet/oncecheck", "golang.org/x/tools/...", "github.com/golangci/plugin-module-register/register"}},
+
 	{"migrations", nil},
 	{"internal/release", nil},
 	{"internal/sim", nil},

@@ -1,0 +1,3 @@
+package oncecheck
+
+var EndsTransaction = endsTransaction

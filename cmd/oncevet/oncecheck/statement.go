@@ -1,0 +1,280 @@
+package oncecheck
+
+import (
+	"go/constant"
+	"go/types"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+const (
+	textOutside = " runs outside of the handler's transaction: a rollback does not undo it," +
+		" and a second delivery repeats it"
+	textEnds = ": txonce begins and ends the handler's transaction, because the message's claim is in it;" +
+		" return nil or an error"
+	textGo = ": another goroutine uses the handler's transaction, which may end meanwhile;" +
+		" do this work before the handler returns"
+	textCtx = " gets context.Background, so it ignores the handler's deadline and the message's scope;" +
+		" pass the handler's ctx"
+	textDropped = ": nobody reads its error, so the handler commits although this failed; return the error"
+	textRows    = ": nobody calls Err on these rows, so rows that an error has cut short look complete;" +
+		" return rows.Err() after the loop"
+	textCall = " calls another system in the handler: a rollback does not undo it, and a second delivery repeats it;" +
+		" enqueue the call with package calls, or send consumer.DownstreamKey"
+)
+
+// effect returns an Effect at a call.
+func (f *flow) effect(in ssa.CallInstruction, check string, kind Kind, on Origin, text string) Effect {
+	pos := in.Common().Pos()
+	return Effect{
+		Check: check, Kind: kind, On: on, Text: f.text(in) + text, Where: f.where(pos), CtxParam: -1, CtxFree: -1, pos: pos,
+	}
+}
+
+// statement adds the effects of a call that runs SQL.
+func (f *flow) statement(in ssa.CallInstruction, st statement) {
+	common := in.Common()
+	on := f.origin(st.recv)
+	if !isOneOf(st.recv.Type(), transactions) {
+		e := f.effect(in, CheckTx, Outside, on, textOutside)
+		e.Definite = st.pool
+		e.Into = f.anyOrigin(slices.DeleteFunc(slices.Clone(arguments(common)),
+			func(v ssa.Value) bool { return v == st.recv }))
+		if _, isParam := unwrapped(st.recv).(*ssa.Parameter); isParam || !st.pool {
+			e.blame = blameCaller
+		}
+		e.fix = f.toTx(in, st)
+		f.keep(e)
+	}
+	if text, ok := constantText(st.text); ok && endsTransaction(text) {
+		f.keep(f.effect(in, CheckTx, InTx, on, " of "+firstWords(text)+textEnds))
+	}
+	if st.ctx != nil {
+		f.passCtxOf(f.effect(in, CheckCtx, InTx, on, textCtx), st.ctx, common.Pos())
+	}
+	f.results(in, on)
+}
+
+// otherCall adds the effects of calls that are no statements.
+func (f *flow) otherCall(in ssa.CallInstruction) {
+	common := in.Common()
+	method, recv, rest := methodOf(common)
+	args := arguments(common)
+	switch {
+	case recv != nil && (method == "Commit" || method == "Rollback") &&
+		(isOneOf(recv, transactions) || typeName(recv) == pathGorm+".DB"):
+		f.keep(f.effect(in, CheckTx, Itself, f.identity(args[0]), textEnds))
+	case recv != nil && method == "Queue" && typeName(recv) == pathPgx+".Batch":
+		if text, ok := constantText(rest[0]); ok && endsTransaction(text) {
+			f.keep(f.effect(in, CheckTx, InTx, f.origin(args[0]), " of "+firstWords(text)+textEnds))
+		}
+	case recv != nil && method == "Enqueue" && len(args) >= 4 && strings.HasPrefix(receiverPackage(common), pathTxonce):
+		on := f.origin(args[2])
+		f.passCtxOf(f.effect(in, CheckCtx, InTx, on, textCtx), args[1], common.Pos())
+		f.results(in, on)
+	case recv != nil && method == "Scan" && slices.Contains([]string{
+		"database/sql.Row", "database/sql.Rows", pathPgx + ".Row", pathPgx + ".Rows",
+	}, typeName(recv)):
+		f.results(in, f.origin(args[0]))
+	case callsAnotherSystem(common, method, recv):
+		f.keep(f.effect(in, CheckCall, Always, Origin{}, textCall))
+	}
+}
+
+func callsAnotherSystem(common *ssa.CallCommon, method string, recv types.Type) bool {
+	switch calleeName(common) {
+	case "net/http.Get", "net/http.Post", "net/http.PostForm", "net/http.Head":
+		return true
+	}
+	switch typeName(recv) {
+	case "net/http.Client":
+		return slices.Contains([]string{"Do", "Get", "Post", "PostForm", "Head"}, method)
+	case "net/http.RoundTripper", "net/http.Transport":
+		return method == "RoundTrip"
+	case "google.golang.org/grpc.ClientConn", "google.golang.org/grpc.ClientConnInterface":
+		return method == "Invoke" || method == "NewStream"
+	}
+	params := common.Signature().Params()
+	if params.Len() == 0 || !common.Signature().Variadic() || recv == nil {
+		return false
+	}
+	last, ok := params.At(params.Len() - 1).Type().(*types.Slice)
+	return ok && typeName(last.Elem()) == "google.golang.org/grpc.CallOption"
+}
+
+// goroutine adds the effect of a go statement that gives away the transaction.
+func (f *flow) goroutine(in *ssa.Go) {
+	var values []ssa.Value
+	for _, v := range append(arguments(in.Common()), bindings(in.Common())...) {
+		if executes(v.Type(), 3) {
+			values = append(values, v)
+		}
+	}
+	if len(values) > 0 {
+		e := f.effect(in, CheckTx, InTx, f.anyOrigin(values), textGo)
+		e.Text, e.pos = "go "+e.Text, in.Pos()
+		f.keep(e)
+	}
+}
+
+// executes reports whether a value runs statements, or has a field that does.
+func executes(t types.Type, depth int) bool {
+	name := typeName(t)
+	if isOneOf(t, transactions) || name == pathGorm+".DB" || name == "database/sql.Conn" || name == pathPgx+".Conn" {
+		return true
+	}
+	switch u := types.Unalias(t).Underlying().(type) {
+	case *types.Pointer:
+		return executes(u.Elem(), depth)
+	case *types.Interface:
+		for m := range u.Methods() {
+			if runsSQL(m) {
+				return true
+			}
+		}
+	case *types.Struct:
+		for field := range u.Fields() {
+			if depth > 0 && executes(field.Type(), depth-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// results adds the effects of a statement's results that nobody reads.
+func (f *flow) results(in ssa.CallInstruction, on Origin) {
+	results := in.Common().Signature().Results()
+	if results.Len() == 0 {
+		return
+	}
+	if call, ok := in.(*ssa.Call); ok && drops(call, results) || !ok && isError(results.At(results.Len()-1).Type()) {
+		f.keep(f.effect(in, CheckRows, InTx, on, textDropped))
+	}
+	if call, ok := in.(*ssa.Call); ok {
+		if rows := resultOf(call, 0, results); rows != nil && readsWithoutErr(rows) {
+			f.keep(f.effect(in, CheckRows, InTx, on, textRows))
+		}
+	}
+}
+
+func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// drops reports whether a call has an error that nothing reads.
+func drops(call *ssa.Call, results *types.Tuple) bool {
+	last := results.Len() - 1
+	if typeName(results.At(last).Type()) == pathPgx+".BatchResults" {
+		return onlyCloses(call)
+	}
+	if !isError(results.At(last).Type()) {
+		return false
+	}
+	err := resultOf(call, last, results)
+	return err == nil || len(*err.Referrers()) == 0
+}
+
+// onlyCloses reports whether a batch is sent and closed, without reading a result or the error of Close.
+func onlyCloses(batch *ssa.Call) bool {
+	for _, ref := range *batch.Referrers() {
+		in, ok := ref.(ssa.CallInstruction)
+		if !ok || !in.Common().IsInvoke() || in.Common().Value != batch || in.Common().Method.Name() != "Close" {
+			return false
+		}
+		if call, ok := in.(*ssa.Call); ok && len(*call.Referrers()) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// resultOf returns a result of a call, or nil if nothing reads it.
+func resultOf(call *ssa.Call, i int, results *types.Tuple) ssa.Value {
+	if results.Len() == 1 {
+		return call
+	}
+	for _, ref := range *call.Referrers() {
+		if e, ok := ref.(*ssa.Extract); ok && e.Index == i {
+			return e
+		}
+	}
+	return nil
+}
+
+// readsWithoutErr reports whether rows are read to their end here and nobody asks for their error.
+func readsWithoutErr(rows ssa.Value) bool {
+	if name := typeName(rows.Type()); name != "database/sql.Rows" && name != pathPgx+".Rows" {
+		return false
+	}
+	next := false
+	for _, ref := range *rows.Referrers() {
+		in, ok := ref.(ssa.CallInstruction)
+		if !ok {
+			return false // it goes elsewhere
+		}
+		method, recv, rest := methodOf(in.Common())
+		if recv == nil || arguments(in.Common())[0] != rows || slices.Contains(rest, rows) || method == "Err" {
+			return false
+		}
+		next = next || method == "Next"
+	}
+	return next
+}
+
+func constantText(v ssa.Value) (string, bool) {
+	c, ok := v.(*ssa.Const)
+	if !ok || c.Value == nil || c.Value.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(c.Value), true
+}
+
+// firstWords shortens SQL for a message.
+func firstWords(text string) string {
+	words := strings.Fields(text)
+	if len(words) > 4 {
+		words = append(words[:4], "…")
+	}
+	return strings.Join(words, " ")
+}
+
+var later = regexp.MustCompile(`(?i)commit|after`)
+
+// runsLater reports whether a function literal is only given to a function such as AfterCommit.
+func runsLater(mk *ssa.MakeClosure) bool {
+	for _, ref := range *mk.Referrers() {
+		in, ok := ref.(ssa.CallInstruction)
+		if !ok {
+			return false
+		}
+		if method, _, _ := methodOf(in.Common()); in.Common().Value == mk || !later.MatchString(method) {
+			return false
+		}
+	}
+	return true
+}
+
+// isGuarded reports whether a function asks whether there is a transaction, and so may use a pool only without one.
+func isGuarded(fn *ssa.Function) bool {
+	for _, block := range fn.Blocks {
+		for _, instr := range block.Instrs {
+			switch in := instr.(type) {
+			case *ssa.BinOp:
+				if executes(in.X.Type(), 0) || executes(in.Y.Type(), 0) {
+					return true
+				}
+			case *ssa.TypeAssert:
+				if executes(in.AssertedType, 0) {
+					return true
+				}
+			case *ssa.Call:
+				if in.Call.IsInvoke() && in.Call.Method.Name() == "Value" && typeName(in.Call.Value.Type()) == "context.Context" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,233 @@
+package oncecheck
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ssa"
+)
+
+// analysisOf is the work on one package.
+type analysisOf struct {
+	pass     *analysis.Pass
+	prog     *ssa.Program
+	funcs    []*ssa.Function // with bodies, also function literals and the initialization of variables
+	sums     map[*ssa.Function]*Summary
+	imported map[*types.Func]*Summary // nil: it has none
+	carrying map[types.Type]bool
+	calls    map[token.Pos]*ast.CallExpr // by the position of the left parenthesis
+	ignores  *ignores
+	found    map[finding]bool
+	findings []Finding
+	shaping  bool // findings are shown by -oncetx.shape only
+}
+
+// flow is the work on one function.
+type flow struct {
+	*analysisOf
+	fn      *ssa.Function
+	out     *Summary
+	guarded bool
+	have    map[same]bool
+}
+
+// mostRounds and mostEffects bound the work on functions that call each other in a circle.
+const (
+	mostRounds  = 20
+	mostEffects = 500
+)
+
+// summarize writes the summaries of all functions of the package. A function that calls another one again and again
+// takes over its effects, until nothing is added.
+func (a *analysisOf) summarize() {
+	for range mostRounds {
+		changed := false
+		for _, fn := range a.funcs {
+			f := &flow{analysisOf: a, fn: fn, out: &Summary{}, guarded: isGuarded(fn), have: map[same]bool{}}
+			f.summarize()
+			before := a.sums[fn]
+			if before == nil || len(before.Effects) != len(f.out.Effects) ||
+				!slices.Equal(before.Results, f.out.Results) || !slices.EqualFunc(before.Keys, f.out.Keys, Flow.equal) {
+				changed = true
+			}
+			a.sums[fn] = f.out
+		}
+		if !changed {
+			return
+		}
+	}
+}
+
+func (f *flow) summarize() {
+	for _, block := range f.fn.Blocks {
+		for _, instr := range block.Instrs {
+			switch in := instr.(type) {
+			case ssa.CallInstruction:
+				f.called(in)
+			case *ssa.MakeClosure:
+				f.closure(in)
+			case *ssa.Store:
+				f.outgoingID(in)
+			case *ssa.Return:
+				f.returns(in)
+			}
+		}
+	}
+}
+
+func (f *flow) returns(r *ssa.Return) {
+	for len(f.out.Results) < len(r.Results) {
+		f.out.Results = append(f.out.Results, Origin{})
+		f.out.Keys = append(f.out.Keys, Flow{})
+	}
+	for i, v := range r.Results {
+		w := walker{flow: f, o: f.out.Results[i], seen: map[visit]bool{}}
+		w.value(v, false)
+		f.out.Results[i] = w.o
+		f.out.Keys[i] = f.out.Keys[i].join(f.unstable(v))
+	}
+	if len(r.Results) == 0 {
+		return
+	}
+	for _, fn := range f.resolve(r.Results[0]) {
+		s := f.sums[fn.fn]
+		if s == nil || fn.fn == f.fn {
+			continue
+		}
+		if f.out.Returns == nil {
+			f.out.Returns = &Summary{}
+		}
+		for _, e := range s.Effects {
+			e.On, e.Into = freed(e.On), freed(e.Into)
+			f.out.Returns.Effects = append(f.out.Returns.Effects, e)
+		}
+	}
+}
+
+// freed returns an Origin without captured variables: for whoever calls a function that was returned, they are outside.
+func freed(o Origin) Origin {
+	o.Outside = o.Outside || o.Free != 0
+	o.Free, o.MaybeFree = 0, 0
+	return o
+}
+
+func (f *flow) add(e Effect) {
+	if e.Check != "" && f.ignores.at(e.pos) == ignoredWithReason || len(f.out.Effects) >= mostEffects {
+		return
+	}
+	if key := e.same(); !f.have[key] {
+		f.have[key] = true
+		f.out.Effects = append(f.out.Effects, e)
+	}
+}
+
+// called adds the effects of a call.
+func (f *flow) called(in ssa.CallInstruction) {
+	common := in.Common()
+	if st, ok := statementOf(common); ok {
+		f.statement(in, st)
+	} else {
+		f.otherCall(in)
+	}
+	if goes, ok := in.(*ssa.Go); ok {
+		f.goroutine(goes)
+	}
+	s := f.summaryOf(common)
+	if s == nil {
+		return
+	}
+	args, bound, foreign := arguments(common), bindings(common), f.isForeign(common)
+	for _, e := range s.Effects {
+		f.lift(e, in, args, bound, foreign)
+	}
+}
+
+// lift adds an effect of a called function, in terms of the caller.
+func (f *flow) lift(e Effect, in ssa.CallInstruction, args, bound []ssa.Value, foreign bool) {
+	byCaller := e.Kind == Outside && e.blame == blameCaller && e.On.Params != 0
+	if e.Kind == Itself {
+		e.On = f.sameThrough(e.On, args, bound)
+	} else {
+		e.On = f.translate(e.On, args, bound)
+	}
+	e.Into = f.translate(Origin{
+		MaybeParams: e.Into.Params | e.Into.MaybeParams,
+		MaybeFree:   e.Into.Free | e.Into.MaybeFree, Tx: e.Into.Tx,
+	}, args, bound)
+	pos := in.Common().Pos()
+	if foreign || byCaller {
+		e.pos, e.fix = pos, nil
+	}
+	if byCaller {
+		e.Text = f.text(in) + " (" + e.Where + ")" + textOutside
+		e.fix = f.withTx(in)
+	} else if foreign && !e.Foreign {
+		e.Text, e.Foreign = f.text(in)+": "+e.Text+" ("+e.Where+")", true
+	}
+	if e.Kind == PassesCtx {
+		f.passCtx(e, in, args, bound)
+		return
+	}
+	f.keep(e)
+}
+
+// keep adds an effect if it can be a mistake in some handler.
+func (f *flow) keep(e Effect) {
+	switch e.Kind {
+	case Outside:
+		if f.guarded || !e.Definite && (!e.On.certain() || e.On.Unknown) {
+			return
+		}
+	case InTx, Itself:
+		if e.On == (Origin{}) || e.On == (Origin{Unknown: true}) {
+			return
+		}
+	case Always, PassesCtx:
+	}
+	f.add(e)
+}
+
+// closure adds the effects of a function literal, as if it was called where it is made.
+func (f *flow) closure(mk *ssa.MakeClosure) {
+	fn := mk.Fn.(*ssa.Function)
+	s := f.sums[fn]
+	if s == nil || runsLater(mk) {
+		return
+	}
+	recv := beginner(mk)
+	for _, e := range s.Effects {
+		on := f.translate(e.On, nil, mk.Bindings)
+		if e.Kind == Itself {
+			on = f.sameThrough(e.On, nil, mk.Bindings)
+		} else if recv != nil && e.On.Params|e.On.MaybeParams != 0 {
+			// The literal's parameter is a transaction within recv, as in pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error …).
+			from := f.anyOrigin([]ssa.Value{recv})
+			on.MaybeParams, on.MaybeFree, on.Tx = on.MaybeParams|from.MaybeParams, on.MaybeFree|from.MaybeFree, on.Tx || from.Tx
+		}
+		e.On = on
+		e.Into = f.translate(Origin{MaybeFree: e.Into.Free | e.Into.MaybeFree, Tx: e.Into.Tx}, nil, mk.Bindings)
+		if e.Kind == PassesCtx {
+			if e.CtxFree < 0 || e.CtxFree >= len(mk.Bindings) {
+				continue
+			}
+			f.passCtxOf(e, mk.Bindings[e.CtxFree], e.pos)
+			continue
+		}
+		f.keep(e)
+	}
+}
+
+// beginner returns what a call begins a transaction on that it gives to a function literal.
+func beginner(mk *ssa.MakeClosure) ssa.Value {
+	for _, ref := range *mk.Referrers() {
+		if call, ok := ref.(ssa.CallInstruction); ok {
+			if st, ok := statementOf(call.Common()); ok && st.begins {
+				return st.recv
+			}
+		}
+	}
+	return nil
+}
