@@ -2,10 +2,10 @@
 //
 //	go run ./internal/test/simulate                       # 60 s in two processes
 //	SEED=1 FROM=214 CASES=1 go run ./internal/test/simulate # a case again, with its trace
-//	go run ./internal/test/simulate -json counts.json     # also writes the counts
+//	go run ./internal/test/simulate -json internal/test/proof/runs/sim.json # also writes the counts
 //
 // It exits 1 if a case fails, if no fault happened, or, without CASES, if a fault happened less often than -least says.
-// Each line of the JSON file is one boundary and action: tier, boundary, action, faults, cases, bad, seed, date, commit.
+// The JSON file has the counts in the form of package proof: docs/proof.md is written from it.
 package main
 
 import (

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txonce/txonce/internal/test/proof"
 )
 
 // counts are what TestSimulation writes.
@@ -22,16 +22,6 @@ type cell struct {
 	Action   string `json:"action"`
 	Faults   int    `json:"faults"`
 	Cases    int    `json:"cases"`
-}
-
-// row is a line of the JSON file.
-type row struct {
-	Tier string `json:"tier"`
-	cell
-	Bad    int    `json:"bad"`
-	Seed   int    `json:"seed"`
-	Date   string `json:"date"`
-	Commit string `json:"commit"`
 }
 
 // add adds up the counts of all processes, which had different cases.
@@ -67,7 +57,7 @@ func (o options) report(sum counts, took time.Duration) error {
 	fmt.Printf("%d cases, %d faults in %d cells, 0 bad, seed %d, in %v\n", sum.Cases, faults, len(sum.Cells), o.seed,
 		took.Round(time.Second))
 	if o.json != "" {
-		if err := o.write(sum); err != nil {
+		if err := o.write(sum, took); err != nil {
 			return err
 		}
 	}
@@ -82,21 +72,20 @@ func (o options) report(sum counts, took time.Duration) error {
 	return nil
 }
 
-func (o options) write(sum counts) error {
-	out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+func (o options) write(sum counts, took time.Duration) error {
+	out, err := exec.Command("git", "rev-parse", "HEAD").Output()
 	if err != nil {
 		return fmt.Errorf("which commit is it: %w", err)
 	}
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	for _, c := range sum.Cells {
-		err := enc.Encode(row{
-			Tier: "sim", cell: c, Seed: o.seed, Date: time.Now().UTC().Format(time.DateOnly),
-			Commit: strings.TrimSpace(string(out)),
-		})
-		if err != nil {
-			return err
-		}
+	r := proof.Run{
+		Tier: proof.Sim, Name: "consumers, relays and calls in memory", Seed: uint64(o.seed), Cases: sum.Cases,
+		Command: fmt.Sprintf("SEED=%d make sim SIM=\"-seconds %d\"", o.seed, o.seconds), Seconds: took.Seconds(),
+		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(out)),
 	}
-	return os.WriteFile(o.json, []byte(b.String()), 0o644)
+	for _, c := range sum.Cells {
+		r.Cells = append(r.Cells, proof.Cell{
+			Boundary: c.Boundary, Action: c.Action, Faults: c.Faults, Cases: c.Cases, Least: o.least,
+		})
+	}
+	return r.Write(o.json)
 }
