@@ -168,7 +168,7 @@ WIRE    ?=
 .PHONY: wire
 wire: ## Inject faults at single messages between stores and servers for SECONDS (30) each, until each kind was tried, and audit
 	@$(MAKE) --no-print-directory services-up S="$(if $(filter all mysql,$(ENGINE)),mysql) postgres mariadb $(filter kafka rabbitmq,$(ENGINE))"
-	@$(ENV); go test -count=1 -v -timeout=5h -run 'TestWire/^($(if $(filter all,$(ENGINE)),.*,$(subst $() $(),|,$(strip $(ENGINE)))))$$' \
+	@$(ENV); go test -count=1 -v -parallel=2 -timeout=5h -run 'TestWire/^($(if $(filter all,$(ENGINE)),.*,$(subst $() $(),|,$(strip $(ENGINE)))))$$' \
 		./internal/test/system/wire -wire.full=$(if $(CASES),false,true) -wire.seconds=$(SECONDS) $(if $(SEED),-wire.seed=$(SEED)) $(if $(FROM),-wire.from=$(FROM)) \
 		$(if $(CASES),-wire.cases=$(CASES)) $(WIRE)
 

@@ -88,6 +88,7 @@ func (w *world) audit(ctx context.Context, results []*result) error {
 				runs[o.ID+" "+run] = o.Out != ""
 			}
 		}
+		r.inOrder(f, published)
 		if left[topic(r.n)] {
 			r.fault("outbox messages are left")
 		}
@@ -106,7 +107,7 @@ func (w *world) audit(ctx context.Context, results []*result) error {
 }
 
 // judge judges one message.
-func (w *world) judge(r *result, o *order, f found, published map[string]int) {
+func (w *world) judge(r *result, o *order, f found, published map[string]int64) {
 	effects, claims, letters := f.effects[o.ID], f.claims[o.ID], f.letters[o.ID]
 	want := 1
 	if o.Fails < 0 {
@@ -118,6 +119,23 @@ func (w *world) judge(r *result, o *order, f found, published map[string]int) {
 	for _, run := range effects {
 		if o.Out != "" && published[o.ID+" "+run] == 0 {
 			r.fault("%s: the outbox message of run %s was not published", o.ID, run)
+		}
+	}
+}
+
+// inOrder checks that the messages of one ordering key came first in the order in which they were committed.
+func (r *result) inOrder(f found, published map[string]int64) {
+	if !r.ordered {
+		return
+	}
+	last, before := int64(0), ""
+	for _, o := range r.orders {
+		for _, run := range f.effects[o.ID] {
+			if at := published[o.ID+" "+run]; at > 0 && at < last {
+				r.fault("%s was first published at %d, and %s, which was committed before it, at %d", o.ID, at, before, last)
+			} else if at > 0 {
+				last, before = at, o.ID
+			}
 		}
 	}
 }

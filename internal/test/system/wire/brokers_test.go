@@ -3,9 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-const brokerLanes = 3
+const brokerLanes = 5
 
 // openOutbox returns a world on PostgreSQL that has no lanes yet. No proxy is before its database.
 func openOutbox(t *testing.T, seed uint64) (w *world, dsn string) {
@@ -54,7 +52,7 @@ func openKafka(t *testing.T, seed uint64) *world {
 		t.Cleanup(func() { publisher.Close() })
 		w.relay(t, l, w.pgxStore(t, dsn, &lane{}), toTopic{publisher, topic})
 	}
-	w.published = func(context.Context) (map[string]int, error) { return records(brokers, topic) }
+	w.published = func(context.Context) (map[string]int64, error) { return records(brokers, topic) }
 	return w
 }
 
@@ -73,8 +71,8 @@ func (p toTopic) Publish(ctx context.Context, msgs []outbox.Message) []error {
 	return p.Publisher.Publish(ctx, own)
 }
 
-// records counts the records of a topic by their content.
-func records(brokers []string, topic string) (map[string]int, error) {
+// records returns the offsets of the records of a topic, from 1, by their content. Those of a key are in one partition.
+func records(brokers []string, topic string) (map[string]int64, error) {
 	cfg := sarama.NewConfig()
 	cfg.Consumer.MaxWaitTime = 100 * time.Millisecond
 	client, err := sarama.NewClient(brokers, cfg)
@@ -91,7 +89,7 @@ func records(brokers []string, topic string) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]int{}
+	all := map[string]int64{}
 	for _, p := range partitions {
 		end, err := client.GetOffset(topic, p, sarama.OffsetNewest)
 		if err != nil {
@@ -105,7 +103,9 @@ func records(brokers []string, topic string) (map[string]int, error) {
 			return nil, err
 		}
 		for m := range part.Messages() {
-			all[string(m.Value)]++
+			if payload := string(m.Value); all[payload] == 0 {
+				all[payload] = m.Offset + 1
+			}
 			if m.Offset+1 >= end {
 				break
 			}
@@ -144,11 +144,9 @@ func openRabbitMQ(t *testing.T, seed uint64) *world {
 
 // tap reads a queue.
 type tap struct {
+	publisher
 	channel *amqp.Channel
 	queue   string
-
-	mu   sync.Mutex
-	seen map[string]int
 }
 
 func newTap(t *testing.T, server, queue string) *tap {
@@ -166,30 +164,24 @@ func newTap(t *testing.T, server, queue string) *tap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &tap{channel: channel, queue: queue, seen: map[string]int{}}
+	p := &tap{publisher{at: map[string]int64{}}, channel, queue}
 	go func() { // ends with the connection
 		for m := range messages {
-			p.mu.Lock()
-			p.seen[string(m.Body)]++
-			p.mu.Unlock()
+			p.add(string(m.Body))
 		}
 	}()
 	return p
 }
 
 // all returns what was in the queue until now: it sends a message behind it, and waits for that one.
-func (p *tap) all(ctx context.Context) (map[string]int, error) {
+func (p *tap) all(ctx context.Context) (map[string]int64, error) {
 	last := fmt.Sprint("last ", time.Now().UnixNano())
 	if err := p.channel.PublishWithContext(ctx, "", p.queue, false, false, amqp.Publishing{Body: []byte(last)}); err != nil {
 		return nil, err
 	}
 	for {
-		p.mu.Lock()
-		found := p.seen[last] > 0
-		all := maps.Clone(p.seen)
-		p.mu.Unlock()
-		if found {
-			return all, nil
+		if all, err := p.publisher.all(ctx); err != nil || all[last] > 0 {
+			return all, err
 		}
 		if pause(ctx, 10*time.Millisecond) {
 			return nil, ctx.Err()

@@ -21,6 +21,8 @@ type result struct {
 	orders []*order
 	trace  []step
 	bad    []string
+
+	ordered bool // the outbox messages have one ordering key, and were committed in the order of orders
 }
 
 func (r *result) fault(format string, args ...any) {
@@ -172,8 +174,8 @@ func (w *world) acked(ctx context.Context, orders []*order) (bad []string) {
 
 // publishes runs a case of a relay: messages are consumed without faults, and published under one.
 func (w *world) publishes(ctx context.Context, l *lane, n int, c cell) *result {
-	r, _ := w.plan(n, c, l.codes, l.name, 1)
-	r.orders = nil
+	r, rng := w.plan(n, c, l.codes, l.name, 1)
+	r.orders, r.ordered = nil, rng.IntN(2) == 0
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l.arm(r.shot)
@@ -181,6 +183,9 @@ func (w *world) publishes(ctx context.Context, l *lane, n int, c cell) *result {
 	began := time.Now()
 	for i := 0; i < 3 || i < 40 && !l.fired() && time.Since(began) < leaseTTL; i++ {
 		o := &order{body: body{ID: fmt.Sprintf("c%d-%d", n, i), Key: fmt.Sprintf("k%d-%d", n, i), Out: topic(n)}}
+		if r.ordered {
+			o.Key = topic(n)
+		}
 		r.orders = append(r.orders, o)
 		l.inFlight.Add(1)
 		r.bad = append(r.bad, w.deliver(ctx, source, []*order{o})...)

@@ -15,6 +15,7 @@ type boundary struct {
 	need need           // what a case must do so that the statement is sent
 	// the proxy cannot make the server fail it
 	refuses bool
+	silent  bool              // the server does not answer it
 	none    map[string]string // the actions that are left out, as in "stall" or "answered: stall", and why
 }
 
@@ -110,6 +111,9 @@ func (r *role) cells() (tried []cell, left map[cell]string) {
 	left = map[cell]string{}
 	for _, b := range r.boundaries {
 		for _, answered := range []bool{false, true} {
+			if answered && b.silent {
+				continue
+			}
 			kinds := requestKinds
 			if answered {
 				kinds = answerKinds

@@ -25,7 +25,7 @@ func newWorld(t *testing.T, seed uint64, driver, dsn string) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxIdleConns(16)
-	w := &world{seed: seed, direct: db, logger: newLogger(*logged), publish: publisher{seen: map[string]int{}}}
+	w := &world{seed: seed, direct: db, logger: newLogger(*logged), publish: publisher{at: map[string]int64{}}}
 	w.published = w.publish.all
 	return w
 }

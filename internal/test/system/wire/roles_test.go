@@ -48,12 +48,12 @@ var (
 		{name: other},
 	}}
 	kafkaRelay = &role{name: "relay", boundaries: []boundary{
-		{name: wireproxy.Connect, need: fresh},
+		{name: wireproxy.Connect, need: fresh, silent: true},
 		{name: "Produce", is: text(`^Produce$`), refuses: true},
 		{name: "Metadata", is: text(`^Metadata$`), need: fresh, refuses: true},
 	}}
 	rabbitRelay = &role{name: "relay", boundaries: []boundary{
-		{name: wireproxy.Connect, need: fresh},
+		{name: wireproxy.Connect, need: fresh, silent: true},
 		{name: wireproxy.Publish, is: text(`^publish$`), refuses: true},
 	}}
 )

@@ -43,9 +43,7 @@ var engines = []struct {
 func TestWire(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
-			if *seconds == short && *cases == 0 {
-				t.Parallel()
-			}
+			t.Parallel()
 			drawn := *seed
 			if drawn == 0 {
 				drawn = uint64(time.Now().UnixNano()) % 1e6

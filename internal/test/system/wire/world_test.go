@@ -36,7 +36,8 @@ type world struct {
 	logger  *slog.Logger
 	publish publisher
 
-	published func(context.Context) (map[string]int, error) // by payload
+	// what was published: where each payload came first, in an order that holds for each ordering key
+	published func(context.Context) (map[string]int64, error)
 }
 
 // node is a consumer of a process.
@@ -114,23 +115,30 @@ func started[TTx any](t *testing.T, cfg consumer.Config[TTx]) node {
 
 // publisher remembers what is published.
 type publisher struct {
-	mu   sync.Mutex
-	seen map[string]int // by payload
+	mu sync.Mutex
+	n  int64
+	at map[string]int64 // where a payload came first
 }
 
 func (p *publisher) Publish(_ context.Context, msgs []outbox.Message) []error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, m := range msgs {
-		p.seen[string(m.Payload)]++
+		p.add(string(m.Payload))
 	}
 	return make([]error, len(msgs))
 }
 
-func (p *publisher) all(context.Context) (map[string]int, error) {
+func (p *publisher) add(payload string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.seen), nil
+	if p.n++; p.at[payload] == 0 {
+		p.at[payload] = p.n
+	}
+}
+
+func (p *publisher) all(context.Context) (map[string]int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.at), nil
 }
 
 func newLogger(shown bool) *slog.Logger {
