@@ -34,6 +34,7 @@ type partition struct {
 	mu      sync.Mutex // for settle, which runs on the goroutines of batches
 	offsets offsetTracker
 	next    int64 // the offset after those that are finished; 0: unknown
+	done    int   // so many messages are finished, also behind others that are not
 	revoked bool  // nothing may be marked any more
 
 	acks hooks.Order // of the hooks Acked and Revoked
@@ -222,6 +223,7 @@ func (p *partition) settle(d *deliver.Delivery, err error) {
 func (p *partition) mark(finished *trackedOffset) {
 	p.mu.Lock()
 	low := p.offsets.finish(finished)
+	p.done++
 	p.mu.Unlock()
 	if low != nil {
 		p.finishedUpTo(low.Offset + 1)
@@ -239,10 +241,12 @@ func (p *partition) finishedUpTo(next int64) {
 	}
 }
 
-func (p *partition) finished() int64 {
+// finished returns the offset after those that are finished, and how many messages are finished, also behind others that
+// are not.
+func (p *partition) finished() (next int64, done int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.next
+	return p.next, p.done
 }
 
 // commit lets sarama commit next as the group's offset.

@@ -47,6 +47,7 @@ type reading struct {
 	log      string // the topic ID when the session began
 	metadata string // of each offset that the session commits
 	suspects int64  // messages before this offset may be killing the processes that handle them
+	covered  int    // so many messages were finished when the row was changed last
 }
 
 // Reasons to end a session. The next one begins at once.
@@ -178,11 +179,12 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) (as
 	defer s.writing.Unlock()
 	var moves []driver.PositionMove
 	var moved []*partition
+	var covered []int
 	history := s.store.History()
 	s.mu.Lock()
 	for _, p := range ps {
 		r := s.reading[p]
-		next := max(p.finished(), 0)
+		next, done := p.finished()
 		if r == nil || next <= r.Next && !close {
 			continue
 		}
@@ -192,7 +194,7 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) (as
 		}
 		move := r.PositionMove
 		move.From, move.Next, move.Close = r.Next, max(next, r.Next), close
-		moves, moved = append(moves, move), append(moved, p)
+		moves, moved, covered = append(moves, move), append(moved, p), append(covered, done)
 	}
 	s.mu.Unlock()
 	if len(moves) == 0 {
@@ -210,7 +212,7 @@ func (s *positions) write(ctx context.Context, close bool, ps ...*partition) (as
 		}
 		s.mu.Lock()
 		r := s.reading[p]
-		r.Next = moves[i].Next
+		r.Next, r.covered = moves[i].Next, covered[i]
 		s.marked = s.marked || moves[i].Next > moves[i].From
 		s.mu.Unlock()
 		if moves[i].Next > moves[i].From {
@@ -228,6 +230,8 @@ func (s *positions) disagrees(move driver.PositionMove, row *driver.Position) er
 		return fmt.Errorf("%w: the row of %s/%d is missing", errWentBack, move.Source, move.Partition)
 	case row.Epoch > move.Epoch || row.Epoch == move.Epoch && row.Next > move.Next:
 		return errOther
+	case row.Epoch < move.Epoch && row.Next >= move.From:
+		return fmt.Errorf("%w: the row of %s/%d is an older one", errWentBack, move.Source, move.Partition)
 	}
 	return fmt.Errorf("%w: the position of %s/%d was %d, and is %d", errWentBack, move.Source, move.Partition, move.From,
 		row.Next)
@@ -262,5 +266,44 @@ func (s *positions) compare(ctx context.Context) (asked bool, err error) {
 			return true, s.disagrees(r.PositionMove, &rows[i])
 		}
 	}
-	return true, nil
+	return true, s.beat(ctx)
+}
+
+// beat changes the rows of partitions whose position waits for a message that is not finished, if later ones are: with
+// a row that has not changed since, a backup that was restored would not show, and the effects of the later messages
+// would be lost when the position moves on. s.writing is held.
+func (s *positions) beat(ctx context.Context) error {
+	for _, p := range s.all() {
+		s.mu.Lock()
+		r := s.reading[p]
+		next, done := p.finished()
+		if r == nil || next > r.Next || done == r.covered {
+			s.mu.Unlock()
+			continue
+		}
+		move, history := r.PositionMove, r.history
+		s.mu.Unlock()
+		var wrong error
+		met, err := s.store.ChangePosition(ctx, move.PositionID, func(now *driver.Position) (*driver.Position, error) {
+			if wrong = nil; now == nil || now.Epoch != move.Epoch || now.Next != move.Next {
+				move.From = move.Next
+				wrong = s.disagrees(move, now)
+				return nil, nil
+			}
+			now.Epoch++
+			return now, nil
+		})
+		switch {
+		case err != nil:
+			return err
+		case met != history:
+			return driver.ErrHistoryChanged
+		case wrong != nil:
+			return wrong
+		}
+		s.mu.Lock()
+		r.Epoch, r.covered = move.Epoch+1, done
+		s.mu.Unlock()
+	}
+	return nil
 }

@@ -68,7 +68,7 @@ type Position struct {
 	PositionID
 	Log   string // the identity of the log, such as Kafka's topic ID; empty: unknown
 	Next  int64  // all messages before this offset are handled, and their claims are committed
-	Epoch int64  // one more for each session that reads the partition
+	Epoch int64  // one more for each session that reads the partition, and now and then while Next waits for a message
 	Open  bool   // a session reads the partition, or has ended without saying so: its process was killed
 
 	// How many sessions in a row were killed near the same messages, and the offset that these messages are before.

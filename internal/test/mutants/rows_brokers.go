@@ -97,8 +97,9 @@ var brokerRows = []row{
 		body: `s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, p := range ps {
-			if r := s.reading[p]; r != nil && p.finished() > r.Next {
-				r.Next = p.finished()
+			next, _ := p.finished()
+			if r := s.reading[p]; r != nil && next > r.Next {
+				r.Next = next
 				p.commit(r.Next, r.metadata)
 				p.acks.Run()
 				if !close {
@@ -114,6 +115,12 @@ var brokerRows = []row{
 		in:      "adapters/kafka.(*positions).compare",
 		body:    `return true, nil`,
 		fails:   "TestDatabaseWentBack/a_backup_while_it_is_idle/kfake/eager in adapters/kafka",
+	},
+	{
+		promise: "Kafka: a restored backup is noticed although the position waits for a message that is not finished.",
+		in:      "adapters/kafka.(*positions).beat",
+		body:    `return nil`,
+		fails:   "TestBackupRestoredBehindAnUnfinishedMessage/kfake/eager in adapters/kafka",
 	},
 	{
 		promise: "Kafka: messages whose commits the database lost while no subscriber ran are read again.",
