@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -15,6 +16,9 @@ type Checkpoint[TTx any] struct {
 	store   dedup.Store[TTx]
 	results driver.ResultStore[TTx]
 	rec     dedup.Record
+
+	positions driver.Positions // nil: the store does not tell its histories apart
+	history   atomic.Int64     // that of the last Load; 0: none
 }
 
 // NewCheckpoint returns the checkpoint called name. Each backfill needs a name of its own. A checkpoint that was not
@@ -28,7 +32,8 @@ func NewCheckpoint[TTx any](store dedup.Store[TTx], name string, window time.Dur
 	if err := rec.Validate(); err != nil {
 		return nil, fmt.Errorf("webhook: NewCheckpoint: %w", err)
 	}
-	return &Checkpoint[TTx]{store: store, results: results, rec: rec}, nil
+	positions, _ := any(store).(driver.Positions)
+	return &Checkpoint[TTx]{store: store, results: results, rec: rec, positions: positions}, nil
 }
 
 // Load returns what Save stored last, or nil.
@@ -40,11 +45,18 @@ func (c *Checkpoint[TTx]) Load(ctx context.Context) (state []byte, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: load the checkpoint: %w", err)
 	}
+	if c.positions != nil {
+		c.history.Store(c.positions.History())
+	}
 	return state, nil
 }
 
 // Save replaces the stored state in one transaction. Save it only after all events before it were handled: after a
 // crash the backfill begins again at the state that was saved last.
+//
+// If the database is another server than that of the last Load, or was started again since, it may have lost events that
+// were handled since. Then Save stores nothing, and fails with an error that wraps driver.ErrHistoryChanged: go on from
+// what Load returns.
 //
 // When two processes save at the same time, the later one wins. The state may then be the older one, which costs only
 // duplicates.
@@ -70,9 +82,18 @@ func (c *Checkpoint[TTx]) replace(ctx context.Context, state []byte) error {
 		if err != nil {
 			return err
 		}
-		if claims[0].Verdict != dedup.First {
+		switch {
+		case claims[0].Verdict != dedup.First:
 			return errSavedByAnother
+		case c.lost():
+			return fmt.Errorf("events are handled again from the stored state on: %w", driver.ErrHistoryChanged)
 		}
 		return c.results.SaveResult(ctx, tx, c.rec.Key, state)
 	})
+}
+
+// lost reports whether the database may have lost events since the last Load.
+func (c *Checkpoint[TTx]) lost() bool {
+	history := c.history.Load()
+	return history != 0 && c.positions.History() != history
 }
