@@ -21,6 +21,9 @@ type attempt[TTx any] struct {
 	call  Call
 	known driver.Call
 	read  time.Time // before known was read
+
+	database database
+	token    int64 // of the try of this publication; 0: there is none
 }
 
 // raced is how long a message waits when another relay makes its call.
@@ -37,8 +40,9 @@ func (a *attempt[TTx]) do(only bool) error {
 		Token: rand.Int64N(1<<62) + 1, Within: c.cfg.Timeout, Fingerprint: a.call.fingerprint, Only: only,
 	}
 	recorded, err := c.keeper.BeginTry(a.ctx, a.call.key, a.known, try)
-	switch {
+	switch a.token = try.Token; {
 	case err != nil:
+		a.takeBack() // it may be recorded all the same
 		return c.storeFailed("record a try", err)
 	case !recorded:
 		return &outboxdriver.DeferError{After: raced, Err: fmt.Errorf("calls: %s: another relay makes this call", c.cfg.Name)}
@@ -47,7 +51,7 @@ func (a *attempt[TTx]) do(only bool) error {
 	ctx, cancel := context.WithDeadline(a.ctx, began.Add(c.cfg.Timeout))
 	defer cancel()
 	if a.late(ctx) {
-		a.takeBack(try.Token)
+		a.takeBack()
 		return outboxdriver.ErrNotTried
 	}
 	var result Result
@@ -60,13 +64,12 @@ func (a *attempt[TTx]) do(only bool) error {
 	case err == nil:
 		return a.done(result)
 	case errors.As(err, &retry):
-		a.takeBack(try.Token)
+		a.takeBack()
 		return &outbox.UnavailableError{After: retry.after, Err: a.failed("Do", err)}
+	case outbox.IsPermanent(err) && !only: // it proves nothing about the tries before
+		a.takeBack()
+		return a.refusedNow(err)
 	case outbox.IsPermanent(err):
-		a.takeBack(try.Token)
-		if !only { // it proves nothing about the tries before
-			return a.refusedNow(err)
-		}
 		return a.refused(err)
 	}
 	return &outbox.InDoubtError{Err: fmt.Errorf("%w; its request may be under way until %s", a.failed("Do", err),
@@ -85,11 +88,11 @@ func (a *attempt[TTx]) enough() bool {
 // now returns the database's time.
 func (a *attempt[TTx]) now() time.Time { return a.known.Now.Add(time.Since(a.read)) }
 
-// takeBack records that a try had no effect. If that fails, the try stays unanswered, which is safe.
-func (a *attempt[TTx]) takeBack(token int64) {
+// takeBack records that the try had no effect. If that fails, the try stays unanswered, which is safe.
+func (a *attempt[TTx]) takeBack() {
 	ctx, cancel := a.detached()
 	defer cancel()
-	_ = a.calls.keeper.TakeBackTry(ctx, a.call.key, token, a.known)
+	_ = a.calls.keeper.TakeBackTry(ctx, a.call.key, a.token, a.known)
 }
 
 // detached returns a ctx for what must be recorded although the publication's time is over.
@@ -132,11 +135,11 @@ func (a *attempt[TTx]) doubt(why string) error {
 
 // refusedNow handles a definite refusal after tries whose outcome is not known: one of them may have succeeded.
 func (a *attempt[TTx]) refusedNow(refusal error) error {
-	switch settled := a.known.Until.Add(a.calls.cfg.Settles); {
+	switch quiet := a.calls.cfg.rules().quiet(a.known, a.database); {
 	case a.calls.cfg.Find == nil:
 		return outbox.Permanent(&outbox.InDoubtError{Err: fmt.Errorf("%w (the latest try was refused: %w)", a.doubt("an earlier try may have succeeded"), refusal)})
-	case a.now().Before(settled):
-		return a.wait(settled)
+	case a.now().Before(quiet):
+		return a.wait(quiet)
 	}
 	return a.ask(refusal)
 }
@@ -179,6 +182,7 @@ func (a *attempt[TTx]) done(result Result) error {
 func (a *attempt[TTx]) refused(refusal error) error {
 	failed := a.calls.cfg.Failed
 	if failed == nil {
+		a.takeBack()
 		return outbox.Permanent(a.failed("refused", refusal))
 	}
 	return a.settle(func(ctx context.Context, tx TTx) error {
@@ -186,14 +190,22 @@ func (a *attempt[TTx]) refused(refusal error) error {
 	}, nil, refusal)
 }
 
+// errOvertaken ends the transaction of a refusal.
+var errOvertaken = errors.New("another relay makes this call by now")
+
 // settle claims the call's ID, runs f, and deletes the record, in one transaction. It is not cut off by the end of the
-// publication, because what is known now may not be known later.
+// publication, because what is known now may not be known later. A refusal settles the call only if its try is still
+// the latest one: a later one may succeed.
 func (a *attempt[TTx]) settle(f func(ctx context.Context, tx TTx) error, result Result, refusal error) error {
 	c := a.calls
 	ctx, cancel := a.detached()
 	defer cancel()
 	// No time: the call is settled however old it is.
 	claim := dedup.Record{Key: a.call.key, Fingerprint: a.call.fingerprint, Window: c.cfg.window()}
+	token := int64(0)
+	if refusal != nil {
+		token = a.token
+	}
 	err := c.cfg.Store.InTx(ctx, []dedup.Record{claim}, func(tx TTx, claims []dedup.Claim) error {
 		switch claims[0].Verdict {
 		case dedup.First:
@@ -203,21 +215,31 @@ func (a *attempt[TTx]) settle(f func(ctx context.Context, tx TTx) error, result 
 		case dedup.Mismatch:
 			return fmt.Errorf("%w: %q", ErrMismatch, a.call.ID)
 		default: // another relay has settled it
+			token = 0
 		}
-		return c.keeper.DropCall(ctx, tx, a.call.key)
+		dropped, err := c.keeper.DropCall(ctx, tx, a.call.key, token)
+		if err == nil && !dropped && token != 0 {
+			return errOvertaken
+		}
+		return err
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case refusal != nil && (c.cfg.Store.Retryable(err) || errors.Is(err, dedup.ErrInFlight)):
-		return &outboxdriver.DeferError{After: raced, Err: a.failed("record the refusal", err)}
-	case refusal != nil:
-		return a.failed("record the refusal", err)
-	case c.cfg.Store.Retryable(err), errors.Is(err, dedup.ErrInFlight):
-		return &outboxdriver.DeferError{After: raced, Err: &outbox.HappenedError{Err: a.failed("record the result", err)}}
+	}
+	later := c.cfg.Store.Retryable(err) || errors.Is(err, dedup.ErrInFlight) || errors.Is(err, errOvertaken)
+	if refusal != nil {
+		a.takeBack()
+		if err = a.failed("record the refusal", err); later {
+			return &outboxdriver.DeferError{After: raced, Err: err}
+		}
+		return err
 	}
 	a.keepResult(result)
-	return &outbox.HappenedError{Err: a.failed("record the result", err)}
+	err = &outbox.HappenedError{Err: a.failed("record the result", err)}
+	if later {
+		return &outboxdriver.DeferError{After: raced, Err: err}
+	}
+	return err
 }
 
 // keepResult records that the call has happened, so that Done can run again without another call. If that fails, the
@@ -225,5 +247,6 @@ func (a *attempt[TTx]) settle(f func(ctx context.Context, tx TTx) error, result 
 func (a *attempt[TTx]) keepResult(result Result) {
 	ctx, cancel := a.detached()
 	defer cancel()
-	_ = a.calls.keeper.AnswerCall(ctx, a.call.key, a.call.fingerprint, true, result)
+	answer := driver.Answer{Happened: true, Result: result, Fingerprint: a.call.fingerprint}
+	_, _ = a.calls.keeper.AnswerCall(ctx, a.call.key, driver.AnyToken, answer)
 }

@@ -19,6 +19,8 @@ type Calls[TTx any] struct {
 	keeper driver.CallKeeper[TTx]
 	slots  chan struct{} // a value for each call under way
 
+	sightings sightings
+
 	registering sync.Mutex
 	registered  bool
 }
@@ -108,7 +110,11 @@ func KeyOf(name, id string) dedup.Key { return dedup.Key{Consumer: name, ID: id}
 // FingerprintOf returns the fingerprint of that claim.
 func FingerprintOf(payload []byte) dedup.Fingerprint { return dedup.FingerprintOf(payload) }
 
-// register makes the checks of driver.Registrar, once.
+// source is recorded as the source of the messages of Config.Name.
+const source = "calls to another system"
+
+// register makes the checks of driver.Registrar, once. A consumer with the same name, in another service, would take
+// calls for its own messages, and the calls would never be made.
 func (c *Calls[TTx]) register(ctx context.Context) error {
 	c.registering.Lock()
 	defer c.registering.Unlock()
@@ -116,7 +122,10 @@ func (c *Calls[TTx]) register(ctx context.Context) error {
 	if c.registered || !ok {
 		return nil
 	}
-	err := r.Register(ctx, c.cfg.Name, c.cfg.window())
+	err := r.RegisterSources(ctx, c.cfg.Name, []string{source})
+	if err == nil {
+		err = r.Register(ctx, c.cfg.Name, c.cfg.window())
+	}
 	c.registered = err == nil
 	return err
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,15 @@ type store struct {
 	*deduptest.Store
 	enqueued []outbox.Message
 	keep     func(driver.CallKeeper[*deduptest.Tx]) driver.CallKeeper[*deduptest.Tx] // nil: as it is
+	commits  atomic.Pointer[error]                                                   // of InTx once, after COMMIT
+}
+
+func (s *store) InTx(ctx context.Context, recs []dedup.Record, fn func(*deduptest.Tx, []dedup.Claim) error) error {
+	err := s.Store.InTx(ctx, recs, fn)
+	if lost := s.commits.Swap(nil); err == nil && lost != nil {
+		err = *lost
+	}
+	return err
 }
 
 func (s *store) Enqueue(_ context.Context, _ *deduptest.Tx, msgs ...outbox.Message) error {
@@ -146,6 +157,24 @@ func (b *bank) record(id string) driver.Call {
 		b.t.Fatal(err)
 	}
 	return c
+}
+
+// key returns the idempotency key of a call.
+func (b *bank) key(id string) (key string) {
+	b.t.Helper()
+	cfg := b.cfg
+	cfg.Find, cfg.Keeps = nil, 24*time.Hour
+	cfg.Do = func(_ context.Context, c calls.Call) (calls.Result, error) {
+		key = c.IdempotencyKey
+		return nil, calls.RetryAfter(errLost, 0)
+	}
+	cfg.Store = &store{Store: deduptest.NewStore()}
+	c, err := calls.New(cfg)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c.PublishLeased(b.t.Context(), []outboxdriver.Leased{leased(id, 0)})
+	return key
 }
 
 func inDoubt(err error) bool { return errors.As(err, new(*outbox.InDoubtError)) }
@@ -353,6 +382,106 @@ func TestDoneRunsAgainWithoutAnotherCall(t *testing.T) {
 	b.want(1, 1)
 }
 
+// A deadlock is no reason to forget that the call has happened.
+func TestDoneRunsAgainWithoutAnotherCallAfterTheDatabaseFailed(t *testing.T) {
+	failures := 1
+	b := newBank(t, func(b *bank) {
+		b.cfg.Keeps = 0
+		done := b.cfg.Done
+		b.cfg.Done = func(ctx context.Context, tx *deduptest.Tx, c calls.Call, r calls.Result) error {
+			if failures--; failures >= 0 {
+				return deduptest.ErrDeadlock
+			}
+			return done(ctx, tx, c, r)
+		}
+	})
+	if err := b.publish("a", 0); !errors.As(err, new(*outboxdriver.DeferError)) || !errors.As(err, new(*outbox.HappenedError)) {
+		t.Errorf("Done fails: %v", err)
+	}
+	if err := b.publish("a", 0); err != nil {
+		t.Error(err)
+	}
+	b.want(1, 1)
+	if got := b.record("a"); !got.Settled || got.Token != 0 {
+		t.Errorf("the record: %+v", got)
+	}
+}
+
+// COMMIT has arrived, and its answer was lost.
+func TestASettledCallLeavesNoRecord(t *testing.T) {
+	b := newBank(t, nil)
+	b.store.commits.Store(&errLost)
+	if err := b.publish("a", 0); !errors.As(err, new(*outbox.HappenedError)) {
+		t.Errorf("%v", err)
+	}
+	if got := b.record("a"); !got.Settled || got.Token != 0 {
+		t.Errorf("the record: %+v", got)
+	}
+}
+
+// A failover may take the record of a try away, and what the handler has committed.
+func TestAfterAFailoverFindIsAskedFirst(t *testing.T) {
+	b := newBank(t, func(b *bank) {
+		b.cfg.Keeps, b.cfg.Find, b.cfg.Settles, b.cfg.Timeout = 0, b.find, 50*time.Millisecond, 100*time.Millisecond
+	})
+	snapshot := b.store.Database().Snapshot()
+	b.do = append(b.do, b.lost)
+	if err := b.publish("a", 0); !inDoubt(err) || b.asked != 1 {
+		t.Fatalf("%v, and Find was asked %d times", err, b.asked)
+	}
+	b.store.Database().Promote(snapshot)
+	// The handler runs again, and enqueues the call anew.
+	var early *outboxdriver.DeferError
+	if err := b.publish("a", 0); !errors.As(err, &early) || b.asked != 1 {
+		t.Fatalf("a request may be under way whose record was lost: %v, and Find was asked %d times", err, b.asked)
+	}
+	<-time.After(early.After + 2*time.Millisecond)
+	if err := b.publish("a", 0); err != nil || b.asked != 2 {
+		t.Fatalf("%v, and Find was asked %d times", err, b.asked)
+	}
+	b.want(1, 1)
+}
+
+// The record of the try was committed, and the answer was lost. The call was not made.
+func TestATryThatWasNotMadeIsTakenBack(t *testing.T) {
+	b := newBank(t, func(b *bank) {
+		b.cfg.Keeps = 0
+		b.store.keep = func(k driver.CallKeeper[*deduptest.Tx]) driver.CallKeeper[*deduptest.Tx] { return &deafKeeper{k, 1} }
+	})
+	if err := b.publish("a", 0); !errors.As(err, new(*outbox.UnavailableError)) {
+		t.Errorf("%v", err)
+	}
+	if err := b.publish("a", 0); err != nil {
+		t.Error(err)
+	}
+	b.want(1, 1)
+}
+
+type deafKeeper struct {
+	driver.CallKeeper[*deduptest.Tx]
+	left int
+}
+
+func (k *deafKeeper) BeginTry(ctx context.Context, key dedup.Key, seen driver.Call, try driver.Try) (bool, error) {
+	began, err := k.CallKeeper.BeginTry(ctx, key, seen, try)
+	if k.left--; k.left >= 0 && err == nil {
+		return false, deduptest.ErrDown
+	}
+	return began, err
+}
+
+// The keys of a consumer are not those of calls.
+func TestAConsumerOfAnotherServiceHasTheName(t *testing.T) {
+	b := newBank(t, nil)
+	if err := b.store.RegisterSources(t.Context(), "charge", []string{"sqs queue charges"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.publish("a", 0); !errors.Is(err, dedup.ErrNameTaken) {
+		t.Errorf("%v", err)
+	}
+	b.want(0, 0)
+}
+
 func TestWhatAPersonSays(t *testing.T) {
 	b := newBank(t, func(b *bank) { b.cfg.Keeps = 0 })
 	b.do = append(b.do, b.never)
@@ -362,10 +491,10 @@ func TestWhatAPersonSays(t *testing.T) {
 	}
 	say := func(happened bool, result string) {
 		t.Helper()
-		err := b.store.Store.Calls().AnswerCall(t.Context(), calls.KeyOf("charge", "a"), calls.FingerprintOf([]byte("10 EUR")),
-			happened, []byte(result))
-		if err != nil {
-			t.Fatal(err)
+		recorded, err := b.store.Store.Calls().AnswerCall(t.Context(), calls.KeyOf("charge", "a"), driver.AnyToken,
+			driver.Answer{Happened: happened, Result: []byte(result), Fingerprint: calls.FingerprintOf([]byte("10 EUR"))})
+		if err != nil || !recorded {
+			t.Fatal(recorded, err)
 		}
 	}
 	say(false, "")
@@ -513,6 +642,69 @@ func TestACallMayBeEnqueuedForLater(t *testing.T) {
 	}
 }
 
+// A later try may succeed although an earlier one, whose process was frozen, is refused.
+func TestALateRefusalDoesNotSettleACallThatAnotherRelayMakes(t *testing.T) {
+	frozen, refused := make(chan struct{}), make(chan error, 1)
+	thaw := make(chan struct{})
+	b := newBank(t, func(b *bank) {
+		b.cfg.Failed = func(_ context.Context, tx *deduptest.Tx, _ calls.Call, err error) error { return tx.Add(err.Error()) }
+		b.cfg.Do = func(_ context.Context, c calls.Call) (calls.Result, error) {
+			if c.Attempts == 0 {
+				close(frozen)
+				<-thaw
+				return nil, outbox.Permanent(errors.New("card declined"))
+			}
+			close(thaw)
+			var deferred *outboxdriver.DeferError
+			if err := <-refused; !errors.As(err, &deferred) {
+				t.Errorf("the refusal of the first relay: %v, want it deferred", err)
+			}
+			b.charged[c.IdempotencyKey]++
+			return calls.Result("charged " + c.ID), nil
+		}
+	})
+	go func() { refused <- b.publish("a", 0) }()
+	<-frozen
+	again := leased("a", 0)
+	again.Attempts = 1
+	if err := b.calls.PublishLeased(t.Context(), []outboxdriver.Leased{again})[0]; err != nil {
+		t.Fatal(err)
+	}
+	b.want(1, 1)
+	if n := b.store.Database().Count("card declined"); n != 0 {
+		t.Errorf("Failed ran %d times for a call that was made", n)
+	}
+}
+
+// A refusal is not settled beside a try that another relay has begun while it was recorded.
+func TestARefusalIsNotSettledBesideAnotherTry(t *testing.T) {
+	var others sync.WaitGroup
+	made := make(chan struct{})
+	b := newBank(t, func(b *bank) {
+		b.cfg.Failed = func(_ context.Context, tx *deduptest.Tx, _ calls.Call, err error) error {
+			others.Go(func() { _ = b.publish("a", 0) })
+			<-made
+			return tx.Add(err.Error())
+		}
+	})
+	b.do = append(b.do, func(string) error { return outbox.Permanent(errors.New("card declined")) }, func(key string) error {
+		b.charged[key]++
+		close(made)
+		return nil
+	})
+	if err := b.publish("a", 0); !errors.As(err, new(*outboxdriver.DeferError)) {
+		t.Errorf("the refusal: %v, want it deferred", err)
+	}
+	others.Wait()
+	if err := b.publish("a", 0); err != nil {
+		t.Error(err)
+	}
+	b.want(1, 1)
+	if n := b.store.Database().Count("card declined"); n != 0 {
+		t.Errorf("Failed ran %d times for a call that was made", n)
+	}
+}
+
 func TestUsersCodeThatPanics(t *testing.T) {
 	b := newBank(t, func(b *bank) {
 		b.cfg.Do = func(context.Context, calls.Call) (calls.Result, error) { panic("nil pointer") }
@@ -590,6 +782,8 @@ func TestErrorOf(t *testing.T) {
 		{500, "3", "unknown", 0},
 		{503, "", "unknown", 0},
 		{503, "3", "away", 3 * time.Second},
+		{401, "", "not now", 0},
+		{407, "", "not now", 0},
 	} {
 		b := newBank(t, func(b *bank) {
 			b.cfg.Do = func(context.Context, calls.Call) (calls.Result, error) {
@@ -615,6 +809,38 @@ func TestErrorOf(t *testing.T) {
 		}
 		if got != tt.want || wait != tt.wait {
 			t.Errorf("%d, Retry-After %q: %q after %v (%v), want %q after %v", tt.status, tt.after, got, wait, err, tt.want, tt.wait)
+		}
+	}
+}
+
+// http.Client turns a POST into a GET when it follows a redirect.
+func TestErrorOfAfterARedirect(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/found", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) })
+	mux.HandleFunc("/again", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect) })
+	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, tt := range []struct {
+		method, path string
+		happened     bool
+	}{
+		{http.MethodPost, "/ok", true},
+		{http.MethodPost, "/again", true},
+		{http.MethodPost, "/found", false},
+		{http.MethodGet, "/found", true},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tt.method, server.URL+tt.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if err := calls.ErrorOf(response); (err == nil) != tt.happened || err != nil && outbox.IsPermanent(err) {
+			t.Errorf("%s %s: %v", tt.method, tt.path, err)
 		}
 	}
 }

@@ -46,7 +46,7 @@ type Config[TTx any] struct {
 	Do func(ctx context.Context, c Call) (Result, error)
 
 	// Find asks the other system whether the call has happened, by an ID that Do has sent. It returns false only if the
-	// other system knows of no such call, and an error if that is not known.
+	// other system knows of no such call, and an error if that is not known. It may be asked before the first try.
 	//
 	// Defaults to none: calls whose outcome cannot be known are parked in doubt.
 	Find func(ctx context.Context, c Call) (Result, bool, error)
@@ -128,7 +128,7 @@ func (cfg *Config[TTx]) window() time.Duration { return dedup.DefaultWindow + cf
 // remembered, also if a clock was set by Settles.
 func (cfg *Config[TTx]) rules() rules {
 	return rules{
-		keeps: cfg.Keeps, margin: cfg.Timeout + 2*cfg.Settles, settles: cfg.Settles, window: cfg.window(),
-		find: cfg.Find != nil,
+		keeps: cfg.Keeps, margin: cfg.Timeout + 2*cfg.Settles, timeout: cfg.Timeout, settles: cfg.Settles,
+		window: cfg.window(), find: cfg.Find != nil,
 	}
 }

@@ -25,18 +25,29 @@ const (
 type rules struct {
 	keeps   time.Duration // 0: the other system has no idempotency keys
 	margin  time.Duration // how long before the end of keeps a request may begin at the latest
+	timeout time.Duration
 	settles time.Duration
 	window  time.Duration // how long a claim is kept at least
 	find    bool          // the other system can be asked
 }
 
-// fresh is how old a message without a record is at most that is believed to be untried although keys are not
-// remembered: restoring a database takes longer.
-const fresh = time.Minute
+// longest is more than any try lasts.
+const longest = time.Hour
+
+// quiet returns when no request can be under way any more, of the recorded tries, and of those whose records were lost.
+func (r rules) quiet(c driver.Call, db database) time.Time {
+	quiet := c.Until.Add(r.settles)
+	// If the clock was set back since, the record may say anything.
+	setBack := c.Last.After(c.Now.Add(r.settles)) || c.Until.After(c.Now.Add(max(longest, r.timeout)))
+	if setBack || quiet.Before(db.quiet) {
+		return db.quiet
+	}
+	return quiet
+}
 
 // decide says what to do about a call whose message is due since then, and that has this fingerprint. until is when
 // wait ends.
-func decide(c driver.Call, due time.Time, f dedup.Fingerprint, r rules) (s step, until time.Time) {
+func decide(c driver.Call, db database, due time.Time, f dedup.Fingerprint, r rules) (s step, until time.Time) {
 	switch {
 	case c.Settled && !c.Claimed.Matches(f), c.Token != 0 && !c.Fingerprint.Matches(f):
 		return mismatch, until
@@ -54,18 +65,20 @@ func decide(c driver.Call, due time.Time, f dedup.Fingerprint, r rules) (s step,
 		first = c.First
 	}
 	clockSetBack := c.Now.Before(first.Add(-r.settles)) // then nothing is known about the time since
+	quiet := db.quiet
 	switch {
-	case r.remembers(first, c.Now) && !clockSetBack:
+	case clockSetBack:
+	case r.remembers(first, c.Now):
 		return do, until
 	case c.Unanswered > 0:
-		if settled := c.Until.Add(r.settles); r.find && c.Now.Before(settled) && !clockSetBack {
-			return wait, settled
-		}
-	case r.keeps == 0 && !clockSetBack && (r.find && c.Now.Before(due.Add(fresh)) ||
-		!r.find && c.Now.Before(due.Add(r.window))):
+		quiet = r.quiet(c, db)
+	case r.keeps == 0 && !r.find && c.Now.Before(due.Add(r.window)):
 		return do, until
 	}
-	if r.find {
+	switch {
+	case r.find && c.Now.Before(quiet):
+		return wait, quiet
+	case r.find:
 		return ask, until
 	}
 	return inDoubt, until

@@ -43,8 +43,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"it was never tried", keys, minute, none, "Do"},
 		{"it was never tried; there are no keys", bare, time.Hour, none, "Do"},
-		{"it was never tried; there are no keys, but Find", bareFind, 59 * time.Second, none, "Do"},
-		{"no record, but it is older than a restore takes", bareFind, minute, none, "Find"},
+		// A failover may have taken the record of a try, and the message too: then it is enqueued anew, and young.
+		{"it was never tried; there are no keys, but Find", bareFind, 0, none, "Find"},
 		{"no record, but a lost try would be as old as the key's memory", keysFind, day - 2*minute - 5*time.Second, none, "Find"},
 		{"the same, a moment earlier", keysFind, day - 2*minute - 6*time.Second, none, "Do"},
 		{"the same without Find", keys, day, none, "in doubt"},
@@ -56,6 +56,14 @@ func TestDecide(t *testing.T) {
 		{"the key is forgotten, and Find knows", keysFind, day, tried(day, time.Hour), "Find"},
 		{"the key is forgotten, and a request may be under way", keysFind, day, tried(day, 59*time.Second), "wait"},
 		{"a message with the same ID was tried before this one", keys, minute, tried(day, day), "in doubt"},
+		{
+			"the clock was ahead at the latest try", bareFind, minute,
+			with(tried(minute, 0), func(c *driver.Call) { c.Last, c.Until = now.Add(day), now.Add(day) }), "Find",
+		},
+		{
+			"the clock was ahead at a try before the latest", bareFind, minute,
+			with(tried(minute, 0), func(c *driver.Call) { c.Until = now.Add(day) }), "Find",
+		},
 		{"there are no keys", bare, minute, tried(minute, 30*time.Second), "in doubt"},
 		{"there are no keys, and a request may be under way", bareFind, minute, tried(minute, 30*time.Second), "wait"},
 		{"there are no keys, and no request is under way", bareFind, time.Hour, tried(time.Hour, minute), "Find"},
@@ -93,9 +101,14 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.record.Now = now
-			step, until := calls.Decide(tt.record, ago(tt.age), content, calls.RulesOf(tt.config))
+			step, until := calls.Decide(tt.record, calls.Database{}, ago(tt.age), content, calls.RulesOf(tt.config))
 			if got := calls.Steps[step]; got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
+			}
+			// After a failover, a request may be under way whose record was lost.
+			step, _ = calls.Decide(tt.record, calls.After(now.Add(time.Second)), ago(tt.age), content, calls.RulesOf(tt.config))
+			if got := calls.Steps[step]; tt.record.Unanswered == 0 && tt.want == "Find" && got != "wait" || tt.want != "Find" && got != tt.want {
+				t.Errorf("after a failover: %s", got)
 			}
 			if tt.want == "wait" && !until.Equal(tt.record.Until.Add(minute)) {
 				t.Errorf("it waits until %v", until)

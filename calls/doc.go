@@ -25,14 +25,15 @@
 //
 //	the call is settled                                    nothing is called
 //	the other system still remembers the key               Do
-//	there are no keys, and no try is recorded              Do
+//	there are neither keys nor Find, no try is recorded    Do
 //	otherwise, with Find                                   wait until Settles after the end of the latest try, then
 //	                                                       Find: it has happened: Done; it has not: Do
 //	otherwise                                              parked in doubt at once
 //
 // The other system remembers the key until Keeps after the message was enqueued. After that, a missing record does not
 // prove that there was no try, because the database may have gone back since (failover, restore). Without keys, it
-// proves that for the first minute with Find, and for 15 days without.
+// proves that for 15 days; with Find it never does, because a handler that runs again after a failover enqueues the call
+// anew.
 //
 // Without Find, waiting would not help: only a person can find out. The error of a parked call has the time until which
 // a request may still be under way. Only after that time the answer that it has not happened is safe.

@@ -35,16 +35,23 @@ const maxRetryAfter = 10 * time.Minute
 //
 //	2xx                                  nil
 //	408, 409, 425, other 5xx, 1xx, 3xx   the outcome is not known: with a known key, 409 says that the first request still runs
+//	401, 407                             RetryAfter: the credentials are wrong, and not the call
 //	429                                  RetryAfter, with the header Retry-After
 //	503 with Retry-After                 the outcome is not known; an *outbox.UnavailableError
 //	other 4xx                            outbox.Permanent: refused
+//
+// The answer to a request that a redirect has turned into a GET, as http.Client does by itself, says nothing about the
+// call: the outcome is not known, whatever the status is.
 func ErrorOf(r *http.Response) error {
 	err := fmt.Errorf("HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))
 	after := retryAfter(r.Header.Get("Retry-After"))
+	if from, to, turned := redirected(r); turned {
+		return fmt.Errorf("a redirect turned the %s into a %s: %w", from, to, err)
+	}
 	switch code := r.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil
-	case code == http.StatusTooManyRequests:
+	case code == http.StatusTooManyRequests, code == http.StatusUnauthorized, code == http.StatusProxyAuthRequired:
 		return RetryAfter(err, after)
 	case code == http.StatusServiceUnavailable && after > 0:
 		return &outbox.UnavailableError{After: after, Err: err}
@@ -54,6 +61,19 @@ func ErrorOf(r *http.Response) error {
 		return outbox.Permanent(err)
 	}
 	return err
+}
+
+// redirected returns the method of the first request and that of the last one, if they differ.
+func redirected(r *http.Response) (from, to string, turned bool) {
+	last := r.Request
+	if last == nil {
+		return "", "", false
+	}
+	first := last
+	for first.Response != nil && first.Response.Request != nil {
+		first = first.Response.Request
+	}
+	return first.Method, last.Method, first.Method != last.Method
 }
 
 // retryAfter reads the header's seconds or date; 0: it has none.

@@ -1,5 +1,7 @@
 package calls
 
+import "time"
+
 // Names of steps, as the table of the package comment has them.
 var (
 	Decide = decide
@@ -8,6 +10,12 @@ var (
 		wait: "wait", inDoubt: "in doubt",
 	}
 )
+
+// Database is what a process knows of the database.
+type Database = database
+
+// After returns a Database that has replaced another one, whose requests have ended at quiet.
+func After(quiet time.Time) Database { return Database{quiet: quiet} }
 
 // RulesOf returns what a Config decides by.
 func RulesOf[TTx any](cfg Config[TTx]) rules {

@@ -78,8 +78,9 @@ func (c *Calls[TTx]) publish(ctx context.Context, m outboxdriver.Leased) error {
 	if err != nil {
 		return c.storeFailed("read what is known of the call", err)
 	}
-	a := &attempt[TTx]{calls: c, ctx: ctx, call: call, known: known, read: read}
-	switch step, until := decide(known, call.due, call.fingerprint, c.cfg.rules()); step {
+	db := c.sightings.saw(known, c.cfg.rules())
+	a := &attempt[TTx]{calls: c, ctx: ctx, call: call, known: known, database: db, read: read}
+	switch step, until := decide(known, db, call.due, call.fingerprint, c.cfg.rules()); step {
 	case already:
 		return nil
 	case mismatch:

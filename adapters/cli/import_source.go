@@ -155,23 +155,28 @@ func (f *sourceFlags) eachLine(in io.Reader, do func(*sourceRow) error) error {
 		defer file.Close()
 		in = file
 	}
-	return eachLine(in, "--from-file", func(line string) error {
+	return eachLine(in, f.name(), func(line string) error {
 		return do(&sourceRow{parts: []sql.NullString{{String: line, Valid: true}}})
 	})
 }
 
-// eachLine calls do for each line, without its end. Nothing else is cut off: a space may belong to a key.
-func eachLine(in io.Reader, flag string, do func(line string) error) error {
+// eachLine calls do for each line, without its end. Nothing else is cut off: a space may belong to a key. Line ends of
+// Windows are refused, and not cut off: keys of both files would have them, so comparing would not show it.
+func eachLine(in io.Reader, file string, do func(line string) error) error {
 	lines := bufio.NewReader(in)
-	for {
+	for n := 1; ; n++ {
 		line, err := lines.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: %w", flag, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		if err != nil && line == "" {
 			return nil
 		}
-		if err := do(strings.TrimSuffix(line, "\n")); err != nil {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasSuffix(line, "\r") {
+			return Usage(fmt.Errorf("%s: line %d ends with CR LF, and the CR would belong to the key: convert the file, for example with tr -d '\\r'", file, n))
+		}
+		if err := do(line); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/ops"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -35,7 +36,8 @@ func adviseOnCalls(out *printer, found []outbox.ParkedMessage) {
 
 // callAnswerer is an ops.Store that keeps answers about calls.
 type callAnswerer interface {
-	AnswerCall(ctx context.Context, key dedup.Key, f dedup.Fingerprint, happened bool, result []byte) error
+	Call(ctx context.Context, key dedup.Key) (driver.Call, error)
+	AnswerCall(ctx context.Context, key dedup.Key, seen int64, a driver.Answer) (recorded bool, err error)
 }
 
 // answerCall returns the command by which a person says whether a call has happened.
@@ -64,10 +66,19 @@ func (a *app) answerCall() *cobra.Command {
 			return refused("there is no parked message %d: it was unparked or discarded, or never existed", seqs[0])
 		case m.Call() == outbox.NoCall:
 			return refused("message %d is no call in doubt: see txonce outbox show %d", m.Seq, m.Seq)
+		case m.Call() == outbox.CallHappened && result == "": // the result is kept, and an answer would replace it
+			return refused("the call of message %d is known to have happened: mend why its result is not recorded, then txonce outbox unpark %d. With --happened --result TEXT, Done gets another result", m.Seq, m.Seq)
 		}
 		calls, ok := db.Store.Operator().(callAnswerer)
 		if !ok {
 			return refused("this store keeps no answers about calls")
+		}
+		key := dedup.Key{Consumer: m.Topic, ID: m.ID} // as calls.KeyOf
+		limited, cancel := a.limit(ctx)
+		seen, err := calls.Call(limited, key) // before the question: others may answer meanwhile, or unpark the message
+		cancel()
+		if err != nil {
+			return err
 		}
 		warning, note := "The call would be made again.", "has not happened"
 		if happened {
@@ -76,11 +87,16 @@ func (a *app) answerCall() *cobra.Command {
 		if goOn, err := act.agree(ctx, out, 1, warning, fmt.Sprint(m.Seq)); !goOn {
 			return err
 		}
-		limited, cancel := a.limit(ctx)
+		limited, cancel = a.limit(ctx)
 		defer cancel()
-		key := dedup.Key{Consumer: m.Topic, ID: m.ID} // as calls.KeyOf
-		if err := calls.AnswerCall(limited, key, dedup.FingerprintOf(m.Payload), happened, []byte(result)); err != nil {
+		recorded, err := calls.AnswerCall(limited, key, seen.Token, driver.Answer{
+			Happened: happened, Result: []byte(result), Fingerprint: dedup.FingerprintOf(m.Payload),
+		})
+		switch {
+		case err != nil:
 			return err
+		case !recorded:
+			return refused("somebody has answered for message %d meanwhile, or a relay has tried the call: look again", m.Seq)
 		}
 		return a.change(ctx, db, out, ops.Request{
 			Kind: ops.Answer, Who: act.who, Reason: act.reason, Note: fmt.Sprintf("message %d: the call %s", m.Seq, note),

@@ -40,7 +40,7 @@ type earlier struct {
 func (c *call[TTx]) attempt() (a attempt) {
 	life := newLifetime(c.r.Context(), c.cfg.Base)
 	defer life.end()
-	defer c.guard.noteLosses(c.recs, &a)()
+	history := c.guard.losses.Begin()
 	a.err = c.cfg.Store.InTx(driver.WithClaimWait(life.ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(life.ctx, tx, claims); a.known != nil || err != nil {
 			return err
@@ -57,6 +57,7 @@ func (c *call[TTx]) attempt() (a attempt) {
 		a.complete = err == nil
 		return err
 	})
+	c.guard.noteLosses(history, c.recs, a)     // not after a panic: then nothing is committed
 	if a.err != nil && life.ctx.Err() != nil { // stores may report the end of ctx in other words
 		a.err = &endedError{err: a.err, cause: context.Cause(life.ctx)}
 	}
@@ -218,12 +219,13 @@ func (c *call[TTx]) save(ctx context.Context, tx TTx, res *response) error {
 func (c *call[TTx]) record(res *response) (a attempt) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), claimWithin, errBusy)
 	defer cancel()
-	defer c.guard.noteLosses(c.recs, &a)()
+	history := c.guard.losses.Begin()
 	a.err = c.cfg.Store.InTx(driver.WithClaimWait(ctx, c.claimWait()), c.recs, func(tx TTx, claims []dedup.Claim) (err error) {
 		if a.known, err = c.earlier(ctx, tx, claims); a.known != nil || err != nil {
 			return err
 		}
 		return c.save(ctx, tx, res)
 	})
+	c.guard.noteLosses(history, c.recs, a)
 	return a
 }

@@ -59,13 +59,10 @@ func New[TTx any](cfg Config[TTx]) (*Guard[TTx], error) {
 	}, nil
 }
 
-// noteLosses returns a function that notes the outcome of a transaction with the claims of recs.
-func (g *Guard[TTx]) noteLosses(recs []dedup.Record, a *attempt) func() {
-	history := g.losses.Begin()
-	return func() {
-		if a.err == nil && a.known == nil && len(recs) > 0 {
-			g.losses.Committed(history, recs[0].Key, 1)
-		}
+// noteLosses notes the outcome of a transaction with the claims of recs, which began with that history.
+func (g *Guard[TTx]) noteLosses(history int64, recs []dedup.Record, a attempt) {
+	if a.err == nil && a.known == nil && len(recs) > 0 {
+		g.losses.Committed(history, recs[0].Key, 1)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/adapters/httpidem"
+	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -47,6 +48,36 @@ func TestLostRequestsAreReported(t *testing.T) {
 		if lines := strings.Count(a.log.String(), "the database lost"); len(losses) != 1 || lines != 1 || losses[0].Messages < 3 ||
 			losses[0].Messages > 4 || losses[0].From.After(from) || losses[0].Name != "api" {
 			t.Errorf("reported %+v, with %d lines", losses, lines)
+		}
+	})
+}
+
+// What a handler that panicked has claimed is rolled back, and not lost.
+func TestPanicsAreNoLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var losses []observe.Loss
+		a := newAPI(t, func(c *config) {
+			c.Trace = &httpidem.Trace{WentBack: func(_ context.Context, l observe.Loss) { losses = append(losses, l) }}
+		})
+		db, h := a.store.Database(), a.create()
+		send := func(h http.Handler, keys string) {
+			for n := range 5 {
+				func() {
+					defer func() { _ = recover() }()
+					a.send(h, request{key: fmt.Sprint(keys, n)})
+				}()
+				<-time.After(100 * time.Millisecond)
+			}
+		}
+		send(h, "before-")
+		send(a.guard.Handle(func(context.Context, *deduptest.Tx, http.ResponseWriter, *http.Request) error {
+			panic("a nil map")
+		}), "panic-")
+		db.Promote(db.Snapshot()) // a restart
+		send(h, "after-")
+		<-time.After(time.Hour)
+		if len(losses) != 0 {
+			t.Errorf("reported %+v", losses)
 		}
 	})
 }

@@ -20,11 +20,11 @@ type callKeeper struct {
 }
 
 // DropCall implements driver.CallKeeper.
-func (k callKeeper) DropCall(ctx context.Context, tx pgx.Tx, key dedup.Key) error {
+func (k callKeeper) DropCall(ctx context.Context, tx pgx.Tx, key dedup.Key, token int64) (dropped bool, err error) {
 	if err := k.on.resolve(ctx, tx); err != nil {
-		return err
+		return false, err
 	}
-	query, args := operator.DroppedCall(&k.on.operations, key)
-	_, err := tx.Exec(ctx, query, args...)
-	return stepError("drop call", err)
+	query, args := operator.DroppedCall(&k.on.operations, key, token)
+	tag, err := tx.Exec(ctx, query, args...)
+	return tag.RowsAffected() == 1, stepError("drop call", err)
 }

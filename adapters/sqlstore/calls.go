@@ -19,13 +19,17 @@ type callKeeper struct {
 }
 
 // DropCall implements driver.CallKeeper.
-func (k callKeeper) DropCall(ctx context.Context, tx *sql.Tx, key dedup.Key) error {
+func (k callKeeper) DropCall(ctx context.Context, tx *sql.Tx, key dedup.Key, token int64) (dropped bool, err error) {
 	if err := k.store.locate(ctx, tx); err != nil {
-		return err
+		return false, err
 	}
-	query, args := operator.DroppedCall(&k.store.db.Tables.Statements().Operator, key)
-	_, err := tx.ExecContext(ctx, query, args...)
-	return k.store.statementError(err)
+	query, args := operator.DroppedCall(&k.store.db.Tables.Statements().Operator, key, token)
+	done, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return false, k.store.statementError(err)
+	}
+	n, err := done.RowsAffected()
+	return n == 1, err
 }
 
 // adaptedCalls is the driver.CallKeeper of an Adapted.
@@ -35,6 +39,10 @@ type adaptedCalls[TTx any] struct {
 }
 
 // DropCall implements driver.CallKeeper.
-func (a adaptedCalls[TTx]) DropCall(ctx context.Context, tx TTx, key dedup.Key) error {
-	return a.in(tx, func(tx *sql.Tx) error { return a.callKeeper.DropCall(ctx, tx, key) })
+func (a adaptedCalls[TTx]) DropCall(ctx context.Context, tx TTx, key dedup.Key, token int64) (dropped bool, err error) {
+	err = a.in(tx, func(tx *sql.Tx) (err error) {
+		dropped, err = a.callKeeper.DropCall(ctx, tx, key, token)
+		return err
+	})
+	return dropped, err
 }

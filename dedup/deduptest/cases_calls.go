@@ -3,6 +3,7 @@ package deduptest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ func callCases[TTx any]() []testCase[TTx] {
 		{name: "a settled call begins no try", perIsolation: true, run: settledCall[TTx]},
 		{name: "a try that had no effect is taken back", run: takenBack[TTx]},
 		{name: "an answer about a call is kept", run: answeredCall[TTx]},
+		{name: "an answer about a call that has changed is refused", run: staleAnswer[TTx]},
 		{name: "the record of a call goes with its claim", perIsolation: true, run: droppedCall[TTx]},
 	}
 }
@@ -59,11 +61,11 @@ func recordedTry[TTx any](t *testing.T, e *env[TTx]) {
 	s, key := e.node(t), record("k").Key
 	k, other := keeper(t, s), keeper(t, e.node(t))
 	none := call(t, k, key)
-	if none.Token != 0 || none.Settled || none.Unanswered != 0 || time.Since(none.Now).Abs() > time.Hour {
+	if none.Token != 0 || none.Settled || none.Unanswered != 0 || time.Since(none.Now).Abs() > time.Hour || none.Server == "" {
 		t.Fatalf("before the first try: %+v", none)
 	}
 	first := begin(t, k, key, none, try(7, time.Minute), true)
-	if got := call(t, other, key); got.Token != 7 || got.Unanswered != 1 || got.Fingerprint != record("").Fingerprint ||
+	if got := call(t, other, key); got.Token != 7 || got.Server != none.Server || got.Unanswered != 1 || got.Fingerprint != record("").Fingerprint ||
 		got.Last.Sub(got.First).Abs() > time.Second || got.Until.Sub(got.Last).Round(time.Second) != time.Minute ||
 		got.First.Before(none.Now.Truncate(time.Microsecond)) || got.Verdict != driver.CallUnknown || got.Result != nil {
 		t.Fatalf("another node sees of the first try: %+v", got)
@@ -127,7 +129,7 @@ func settledCall[TTx any](t *testing.T, e *env[TTx]) {
 	var stale sync.WaitGroup
 	err := retry(ctx, s, func() error {
 		return s.InTx(ctx, []dedup.Record{r}, func(tx TTx, _ []dedup.Claim) error {
-			if err := k.DropCall(ctx, tx, r.Key); err != nil {
+			if _, err := k.DropCall(ctx, tx, r.Key, 0); err != nil {
 				return err
 			}
 			if len(began) == 0 && !e.OneWriter {
@@ -184,6 +186,38 @@ func takenBack[TTx any](t *testing.T, e *env[TTx]) {
 	}
 }
 
+func answer[TTx any](t *testing.T, k driver.CallKeeper[TTx], key dedup.Key, seen int64, happened bool, result []byte,
+	want bool,
+) {
+	t.Helper()
+	a := driver.Answer{Happened: happened, Result: result, Fingerprint: record("").Fingerprint}
+	if recorded, err := k.AnswerCall(bounded(t), key, seen, a); err != nil || recorded != want {
+		t.Fatalf("AnswerCall = %v, %v, want %v", recorded, err, want)
+	}
+}
+
+// A person answers what was there before the question, and not what another person or a relay has written since.
+func staleAnswer[TTx any](t *testing.T, e *env[TTx]) {
+	k, key := keeper(t, e.node(t)), record("k").Key
+	answer(t, k, key, 5, false, nil, false)
+	if got := call(t, k, key); got.Token != 0 {
+		t.Fatalf("an answer about a record that is gone: %+v", got)
+	}
+	answer(t, k, key, 0, true, []byte("result"), true)
+	first := call(t, k, key)
+	for _, seen := range []int64{0, first.Token + 1} {
+		answer(t, k, key, seen, false, nil, false)
+	}
+	if got := call(t, k, key); got.Token != first.Token || got.Verdict != driver.CallHappened || string(got.Result) != "result" {
+		t.Fatalf("after stale answers: %+v", got)
+	}
+	answer(t, k, key, first.Token, false, nil, true)
+	answer(t, k, key, first.Token, true, nil, false)
+	if got := call(t, k, key); got.Verdict != driver.CallAbsent {
+		t.Fatalf("after the answer of somebody who knew the record: %+v", got)
+	}
+}
+
 func answeredCall[TTx any](t *testing.T, e *env[TTx]) {
 	k, ctx := keeper(t, e.node(t)), bounded(t)
 	tried, untried := record("tried").Key, record("untried").Key
@@ -194,17 +228,13 @@ func answeredCall[TTx any](t *testing.T, e *env[TTx]) {
 	}
 	for _, key := range []dedup.Key{tried, untried} {
 		for _, result := range [][]byte{every, {}, nil} {
-			if err := k.AnswerCall(ctx, key, record("").Fingerprint, true, result); err != nil {
-				t.Fatal(err)
-			}
+			answer(t, k, key, driver.AnyToken, true, result, true)
 			if got := call(t, k, key); got.Verdict != driver.CallHappened || !bytes.Equal(got.Result, result) ||
 				got.Token == 0 || got.Fingerprint != record("").Fingerprint {
 				t.Fatalf("%v happened: %+v", key, got)
 			}
 		}
-		if err := k.AnswerCall(ctx, key, record("").Fingerprint, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		answer(t, k, key, driver.AnyToken, false, nil, true)
 		if got := call(t, k, key); got.Verdict != driver.CallAbsent || len(got.Result) > 0 {
 			t.Fatalf("%v has not happened: %+v", key, got)
 		}
@@ -228,10 +258,20 @@ func droppedCall[TTx any](t *testing.T, e *env[TTx]) {
 	s, r := e.node(t), record("k")
 	k, ctx := keeper(t, s), bounded(t)
 	begin(t, k, r.Key, driver.Call{}, try(1, time.Minute), true)
+	token := int64(1)
 	drop := func(end error) error {
 		return retry(ctx, s, func() error {
 			return s.InTx(ctx, []dedup.Record{r}, func(tx TTx, _ []dedup.Claim) error {
-				return errors.Join(k.DropCall(ctx, tx, r.Key), k.DropCall(ctx, tx, record("none").Key), end)
+				for _, d := range []struct {
+					key   dedup.Key
+					token int64
+					want  bool
+				}{{r.Key, 2, false}, {r.Key, token, true}, {r.Key, token, false}, {record("none").Key, 0, false}} {
+					if dropped, err := k.DropCall(ctx, tx, d.key, d.token); err != nil || dropped != d.want {
+						return fmt.Errorf("DropCall(%v, %d) = %v, %w, want %v", d.key, d.token, dropped, err, d.want)
+					}
+				}
+				return end
 			})
 		})
 	}
@@ -241,10 +281,18 @@ func droppedCall[TTx any](t *testing.T, e *env[TTx]) {
 	if got := call(t, k, r.Key); got.Token != 1 || got.Settled {
 		t.Fatalf("after a rollback: %+v", got)
 	}
+	token = 0
 	if err := drop(nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := call(t, k, r.Key); got.Token != 0 || !got.Settled {
 		t.Fatalf("after the commit: %+v", got)
+	}
+	for _, happened := range []bool{true, false} { // as after a COMMIT whose answer was lost
+		answer(t, k, r.Key, driver.AnyToken, happened, nil, false)
+		answer(t, k, r.Key, 0, happened, nil, false)
+		if got := call(t, k, r.Key); got.Token != 0 || !got.Settled {
+			t.Fatalf("an answer after the commit: %+v", got)
+		}
 	}
 }

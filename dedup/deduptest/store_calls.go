@@ -3,6 +3,8 @@ package deduptest
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/txonce/txonce/dedup"
@@ -27,7 +29,7 @@ func (k callKeeper) Call(ctx context.Context, key dedup.Key) (driver.Call, error
 		return driver.Call{}, err
 	}
 	c, _ := k.db.data[callName(key)].(driver.Call)
-	c.Now = k.db.now()
+	c.Now, c.Server = k.db.now(), strconv.Itoa(k.db.server)
 	if r := k.db.rows[key.Hash()]; r != nil {
 		c.Settled, c.Claimed = true, r.fingerprint
 	}
@@ -80,20 +82,22 @@ func (k callKeeper) TakeBackTry(ctx context.Context, key dedup.Key, token int64,
 }
 
 // AnswerCall implements driver.CallKeeper.
-func (k callKeeper) AnswerCall(ctx context.Context, key dedup.Key, f dedup.Fingerprint, happened bool,
-	result []byte,
-) error {
-	return k.change(ctx, key, func(old *driver.Call, _ bool, now time.Time) *driver.Call {
-		c := driver.Call{Fingerprint: f, First: now, Last: now, Until: now}
+func (k callKeeper) AnswerCall(ctx context.Context, key dedup.Key, seen int64, a driver.Answer) (recorded bool, err error) {
+	err = k.change(ctx, key, func(old *driver.Call, settled bool, now time.Time) *driver.Call {
+		c := driver.Call{Fingerprint: a.Fingerprint, First: now, Last: now, Until: now}
 		if old != nil {
 			c = *old
 		}
-		c.Token, c.Verdict, c.Result = now.UnixNano()|1, driver.CallAbsent, nil
-		if happened {
-			c.Verdict, c.Result = driver.CallHappened, append([]byte{}, result...)
+		if recorded = !settled && (seen == driver.AnyToken || seen == c.Token); !recorded {
+			return old
+		}
+		c.Token, c.Verdict, c.Result = rand.Int64N(1<<62)+1, driver.CallAbsent, nil
+		if a.Happened {
+			c.Verdict, c.Result = driver.CallHappened, append([]byte{}, a.Result...)
 		}
 		return &c
 	})
+	return recorded && err == nil, err
 }
 
 // change runs f on the record in a transaction of its own. settled says whether the key is claimed.
@@ -122,6 +126,13 @@ func (k callKeeper) change(ctx context.Context, key dedup.Key,
 }
 
 // DropCall implements driver.CallKeeper.
-func (k callKeeper) DropCall(ctx context.Context, tx *Tx, key dedup.Key) error {
-	return tx.Update(ctx, callName(key), func(any) any { return nil })
+func (k callKeeper) DropCall(ctx context.Context, tx *Tx, key dedup.Key, token int64) (dropped bool, err error) {
+	err = tx.Update(ctx, callName(key), func(old any) any {
+		c, there := old.(driver.Call)
+		if dropped = there && (token == 0 || c.Token == token); dropped {
+			return nil
+		}
+		return old
+	})
+	return dropped && err == nil, err
 }

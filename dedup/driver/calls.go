@@ -31,12 +31,24 @@ type CallKeeper[TTx any] interface {
 	// try has begun, nothing changes.
 	TakeBackTry(ctx context.Context, key dedup.Key, token int64, before Call) error
 
-	// AnswerCall records whether a call has happened. A person says it, or the answer of the other system. It replaces
-	// an earlier answer.
-	AnswerCall(ctx context.Context, key dedup.Key, f dedup.Fingerprint, happened bool, result []byte) error
+	// AnswerCall records whether a call has happened. A person says it, who has seen the record with the token seen, or
+	// the answer of the other system, with AnyToken. It replaces an earlier answer. recorded is false, and nothing is
+	// recorded, if the record has another token by now, or if the call is settled.
+	AnswerCall(ctx context.Context, key dedup.Key, seen int64, a Answer) (recorded bool, err error)
 
-	// DropCall deletes the record as part of tx, which settles the call. No record is no error.
-	DropCall(ctx context.Context, tx TTx, key dedup.Key) error
+	// DropCall deletes the record as part of tx, which settles the call: with token 0 whatever it is, and otherwise only
+	// if the latest try has that token. dropped says whether there was such a record.
+	DropCall(ctx context.Context, tx TTx, key dedup.Key, token int64) (dropped bool, err error)
+}
+
+// AnyToken is for an answer that is right whatever the record is.
+const AnyToken = -1
+
+// Answer says whether a call has happened.
+type Answer struct {
+	Happened    bool
+	Result      []byte // if it has happened
+	Fingerprint dedup.Fingerprint
 }
 
 // Try is a try that begins.
@@ -51,6 +63,7 @@ type Try struct {
 // Call is what is known of a call.
 type Call struct {
 	Now     time.Time
+	Server  string            // names the server that has answered; on PostgreSQL, and when it was started
 	Settled bool              // its key is claimed
 	Claimed dedup.Fingerprint // of the claim
 

@@ -22,7 +22,7 @@ func (s *Service) Call(ctx context.Context, key dedup.Key) (c driver.Call, err e
 		var now, settled, claimed, fingerprint, first, last, until int64
 		c = driver.Call{}
 		err := sqlrows.Each(ctx, q, st.Calls.Read, []any{k, k}, func(row *sql.Rows) error {
-			return row.Scan(&now, &settled, &claimed, &c.Token, &fingerprint, &first, &last, &until, &c.Unanswered,
+			return row.Scan(&now, &c.Server, &settled, &claimed, &c.Token, &fingerprint, &first, &last, &until, &c.Unanswered,
 				&c.Verdict, &c.Result)
 		})
 		c.Now, c.First, c.Last, c.Until = instant(now), instant(first), instant(last), instant(until)
@@ -60,12 +60,8 @@ func (s *Service) BeginTry(ctx context.Context, key dedup.Key, seen driver.Call,
 		if err != nil || !began {
 			return err
 		}
-		claims, err := number(ctx, q, st.Calls.Claimed, k)
-		if err != nil || claims == 0 {
-			return err
-		}
-		began = false
-		_, err = q.ExecContext(ctx, st.Calls.Drop, k)
+		settled, err := dropIfSettled(ctx, q, st, k)
+		began = !settled
 		return err
 	})
 	return began && err == nil, err
@@ -105,35 +101,61 @@ func (s *Service) TakeBackTry(ctx context.Context, key dedup.Key, token int64, b
 }
 
 // AnswerCall implements driver.CallKeeper.
-func (s *Service) AnswerCall(ctx context.Context, key dedup.Key, f dedup.Fingerprint, happened bool,
-	result []byte,
-) error {
+func (s *Service) AnswerCall(ctx context.Context, key dedup.Key, seen int64, a driver.Answer) (recorded bool, err error) {
 	st, err := s.DB.Statements(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	k, verdict := id(key.Hash()), driver.CallAbsent
-	if happened {
-		verdict = driver.CallHappened
-		if result == nil {
-			result = []byte{}
-		}
-	} else {
-		result = nil
+	k, verdict, result := id(key.Hash()), driver.CallAbsent, []byte(nil)
+	if a.Happened {
+		verdict, result = driver.CallHappened, append([]byte{}, a.Result...)
 	}
-	return s.DB.Write(ctx, "answer a call", func(ctx context.Context, q Queryer) error {
-		_, err := q.ExecContext(ctx, st.Calls.Insert, k, f.Int64(), 0, 0, newToken())
-		if err == nil {
-			_, err = q.ExecContext(ctx, st.Calls.Answer, int(verdict), result, newToken(), k)
+	err = s.DB.Write(ctx, "answer a call", func(ctx context.Context, q Queryer) error {
+		recorded = false
+		inserted, answered, was := newToken(), newToken(), seen
+		_, err := q.ExecContext(ctx, st.Calls.Insert, k, a.Fingerprint.Int64(), 0, 0, inserted)
+		if err != nil {
+			return err
 		}
+		switch none, err := holdsToken(ctx, q, st.Calls.Token, k, inserted); {
+		case err != nil:
+			return err
+		case none && seen > 0:
+			_, err := q.ExecContext(ctx, st.Calls.Drop, k)
+			return err
+		case none:
+			was = inserted
+		}
+		if _, err := q.ExecContext(ctx, st.Calls.Answer, int(verdict), result, answered, k, was); err != nil {
+			return err
+		}
+		if recorded, err = holdsToken(ctx, q, st.Calls.Token, k, answered); err != nil || !recorded {
+			return err
+		}
+		settled, err := dropIfSettled(ctx, q, st, k)
+		recorded = !settled
 		return err
 	})
+	return recorded && err == nil, err
+}
+
+// dropIfSettled deletes the record of a call that is settled. The transaction has written the record: see BeginTry.
+func dropIfSettled(ctx context.Context, q Queryer, st *dialect.Operator, k any) (settled bool, err error) {
+	claims, err := number(ctx, q, st.Calls.Claimed, k)
+	if err != nil || claims == 0 {
+		return false, err
+	}
+	_, err = q.ExecContext(ctx, st.Calls.Drop, k)
+	return true, err
 }
 
 // newToken returns a token that is not 0.
 func newToken() int64 { return rand.Int64N(1<<62) + 1 }
 
 // DroppedCall returns the statement of driver.CallKeeper's DropCall, for the store's transaction.
-func DroppedCall(st *dialect.Operator, key dedup.Key) (query string, args []any) {
-	return st.Calls.Drop, []any{id(key.Hash())}
+func DroppedCall(st *dialect.Operator, key dedup.Key, token int64) (query string, args []any) {
+	if token == 0 {
+		return st.Calls.Drop, []any{id(key.Hash())}
+	}
+	return st.Calls.Remove, []any{id(key.Hash()), token}
 }

@@ -29,19 +29,19 @@ var callRows = []row{
 	{
 		promise: "Find is believed only when no request can be under way.",
 		in:      "calls.decide",
-		body:    `if s, until = decideOriginal(c, due, f, r); s == wait { s = ask }; return s, until`,
+		body:    `if s, until = decideOriginal(c, db, due, f, r); s == wait { s = ask }; return s, until`,
 		fails:   "TestAnOldKeyIsNotBelieved in calls",
 	},
 	{
 		promise: "A call whose outcome nothing can tell is parked in doubt, and not guessed.",
 		in:      "calls.decide",
-		body:    `if s, until = decideOriginal(c, due, f, r); s == inDoubt { s = do }; return s, until`,
+		body:    `if s, until = decideOriginal(c, db, due, f, r); s == inDoubt { s = do }; return s, until`,
 		fails:   "TestAnOldKeyIsNotBelieved in calls",
 	},
 	{
 		promise: "An ID that was used for a call with other content is refused.",
 		in:      "calls.decide",
-		body:    `if s, until = decideOriginal(c, due, f, r); s == mismatch { s = already }; return s, until`,
+		body:    `if s, until = decideOriginal(c, db, due, f, r); s == mismatch { s = already }; return s, until`,
 		fails:   "TestACallIsMadeAndSettledOnce in calls",
 	},
 	{
