@@ -63,6 +63,25 @@ var callRows = []row{
 		fails:   "TestScripts in cmd/txonce",
 	},
 	{
+		promise: "A refusal settles a call only if no other relay has begun a try meanwhile.",
+		in:      "internal/operator.DroppedCall",
+		body:    `return DroppedCallOriginal(st, key, 0)`,
+		fails:   "TestStore/postgres15/the_record_of_a_call_goes_with_its_claim/read_committed in adapters/pgxstore",
+	},
+	{
+		promise: "After a failover Find is asked only when no request can be under way whose record was lost.",
+		in:      "calls.(*sightings).saw",
+		body:    `return database{}`,
+		fails:   "TestAfterAFailoverFindIsAskedFirst in calls",
+	},
+	{
+		promise: "An answer about a call does not replace what somebody else, or a relay, has written since the question.",
+		sql:     "internal/dialect.newCalls.Answer",
+		cut:     "IN (token, -1)",
+		put:     "IS NOT NULL",
+		fails:   "TestStore/postgres15/an_answer_about_a_call_that_has_changed_is_refused in adapters/pgxstore",
+	},
+	{
 		promise: "When Done fails, the result of the call is kept.",
 		in:      "calls.(*attempt).keepResult",
 		body:    `_ = result`,
