@@ -137,10 +137,10 @@ func (k processCalls) TakeBackTry(ctx context.Context, key dedup.Key, token int6
 }
 
 // AnswerCall implements driver.CallKeeper.
-func (k processCalls) AnswerCall(ctx context.Context, key dedup.Key, f dedup.Fingerprint, happened bool,
-	result []byte,
-) error {
-	return k.at("keep the answer of", key, func() error {
-		return k.CallKeeper.AnswerCall(ctx, key, f, happened, result)
+func (k processCalls) AnswerCall(ctx context.Context, key dedup.Key, seen int64, a driver.Answer) (recorded bool, err error) {
+	err = k.at("keep the answer of", key, func() error {
+		recorded, err = k.CallKeeper.AnswerCall(ctx, key, seen, a)
+		return err
 	})
+	return recorded && err == nil, err
 }
