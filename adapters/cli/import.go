@@ -227,12 +227,14 @@ func (a *app) claimAll(ctx context.Context, db *Database, out *printer, f import
 			return fmt.Errorf("nothing was imported: move the horizon: %w", err)
 		}
 	}
-	limited, cancel := a.limit(ctx)
-	action, err := db.Store.Operator().Request(limited, ops.Request{
-		Kind: ops.Import, Who: f.who, Reason: f.reason, Expect: -1, Note: "keys of " + f.source.name(),
-		Filter: consumer.DeadLetterFilter{Consumer: f.consumer},
+	var action ops.Action
+	err := retry(ctx, db, a.timeout, func(ctx context.Context) (err error) {
+		action, err = db.Store.Operator().Request(ctx, ops.Request{
+			Kind: ops.Import, Who: f.who, Reason: f.reason, Expect: -1, Note: "keys of " + f.source.name(),
+			Filter: consumer.DeadLetterFilter{Consumer: f.consumer},
+		})
+		return err
 	})
-	cancel()
 	if err != nil {
 		return err
 	}
@@ -254,9 +256,12 @@ func (a *app) claimAll(ctx context.Context, db *Database, out *printer, f import
 	if o.unchecked {
 		note += "; not compared with real messages"
 	}
-	limited, cancel = a.limit(context.WithoutCancel(ctx)) // an interrupted import is recorded too
-	defer cancel()
-	if _, endErr := db.Store.Operator().End(limited, action.ID, note); err == nil {
+	// an interrupted import is recorded too
+	endErr := retry(context.WithoutCancel(ctx), db, a.timeout, func(ctx context.Context) error {
+		_, err := db.Store.Operator().End(ctx, action.ID, note)
+		return err
+	})
+	if err == nil {
 		err = endErr
 	}
 	return err

@@ -122,16 +122,25 @@ func (im *importer) again(ctx context.Context) error {
 }
 
 // try claims, again and again while the database fails.
-func (im *importer) try(ctx context.Context, part []dedup.Record) ([]dedup.Claim, error) {
+func (im *importer) try(ctx context.Context, part []dedup.Record) (answers []dedup.Claim, err error) {
+	err = retry(ctx, im.db, im.timeout, func(ctx context.Context) (err error) {
+		answers, err = im.db.Claims.Claim(ctx, part)
+		return err
+	})
+	return answers, err
+}
+
+// retry calls f again while the database fails, or while consumers hold the whole file of SQLite.
+func retry(ctx context.Context, db *Database, timeout time.Duration, f func(ctx context.Context) error) error {
 	for n := 1; ; n++ {
-		limited, cancel := context.WithTimeout(ctx, im.timeout)
-		answers, err := im.db.Claims.Claim(limited, part)
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		err := f(limited)
 		cancel()
-		if err == nil || n == claimTries || ctx.Err() != nil || !im.db.Claims.Retryable(err) {
-			return answers, err
+		if err == nil || n == claimTries || ctx.Err() != nil || !db.Claims.Retryable(err) {
+			return err
 		}
 		if err := pause(ctx, time.Duration(n)*200*time.Millisecond); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

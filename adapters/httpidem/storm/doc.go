@@ -1,6 +1,6 @@
-// Package storm sends an HTTP API what clients send it in a bad hour: many repeats of one request at once, with cut
-// connections and lost answers, and retries with or without jitter. It then says whether each key had one effect and one
-// answer. It needs nothing of txonce on the other side.
+// Package storm sends an HTTP API what clients send when the network or a server fails: many repeats of one request at
+// once, with cut connections and lost answers, and retries with or without jitter. It then says whether each key had
+// one effect and one answer. It needs nothing of txonce on the other side.
 //
 //	report, err := storm.Run(ctx, storm.Config{
 //		URL: server.URL + "/payments", Body: `{"amount": 10, "note": "storm {n}"}`, Cuts: .3, Jitter: true,
