@@ -65,7 +65,7 @@ var callRows = []row{
 	{
 		promise: "A refusal settles a call only if no other relay has begun a try meanwhile.",
 		in:      "internal/operator.DroppedCall",
-		body:    `return DroppedCallOriginal(st, key, 0)`,
+		body:    `return droppedCallOriginal(st, key, 0)`,
 		fails:   "TestStore/postgres15/the_record_of_a_call_goes_with_its_claim/read_committed in adapters/pgxstore",
 	},
 	{
