@@ -12,6 +12,8 @@
 // processes are killed. After each fault the program waits until all messages sent so far have their effect again, and
 // prints which offsets were read again for that.
 //
+// With -freeze most of these workers are frozen for up to 16 s, which is longer than their session with Kafka.
+//
 // In the end the audit compares the table with what was sent: each message must have exactly one effect.
 //
 // With -killers there are messages whose handlers kill their process each time. They must be parked, and no other
@@ -52,7 +54,7 @@ type options struct {
 	rate, workers, partitions    int
 	killers                      int
 	patience                     time.Duration
-	cooperative                  bool
+	cooperative, freeze          bool
 	seed                         uint64
 	broken, json, verbose        bool
 	kafka                        []string
@@ -70,6 +72,7 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	flags.IntVar(&o.partitions, "partitions", 4, "number of partitions")
 	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long all effects may take to be there again after a fault")
 	flags.BoolVar(&o.cooperative, "cooperative", false, "use cooperative rebalancing")
+	flags.BoolVar(&o.freeze, "freeze", false, "freeze most of the workers that would be killed")
 	flags.BoolVar(&o.broken, "broken", false, "use workers without positions, to see the audit fail")
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")

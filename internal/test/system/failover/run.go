@@ -22,7 +22,7 @@ import (
 type found struct {
 	Seed                          uint64
 	Failovers, Backups, Restarts  int
-	Kills                         int
+	Kills, Freezes                int
 	Killers, Parked               int
 	Messages                      int
 	EffectsLost                   int `json:"effects_taken_back"` // by faults of the database, at least
@@ -35,11 +35,11 @@ type found struct {
 
 func (f *found) String() string {
 	return fmt.Sprintf(`
-%d failovers, %d backups and %d restarts of the database, %d kills of workers (seed %d)
+%d failovers, %d backups and %d restarts of the database, %d kills and %d freezes of workers (seed %d)
 %d messages were sent. The database lost %d effects or more of messages that were acknowledged.
 %d times a partition was read again, %d messages in all; all effects were there again after %.1f s (median) and %.1f s (longest).
 lost %d, doubled %d; %d messages killed their processes, and %d are parked
-`, f.Failovers, f.Backups, f.Restarts, f.Kills, f.Seed, f.Messages, f.EffectsLost, f.Rewinds, f.ReadAgain,
+`, f.Failovers, f.Backups, f.Restarts, f.Kills, f.Freezes, f.Seed, f.Messages, f.EffectsLost, f.Rewinds, f.ReadAgain,
 		f.MedianSeconds, f.SlowestSeconds, f.Lost, f.Doubled, f.Killers, f.Parked)
 }
 
@@ -270,8 +270,15 @@ func (s *scene) start(i int) error {
 	})
 }
 
-// kill ends worker i with SIGKILL; it is started again.
+// kill ends worker i with SIGKILL; it is started again. With -freeze most workers stop for a while instead, and go on as if
+// nothing had been.
 func (s *scene) kill(i int) {
+	if s.o.freeze && s.random.IntN(3) > 0 {
+		s.found.Freezes++
+		s.team[i].Signal(syscall.SIGSTOP)
+		time.AfterFunc(time.Duration(1+s.random.IntN(16))*time.Second, func() { s.team[i].Signal(syscall.SIGCONT) })
+		return
+	}
 	s.found.Kills++
 	s.team[i].Signal(syscall.SIGKILL)
 }
