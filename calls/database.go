@@ -32,8 +32,10 @@ func (s *sightings) saw(c driver.Call, r rules) database {
 	switch {
 	case d.latest.IsZero():
 		*d = database{server: c.Server, latest: c.Now}
-	case c.Server != d.server || setBack:
+	case setBack, c.Server != d.server && !c.Now.Before(d.quiet):
 		*d = database{server: c.Server, latest: c.Now, quiet: c.Now.Add(r.timeout + r.settles)}
+	case c.Server != d.server: // where servers of a cluster answer in turn, calls would wait for ever
+		d.server, d.latest = c.Server, c.Now
 	case c.Now.After(d.latest):
 		d.latest = c.Now
 	}
