@@ -6,6 +6,10 @@
 // HandlerTest.SameRow it also delivers messages of one row in one batch, and finds a statement that applies only one of
 // them.
 //
+// [Simulate] runs consumers and relays in virtual time, on a database and a broker in memory, with faults wherever a
+// process meets the world. It finds what takes two processes, a crash at the wrong moment and a COMMIT that comes late.
+// A seed and a number are a case, which can be run again.
+//
 // [TestSubscriber] is the suite that every broker adapter must pass. [TestBatches] tests a store with handlers that end
 // their transaction.
 //

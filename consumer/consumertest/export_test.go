@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/txonce/txonce/internal/sim"
 )
 
 // FailedHandlerCases runs TestHandler's cases without failing t, and says what each one complains of.
@@ -53,6 +55,15 @@ func SimulateCase(t *testing.T, s Simulation, n int) string {
 		return f.explain(t.Name(), s, n)
 	}
 	return ""
+}
+
+// TraceOf runs one case of a simulation, and returns its trace.
+func TraceOf(t *testing.T, s Simulation, n int) []string {
+	t.Helper()
+	s = s.withDefaults()
+	simulating.Lock()
+	defer simulating.Unlock()
+	return s.run(t, n, nil, nil, &sim.Trace{}).trace.Lines()
 }
 
 // SimulationMenu has the actions of each boundary of a simulation.

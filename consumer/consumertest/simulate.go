@@ -69,7 +69,7 @@ type Simulation struct {
 // SEED, FROM and CASES in the environment the case runs again.
 //
 // Handlers must do all their work in their transaction. Statements of the transaction are boundaries where faults
-// happen. Process.Step adds others, and Process.Request is a request to another system.
+// happen. In some cases an operator replays dead letters meanwhile. Process.Step adds others, and Process.Request is a request to another system.
 func Simulate(t *testing.T, s Simulation) {
 	t.Helper()
 	if s.New == nil || s.Messages == nil {

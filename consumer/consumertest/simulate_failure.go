@@ -67,8 +67,8 @@ func (s *Simulation) shorten(t *testing.T, n int, r result) *failure {
 			c.messages = rest
 			return len(rest) > 0 && fails(faults, spare, c)
 		})
-		for _, less := range []*int{&of.processes, &of.lanes, &of.most, &of.relays} {
-			for *less > 1 {
+		for _, less := range []*int{&of.processes, &of.lanes, &of.most, &of.relays, &of.replays} {
+			for *less > 1 || less == &of.replays && *less > 0 {
 				*less--
 				if !fails(faults, spare, of) {
 					*less++

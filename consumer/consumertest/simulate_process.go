@@ -34,6 +34,7 @@ var menu = map[string]sim.Choice{
 	"rollback":  sim.OneIn(8, "crash", sim.Freeze),
 	"held keys": sim.OneIn(2, "cut", "crash"),
 	"ack":       sim.OneIn(6, "lost", "crash", sim.Freeze),
+	"replay":    sim.OneIn(4, "crash", sim.Freeze),
 
 	"open":    sim.OneIn(15, "refused", "crash"),
 	"renew":   sim.OneIn(20, "cut", "answer lost", "stall", "crash", "outage", sim.Freeze),
@@ -44,8 +45,8 @@ var menu = map[string]sim.Choice{
 	"settle":  sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
 	"close":   sim.OneIn(3, "cut", "crash"),
 
-	"request":     sim.OneIn(3, "lost", "answer lost", "late", "stall", "crash before", "crash after", sim.Freeze),
-	"call record": sim.OneIn(6, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
+	"request":     sim.OneIn(2, "lost", "answer lost", "late", "stall", "crash before", "crash after", sim.Freeze),
+	"call record": sim.OneIn(5, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
 }
 
 // Process is a process of a Simulation, from its start to its crash.

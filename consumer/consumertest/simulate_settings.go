@@ -61,6 +61,7 @@ type setup struct {
 	most      int // messages of a batch
 	alone     bool
 	budget    int // faults
+	replays   int // of dead letters, by an operator
 }
 
 // setup draws the shape of a case with so many messages.
@@ -71,6 +72,9 @@ func (s *Simulation) setup(r *rand.Rand, messages int) setup {
 	}
 	if r.IntN(3) == 0 {
 		of.budget = 6 + r.IntN(7)
+	}
+	if r.IntN(3) == 0 {
+		of.replays = 1 + r.IntN(3)
 	}
 	if s.Relays > 0 {
 		of.relays = 1 + r.IntN(s.Relays)
@@ -86,6 +90,6 @@ func (of setup) String() string {
 	if of.alone {
 		how = "one message at a time"
 	}
-	return fmt.Sprintf("%d deliveries, %d processes with %d lanes, %s, %d relays", len(of.messages), of.processes,
-		of.lanes, how, of.relays)
+	return fmt.Sprintf("%d deliveries, %d processes with %d lanes, %s, %d relays, %d replays", len(of.messages),
+		of.processes, of.lanes, how, of.relays, of.replays)
 }

@@ -105,6 +105,12 @@ func (w *world) consume(q *source, role string, create func(*Process) (*consumer
 		return
 	}
 	started := make(chan struct{})
+	if role == roleFirst {
+		w.sim.Go(func() {
+			<-started
+			w.operate(p, c)
+		})
+	}
 	for lane := range w.lanes {
 		w.sim.Go(func() {
 			if lane == 0 { // two that leave Start together would run in any order
@@ -117,6 +123,26 @@ func (w *world) consume(q *source, role string, create func(*Process) (*consumer
 				w.handle(p, c, q)
 			}
 		})
+	}
+}
+
+// operate replays dead letters, as an operator does.
+func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
+	for {
+		f := p.sim.When("replay", "", func() bool { return w.left.Load() > 0 && len(w.db.Values(letters)) > 0 })
+		switch f.Action {
+		case sim.Gone:
+			return
+		case "crash":
+			p.sim.Crash()
+			return
+		}
+		found, err := c.DeadLetters(p.ctx, consumer.DeadLetterFilter{Limit: 1})
+		if err != nil || len(found) == 0 || w.left.Add(-1) < 0 {
+			continue
+		}
+		ran, err := c.Replay(p.ctx, found[0], consumer.Replay{})
+		p.sim.Note("the replay of %s has run: %v, %v", found[0].Record.Key.ID, ran, err)
 	}
 }
 

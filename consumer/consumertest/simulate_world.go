@@ -68,6 +68,7 @@ type world struct {
 	messages     []consumer.Message
 	transactions sync.Map // *transaction by *deduptest.Tx
 
+	left      atomic.Int64 // replays
 	mu        sync.Mutex
 	known     map[known]consumer.Message // acknowledged
 	tokens    map[int]int64              // by shard
@@ -128,6 +129,7 @@ func (s *Simulation) bubble(n int, shape func(*setup), plan *sim.Plan, trace *si
 		w.messages = append(w.messages, messages[i])
 		w.in.add(messages[i])
 	}
+	w.left.Store(int64(w.replays))
 	err := w.play()
 	return result{err: err, fired: plan.Fired, spare: plan.Spare(), steps: w.sim.Steps, setup: w.setup, trace: trace, messages: w.messages}
 }

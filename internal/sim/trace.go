@@ -2,16 +2,21 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Trace has a line for each step of a run. Its methods do nothing on nil.
+// Trace has a line for each step of a run, and for what processes say between the steps. Its methods do nothing on nil.
 type Trace struct {
 	mu    sync.Mutex
 	lines []string
+	said  []said // since the last step
 }
+
+// said is what a process says. Several may say something at the same moment, in any order.
+type said struct{ who, line string }
 
 // step writes what happens where a goroutine parks.
 func (t *Trace) step(w *World, p *parking, what string) {
@@ -22,7 +27,10 @@ func (t *Trace) step(w *World, p *parking, what string) {
 	if what != "" {
 		line += "  <-- " + what
 	}
-	t.note(w, p.by.Name, line)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flush()
+	t.lines = append(t.lines, lineOf(w, p.by.Name, line))
 }
 
 func (t *Trace) note(w *World, who, what string) {
@@ -31,7 +39,20 @@ func (t *Trace) note(w *World, who, what string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lines = append(t.lines, fmt.Sprintf("%9.4f  %-14s  %s", time.Since(w.began).Seconds(), who, what))
+	t.said = append(t.said, said{who, lineOf(w, who, what)})
+}
+
+func lineOf(w *World, who, what string) string {
+	return fmt.Sprintf("%9.4f  %-15s  %s", time.Since(w.began).Seconds(), who, what)
+}
+
+// flush writes what was said since the last step, process by process.
+func (t *Trace) flush() {
+	slices.SortStableFunc(t.said, func(a, b said) int { return strings.Compare(a.who, b.who) })
+	for _, s := range t.said {
+		t.lines = append(t.lines, s.line)
+	}
+	t.said = t.said[:0]
 }
 
 // Lines returns the lines so far.
@@ -41,28 +62,17 @@ func (t *Trace) Lines() []string {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]string{}, t.lines...)
+	t.flush()
+	return slices.Clone(t.lines)
 }
 
 // About returns the lines that contain one of these words.
 func (t *Trace) About(words ...string) (found []string) {
 	for _, line := range t.Lines() {
-		fields := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:;()[]", r) })
-		for _, f := range fields {
-			if contains(words, f) {
-				found = append(found, line)
-				break
-			}
+		parts := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:;()[]\"", r) })
+		if slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(words, part) }) {
+			found = append(found, line)
 		}
 	}
 	return found
-}
-
-func contains(words []string, f string) bool {
-	for _, word := range words {
-		if word == f {
-			return true
-		}
-	}
-	return false
 }

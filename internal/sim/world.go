@@ -52,6 +52,7 @@ const (
 // returns an error when the run does not end.
 func (w *World) Run(done func() bool) error {
 	for idle := time.Millisecond; ; {
+		w.sleep(1) // so that timers that begin in different steps do not end together
 		synctest.Wait()
 		if w.Failed() || done() {
 			return nil

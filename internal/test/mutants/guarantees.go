@@ -35,6 +35,11 @@ var groups = []group{
 	{"Webhooks", "Only a signed event is accepted. It is handled once, however often it is delivered.", webhookRows},
 	{"HTTP requests with an Idempotency-Key", "" +
 		"A request takes effect once. Its repeats get the stored response.", httpRows},
+	{
+		"Found by chance", "" +
+			"The simulation (`make sim`) must notice each of these from a seed, within a few hundred or thousand cases: " +
+			"`go run ./internal/test/mutants -sim`.", simulationRows,
+	},
 	{"Operations", "Old keys, dead letters, audits, the command line, the dashboard, metrics and logs.", operationRows},
 }
 

@@ -6,6 +6,7 @@
 //	go run ./internal/test/mutants -from 118               # continue an interrupted run
 //	go run ./internal/test/mutants -run claim              # the promises that contain "claim"
 //	go run ./internal/test/mutants -package adapters/kafka # the promises whose tests are in this folder or below it
+//	go run ./internal/test/mutants -sim                    # those that the simulation must notice; needs no servers
 //	go run ./internal/test/mutants -list > docs/guarantees.md
 //
 // What it builds is cached in .mutants, which grows to some GB and may be deleted at any time. The first mutation of a
@@ -34,6 +35,9 @@ func main() {
 	from := flag.Int("from", 1, "continue at promise `N` of those that -run and -package select")
 	verbose := flag.Bool("v", false, "print the output of each test")
 	asJSON := flag.Bool("json", false, "print a line of JSON per promise")
+	sim := flag.Bool("sim", false, "run the simulation, and no other test, for the promises that it must notice; needs no servers")
+	seeds := flag.Int("seeds", 0, "with -sim: measure the first case that fails with each of the seeds 1 to `N`")
+	most := flag.Int("most", 100_000, "with -seeds: the most cases")
 	list := flag.Bool("list", false, "print docs/guarantees.md and run nothing")
 	flag.Parse()
 	if *list {
@@ -42,7 +46,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(try(ctx, selected(*run, *pkg), *from, printer{*verbose, *asJSON}))
+	rows := selected(*run, *pkg)
+	if *sim {
+		rows = bySimulation(rows)
+	}
+	if *sim && *seeds > 0 {
+		os.Exit(measure(ctx, rows, *seeds, *most))
+	}
+	os.Exit(try(ctx, rows, *from, printer{*verbose, *asJSON}))
 }
 
 // selected returns the rows whose promise contains text and whose test is in folder or below it. Empty means any.

@@ -32,7 +32,17 @@ type row struct {
 	put     string
 	fails   string // "TestStore/postgres15/first_wins in adapters/pgxstore"
 	imports string // a package that body needs and the function's file does not import
+
+	// also are further changes, with in and body: what else keeps the promise goes too.
+	also []row
+	// sim, unless it is 0, says that the simulation must fail within so many cases: about five times the mean of five
+	// seeds, see -sim and -seeds.
+	sim  int
+	seed int // of the simulation; 0 means 1
 }
+
+// simulated is the test of rows that only the simulation notices.
+const simulated = "TestSimulation in consumer/consumertest"
 
 // test returns the name of the test that must fail, and its folder.
 func (r row) test() (name, folder string) {
@@ -73,7 +83,10 @@ func (f *found) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 func (f *found) text(from, to token.Pos) string { return string(f.src[f.offset(from):f.offset(to)]) }
 
 // find finds what the row names. root is the checkout.
-func (r row) find(root string) (*found, error) {
+func (r row) find(root string) (*found, error) { return r.findIn(root, nil) }
+
+// findIn is find where the files of changed have other texts, by their paths.
+func (r row) findIn(root string, changed map[string]string) (*found, error) {
 	t := r.target()
 	paths, err := sources(filepath.Join(root, t.folder))
 	if err != nil {
@@ -81,7 +94,9 @@ func (r row) find(root string) (*found, error) {
 	}
 	for _, path := range paths {
 		f := &found{path: path, fset: token.NewFileSet()}
-		if f.src, err = os.ReadFile(path); err != nil {
+		if text, is := changed[path]; is {
+			f.src = []byte(text)
+		} else if f.src, err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
 		f.file, err = parser.ParseFile(f.fset, path, f.src, parser.SkipObjectResolution|parser.ParseComments)

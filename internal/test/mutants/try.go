@@ -13,9 +13,11 @@ import (
 	"time"
 )
 
-// mutated returns the path of the file that the row changes, and its new text.
-func (r row) mutated(root string) (path, text string, err error) {
-	f, err := r.find(root)
+// mutated returns the path of the file that the row changes, and its new text, without what also says.
+func (r row) mutated(root string) (path, text string, err error) { return r.mutatedIn(root, nil) }
+
+func (r row) mutatedIn(root string, changed map[string]string) (path, text string, err error) {
+	f, err := r.findIn(root, changed)
 	if err != nil {
 		return "", "", err
 	}
@@ -24,6 +26,19 @@ func (r row) mutated(root string) (path, text string, err error) {
 	}
 	text, err = r.replaceText(f)
 	return f.path, text, err
+}
+
+// files returns the new texts of all files that the row changes, by their paths.
+func (r row) files(root string) (map[string]string, error) {
+	changed := map[string]string{}
+	for _, c := range append([]row{r}, r.also...) {
+		path, text, err := c.mutatedIn(root, changed)
+		if err != nil {
+			return nil, err
+		}
+		changed[path] = text
+	}
+	return changed, nil
 }
 
 type result struct {
@@ -62,17 +77,21 @@ func (r row) try(ctx context.Context, root string, cache buildCache) (res result
 	return r.run(ctx, cache, module, pkg, dir, overlay)
 }
 
-// overlay writes the mutated file and a JSON file for go test -overlay, which replaces the original by it.
+// overlay writes the mutated files and a JSON file for go test -overlay, which replaces the originals by them.
 func (r row) overlay(root, dir string) (path string, err error) {
-	original, text, err := r.mutated(root)
+	files, err := r.files(root)
 	if err != nil {
 		return "", err
 	}
-	mutated := filepath.Join(dir, filepath.Base(original))
-	if err := os.WriteFile(mutated, []byte(text), 0o600); err != nil {
-		return "", err
+	replace := map[string]string{}
+	for original, text := range files {
+		mutated := filepath.Join(dir, fmt.Sprint(len(replace), filepath.Base(original)))
+		if err := os.WriteFile(mutated, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[original] = mutated
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: mutated}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
@@ -91,6 +110,9 @@ func (r row) run(ctx context.Context, cache buildCache, module, pkg, dir, overla
 	cmd.Env = append([]string{"GOGC=400"}, cmd.Env...)
 	// Without TXONCE_TEST_ALL the case may be dealt to another configuration than the row names.
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TXONCE_TEST_ALL=1")
+	if r.fails == simulated {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1", fmt.Sprint("CASES=", r.sim), fmt.Sprint("SEED=", max(r.seed, 1)))
+	}
 	out, err := cmd.CombinedOutput()
 	res := result{output: string(out)}
 	var failed *exec.ExitError

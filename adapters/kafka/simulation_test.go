@@ -1,0 +1,185 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/internal/sim"
+)
+
+// This simulation has a group of members that read a partition and keep its position in a database, which goes back now
+// and then, and loses what was committed since. What a session begins with is decided by the adapter's own function,
+// and claims and effects are a consumer's own. The rest of a member, which is bound to sarama's client and to sockets,
+// is written once more in simulation_member_test.go, in the order of positions.go.
+
+// positionFaults has the faults of each boundary. "goes back" makes another server take over that lacks commits.
+var positionFaults = map[string]sim.Choice{
+	"begin session": sim.OneIn(10, "cut", "crash", "goes back", sim.Freeze),
+	"claimed":       sim.OneIn(8, "cut", "crash", "goes back", sim.Freeze),
+	"commit":        sim.OneIn(6, "lost", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
+	"write":         sim.OneIn(6, "cut", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
+	"commit offset": sim.OneIn(4, "lost", "crash before", "crash after", "goes back", sim.Freeze),
+	"close":         sim.OneIn(4, "cut", "crash", "goes back"),
+}
+
+var errConnection = fmt.Errorf("%w: the connection was lost", deduptest.ErrDown)
+
+// simGroup is the broker's side: a partition, and how far the group is.
+type simGroup struct {
+	w     *sim.World
+	ctx   context.Context
+	db    *deduptest.Database
+	draws *rand.Rand
+	log   []string // message IDs
+
+	mu         sync.Mutex
+	generation int
+	owner      *sim.Process // nil: the partition is free
+	committed  int64
+	metadata   string
+	standby    *deduptest.Snapshot // nil: the database cannot go back
+	backs      int
+}
+
+// goBack makes the standby take over, or restores a backup that nobody can tell from it.
+func (g *simGroup) goBack(by *sim.Process) {
+	g.mu.Lock()
+	s := g.standby
+	g.mu.Unlock()
+	if s == nil {
+		return
+	}
+	g.backs++
+	by.Note("another server takes over, which lacks the latest commits")
+	g.db.Promote(s)
+}
+
+// keep lets the standby have what is committed now, at a third of the calls.
+func (g *simGroup) keep() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draws.IntN(3) == 0 {
+		g.standby = g.db.Snapshot()
+	}
+}
+
+// leaves lets the group give the partition to another member.
+func (g *simGroup) leaves(p *sim.Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.owner == p {
+		g.owner = nil
+	}
+}
+
+// offset commits an offset of a generation. It reports whether the group has taken it.
+func (g *simGroup) offset(generation int, at int64, metadata string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if generation != g.generation {
+		return false
+	}
+	g.committed, g.metadata = at, metadata
+	return true
+}
+
+func (g *simGroup) effect(id string) int { return g.db.Count("effect of " + id) }
+
+// atRest reports whether all messages have their effect, and the group and the database know it.
+func (g *simGroup) atRest(store *consumertest.Store) bool {
+	g.mu.Lock()
+	committed := g.committed
+	g.mu.Unlock()
+	rows, err := store.ListPositions(g.ctx, "billing")
+	if err != nil || len(rows) != 1 || rows[0].Next != int64(len(g.log)) || committed != int64(len(g.log)) {
+		return false
+	}
+	for _, id := range g.log {
+		if g.effect(id) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// positionCase runs case n. It returns how often the database went back.
+func positionCase(t *testing.T, seed, n uint64, trace *sim.Trace) (fired []sim.Fault, backs int, err error) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n<<2|stream)) }
+		shape := random(0)
+		plan := sim.Drawn(random(2), 1+shape.IntN(8))
+		ctx, cancel := context.WithCancel(context.Background())
+		g := &simGroup{
+			w: sim.NewWorld(random(1), plan, positionFaults), ctx: ctx, db: deduptest.NewDatabase(), draws: random(3),
+			committed: -1,
+		}
+		g.w.Trace = trace
+		for i := range 2 + shape.IntN(5) {
+			g.log = append(g.log, fmt.Sprint("m", i))
+		}
+		most := 1 + shape.IntN(3)
+		for range 1 + shape.IntN(2) {
+			g.start(most)
+		}
+		watch := consumertest.NewStoreOn(g.db)
+		err = g.w.Run(func() bool {
+			for _, id := range g.log {
+				if g.effect(id) > 1 {
+					g.w.Break("%s has %d effects", id, g.effect(id))
+				}
+			}
+			return g.atRest(watch)
+		})
+		g.w.End(cancel)
+		if broken := g.w.Broken(); broken != nil {
+			err = broken
+		}
+		fired, backs = plan.Fired, g.backs
+	})
+	return fired, backs, err
+}
+
+func caseNumber(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// Whatever a database loses, the group reads again: each message has one effect in the end.
+func TestPositionsInASimulation(t *testing.T) {
+	seed, from, cases := caseNumber(t, "SEED", 1), caseNumber(t, "FROM", 0), caseNumber(t, "CASES", 500)
+	faults, backs := 0, 0
+	for n := from; n < from+cases; n++ {
+		fired, went, err := positionCase(t, uint64(seed), uint64(n), nil)
+		faults, backs = faults+len(fired), backs+went
+		if err == nil {
+			continue
+		}
+		var trace sim.Trace
+		fired, _, again := positionCase(t, uint64(seed), uint64(n), &trace)
+		lines := trace.Lines()
+		t.Fatalf("%v (again: %v)\n\nSEED=%d FROM=%d CASES=1 go test -run '^%s$'\n\nfaults: %v\n\n%s", err, again, seed, n, t.Name(),
+			fired, strings.Join(lines[:min(len(lines), 200)], "\n"))
+	}
+	t.Logf("%d cases, %d faults; the database went back %d times", cases, faults, backs)
+	if cases > 100 && (faults == 0 || backs < cases/20) {
+		t.Error("too little has failed: this has shown nothing")
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+// simulationRows are promises that the simulation must notice by chance, within sim cases. Other tests hold most of
+// them too; see bySimulation.
+var simulationRows = []row{
+	{
+		promise: "A transaction whose COMMIT failed is not taken for committed.",
+		in:      "consumer.(*attempt).conclude",
+		body: `if a.err != nil && len(a.first) > 0 && len(a.ran) == len(a.first) && len(a.culprits) == 0 {
+			a.err = nil
+		}
+		return a.concludeOriginal(ctx)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A handler does not run for a key that is claimed.",
+		in:      "consumer/internal/decide.OfClaim",
+		body: `run, refused, settled = ofClaimOriginal(v, d, alias, mismatchIsDuplicate)
+		return run || v == dedup.Duplicate, refused, settled`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "Copies that wait for a key in one process are duplicates only when its holder has committed.",
+		in:      "consumer.(*item).outcome",
+		body:    `return keyOutcome{committed: !alias, fingerprint: it.rec.Fingerprint}`,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "A message whose key another process holds is not acknowledged as a duplicate.",
+		in:      "consumer.(*batch).judge",
+		body: `if f.InFlight {
+			b.items[i].done = true
+			return
+		}
+		b.judgeOriginal(ctx, i, epoch, f, err)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A failure of the database is not a message's own: none is parked for it.",
+		in:      "consumer/internal/decide.blame",
+		body:    `return p, true`,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "A message that was not committed is not acknowledged.",
+		in:      "consumer.(*batch).fail",
+		body:    `return`,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "What a handler did before it failed is rolled back.",
+		in:      "consumer.(*attempt).inTurn",
+		body: `_ = a.inTurnOriginal(ctx, tx, msgs, keys)
+		a.culprits = nil
+		return nil`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "Crashes, lost connections and lost acknowledgements do not use up a message's attempts.",
+		in:      "consumer/internal/decide.spent",
+		body:    `return spentOriginal(seen+100, attempt, n)`,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "A parked message keeps no claim, so that its redelivery runs.",
+		in:      "consumer/internal/decide.OfLetter",
+		body: `l := ofLetterOriginal(cause, claim, d, mismatchIsDuplicate)
+		l.Forget = false
+		return l`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A message is parked only after its claim has shown that it was not committed by another delivery.",
+		in:      "consumer.(*parking).write",
+		body: `none := *p
+		none.it = &item{msg: p.it.msg}
+		return none.writeOriginal(ctx, letter)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "Copies that wait for a key go on when its holder has failed.",
+		in:      "consumer.(*memory).unlock",
+		body: `if o.decided() {
+			m.unlockOriginal(key, o)
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		k := m.keys[key]
+		k.held = false
+		m.set(key, k)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A relay marks as sent only what was confirmed.",
+		in:      "outbox/relay.(*batch).takeAnswers",
+		body: `for _, i := range c.positions {
+			b.errs[i] = nil
+		}
+		b.takeAnswersOriginal(c)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A message that was not confirmed is published before the later ones of its key.",
+		in:      "outbox/relay.(*batch).decide",
+		body: `b.decideOriginal(i, c)
+		b.outcomes[i].Verdict = driver.Returned
+		for _, k := range c.keys {
+			if len(k.pending) > 0 && b.outcomes[k.pending[0]].OrderingKey == b.outcomes[i].OrderingKey {
+				b.enqueue(k)
+			}
+		}
+		return true`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A publisher that does not keep the order gets one message of a key at a time.",
+		in:      "outbox/relay.newPublishers",
+		body: `ps, err = newPublishersOriginal(cfg)
+		for _, p := range ps.all {
+			p.together = true
+		}
+		return ps, err`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "No call of a publisher begins at the end of the hold.",
+		in:      "outbox/relay.(*batch).startCall",
+		body:    startsLate,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "A relay that cannot renew its hold stops publishing, also when nothing tells it that the hold is lost.",
+		in:      "outbox/relay.(*session).renewed",
+		body: `hold.Until = hold.Until.Add(time.Hour)
+		s.renewedOriginal(hold)`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A relay that stood still before a call does not begin it when its hold has ended.",
+		in:      "outbox/relay.(*batch).publish",
+		body: `msgs := make([]outbox.Message, len(c.positions))
+		ctx, cancel := context.WithDeadline(b.session.work, c.deadline)
+		defer cancel()
+		if !b.composeAll(c, msgs) {
+			return
+		}
+		defer b.watch(ctx, c)()
+		errs, _ := b.call(ctx, c.queue.publisher, c.positions, msgs)
+		c.cutOff = b.session.work.Err() != nil || c.leaseEnd && !time.Now().Before(c.deadline)
+		for n, err := range errs {
+			b.errs[c.positions[n]] = err
+		}`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "A session whose lease is lost is replaced by another one.",
+		in:      "outbox/relay.(*session).leaseLost",
+		body:    `return`,
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "After its lease is lost a relay publishes nothing more of the session.",
+		in:      "outbox/relay.(*session).leaseLost",
+		body:    `return`,
+		also:    []row{{in: "outbox/relay.(*batch).startCall", body: startsLate}},
+		fails:   simulated, sim: 100,
+	},
+	{
+		promise: "Outcomes whose Settle failed are settled again.",
+		in:      "outbox/relay.(*batch).settle",
+		body: `_ = b.session.queue.Settle(b.session.work, b.outcomes[from:to])
+		return to`,
+		fails: simulated, sim: 100,
+	},
+	{
+		promise: "Memory: an outcome with an outdated token changes nothing.",
+		in:      "outbox/outboxtest.(*session).Settle",
+		body: `m := s.memory
+		m.mu.Lock()
+		for i, o := range outcomes {
+			m.shards[o.Shard].owner, outcomes[i].Token = s, m.shards[o.Shard].token
+		}
+		m.mu.Unlock()
+		return s.settleOriginal(ctx, outcomes)`,
+		fails: simulated, sim: 100,
+	},
+}
+
+// startsLate lets startCall believe that the hold lasts for another hour.
+const startsLate = `had := b.session.hold.Load()
+		longer := *had
+		longer.Until = longer.Until.Add(time.Hour)
+		b.session.hold.Store(&longer)
+		defer b.session.hold.CompareAndSwap(&longer, had)
+		return b.startCallOriginal(q)`
