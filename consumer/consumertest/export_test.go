@@ -49,8 +49,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 func SimulateCase(t *testing.T, s Simulation, n int) string {
 	t.Helper()
 	s = s.withDefaults()
-	simulating.Lock()
-	defer simulating.Unlock()
+	defer exclusively()()
 	if f := s.try(t, n); f != nil {
 		return f.explain(t.Name(), s, n)
 	}
@@ -61,8 +60,7 @@ func SimulateCase(t *testing.T, s Simulation, n int) string {
 func TraceOf(t *testing.T, s Simulation, n int) []string {
 	t.Helper()
 	s = s.withDefaults()
-	simulating.Lock()
-	defer simulating.Unlock()
+	defer exclusively()()
 	return s.run(t, n, nil, nil, &sim.Trace{}).trace.Lines()
 }
 

@@ -66,7 +66,8 @@ type Simulation struct {
 //     of their commits.
 //
 // The failure names the seed and the case, and has the shortest plan of faults that still fails, with a trace. With
-// SEED, FROM and CASES in the environment the case runs again.
+// SEED, FROM and CASES in the environment the case runs again. The program uses one processor meanwhile, so that the
+// case is the same one; the race detector, which lets goroutines run in random order, may still make another of it.
 //
 // Handlers must do all their work in their transaction. Statements of the transaction are boundaries where faults
 // happen. In some cases an operator replays dead letters meanwhile. Process.Step adds others, and Process.Request is a request to another system.
@@ -76,8 +77,7 @@ func Simulate(t *testing.T, s Simulation) {
 		t.Fatal("consumertest: Simulation.New and Simulation.Messages are required")
 	}
 	s = s.withEnvironment(t)
-	simulating.Lock()
-	defer simulating.Unlock()
+	defer exclusively()()
 	for n := s.From; n < s.From+s.Cases; n++ {
 		if failure := s.try(t, n); failure != nil {
 			t.Fatal(failure.explain(t.Name(), s, n))

@@ -5,13 +5,30 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 )
 
-// simulating keeps two simulations from running at once: jitter and the trace of a case must depend on it alone.
+// simulating keeps two simulations from running at once.
 var simulating sync.Mutex
+
+// exclusively waits for other simulations, and lets the program use one processor only until release: what a case does
+// must depend on nothing else.
+func exclusively() (release func()) {
+	simulating.Lock()
+	processors := runtime.GOMAXPROCS(0)
+	if processors > 1 {
+		runtime.GOMAXPROCS(1)
+	}
+	return func() {
+		if processors > 1 {
+			runtime.GOMAXPROCS(processors)
+		}
+		simulating.Unlock()
+	}
+}
 
 // withEnvironment returns s with its defaults and what the environment replaces.
 func (s Simulation) withEnvironment(t *testing.T) Simulation {

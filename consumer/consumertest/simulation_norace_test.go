@@ -1,0 +1,5 @@
+//go:build !race
+
+package consumertest_test
+
+const raced = false
