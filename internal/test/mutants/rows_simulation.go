@@ -10,20 +10,20 @@ var simulationRows = []row{
 			a.err = nil
 		}
 		return a.concludeOriginal(ctx)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 60,
 	},
 	{
 		promise: "A handler does not run for a key that is claimed.",
 		in:      "consumer/internal/decide.OfClaim",
 		body: `run, refused, settled = ofClaimOriginal(v, d, alias, mismatchIsDuplicate)
 		return run || v == dedup.Duplicate, refused, settled`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 6,
 	},
 	{
 		promise: "Copies that wait for a key in one process are duplicates only when its holder has committed.",
 		in:      "consumer.(*item).outcome",
 		body:    `return keyOutcome{committed: !alias, fingerprint: it.rec.Fingerprint}`,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 190,
 	},
 	{
 		promise: "A message whose key another process holds is not acknowledged as a duplicate.",
@@ -33,19 +33,19 @@ var simulationRows = []row{
 			return
 		}
 		b.judgeOriginal(ctx, i, epoch, f, err)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 140,
 	},
 	{
 		promise: "A failure of the database is not a message's own: none is parked for it.",
 		in:      "consumer/internal/decide.blame",
 		body:    `return p, true`,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 410,
 	},
 	{
 		promise: "A message that was not committed is not acknowledged.",
 		in:      "consumer.(*batch).fail",
 		body:    `return`,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 16,
 	},
 	{
 		promise: "What a handler did before it failed is rolled back.",
@@ -53,13 +53,13 @@ var simulationRows = []row{
 		body: `_ = a.inTurnOriginal(ctx, tx, msgs, keys)
 		a.culprits = nil
 		return nil`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 19,
 	},
 	{
 		promise: "Crashes, lost connections and lost acknowledgements do not use up a message's attempts.",
 		in:      "consumer/internal/decide.spent",
 		body:    `return spentOriginal(seen+100, attempt, n)`,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 2600,
 	},
 	{
 		promise: "A parked message keeps no claim, so that its redelivery runs.",
@@ -67,7 +67,7 @@ var simulationRows = []row{
 		body: `l := ofLetterOriginal(cause, claim, d, mismatchIsDuplicate)
 		l.Forget = false
 		return l`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 15,
 	},
 	{
 		promise: "A message is parked only after its claim has shown that it was not committed by another delivery.",
@@ -75,7 +75,7 @@ var simulationRows = []row{
 		body: `none := *p
 		none.it = &item{msg: p.it.msg}
 		return none.writeOriginal(ctx, letter)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 1320,
 	},
 	{
 		promise: "Copies that wait for a key go on when its holder has failed.",
@@ -89,7 +89,7 @@ var simulationRows = []row{
 		k := m.keys[key]
 		k.held = false
 		m.set(key, k)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 590,
 	},
 	{
 		promise: "A relay marks as sent only what was confirmed.",
@@ -98,7 +98,7 @@ var simulationRows = []row{
 			b.errs[i] = nil
 		}
 		b.takeAnswersOriginal(c)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 30,
 	},
 	{
 		promise: "A message that was not confirmed is published before the later ones of its key.",
@@ -111,7 +111,7 @@ var simulationRows = []row{
 			}
 		}
 		return true`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 2850,
 	},
 	{
 		promise: "A publisher that does not keep the order gets one message of a key at a time.",
@@ -121,20 +121,20 @@ var simulationRows = []row{
 			p.together = true
 		}
 		return ps, err`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 3890,
 	},
 	{
 		promise: "No call of a publisher begins at the end of the hold.",
 		in:      "outbox/relay.(*batch).startCall",
 		body:    startsLate,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 1420,
 	},
 	{
 		promise: "A relay that cannot renew its hold stops publishing, also when nothing tells it that the hold is lost.",
 		in:      "outbox/relay.(*session).renewed",
 		body: `hold.Until = hold.Until.Add(time.Hour)
 		s.renewedOriginal(hold)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 136,
 	},
 	{
 		promise: "A relay that stood still before a call does not begin it when its hold has ended.",
@@ -151,27 +151,27 @@ var simulationRows = []row{
 		for n, err := range errs {
 			b.errs[c.positions[n]] = err
 		}`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 550,
 	},
 	{
 		promise: "A session whose lease is lost is replaced by another one.",
 		in:      "outbox/relay.(*session).leaseLost",
 		body:    `return`,
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 20,
 	},
 	{
 		promise: "After its lease is lost a relay publishes nothing more of the session.",
 		in:      "outbox/relay.(*session).leaseLost",
-		body:    `return`,
+		body:    `time.AfterFunc(2*s.relay.cfg.LeaseTTL, func() { s.leaseLostOriginal(kind, err) })`,
 		also:    []row{{in: "outbox/relay.(*batch).startCall", body: startsLate}},
-		fails:   simulated, sim: 100,
+		fails:   simulated, sim: 330,
 	},
 	{
 		promise: "Outcomes whose Settle failed are settled again.",
 		in:      "outbox/relay.(*batch).settle",
 		body: `_ = b.session.queue.Settle(b.session.work, b.outcomes[from:to])
 		return to`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 2080,
 	},
 	{
 		promise: "Memory: an outcome with an outdated token changes nothing.",
@@ -183,7 +183,7 @@ var simulationRows = []row{
 		}
 		m.mu.Unlock()
 		return s.settleOriginal(ctx, outcomes)`,
-		fails: simulated, sim: 100,
+		fails: simulated, sim: 2990,
 	},
 }
 
