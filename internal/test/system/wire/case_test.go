@@ -30,10 +30,14 @@ func (r *result) fault(format string, args ...any) {
 }
 
 // plan is the seed's choice for a case.
-func (w *world) plan(n int, c cell, codes []string, name string, most int) (*result, *rand.Rand) {
+func (w *world) plan(n int, c cell, l *lane) (*result, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(w.seed, uint64(n)+1<<32))
-	r := &result{n: n, lane: name, shot: newShot(rng, c, codes)}
-	count := 1 + rng.IntN(most)
+	r := &result{n: n, lane: l.name, shot: newShot(rng, c, l.codes)}
+	if rng.IntN(3) == 0 { // a second fault, while the first one is being dealt with
+		tried, _ := l.role.cells()
+		r.shot.next = newShot(rng, tried[rng.IntN(len(tried))], l.codes)
+	}
+	count := 1 + rng.IntN(max(l.most, 1))
 	for i := range count {
 		o := &order{body: body{ID: fmt.Sprintf("c%d-%d", n, i), Key: fmt.Sprintf("k%d-%d", n, i)}, twin: rng.IntN(2) == 0}
 		if rng.IntN(4) > 0 {
@@ -64,7 +68,7 @@ func topic(n int) string { return fmt.Sprintf("t%d", n) }
 
 // consume runs a case of a lane. other gets the second deliveries.
 func (w *world) consume(ctx context.Context, l, other *lane, n int, c cell) *result {
-	r, rng := w.plan(n, c, l.codes, l.name, l.most)
+	r, rng := w.plan(n, c, l)
 	if c.need == fresh {
 		l.reset()
 	}
@@ -174,7 +178,7 @@ func (w *world) acked(ctx context.Context, orders []*order) (bad []string) {
 
 // publishes runs a case of a relay: messages are consumed without faults, and published under one.
 func (w *world) publishes(ctx context.Context, l *lane, n int, c cell) *result {
-	r, rng := w.plan(n, c, l.codes, l.name, 1)
+	r, rng := w.plan(n, c, l)
 	r.orders, r.ordered = nil, rng.IntN(2) == 0
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -229,6 +233,10 @@ func (s *shot) String() string {
 	case wireproxy.Answer:
 		text += " " + s.does.Code
 	default:
+	}
+	text += fmt.Sprintf(" (%q)", s.fired)
+	if s.next != nil {
+		text += ", then " + s.next.String()
 	}
 	return text
 }

@@ -49,6 +49,15 @@ type shot struct {
 	skip  int // so many frames of the boundary pass first
 	does  wireproxy.Action
 	fired string // the frame
+	next  *shot  // after this one; nil: none
+}
+
+// all returns the shots of a case that have fired.
+func (s *shot) all() (fired []*shot) {
+	for ; s != nil && s.fired != ""; s = s.next {
+		fired = append(fired, s)
+	}
+	return fired
 }
 
 // newShot draws the moment and the details.
@@ -106,7 +115,10 @@ func (l *lane) decide(f wireproxy.Frame) wireproxy.Action {
 
 func (l *lane) shoot(f wireproxy.Frame, name string) (none wireproxy.Action) {
 	s := l.shot
-	if s == nil || s.fired != "" || l.inFlight.Load() == 0 || name != s.cell.boundary ||
+	for s != nil && s.fired != "" {
+		s = s.next
+	}
+	if s == nil || l.inFlight.Load() == 0 || name != s.cell.boundary ||
 		f.FromServer != s.cell.answered || !f.Allows(s.cell.kind) {
 		return none
 	}

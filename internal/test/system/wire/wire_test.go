@@ -152,21 +152,24 @@ func (r *run) one(ctx context.Context, i, n int) {
 func (r *run) add(res *result) {
 	r.cases++
 	bad := len(res.bad) > 0
-	if res.shot.fired != "" {
-		c := r.count.Cell(r.place(res), res.shot.cell.kind.String())
+	fired := res.shot.all()
+	for _, s := range fired {
+		c := r.count.Cell(r.place(res, s), s.cell.kind.String())
 		c.Faults++
 		c.Cases++
-		r.count.Cases++
 		if bad {
 			c.Bad++
 		}
 	}
+	if len(fired) > 0 {
+		r.count.Cases++
+	}
 	if bad {
 		r.count.Bad++
-		r.t.Errorf("case %d, %s: %v (%q)\n\t%s\nagain: %s\n%s", res.n, res.lane, res.shot, res.shot.fired,
+		r.t.Errorf("case %d, %s: %v\n\t%s\nagain: %s\n%s", res.n, res.lane, res.shot,
 			strings.Join(res.bad, "\n\t"), r.again(res.n), r.traceOf(res))
 	} else if *cases == 1 {
-		r.t.Logf("case %d, %s: %v (%q)\n%s", res.n, res.lane, res.shot, res.shot.fired, r.traceOf(res))
+		r.t.Logf("case %d, %s: %v\n%s", res.n, res.lane, res.shot, r.traceOf(res))
 	}
 }
 
@@ -183,12 +186,12 @@ func (r *run) traceOf(res *result) string {
 }
 
 // place names a cell's boundary on the page.
-func (r *run) place(res *result) string {
+func (r *run) place(res *result, s *shot) string {
 	role := "consumer"
 	if strings.HasPrefix(res.lane, "relay") {
 		role = "relay"
 	}
-	return role + ": " + res.shot.cell.place()
+	return role + ": " + s.cell.place()
 }
 
 // expect adds the cells without counts.
