@@ -171,25 +171,13 @@ func (d *DB) SaveResult(ctx context.Context, tx *sql.Tx, k [16]byte, result []by
 }
 
 func (d *DB) HeldKeys(ctx context.Context, _ engine.Run, keys []dedup.KeyHash) ([]bool, error) {
-	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback()
-	read := func(query string) (found map[dedup.KeyHash]bool, err error) {
-		found = map[dedup.KeyHash]bool{}
-		return found, engine.Query(ctx, tx, query, d.Keys(keys)).Each(func(rows engine.Row) error {
-			var k engine.KeyHash
-			err := rows.Scan(&k)
-			found[dedup.KeyHash(k)] = true
-			return err
-		})
-	}
-	seen, err := read(d.sql.SeenKeys)
-	if err != nil {
-		return nil, err
-	}
-	free, err := read(d.sql.FreeKeys)
+	var seen, free map[dedup.KeyHash]bool
+	err := d.uncommitted(ctx, func(tx *sql.Tx) (err error) {
+		if seen, err = d.readKeys(ctx, tx, d.sql.SeenKeys, keys); err == nil {
+			free, err = d.readKeys(ctx, tx, d.sql.FreeKeys, keys)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -198,4 +186,14 @@ func (d *DB) HeldKeys(ctx context.Context, _ engine.Run, keys []dedup.KeyHash) (
 		held[i] = seen[k] && !free[k]
 	}
 	return held, nil
+}
+
+func (d *DB) readKeys(ctx context.Context, tx *sql.Tx, query string, keys []dedup.KeyHash) (found map[dedup.KeyHash]bool, err error) {
+	found = map[dedup.KeyHash]bool{}
+	return found, engine.Query(ctx, tx, query, d.Keys(keys)).Each(func(rows engine.Row) error {
+		var k engine.KeyHash
+		err := rows.Scan(&k)
+		found[dedup.KeyHash(k)] = true
+		return err
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
@@ -88,11 +89,41 @@ func (d *DB) LateWritesRollBack(ctx context.Context, t *engine.Transaction) bool
 }
 
 // InProgress reads uncommitted rows.
-func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (bool, error) {
-	tx, err := d.cfg.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
-	if err != nil {
-		return false, err
+func (d *DB) InProgress(ctx context.Context, c *engine.Claim) (running bool, err error) {
+	err = d.uncommitted(ctx, func(tx *sql.Tx) error {
+		running, err = d.Committed(ctx, tx, c)
+		return err
+	})
+	return running, err
+}
+
+// uncommitted runs f in a transaction that reads uncommitted rows, and rolls it back. If ROLLBACK fails, the connection
+// is closed: database/sql would use it again, for statements that would read uncommitted rows, while f's locks stay.
+func (d *DB) uncommitted(ctx context.Context, f func(*sql.Tx) error) (err error) {
+	for range 3 { // the pool may return connections that the server has closed
+		var conn *sql.Conn
+		if conn, err = d.cfg.DB.Conn(ctx); err != nil {
+			return err
+		}
+		var tx *sql.Tx
+		tx, err = conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadUncommitted})
+		if err == nil {
+			return undone(conn, tx, f)
+		}
+		conn.Close()
+		if !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
 	}
-	defer tx.Rollback()
-	return d.Committed(ctx, tx, c)
+	return err
+}
+
+func undone(conn *sql.Conn, tx *sql.Tx, f func(*sql.Tx) error) error {
+	defer conn.Close()
+	defer func() {
+		if err := tx.Rollback(); err != nil {
+			engine.Discard(conn)
+		}
+	}()
+	return f(tx)
 }
