@@ -107,7 +107,7 @@ CALLS ?= 2500
 .PHONY: calls
 calls: ## Make 10,000 calls to a payment provider that misbehaves, while processes are killed and frozen, and audit
 	@$(MAKE) --no-print-directory services-up S="postgres mariadb mysql"
-	@$(ENV); go test -count=1 -v -timeout=90m -run TestCalls ./internal/test/system/calls -calls.n=$(CALLS) | grep -v '^=== \|^ *--- PASS'
+	@$(ENV); go test -count=1 -v -timeout=90m -run TestCalls ./internal/test/system/calls -calls.n=$(CALLS)
 
 # Further flags for failover.
 FAILOVER ?=
