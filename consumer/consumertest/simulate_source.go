@@ -126,6 +126,16 @@ func (w *world) consume(q *source, role string, create func(*Process) (*consumer
 	}
 }
 
+// pause lets d pass for the caller.
+func (w *world) pause(p *Process, d time.Duration) {
+	timer := time.NewTimer(p.sim.Unlike(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+	}
+}
+
 // operate replays dead letters, as an operator does.
 func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
 	for {
@@ -138,7 +148,11 @@ func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
 			return
 		}
 		found, err := c.DeadLetters(p.ctx, consumer.DeadLetterFilter{Limit: 1})
-		if err != nil || len(found) == 0 || w.left.Add(-1) < 0 {
+		if err != nil || len(found) == 0 { // the database is away
+			w.pause(p, 100*time.Millisecond)
+			continue
+		}
+		if w.left.Add(-1) < 0 {
 			continue
 		}
 		ran, err := c.Replay(p.ctx, found[0], consumer.Replay{})
