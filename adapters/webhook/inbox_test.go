@@ -25,6 +25,9 @@ import (
 	"github.com/txonce/txonce/outbox/relay"
 )
 
+// claimsOnly is a store without an outbox.
+type claimsOnly struct{ dedup.Store[tx] }
+
 func TestNewInboxRefusesSettings(t *testing.T) {
 	store := consumertest.NewStore()
 	out := newPending(store)
@@ -42,8 +45,8 @@ func TestNewInboxRefusesSettings(t *testing.T) {
 		},
 		{
 			"no outbox",
-			webhook.InboxConfig[tx]{Name: "billing", Store: store},
-			"InboxConfig.Outbox is required, because the Store *consumertest.Store is not an outbox.Writer",
+			webhook.InboxConfig[tx]{Name: "billing", Store: claimsOnly{store}},
+			"InboxConfig.Outbox is required, because the Store webhook_test.claimsOnly is not an outbox.Writer",
 		},
 		{
 			"a nil outbox",
