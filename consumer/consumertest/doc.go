@@ -4,7 +4,7 @@
 // after COMMIT, and runs two copies at the same time. It finds handlers that write outside of their transaction, keys
 // that differ between deliveries, and stores that claim in another transaction than the handler's. With
 // HandlerTest.SameRow it also delivers messages of one row in one batch, and finds a statement that applies only one of
-// them.
+// them. With HandlerTest.Outgoing it finds a handler that enqueues other messages when it runs again.
 //
 // [Simulate] runs consumers and relays in virtual time, on a database and a broker in memory, with faults wherever a
 // process meets the world. It finds what takes two processes, a crash at the wrong moment and a COMMIT that comes late.

@@ -46,6 +46,22 @@ type HandlerTest[TTx any] struct {
 	//
 	// Defaults to nil: that case is left out.
 	SameRow func(n int) *consumer.Message
+
+	// Outgoing returns the IDs of the messages in the outbox, in any order, as tx sees it after the handler. With
+	// pgxstore, begin a savepoint first: messages that wait for COMMIT are written then.
+	//
+	//	sp, err := tx.Begin(ctx)
+	//	…
+	//	rows, err := sp.Query(ctx, `SELECT id FROM outbox_messages`)
+	//
+	// If it is set, TestHandler runs the handler, rolls back, runs it again, and compares the IDs of both runs. They
+	// differ if the handler makes an ID with uuid.New or time.Now: a run of the handler that is repeated after its
+	// commit was lost then sends a message that receivers take for another one. IDs that Enqueue derives depend on the
+	// order of a handler's calls. A handler that enqueues in the order of a map gives the same IDs to other messages:
+	// Outgoing finds that if it returns each ID together with its payload.
+	//
+	// Defaults to nil: that case is left out.
+	Outgoing func(ctx context.Context, tx TTx) (ids []string, err error)
 }
 
 // TestHandler runs one sub-test for each thing that may happen to a message. The database may contain other data, but
@@ -94,6 +110,9 @@ func handlerCases[TTx any](h HandlerTest[TTx]) []handlerCase[TTx] {
 	}
 	if h.SameRow != nil {
 		cases = append(cases, handlerCase[TTx]{"one row in one batch", oneRowInABatch[TTx]})
+	}
+	if h.Outgoing != nil {
+		cases = append(cases, handlerCase[TTx]{"same outgoing messages", sameOutgoing[TTx]})
 	}
 	return cases
 }

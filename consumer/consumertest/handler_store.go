@@ -19,6 +19,8 @@ type inTx func(beforeCommit func() error) error
 type passing[TTx any] struct {
 	dedup.Store[TTx]
 	pass func(ctx context.Context, tx inTx) error // nil: transactions run as usual
+	// called after a handler has succeeded, before beforeCommit; nil: nothing
+	handled func(ctx context.Context, tx TTx) error
 
 	mu     sync.Mutex
 	failed error // the error of a handler
@@ -57,6 +59,11 @@ func (p *passing[TTx]) InTx(ctx context.Context, recs []dedup.Record,
 					p.mu.Unlock()
 				}
 				return err
+			}
+			if p.handled != nil {
+				if err := p.handled(ctx, tx); err != nil {
+					return err
+				}
 			}
 			if beforeCommit == nil {
 				return nil

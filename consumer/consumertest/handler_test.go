@@ -84,9 +84,32 @@ func TestAHandlerAsItShouldBe(t *testing.T) {
 		}
 		consumertest.TestHandler(t, h)
 	})
+	t.Run("outgoing messages", func(t *testing.T) {
+		store := consumertest.NewStore()
+		consumertest.TestHandler(t, outgoingTest(store, func(ctx context.Context, m *consumer.Message) []string {
+			return []string{"charged " + m.ID, "receipt " + m.ID}
+		}))
+	})
 	t.Run("several messages of one row", func(t *testing.T) {
 		consumertest.TestHandler(t, rowTest(consumertest.NewStore(), rowHandler(false)))
 	})
+}
+
+// outgoing is the value of the database in which the handler of outgoingTest keeps what it enqueues.
+const outgoing = "outgoing messages"
+
+// outgoingTest has a handler that enqueues messages with these IDs.
+func outgoingTest(store *consumertest.Store, ids func(context.Context, *consumer.Message) []string,
+) consumertest.HandlerTest[tx] {
+	h := handlerTest(store, store.Database(), func(ctx context.Context, tx tx, m *consumer.Message) error {
+		return errors.Join(charge(ctx, tx, m), tx.Put(ctx, outgoing, ids(ctx, m)))
+	})
+	h.Outgoing = func(_ context.Context, tx tx) ([]string, error) {
+		value, err := tx.Value(outgoing)
+		ids, _ := value.([]string)
+		return ids, err
+	}
+	return h
 }
 
 // rowHandler is a BatchHandler for HandlerTest.SameRow: it charges once for each message, or once for each
@@ -181,7 +204,7 @@ func (s claimsNothing) InTx(ctx context.Context, recs []dedup.Record, fn func(tx
 // TestHandler must fail for wrong handlers and stores.
 func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 	var outside atomic.Int64
-	var deliveries atomic.Int64
+	var deliveries, runs atomic.Int64
 	for _, tc := range []struct {
 		name  string
 		broke func(h *consumertest.HandlerTest[tx], s *consumertest.Store)
@@ -262,6 +285,29 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 			*h = rowTest(s, rowHandler(false))
 			h.SameRow = func(int) *consumer.Message { return &consumer.Message{ID: "alice"} }
 		}, []string{"one row in one batch"}, "SameRow returns messages with the same key"},
+		{"another ID in each run", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = outgoingTest(s, func(_ context.Context, m *consumer.Message) []string {
+				return []string{"receipt " + m.ID, fmt.Sprint("charged ", runs.Add(1))}
+			})
+		}, []string{"same outgoing messages"}, `["charged `},
+		{"a message that only some runs send", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = outgoingTest(s, func(_ context.Context, m *consumer.Message) []string {
+				return []string{"charged " + m.ID, "receipt " + m.ID}[:runs.Add(1)%2+1]
+			})
+		}, []string{"same outgoing messages"}, "enqueues other messages than the second"},
+		{"no outgoing message", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = outgoingTest(s, func(context.Context, *consumer.Message) []string { return nil })
+		}, []string{"same outgoing messages"}, "Outgoing finds no new message"},
+		{"nobody can tell the outgoing messages", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			h.Outgoing = func(context.Context, tx) ([]string, error) { return nil, errors.New("no such table") }
+		}, []string{"same outgoing messages"}, "HandlerTest.Outgoing: no such table"},
+		{"effects outside, with outgoing messages", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
+			*h = outgoingTest(s, func(_ context.Context, m *consumer.Message) []string {
+				outside.Add(1)
+				return []string{"charged " + m.ID}
+			})
+			h.Effects = func(context.Context) (int, error) { return int(outside.Load()), nil }
+		}, []string{"crash before commit", "same outgoing messages"}, "after the second run"},
 		{
 			"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil },
 			[]string{""},
