@@ -42,6 +42,7 @@ var rows = []row{
 	{"calls", []string{"dedup", "dedup/driver", "outbox", "outbox/driver", "internal/outgoing", "internal/usercode"}},
 	{"consumer", []string{"consumer/internal/decide", "consumer/internal/traced", "dedup", "dedup/driver", "outbox", "outbox/driver", "observe", "internal/aliases", "internal/faults", "internal/hooks", "internal/losses", "internal/await", "internal/backoff", "internal/names", "internal/outgoing", "internal/tokens", "internal/usercode", "internal/idtime"}},
 	{"consumer/internal/traced", nil},
+	{"consumer/chaos", []string{"consumer", "consumer/driver", "internal/usercode"}},
 	{"consumer/driver", []string{"consumer", "consumer/internal/traced", "dedup", "dedup/driver", "observe", "internal/hooks"}},
 	{"consumer/internal/decide", []string{"dedup", "dedup/driver", "observe", "internal/faults"}},
 	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe", "internal/httpkey"}},

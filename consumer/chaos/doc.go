@@ -1,0 +1,24 @@
+// Package chaos gives a Processor a bad day, in a staging environment: messages that are delivered twice, answers that
+// come late, acknowledgements that are lost, and processes that die.
+//
+// Wrap goes between a Subscriber and its Consumer:
+//
+//	faulty, err := chaos.Wrap(orders, chaos.Config{Seed: 1, Duplicate: 0.05, LoseAck: 0.05, Delay: time.Second})
+//	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{…, Processor: faulty})
+//
+// # What it does, and what it never does
+//
+// Each fault is one that brokers and machines have by themselves, so a handler that uses its transaction has each
+// effect once, and an audit of the effects shows those that do not. A failure never becomes an acknowledgement: a
+// message that the Consumer did not answer with nil is delivered again, whatever else happens to it. Batches stay
+// batches, messages of one ordering key stay in order, and an answer that becomes a failure takes the later messages of
+// its key with it.
+//
+// # Reproducing a day
+//
+// The faults of a call depend on Config.Seed and on how many messages the calls before it had. With one worker, a run
+// is repeated exactly; with several, their order differs, and so do the messages that are hit.
+//
+// consumertest.TestHandler tests a handler against each of these faults on its own, in a test. Simulate of that package
+// does so with many combinations, in memory.
+package chaos
