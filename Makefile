@@ -109,7 +109,7 @@ calls: ## Make 10,000 calls to a payment provider that misbehaves, while process
 	@$(MAKE) --no-print-directory services-up S="postgres mariadb mysql"
 	@$(ENV); go test -count=1 -v -timeout=90m -run TestCalls ./internal/test/system/calls -calls.n=$(CALLS)
 
-# Further flags for failover.
+# Further flags for failover, such as FAILOVER="-database mariadb -failovers 20" (make services-up S=mariadb before).
 FAILOVER ?=
 
 .PHONY: failover

@@ -23,7 +23,7 @@ func StartPostgresWithClock(t testing.TB, settings ...string) (*OwnPostgres, *Ow
 	}
 	c := &OwnClock{file: filepath.Join(p.dir, "clock")}
 	c.Set(t, 0)
-	p.end("INT")
+	p.server.end("INT")
 	p.env = []string{
 		"LD_PRELOAD=" + found[0], "FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1",
 		"FAKETIME_DONT_FAKE_MONOTONIC=1",

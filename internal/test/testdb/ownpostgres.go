@@ -1,22 +1,18 @@
 package testdb
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // OwnPostgres is a PostgreSQL 15 for one test, which may kill and restart it.
@@ -29,9 +25,7 @@ type OwnPostgres struct {
 	programs string   // the folder with the server's programs
 	dir      string
 	user     *syscall.Credential // nil: the user of this process
-	cmd      *exec.Cmd
-	stdin    io.WriteCloser
-	log      *serverLog
+	server   ownServer
 	release  func() // of the port
 }
 
@@ -159,8 +153,7 @@ func newPostgres(ctx context.Context, settings []string, program string, args ..
 		return nil, err
 	}
 	p := &OwnPostgres{
-		Port: port, settings: settings, programs: programs, dir: dir, user: as, log: &serverLog{},
-		release: release,
+		Port: port, settings: settings, programs: programs, dir: dir, user: as, release: release,
 	}
 	p.DSN = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", p.Port)
 	if err := p.create(ctx, program, args); err != nil {
@@ -185,7 +178,7 @@ func (p *OwnPostgres) create(ctx context.Context, program string, args []string)
 
 // Close ends the server and removes its data.
 func (p *OwnPostgres) Close() {
-	p.end("QUIT")
+	p.server.end("QUIT")
 	_ = os.RemoveAll(p.dir)
 	p.release()
 }
@@ -204,69 +197,22 @@ func (p *OwnPostgres) command(program string, args ...string) *exec.Cmd {
 
 // Start starts it again after Kill, with its data and address, and returns when it answers.
 func (p *OwnPostgres) Start(ctx context.Context) error {
-	// The shell stops the server when its standard input ends, also if this process is killed.
-	const keep = `"$@" & pid=$!; read -r signal; kill -"${signal:-QUIT}" $pid; wait $pid`
 	args := []string{
-		"-c", keep, "sh", filepath.Join(p.programs, "postgres"), "-D", p.data(), "-p", strconv.Itoa(p.Port),
+		filepath.Join(p.programs, "postgres"), "-D", p.data(), "-p", strconv.Itoa(p.Port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 	}
 	for _, setting := range p.settings {
 		args = append(args, "-c", setting)
 	}
-	p.cmd = p.command("sh", args...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, setUpWithin)
-	defer cancel()
-	for {
-		conn, err := connect(ctx, p.DSN)
-		if err == nil {
+	return p.server.start(ctx, p.command, args,
+		func(ctx context.Context) error {
+			conn, err := connect(ctx, p.DSN)
+			if err != nil {
+				return err
+			}
 			return conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("own PostgreSQL: %w: %w\n%s", ctx.Err(), err, p.log.tail())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		})
 }
 
 // Kill ends it with SIGKILL.
-func (p *OwnPostgres) Kill() { p.end("KILL") }
-
-// end returns when all of the server's processes have ended: they share its standard error, and Wait waits for the end
-// of that.
-func (p *OwnPostgres) end(signal string) {
-	if p.stdin == nil {
-		return
-	}
-	_, _ = io.WriteString(p.stdin, signal+"\n")
-	_ = p.stdin.Close()
-	_ = p.cmd.Wait()
-	p.stdin = nil
-}
-
-// serverLog keeps a server's output.
-type serverLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *serverLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *serverLog) tail() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := l.text.Bytes()
-	return string(text[max(0, len(text)-2000):])
-}
+func (p *OwnPostgres) Kill() { p.server.end("KILL") }

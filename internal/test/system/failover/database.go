@@ -4,52 +4,60 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // for testdb
+	_ "github.com/go-sql-driver/mysql" // for testdb and database/sql
+	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/txonce/txonce/adapters/pgxstore"
-	"github.com/txonce/txonce/internal/test/testdb"
+	"github.com/txonce/txonce/migrations"
 )
 
-// database is a PostgreSQL at a fixed address, with servers that take over from each other.
+// database is a PostgreSQL or MariaDB at a fixed address, with servers that take over from each other.
 type database struct {
+	kind        string
 	clients     *gate
 	replication *gate
-	primary     *testdb.OwnPostgres
+	primary     server
 }
 
-func openDatabase(ctx context.Context) (d *database, err error) {
-	d = &database{}
+func openDatabase(ctx context.Context, kind string) (d *database, err error) {
+	d = &database{kind: kind}
 	if d.clients, err = newGate(); err != nil {
 		return nil, err
 	}
 	if d.replication, err = newGate(); err != nil {
 		return nil, err
 	}
-	d.primary, err = testdb.NewPostgres(ctx, "wal_level=replica", "max_wal_senders=10", "shared_buffers=64MB")
+	if d.primary, err = newServer(ctx, kind); err != nil {
+		return nil, err
+	}
+	d.clients.Point(d.primary.At())
+	db, err := sql.Open(d.driver(), d.DSN())
 	if err != nil {
 		return nil, err
 	}
-	d.clients.Point(d.primary.Port)
-	pool, err := pgxpool.New(ctx, d.DSN())
-	if err != nil {
+	defer db.Close()
+	if err := migrations.Apply(ctx, db, kinds[kind], ""); err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	if err := pgxstore.Migrate(ctx, pool, "public"); err != nil {
-		return nil, err
+	for _, statement := range []string{`CREATE TABLE effects (id varchar(100) NOT NULL)`, `CREATE INDEX effects_id ON effects (id)`} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return nil, err
+		}
 	}
-	_, err = pool.Exec(ctx, `CREATE TABLE effects (id text NOT NULL); CREATE INDEX ON effects (id)`)
-	return d, err
+	return d, nil
 }
 
 // DSN is the address of clients.
-func (d *database) DSN() string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable&connect_timeout=5", d.clients.Port)
+func (d *database) DSN() string { return dsn(d.kind, d.clients.Port) }
+
+func (d *database) driver() string {
+	if d.kind == mariadb {
+		return "mysql"
+	}
+	return "pgx"
 }
 
 func (d *database) Close() {
@@ -63,8 +71,8 @@ func (d *database) Close() {
 // failover lets an asynchronous standby take over that lacks what was committed during the last lag. meanwhile runs
 // while the standby is replicating, and last before the primary is killed.
 func (d *database) failover(ctx context.Context, lag time.Duration, meanwhile, last func() error) error {
-	d.replication.Point(d.primary.Port)
-	standby, err := d.primary.NewStandby(ctx, d.replication.Port)
+	d.replication.Point(d.primary.At())
+	standby, err := d.primary.Standby(ctx, d.replication.Port)
 	if err != nil {
 		return fmt.Errorf("start a standby: %w", err)
 	}
@@ -90,7 +98,8 @@ func (d *database) failover(ctx context.Context, lag time.Duration, meanwhile, l
 
 // backup lets a backup take over that was made before meanwhile ran.
 func (d *database) backup(ctx context.Context, meanwhile func() error) error {
-	backup, err := d.primary.NewBackup(ctx)
+	d.replication.Point(d.primary.At())
+	backup, err := d.primary.Backup(ctx, d.replication.Port)
 	if err != nil {
 		return fmt.Errorf("make a backup: %w", err)
 	}
@@ -109,7 +118,7 @@ func (d *database) restart(ctx context.Context) error {
 	if err := d.primary.Start(ctx); err != nil {
 		return err
 	}
-	d.clients.Point(d.primary.Port)
+	d.clients.Point(d.primary.At())
 	return nil
 }
 
@@ -119,33 +128,32 @@ func (d *database) end() {
 	d.clients.Cut()
 }
 
-func (d *database) replace(next *testdb.OwnPostgres) {
+func (d *database) replace(next server) {
 	d.primary.Close()
 	d.primary = next
-	d.clients.Point(next.Port)
+	d.clients.Point(next.At())
 }
 
 // effects returns how many of the messages up to n have an effect, and how many effects all have.
 func (d *database) effects(ctx context.Context, n int) (distinct, all int, err error) {
-	conn, err := pgx.Connect(ctx, d.primary.DSN)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer conn.Close(ctx)
-	err = conn.QueryRow(ctx, `SELECT count(DISTINCT id), count(*) FROM effects WHERE id <= $1`, messageID(n)).
-		Scan(&distinct, &all)
+	// messageID needs no quotes
+	err = d.query(ctx, `SELECT count(DISTINCT id), count(*) FROM effects WHERE id <= '`+messageID(n)+`'`, &distinct, &all)
 	return distinct, all, err
 }
 
 // parked returns how many messages are parked.
 func (d *database) parked(ctx context.Context) (n int, err error) {
-	conn, err := pgx.Connect(ctx, d.primary.DSN)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(ctx)
-	err = conn.QueryRow(ctx, `SELECT count(*) FROM dead_letters`).Scan(&n)
+	err = d.query(ctx, `SELECT count(*) FROM dead_letters`, &n)
 	return n, err
+}
+
+func (d *database) query(ctx context.Context, query string, into ...any) error {
+	db, err := sql.Open(d.driver(), dsn(d.kind, d.primary.At()))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.QueryRowContext(ctx, query).Scan(into...)
 }
 
 func messageID(n int) string { return fmt.Sprintf("m%09d", n) }

@@ -3,10 +3,10 @@
 // Command failover checks that a consumer of Kafka loses nothing and doubles nothing when its database loses commits.
 //
 //	make failover
-//	go run ./internal/test/system/failover -failovers 5
+//	go run ./internal/test/system/failover -failovers 5 -database mariadb
 //
 // Messages go to a real Kafka at a steady pace. Two processes of one consumer group record each message in a table of
-// a real PostgreSQL, which has an asynchronous standby. Again and again the standby is cut off, the primary commits
+// a real PostgreSQL or MariaDB, which has an asynchronous standby. Again and again the standby is cut off, the primary commits
 // more for 20 to 800 ms, is killed, and the standby takes over: what it lacks is lost, although its messages are
 // acknowledged. Between the failovers the primary is replaced by a backup, or killed and started again, and worker
 // processes are killed. After each fault the program waits until all messages sent so far have their effect again, and
@@ -57,6 +57,7 @@ type options struct {
 	cooperative, freeze          bool
 	seed                         uint64
 	broken, json, verbose        bool
+	database                     string
 	kafka                        []string
 }
 
@@ -76,6 +77,7 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	flags.BoolVar(&o.broken, "broken", false, "use workers without positions, to see the audit fail")
 	flags.BoolVar(&o.json, "json", false, "print the figures as one last line of JSON")
 	flags.BoolVar(&o.verbose, "v", false, "show the workers' logs")
+	flags.StringVar(&o.database, "database", postgres, "kind of the database: postgres or mariadb")
 	flags.Uint64Var(&o.seed, "seed", uint64(rand.Uint32()), "repeats the plan of an earlier run")
 	kafka, err := address.Lookup(".", "TXONCE_KAFKA")
 	if err != nil {
@@ -93,6 +95,8 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 		return o, errors.New("-failovers, -backups, -restarts and -killers must not be negative")
 	case o.rate < 20 || o.workers < 1 || o.partitions < 1:
 		return o, errors.New("want a -rate of 20 or more, and at least one of -workers and of -partitions")
+	case kinds[o.database] == "":
+		return o, fmt.Errorf("-database %q: want postgres or mariadb", o.database)
 	case len(o.kafka) == 0:
 		return o, errors.New("-kafka: want the addresses of a Kafka, or make services-up")
 	}

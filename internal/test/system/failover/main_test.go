@@ -30,13 +30,16 @@ func failover(t *testing.T, args ...string) (code int, output string) {
 }
 
 func TestNothingIsLost(t *testing.T) {
-	for _, args := range [][]string{{"-seed=1"}, {"-seed=2", "-cooperative"}} {
+	for _, args := range [][]string{
+		{"-seed=1", "-failovers=2", "-restarts=1"}, {"-seed=2", "-cooperative", "-failovers=2", "-restarts=1"},
+		{"-seed=3", "-database=mariadb", "-failovers=1", "-restarts=0"},
+	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers")
 			}
 			t.Parallel()
-			code, out := failover(t, append(args, "-failovers=2", "-backups=1", "-restarts=1", "-rate=200")...)
+			code, out := failover(t, append(args, "-backups=1", "-rate=200")...)
 			if code != 0 || !strings.Contains(out, "lost 0, doubled 0") || strings.Contains(out, "lost 0 effects") {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}

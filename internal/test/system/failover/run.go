@@ -63,8 +63,8 @@ type scene struct {
 
 func run(ctx context.Context, o options, stdout, stderr io.Writer) (_ *found, err error) {
 	s := &scene{o: o, out: stdout, begun: time.Now(), random: rand.New(rand.NewPCG(o.seed, 1)), found: found{Seed: o.seed}} //nolint:gosec // a plan that can be repeated
-	s.print("starting a PostgreSQL; seed %d", o.seed)
-	if s.db, err = openDatabase(ctx); err != nil {
+	s.print("starting a %s; seed %d", o.database, o.seed)
+	if s.db, err = openDatabase(ctx, o.database); err != nil {
 		return nil, err
 	}
 	defer s.db.Close()
@@ -250,7 +250,7 @@ func (s *scene) parked(ctx context.Context) (n int, err error) {
 func (s *scene) start(i int) error {
 	name := fmt.Sprint("worker-", i)
 	return s.team[i].Start(name, workerCommand, settings{
-		Name: name, Database: s.db.DSN(), Topic: s.load.topic, Kafka: s.o.kafka,
+		Name: name, Kind: s.o.database, Database: s.db.DSN(), Topic: s.load.topic, Kafka: s.o.kafka,
 		Cooperative: s.o.cooperative, Broken: s.o.broken,
 	}, func(r report) {
 		s.mu.Lock()

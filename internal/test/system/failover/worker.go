@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,8 +23,10 @@ import (
 
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/adapters/pgxstore"
+	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/driver"
+	"github.com/txonce/txonce/dedup"
 	dedupdriver "github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/test/child"
 	"github.com/txonce/txonce/internal/test/spawn"
@@ -36,9 +39,9 @@ const killer = "killer-"
 
 // settings are what a worker needs to know.
 type settings struct {
-	Name, Database, Topic string
-	Kafka                 []string
-	Cooperative, Broken   bool
+	Name, Kind, Database, Topic string
+	Kafka                       []string
+	Cooperative, Broken         bool
 }
 
 // report is what a worker tells its parent: that messages of a partition are read again, or why it ends.
@@ -83,26 +86,7 @@ func endWithParent(in *bufio.Reader) {
 
 // work is an ordinary worker.
 func (s settings) work(ctx context.Context, tell func(report)) error {
-	pool, err := pgxpool.New(ctx, s.Database)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
-	if err != nil {
-		return err
-	}
-	c, err := consumer.New(consumer.Config[pgx.Tx]{
-		Name: "billing", Store: store, Window: 15 * 24 * time.Hour,
-		Key: func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
-		Handle: func(ctx context.Context, tx pgx.Tx, m *consumer.Message) error {
-			if strings.HasPrefix(string(m.Payload), killer) {
-				child.KillMyself()
-			}
-			_, err := tx.Exec(ctx, `INSERT INTO effects (id) VALUES ($1)`, string(m.Payload))
-			return err
-		},
-	})
+	c, err := s.consumer(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,6 +119,58 @@ func (s settings) work(ctx context.Context, tell func(report)) error {
 	return subscriber.Run(ctx)
 }
 
+// consumer returns the consumer on the database, which stays open until the process ends.
+func (s settings) consumer(ctx context.Context) (positioned, error) {
+	if s.Kind == mariadb {
+		db, err := sql.Open("mysql", s.Database)
+		if err != nil {
+			return nil, err
+		}
+		store, err := sqlstore.New(sqlstore.Config{DB: db, Dialect: sqlstore.MySQL})
+		if err != nil {
+			return nil, err
+		}
+		return newConsumer(store, func(ctx context.Context, tx *sql.Tx, id string) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO effects (id) VALUES (?)`, id)
+			return err
+		})
+	}
+	pool, err := pgxpool.New(ctx, s.Database)
+	if err != nil {
+		return nil, err
+	}
+	store, err := pgxstore.New(pgxstore.Config{Pool: pool})
+	if err != nil {
+		return nil, err
+	}
+	return newConsumer(store, func(ctx context.Context, tx pgx.Tx, id string) error {
+		_, err := tx.Exec(ctx, `INSERT INTO effects (id) VALUES ($1)`, id)
+		return err
+	})
+}
+
+func newConsumer[TTx any](store dedup.Store[TTx], insert func(ctx context.Context, tx TTx, id string) error) (
+	*consumer.Consumer[TTx], error,
+) {
+	return consumer.New(consumer.Config[TTx]{
+		Name: "billing", Store: store, Window: 15 * 24 * time.Hour,
+		Key: func(m *consumer.Message) (string, error) { return string(m.Payload), nil },
+		Handle: func(ctx context.Context, tx TTx, m *consumer.Message) error {
+			if strings.HasPrefix(string(m.Payload), killer) {
+				child.KillMyself()
+			}
+			return insert(ctx, tx, string(m.Payload))
+		},
+	})
+}
+
+// positioned is a consumer whose Store remembers positions.
+type positioned interface {
+	consumer.Processor
+	driver.Starter
+	driver.BatchProcessor
+}
+
 // withoutPositions hides from the Subscriber that the store remembers positions.
 type withoutPositions struct {
 	consumer.Processor
@@ -142,4 +178,7 @@ type withoutPositions struct {
 	driver.BatchProcessor
 }
 
-var _ dedupdriver.Positions = (*pgxstore.Store)(nil)
+var (
+	_ dedupdriver.Positions = (*pgxstore.Store)(nil)
+	_ dedupdriver.Positions = (*sqlstore.Store)(nil)
+)
