@@ -9,6 +9,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -51,13 +52,12 @@ func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *c
 	}
 }
 
-// checkLetter is called before a letter is committed.
-func (w *world) checkLetter(p *Process, l *consumer.DeadLetter) {
-	if key := l.Record.Key; key.ID != "" && (w.claimed(key) || w.effects(p.role, key, &l.Message) > 0) {
-		if l.Cause != "mismatch" {
-			w.sim.Break("%s writes a dead letter of %s, whose effect is committed", p.Name(), key.ID)
-		}
-	}
+// hasEffect reports whether the message of a letter has an effect, so that the letter must not be written. That of a
+// mismatch is about other content under the message's key.
+func (w *world) hasEffect(p *Process, l *consumer.DeadLetter) bool {
+	key := l.Record.Key
+	return key.ID != "" && l.Cause != observe.CauseMismatch &&
+		(w.claimed(key) || w.effects(p.role, key, &l.Message) > 0)
 }
 
 // sees remembers the newest token of each shard.

@@ -197,13 +197,13 @@ func (t *transaction) late(lands bool) {
 
 // land commits, and checks that a letter does not stand beside an effect.
 func (t *transaction) land(ctx context.Context) error {
-	if t.letter != nil {
-		t.p.of.checkLetter(t.p, t.letter)
-	}
-	err := t.tx.Commit(ctx)
-	if err != nil {
+	wrong := t.letter != nil && t.p.of.hasEffect(t.p, t.letter)
+	if err := t.tx.Commit(ctx); err != nil {
 		t.p.sim.Note("COMMIT of %s fails: %v", t.about, err)
 		return err
+	}
+	if wrong {
+		t.p.of.sim.Break("%s writes a dead letter of %s, whose effect is committed", t.p.Name(), t.letter.Record.Key.ID)
 	}
 	t.p.sim.Note("COMMIT of %s is done", t.about)
 	return nil

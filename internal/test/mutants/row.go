@@ -41,8 +41,14 @@ type row struct {
 	seed int // of the simulation; 0 means 1
 }
 
-// simulated is the test of rows that only the simulation notices.
-const simulated = "TestSimulation in consumer/consumertest"
+// These are the tests of rows that only a simulation must notice.
+const (
+	simulated          = "TestSimulation in consumer/consumertest"
+	simulatedPositions = "TestPositionsInASimulation in adapters/kafka"
+)
+
+// simulates reports whether the row's test is a simulation.
+func (r row) simulates() bool { return r.fails == simulated || r.fails == simulatedPositions }
 
 // test returns the name of the test that must fail, and its folder.
 func (r row) test() (name, folder string) {

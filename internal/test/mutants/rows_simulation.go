@@ -185,6 +185,57 @@ var simulationRows = []row{
 		return s.settleOriginal(ctx, outcomes)`,
 		fails: simulated, sim: 2990,
 	},
+	{
+		promise: "The other system is asked about a call only when no request for it can arrive any more.",
+		in:      "calls.decide",
+		body: `if s, until = decideOriginal(c, db, due, f, r); s == wait {
+			s = ask
+		}
+		return s, until`,
+		fails: simulated, sim: 5120,
+	},
+	{
+		promise: "Without idempotency keys a call is made again only when the other system has not had it.",
+		in:      "calls.decide",
+		body: `if s, until = decideOriginal(c, db, due, f, r); s == ask || s == wait {
+			s = do
+		}
+		return s, until`,
+		fails: simulated, sim: 210,
+	},
+	{
+		promise: "A call that is settled is not made again, whatever became of its message.",
+		in:      "calls.decide",
+		body: `if s, until = decideOriginal(c, db, due, f, r); s == already {
+			s = do
+		}
+		return s, until`,
+		fails: simulated, sim: 270,
+	},
+	{
+		promise: "Kafka: a group whose database lost commits begins where the database is.",
+		in:      "adapters/kafka.begin",
+		body: `b, err := beginOriginal(f, row)
+		if b.rewind != (driver.Rewind{}) {
+			b.at, b.reset, b.rewind = f.committed, false, driver.Rewind{}
+		}
+		return b, err`,
+		fails: simulatedPositions, sim: 120,
+	},
+	{
+		promise: "Kafka: positions are written by the server that has the claims below them.",
+		in:      "dedup/deduptest.(*Store).MovePositions",
+		body: `s.db.mu.Lock()
+		history = s.saw()
+		for i, m := range moves {
+			if row, found := s.db.positions[m.PositionID]; found {
+				moves[i].Epoch, moves[i].From = row.Epoch, row.Next
+			}
+		}
+		s.db.mu.Unlock()
+		return s.movePositionsOriginal(ctx, history, moves)`,
+		fails: simulatedPositions, sim: 150,
+	},
 }
 
 // startsLate lets startCall believe that the hold lasts for another hour.

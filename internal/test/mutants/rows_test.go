@@ -30,7 +30,7 @@ func TestRowsFindWhatTheyName(t *testing.T) {
 			t.Errorf("the promise %q: a row has either in and body, or sql and cut", r.promise)
 			continue
 		}
-		if r.fails == simulated && r.sim == 0 {
+		if r.simulates() && r.sim == 0 {
 			t.Errorf("the promise %q: say in sim within how many cases the simulation notices", r.promise)
 		}
 		if _, err := r.files(root(t)); err != nil {

@@ -13,10 +13,13 @@ import (
 // bySimulation returns those of rows that the simulation must notice, each with the simulation as its test.
 func bySimulation(rows []row) (sims []row) {
 	for _, r := range rows {
-		if r.sim > 0 {
-			r.fails = simulated
-			sims = append(sims, r)
+		if r.sim == 0 {
+			continue
 		}
+		if !r.simulates() {
+			r.fails = simulated
+		}
+		sims = append(sims, r)
 	}
 	return sims
 }

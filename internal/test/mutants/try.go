@@ -110,7 +110,7 @@ func (r row) run(ctx context.Context, cache buildCache, module, pkg, dir, overla
 	cmd.Env = append([]string{"GOGC=400"}, cmd.Env...)
 	// Without TXONCE_TEST_ALL the case may be dealt to another configuration than the row names.
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir, "TXONCE_TEST_ALL=1")
-	if r.fails == simulated {
+	if r.simulates() {
 		cmd.Env = append(cmd.Env, "GOMAXPROCS=1", fmt.Sprint("CASES=", r.sim), fmt.Sprint("SEED=", max(r.seed, 1)))
 	}
 	out, err := cmd.CombinedOutput()
