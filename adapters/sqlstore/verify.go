@@ -22,7 +22,7 @@ var (
 
 // endedByMethod finds out whether the handler called Commit or Rollback. After either, tx takes no statements.
 func (t *transaction) endedByMethod(ctx context.Context) error {
-	if len(t.Claim.Inserted) > 0 && !t.claimCommitted(ctx) {
+	if committed, err := t.claimCommitted(ctx); len(t.Claim.Inserted) > 0 && err == nil && !committed {
 		return errRolledBack
 	}
 	return errCommitted
@@ -84,7 +84,10 @@ func (t *transaction) check(ctx context.Context, verify func(context.Context, *e
 	case errors.Is(err, dedup.ErrTxEnded), errors.Is(err, engine.ErrTemporary):
 		return err
 	case errors.Is(err, engine.ErrSwallowed): // the failed statement may belong to a later transaction of the handler
-		if t.claimCommitted(limited) {
+		switch committed, failed := t.claimCommitted(limited); {
+		case failed != nil:
+			return t.askElsewhere(err)
+		case committed:
 			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (%w)",
 				dedup.ErrTxEnded, err)
 		}
@@ -138,7 +141,10 @@ func (t *transaction) explain(err error) error {
 		return fmt.Errorf("%w (the handler returned: %w)", t.endedByMethod(ctx), err)
 	case errors.Is(verifyErr, engine.ErrSwallowed):
 		// the handler returned the error; the failed statement may belong to a later transaction
-		if t.claimCommitted(ctx) {
+		switch committed, failed := t.claimCommitted(ctx); {
+		case failed != nil:
+			return t.askElsewhere(err)
+		case committed:
 			return fmt.Errorf("%w: it committed the claim, and went on in another transaction (it returned: %w)",
 				dedup.ErrTxEnded, err)
 		}
@@ -146,9 +152,14 @@ func (t *transaction) explain(err error) error {
 	case errors.Is(verifyErr, dedup.ErrTxEnded):
 		// A deadlock ends a transaction; so does, on SQLite, a canceled statement or a full disk.
 		// The handler may have replaced that error with its own.
-		if (cut && t.store.cfg.Dialect != Postgres || t.store.fault(err).MayEnd ||
-			t.store.db.Proofs.LateWritesRollBack(ctx, &t.Transaction)) && !t.claimCommitted(ctx) {
-			return err
+		if cut && t.store.cfg.Dialect != Postgres || t.store.fault(err).MayEnd ||
+			t.store.db.Proofs.LateWritesRollBack(ctx, &t.Transaction) {
+			switch committed, failed := t.claimCommitted(ctx); {
+			case failed != nil: // the connection was lost meanwhile
+				return t.askElsewhere(err)
+			case !committed:
+				return err
+			}
 		}
 		return fmt.Errorf("%w (the handler returned: %w)", verifyErr, err)
 	case t.store.fault(err).Idle:
@@ -234,14 +245,14 @@ func (t *transaction) aloneLost(ctx context.Context) bool {
 	return t.store.cfg.Dialect == MySQL && t.store.cfg.DB.PingContext(ctx) == nil
 }
 
-// claimCommitted rolls back, and then reports whether the claim is committed. It returns true if it cannot find out.
-func (t *transaction) claimCommitted(ctx context.Context) bool {
+// claimCommitted rolls back, and then reports whether the claim is committed. An error means that this connection does
+// not tell.
+func (t *transaction) claimCommitted(ctx context.Context) (bool, error) {
 	if len(t.Claim.Inserted) == 0 {
-		return false
+		return false, nil
 	}
 	_ = t.rollback() // there may be nothing to roll back
-	committed, err := t.store.db.Proofs.Committed(ctx, t.Conn, t.Claim)
-	return committed || err != nil
+	return t.store.db.Proofs.Committed(ctx, t.Conn, t.Claim)
 }
 
 // lost returns the error for a connection that was lost while a handler used it. If the server may have closed the

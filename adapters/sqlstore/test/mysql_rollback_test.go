@@ -53,3 +53,41 @@ func TestMySQLRollbackThatFails(t *testing.T) {
 		})
 	}
 }
+
+// A deadlock rolls the transaction back, and then the connection is cut. The Store asks on another connection whether
+// the claim is committed: the message runs again, and is not parked with an unknown outcome.
+func TestMySQLConnectionLostAfterADeadlock(t *testing.T) {
+	const effect = "INSERT INTO effects (name) VALUES ('k')"
+	for _, server := range []string{"mariadb", "mysql"} {
+		t.Run(server, func(t *testing.T) {
+			d := openMySQL(t)
+			deadlock, cut := false, false
+			through, _ := wireproxy.ThroughMySQL(t, d.dsn, wireproxy.Config{Decide: func(f wireproxy.Frame) wireproxy.Action {
+				switch {
+				case f.FromServer:
+				case f.Statement == effect && !deadlock:
+					deadlock = true
+					return wireproxy.Action{Kind: wireproxy.Answer, Code: "1213"}
+				case deadlock && !cut && strings.HasPrefix(f.Statement, "SELECT count(*)"):
+					cut = true
+					return wireproxy.Action{Kind: wireproxy.CutBefore}
+				}
+				return wireproxy.Action{}
+			}})
+			s := d.open(t, through, deduptest.Options{})
+			err := s.InTx(t.Context(), []dedup.Record{record("k")}, func(tx *sql.Tx, _ []dedup.Claim) error {
+				_, err := tx.Exec(effect)
+				return err
+			})
+			if !deadlock || !cut {
+				t.Fatalf("deadlock %v, cut %v: nothing was tried", deadlock, cut)
+			}
+			if err == nil || errors.Is(err, dedup.ErrTxEnded) {
+				t.Errorf("InTx = %v, want the deadlock", err)
+			}
+			if _, claimed, err := s.Lookup(t.Context(), record("k").Key); err != nil || claimed {
+				t.Errorf("Lookup says %v, %v", claimed, err)
+			}
+		})
+	}
+}
