@@ -1,15 +1,21 @@
 package kafka_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
@@ -162,24 +168,81 @@ func caseNumber(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// Whatever a database loses, the group reads again: each message has one effect in the end.
+// Whatever a database loses, the group reads again: each message has one effect in the end. SEED, FROM, CASES, SECONDS,
+// STRIDE and COUNTS of the environment mean what they mean to consumertest's TestSimulation.
 func TestPositionsInASimulation(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that a case can be repeated
 	seed, from, cases := caseNumber(t, "SEED", 1), caseNumber(t, "FROM", 0), caseNumber(t, "CASES", 500)
-	faults, backs := 0, 0
-	for n := from; n < from+cases; n++ {
-		fired, went, err := positionCase(t, uint64(seed), uint64(n), nil)
-		faults, backs = faults+len(fired), backs+went
+	within := time.Duration(caseNumber(t, "SECONDS", 0)) * time.Second
+	counts, began := newPositionCounts(), time.Now()
+	for n := from; within == 0 && counts.Cases < cases || within > 0 && time.Since(began) < within; n += caseNumber(t, "STRIDE", 1) {
+		fired, backs, err := positionCase(t, uint64(seed), uint64(n), nil)
+		counts.add(fired, backs)
 		if err == nil {
 			continue
 		}
 		var trace sim.Trace
 		fired, _, again := positionCase(t, uint64(seed), uint64(n), &trace)
 		lines := trace.Lines()
-		t.Fatalf("%v (again: %v)\n\nSEED=%d FROM=%d CASES=1 go test -run '^%s$'\n\nfaults: %v\n\n%s", err, again, seed, n, t.Name(),
-			fired, strings.Join(lines[:min(len(lines), 200)], "\n"))
+		command := cmp.Or(os.Getenv("TXONCE_SIMULATION"), "go test -run '^"+t.Name()+"$'")
+		t.Fatalf("%v (again: %v)\n\nSEED=%d FROM=%d CASES=1 %s\n\nfaults: %v\n\n%s", err, again, seed, n, command, fired,
+			strings.Join(lines[:min(len(lines), 200)], "\n"))
 	}
-	t.Logf("%d cases, %d faults; the database went back %d times", cases, faults, backs)
-	if cases > 100 && (faults == 0 || backs < cases/20) {
+	t.Logf("%d cases, %d faults; the database went back %d times", counts.Cases, counts.faults, counts.backs)
+	if counts.Cases > 100 && (counts.faults == 0 || counts.backs < counts.Cases/20) {
 		t.Error("too little has failed: this has shown nothing")
+	}
+	if path := os.Getenv("COUNTS"); path != "" {
+		counts.write(t, path)
+	}
+}
+
+// positionCounts are counted as consumertest's are.
+type positionCounts struct {
+	Cases         int             `json:"cases"`
+	Cells         []*positionCell `json:"cells"`
+	faults, backs int
+}
+
+type positionCell struct {
+	Boundary string `json:"boundary"`
+	Action   string `json:"action"`
+	Faults   int    `json:"faults"`
+	Cases    int    `json:"cases"`
+}
+
+func newPositionCounts() *positionCounts {
+	c := &positionCounts{}
+	for _, boundary := range slices.Sorted(maps.Keys(positionFaults)) {
+		for _, action := range positionFaults[boundary].Actions {
+			c.Cells = append(c.Cells, &positionCell{Boundary: "positions: " + boundary, Action: action})
+		}
+	}
+	return c
+}
+
+func (c *positionCounts) add(fired []sim.Fault, backs int) {
+	c.Cases, c.faults, c.backs = c.Cases+1, c.faults+len(fired), c.backs+backs
+	seen := map[*positionCell]bool{}
+	for _, f := range fired {
+		i := slices.IndexFunc(c.Cells, func(at *positionCell) bool {
+			return at.Boundary == "positions: "+f.Boundary && at.Action == f.Action
+		})
+		at := c.Cells[i]
+		if at.Faults++; !seen[at] {
+			at.Cases++
+		}
+		seen[at] = true
+	}
+}
+
+func (c *positionCounts) write(t *testing.T, path string) {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -25,7 +25,7 @@ var menu = map[string]sim.Choice{
 	"begin":    sim.OneIn(15, "refused", "crash", "outage", sim.Freeze),
 	"claimed":  sim.OneIn(8, "cut", "serialization failure", "stall", "crash", sim.Freeze),
 	"stmt":     sim.OneIn(10, "cut", "serialization failure", "stall", "delivery expires", "crash", sim.Freeze),
-	"step":     sim.OneIn(6, "stall", "delivery expires", "crash", sim.Freeze),
+	"step":     sim.OneIn(4, "stall", "delivery expires", "crash", sim.Freeze),
 	"commit": sim.OneIn(4,
 		"lost", "answer lost", "late", "late and lost", "serialization failure", "crash before", "crash after",
 		"crash, COMMIT on its way", sim.Freeze,

@@ -166,6 +166,34 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// jitterless may import math/rand: they draw names and tokens, choose at random, or are for tests. All others get what
+// varies their waits from internal/backoff, or a simulation could not repeat a run.
+var jitterless = []string{
+	"internal/backoff", "internal/operator", "calls", "calls/callstest", "consumer/ops/audit", "consumer/consumertest",
+	"consumer/chaos", "internal/sim", "dedup/deduptest", "outbox/outboxtest", "adapters/awssqs/awssqstest", "adapters/httpidem/storm",
+	"adapters/pgxstore",
+}
+
+func TestJitterHasOneSource(t *testing.T) {
+	found := map[string]bool{}
+	for _, p := range list(t) {
+		name, ours := strings.CutPrefix(p.ImportPath, module)
+		i := slices.IndexFunc(rows, func(r row) bool { return covers(r.pkg, name) })
+		if !ours || !slices.Contains(p.Imports, "math/rand") && !slices.Contains(p.Imports, "math/rand/v2") ||
+			i >= 0 && slices.Equal(rows[i].may, []string{"..."}) { // a program, or for tests
+			continue
+		}
+		if found[name] = true; !slices.Contains(jitterless, name) {
+			t.Errorf("%s imports math/rand: if a wait varies, use internal/backoff.Draw; otherwise name the package in jitterless", name)
+		}
+	}
+	for _, name := range jitterless {
+		if !found[name] {
+			t.Errorf("%s is in jitterless and does not import math/rand", name)
+		}
+	}
+}
+
 func list(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Standard,Imports", module+"...")

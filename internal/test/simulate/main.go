@@ -1,4 +1,5 @@
-// Command simulate runs consumertest's simulation in several processes, and adds up what happened. It needs no server.
+// Command simulate runs the simulations of consumertest and of Kafka's positions in several processes, and adds up what
+// happened. It needs no server.
 //
 //	go run ./internal/test/simulate                       # 60 s in two processes
 //	SEED=1 FROM=214 CASES=1 go run ./internal/test/simulate # a case again, with its trace

@@ -49,7 +49,7 @@ func (o options) report(sum counts, took time.Duration) error {
 	var few []string
 	for _, c := range sum.Cells {
 		faults += c.Faults
-		fmt.Printf("%-10s %-24s %8d faults in %8d cases\n", c.Boundary, c.Action, c.Faults, c.Cases)
+		fmt.Printf("%-24s %-24s %8d faults in %8d cases\n", c.Boundary, c.Action, c.Faults, c.Cases)
 		if c.Faults < o.least {
 			few = append(few, fmt.Sprintf("%s: %s (%d)", c.Boundary, c.Action, c.Faults))
 		}
@@ -78,7 +78,7 @@ func (o options) write(sum counts, took time.Duration) error {
 		return fmt.Errorf("which commit is it: %w", err)
 	}
 	r := proof.Run{
-		Tier: proof.Sim, Name: "consumers, relays and calls in memory", Seed: uint64(o.seed), Cases: sum.Cases,
+		Tier: proof.Sim, Name: "consumers, relays, calls and Kafka positions in memory", Seed: uint64(o.seed), Cases: sum.Cases,
 		Command: fmt.Sprintf("SEED=%d make sim SIM=\"-seconds %d\"", o.seed, o.seconds), Seconds: took.Seconds(),
 		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(out)),
 	}

@@ -22,8 +22,14 @@ type options struct {
 	cases      string // of the environment
 }
 
-// pkg has the simulation, as its test TestSimulation.
-const pkg = "github.com/txonce/txonce/consumer/consumertest"
+// simulations are the tests that run cases, and which part of the time each gets.
+var simulations = []struct {
+	pkg, test string
+	part      int
+}{
+	{"github.com/txonce/txonce/consumer/consumertest", "TestSimulation", 1},
+	{"github.com/txonce/txonce/adapters/kafka", "TestPositionsInASimulation", 10},
+}
 
 func run(ctx context.Context, o options) error {
 	o.seed, o.from, o.cases = number("SEED", 1), number("FROM", 0), os.Getenv("CASES")
@@ -35,33 +41,43 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "simulation.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, pkg).CombinedOutput(); err != nil {
-		return fmt.Errorf("build the simulation: %w\n%s", err, out)
+	var counted []counts
+	var took time.Duration
+	for _, s := range simulations {
+		binary := filepath.Join(dir, s.test)
+		if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, s.pkg).CombinedOutput(); err != nil {
+			return fmt.Errorf("build the simulation: %w\n%s", err, out)
+		}
+		began := time.Now()
+		all, err := o.processesOf(ctx, binary, max(1, o.seconds/s.part))
+		if err != nil {
+			return err
+		}
+		counted, took = append(counted, all...), took+time.Since(began)
 	}
-	began := time.Now()
-	counted := make([]counts, o.processes)
-	failed := make([]error, o.processes)
+	return o.report(add(counted), took)
+}
+
+// processesOf runs the cases of one test in several processes.
+func (o options) processesOf(ctx context.Context, binary string, seconds int) ([]counts, error) {
+	counted, failed := make([]counts, o.processes), make([]error, o.processes)
 	var all sync.WaitGroup
 	for i := range o.processes {
-		all.Go(func() { counted[i], failed[i] = o.process(ctx, binary, dir, i) })
+		all.Go(func() { counted[i], failed[i] = o.process(ctx, binary, seconds, i) })
 	}
 	all.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	return o.report(add(counted), time.Since(began))
+	return counted, errors.Join(failed...)
 }
 
 // process runs the cases of one process.
-func (o options) process(ctx context.Context, binary, dir string, i int) (c counts, err error) {
-	path := filepath.Join(dir, fmt.Sprint(i))
-	cmd := exec.CommandContext(ctx, binary, "-test.run", "^TestSimulation$", "-test.v", "-test.timeout", "24h")
-	cmd.Dir = dir
+func (o options) process(ctx context.Context, binary string, seconds, i int) (c counts, err error) {
+	path := fmt.Sprint(binary, ".", i)
+	cmd := exec.CommandContext(ctx, binary, "-test.run", "^"+filepath.Base(binary)+"$", "-test.v", "-test.timeout", "24h")
+	cmd.Dir = filepath.Dir(binary)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400", "TXONCE_SIMULATION=make sim", "COUNTS="+path,
 		"SEED="+strconv.Itoa(o.seed), "FROM="+strconv.Itoa(o.from+i), "STRIDE="+strconv.Itoa(o.processes))
 	if o.cases == "" {
-		cmd.Env = append(cmd.Env, "SECONDS="+strconv.Itoa(o.seconds))
+		cmd.Env = append(cmd.Env, "SECONDS="+strconv.Itoa(seconds))
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
