@@ -9,7 +9,6 @@ import (
 	"github.com/txonce/txonce/adapters/kafka"
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
-	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/sim"
@@ -32,53 +31,6 @@ type groupMember struct {
 	metadata   string
 	finished   int64
 	marked     int64 // an offset that the group has not taken yet; negative: there is none
-}
-
-// memberStore has the boundaries of transactions.
-type memberStore struct {
-	*consumertest.Store
-	m *groupMember
-}
-
-func (s *memberStore) InTx(ctx context.Context, recs []dedup.Record, fn func(*deduptest.Tx, []dedup.Claim) error) error {
-	return s.Store.InTx(ctx, recs, func(tx *deduptest.Tx, claims []dedup.Claim) error {
-		switch s.m.at("claimed", recs[0].Key.ID) {
-		case sim.Gone, "cut", "crash":
-			tx.Lose()
-			return errConnection
-		}
-		return fn(tx, claims)
-	})
-}
-
-// commit is the boundary of COMMIT.
-func (s *memberStore) commit(ctx context.Context, tx *deduptest.Tx) error {
-	switch what := s.m.at("commit", ""); what {
-	case sim.Gone, "lost", "crash before":
-		tx.Lose()
-		return errConnection
-	case "answer lost", "crash after":
-		_ = tx.Commit(ctx)
-		s.m.g.keep()
-		return errConnection
-	}
-	err := tx.Commit(ctx)
-	s.m.g.keep()
-	return err
-}
-
-// at parks the member, and carries out a crash before, and what concerns the database. "crash after" is the caller's to
-// end, with p.Crash.
-func (m *groupMember) at(boundary, about string) string {
-	f := m.p.At(boundary, about)
-	switch f.Action {
-	case "goes back":
-		m.g.goBack(m.p)
-		return ""
-	case "crash", "crash before":
-		m.p.Crash()
-	}
-	return f.Action
 }
 
 // start starts a member.
@@ -282,6 +234,7 @@ func (m *groupMember) compare(store driver.Positions) error {
 	rows, err := store.ListPositions(m.ctx, "billing")
 	switch {
 	case err != nil:
+		m.p.Note("%v", err) // it is asked again
 		return nil
 	case store.History() != m.history:
 		return driver.ErrHistoryChanged

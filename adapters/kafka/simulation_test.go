@@ -175,7 +175,8 @@ func TestPositionsInASimulation(t *testing.T) {
 	seed, from, cases := caseNumber(t, "SEED", 1), caseNumber(t, "FROM", 0), caseNumber(t, "CASES", 500)
 	within := time.Duration(caseNumber(t, "SECONDS", 0)) * time.Second
 	counts, began := newPositionCounts(), time.Now()
-	for n := from; within == 0 && counts.Cases < cases || within > 0 && time.Since(began) < within; n += caseNumber(t, "STRIDE", 1) {
+	stride := caseNumber(t, "STRIDE", 1)
+	for n := from; within == 0 && counts.Cases < cases || within > 0 && time.Since(began) < within; n += stride {
 		fired, backs, err := positionCase(t, uint64(seed), uint64(n), nil)
 		counts.add(fired, backs)
 		if err == nil {

@@ -70,7 +70,8 @@ type Simulation struct {
 // case is the same one; the race detector, which lets goroutines run in random order, may still make another of it.
 //
 // Handlers must do all their work in their transaction. Statements of the transaction are boundaries where faults
-// happen. In some cases an operator replays dead letters meanwhile. Process.Step adds others, and Process.Request is a request to another system.
+// happen. Process.Step adds others, and Process.Request is a request to another system. In some cases an operator
+// replays dead letters meanwhile.
 func Simulate(t *testing.T, s Simulation) {
 	t.Helper()
 	if s.New == nil || s.Messages == nil {

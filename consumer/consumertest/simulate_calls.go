@@ -137,7 +137,9 @@ func (k processCalls) TakeBackTry(ctx context.Context, key dedup.Key, token int6
 }
 
 // AnswerCall implements driver.CallKeeper.
-func (k processCalls) AnswerCall(ctx context.Context, key dedup.Key, seen int64, a driver.Answer) (recorded bool, err error) {
+func (k processCalls) AnswerCall(ctx context.Context, key dedup.Key, seen int64,
+	a driver.Answer,
+) (recorded bool, err error) {
 	err = k.at("keep the answer of", key, func() error {
 		recorded, err = k.CallKeeper.AnswerCall(ctx, key, seen, a)
 		return err

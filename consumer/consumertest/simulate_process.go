@@ -41,9 +41,12 @@ var menu = map[string]sim.Choice{
 	"lease":   sim.OneIn(40, "cut", "stall", "crash", sim.Freeze),
 	"leased":  sim.OneIn(6, "stall", "crash", sim.Freeze),
 	"compose": sim.OneIn(6, "stall", "crash", sim.Freeze),
-	"publish": sim.OneIn(3, "refused", "unavailable", "answer lost", "only the last arrives", "stall", "crash before", "crash after", sim.Freeze),
-	"settle":  sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
-	"close":   sim.OneIn(3, "cut", "crash"),
+	"publish": sim.OneIn(
+		3, "refused", "unavailable", "answer lost", "only the last arrives", "stall", "crash before", "crash after",
+		sim.Freeze,
+	),
+	"settle": sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
+	"close":  sim.OneIn(3, "cut", "crash"),
 
 	"request":     sim.OneIn(2, "lost", "answer lost", "late", "stall", "crash before", "crash after", sim.Freeze),
 	"call record": sim.OneIn(5, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),

@@ -64,7 +64,9 @@ func ExampleSimulate() {
 }
 
 func TestSimulatePassesForAHandlerAsItShouldBe(t *testing.T) {
-	s := simulated(consumer.MessageID, func(ctx context.Context, p *consumertest.Process, tx tx, m *consumer.Message) error {
+	s := simulated(consumer.MessageID, func(
+		ctx context.Context, p *consumertest.Process, tx tx, m *consumer.Message,
+	) error {
 		if err := p.Step(ctx, "think"); err != nil {
 			return err
 		}

@@ -88,7 +88,6 @@ type result struct {
 	err      error
 	fired    []sim.Fault
 	spare    int
-	steps    int
 	setup    setup
 	trace    *sim.Trace
 	messages []consumer.Message
@@ -131,7 +130,9 @@ func (s *Simulation) bubble(n int, shape func(*setup), plan *sim.Plan, trace *si
 	}
 	w.left.Store(int64(w.replays))
 	err := w.play()
-	return result{err: err, fired: plan.Fired, spare: plan.Spare(), steps: w.sim.Steps, setup: w.setup, trace: trace, messages: w.messages}
+	return result{
+		err: err, fired: plan.Fired, spare: plan.Spare(), setup: w.setup, trace: trace, messages: w.messages,
+	}
 }
 
 // play starts the processes, and checks the rules.

@@ -2,15 +2,12 @@ package consumertest_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -155,66 +152,17 @@ func simulationOf(n int) consumertest.Simulation {
 		return paymentSimulation()
 	case n%4 == 3:
 		return consumertest.Simulation{
-			New: billing(true), Messages: orders, Next: accounting, Check: exact(true), Effects: charges, Processes: 3, Relays: 2,
+			New: billing(true), Messages: orders, Next: accounting, Check: exact(true), Effects: charges,
+			Processes: 3, Relays: 2,
 		}
 	}
-	return consumertest.Simulation{New: billing(false), Messages: orders, Check: exact(false), Effects: charges, Processes: 3}
-}
-
-// number returns a number of the environment.
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
-// cell counts the faults of an action at a boundary.
-type cell struct {
-	Boundary string `json:"boundary"`
-	Action   string `json:"action"`
-	Faults   int    `json:"faults"`
-	Cases    int    `json:"cases"`
-
-	latest int
-}
-
-// counts are the cells of the menu.
-type counts map[[2]string]*cell
-
-func newCounts() counts {
-	c := counts{}
-	for boundary, choice := range consumertest.SimulationMenu {
-		for _, action := range choice.Actions {
-			c[[2]string{boundary, action}] = &cell{Boundary: boundary, Action: action, latest: -1}
-		}
-	}
-	return c
-}
-
-func (c counts) add(n int, boundary, action string) {
-	at := c[[2]string{boundary, action}]
-	at.Faults++
-	if at.latest != n {
-		at.Cases++
-		at.latest = n
+	return consumertest.Simulation{
+		New: billing(false), Messages: orders, Check: exact(false), Effects: charges, Processes: 3,
 	}
 }
 
-func (c counts) sorted() []*cell {
-	return slices.SortedFunc(maps.Values(c), func(a, b *cell) int {
-		return strings.Compare(a.Boundary+"\x00"+a.Action, b.Boundary+"\x00"+b.Action)
-	})
-}
-
-// TestSimulation runs cases until CASES are done, or for SECONDS, and prints how often each fault happened. With COUNTS,
-// it writes them to that file. STRIDE is the distance of the cases of one of several processes.
+// TestSimulation runs cases until CASES are done, or for SECONDS, and prints how often each fault happened. With
+// COUNTS, it writes them to that file. STRIDE is the distance of the cases of one of several processes.
 func TestSimulation(t *testing.T) {
 	cases, from, stride := number(t, "CASES", 3000), number(t, "FROM", 0), number(t, "STRIDE", 1)
 	if testing.Short() && os.Getenv("CASES") == "" {
@@ -245,22 +193,9 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-func writeCounts(t *testing.T, path string, cases int, cells counts) {
-	t.Helper()
-	text, err := json.MarshalIndent(struct {
-		Cases int     `json:"cases"`
-		Cells []*cell `json:"cells"`
-	}{cases, cells.sorted()}, "", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The same seed and number are the same case, in each step: without a relay always, and with relays and calls at most one
-// of a thousand differs. The race detector lets goroutines that are ready run in random order, so one of ten may differ.
+// The same seed and number are the same case, in each step: without a relay always, and with relays and calls at most
+// one of a thousand differs. The race detector lets goroutines that are ready run in random order, so one of ten may
+// differ.
 func TestASimulatedCaseCanBeRepeated(t *testing.T) {
 	cases, from := number(t, "CASES", 300), number(t, "FROM", 0)
 	differ, all := map[bool]int{}, map[bool]int{}
@@ -277,7 +212,8 @@ func TestASimulatedCaseCanBeRepeated(t *testing.T) {
 		for at < min(len(first), len(second)) && first[at] == second[at] {
 			at++
 		}
-		t.Logf("case %d differs from line %d on:\n%s\n---\n%s", n, at+1, strings.Join(first[max(0, at-5):min(len(first), at+3)], "\n"),
+		t.Logf("case %d differs from line %d on:\n%s\n---\n%s", n, at+1,
+			strings.Join(first[max(0, at-5):min(len(first), at+3)], "\n"),
 			strings.Join(second[max(0, at-1):min(len(second), at+3)], "\n"))
 	}
 	t.Logf("%d of %d cases without relays differ when they run again, and %d of %d with relays", differ[false], all[false],

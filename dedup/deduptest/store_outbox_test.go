@@ -35,7 +35,9 @@ func sharedOutbox() outboxtest.Harness[*deduptest.Tx] {
 func TestStoreHasAnOutbox(t *testing.T) { outboxtest.TestStore(t, sharedOutbox()) }
 
 // enqueue adds an effect and a message in one transaction, and returns how many of each are there afterwards.
-func enqueue(t *testing.T, s *deduptest.Store, do func(tx *deduptest.Tx) error) (effects int, messages int64, err error) {
+func enqueue(t *testing.T, s *deduptest.Store, do func(tx *deduptest.Tx) error) (
+	effects int, messages int64, err error,
+) {
 	t.Helper()
 	err = s.InTx(t.Context(), []dedup.Record{rec("1")}, func(tx *deduptest.Tx, _ []dedup.Claim) error {
 		if err := errors.Join(tx.Add("1"), s.Enqueue(t.Context(), tx, outbox.Message{ID: "1", Topic: "t"})); err != nil {

@@ -64,8 +64,8 @@ func Listed(faults []Fault, spare int) *Plan {
 // Spare is how many more faults may come.
 func (p *Plan) Spare() int { return p.budget - len(p.Fired) }
 
-// Choice is what may happen at a boundary: one of Actions, at one of OneIn visits. Boundaries that are visited often are
-// better left alone for most of the time, or no fault is left for the others.
+// Choice is what may happen at a boundary: one of Actions, at one of OneIn visits. Boundaries that are visited often
+// are better left alone for most of the time, or no fault is left for the others.
 type Choice struct {
 	OneIn   int
 	Actions []string

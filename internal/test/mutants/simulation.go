@@ -64,7 +64,8 @@ func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firs
 	}
 	test, folder := r.test()
 	binary := filepath.Join(dir, "simulation.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-ldflags=-s", "-o", binary, "./"+folder)
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-ldflags=-s", "-o", binary,
+		"./"+folder)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
@@ -76,7 +77,8 @@ func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firs
 		out, _ := cmd.CombinedOutput()
 		found := failedCase.FindSubmatch(out)
 		if found == nil {
-			return firsts, fmt.Errorf("seed %d has not noticed it within %d cases, or has failed otherwise:\n%.500s", seed, most, out)
+			return firsts, fmt.Errorf("seed %d has not noticed it within %d cases, or has failed otherwise:\n%.500s",
+				seed, most, out)
 		}
 		n, err := strconv.Atoi(string(found[1]))
 		if err != nil {

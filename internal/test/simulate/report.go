@@ -78,7 +78,8 @@ func (o options) write(sum counts, took time.Duration) error {
 		return fmt.Errorf("which commit is it: %w", err)
 	}
 	r := proof.Run{
-		Tier: proof.Sim, Name: "consumers, relays, calls and Kafka positions in memory", Seed: uint64(o.seed), Cases: sum.Cases,
+		Tier: proof.Sim, Name: "consumers, relays, calls and Kafka positions in memory",
+		Seed: uint64(o.seed), Cases: sum.Cases,
 		Command: fmt.Sprintf("SEED=%d make sim SIM=\"-seconds %d\"", o.seed, o.seconds), Seconds: took.Seconds(),
 		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(out)),
 	}
