@@ -3,6 +3,7 @@ package oncecheck
 import (
 	"fmt"
 	"go/token"
+	"slices"
 )
 
 // The checks.
@@ -64,6 +65,25 @@ type Summary struct {
 func (*Summary) AFact() {}
 
 func (s *Summary) String() string { return fmt.Sprintf("%d effects", len(s.Effects)) }
+
+// imported returns a copy without what has a meaning only in the package that made s. golangci-lint does not encode
+// facts: they arrive with it, and packages share them.
+func (s *Summary) imported() *Summary {
+	if s == nil {
+		return nil
+	}
+	c := &Summary{
+		Effects: slices.Clone(s.Effects), Results: s.Results, Keys: slices.Clone(s.Keys), Returns: s.Returns.imported(),
+	}
+	for i := range c.Effects {
+		e := &c.Effects[i]
+		e.pos, e.blame, e.fix = token.NoPos, blameCaller, nil
+	}
+	for i := range c.Keys {
+		c.Keys[i].pos = token.NoPos
+	}
+	return c
+}
 
 func (s *Summary) empty() bool {
 	if len(s.Effects) > 0 || s.Returns != nil {

@@ -172,10 +172,7 @@ func (a *analysisOf) summaryOfObject(obj *types.Func) *Summary {
 	s, known := a.imported[obj]
 	if !known {
 		if fact := new(Summary); a.pass.ImportObjectFact(obj, fact) {
-			s = fact
-			for i := range s.Effects {
-				s.Effects[i].blame = blameCaller
-			}
+			s = fact.imported()
 		}
 		a.imported[obj] = s
 	}
