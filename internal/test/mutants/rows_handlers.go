@@ -22,6 +22,24 @@ var handlerRows = []row{
 		fails:   "TestVerifyTx in adapters/pgxstore",
 	},
 	{
+		promise: "oncevet finds statements of a handler that do not run in its transaction.",
+		in:      "cmd/oncevet/oncecheck.(*flow).statement",
+		body:    `return`,
+		fails:   "TestHandlers in cmd/oncevet/oncecheck",
+	},
+	{
+		promise: "TestHandler finds a handler that enqueues other messages when it runs again.",
+		in:      "consumer/consumertest.sameOutgoing",
+		body:    `return`,
+		fails:   "TestHandlersAndStoresThatAreBrokenAreFound in consumer/consumertest",
+	},
+	{
+		promise: "Package chaos never makes an acknowledgement of a failure.",
+		in:      "consumer/chaos.joined",
+		body:    `return errs`,
+		fails:   "TestACopyFails in consumer/chaos",
+	},
+	{
 		promise: "A message whose transaction a handler has ended is parked, and no later claim makes it a duplicate.",
 		in:      "consumer/internal/decide.Doubts",
 		body:    `return false, false`,
