@@ -3,11 +3,9 @@ package testdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -26,22 +24,27 @@ type OwnMariaDB struct {
 	release func() // of the port
 }
 
+// mariadbProgram returns the server's program, and the user to run it.
+func mariadbProgram() (program string, as *syscall.Credential, err error) {
+	for _, name := range []string{"mariadbd", "/usr/sbin/mariadbd"} { // a user's PATH may lack sbin
+		if program, err = exec.LookPath(name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("own MariaDB: make services-up S=mariadb says how to install it: %w", err)
+	}
+	if os.Getuid() == 0 { // the server refuses to run as root
+		as, err = credential("mysql")
+	}
+	return program, as, err
+}
+
 // NewMariaDB starts an empty server. The caller ends it with Close.
 func NewMariaDB(ctx context.Context) (*OwnMariaDB, error) {
-	root, err := Root()
+	program, as, err := mariadbProgram()
 	if err != nil {
 		return nil, err
-	}
-	var shared struct {
-		Args []string
-		User *syscall.Credential
-	}
-	text, err := os.ReadFile(filepath.Join(root, ".services", "mariadb", "process.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &shared)
-	}
-	if err != nil || len(shared.Args) == 0 {
-		return nil, fmt.Errorf("own MariaDB: the programs of the shared server are needed (make services-up): %w", err)
 	}
 	port, release, err := reservePort()
 	if err != nil {
@@ -53,7 +56,7 @@ func NewMariaDB(ctx context.Context) (*OwnMariaDB, error) {
 		return nil, err
 	}
 	m := &OwnMariaDB{
-		DSN: fmt.Sprintf("root@tcp(127.0.0.1:%d)/", port), Port: port, program: shared.Args[0], dir: dir, user: shared.User,
+		DSN: fmt.Sprintf("root@tcp(127.0.0.1:%d)/", port), Port: port, program: program, dir: dir, user: as,
 		release: release,
 	}
 	if err := m.create(ctx); err != nil {

@@ -52,15 +52,21 @@ func postgresPrograms() (dir string, as *syscall.Credential, err error) {
 		if os.Getuid() != 0 {
 			return dir, nil, nil
 		}
-		postgres, err := user.Lookup("postgres") // the server refuses to run as root
-		if err != nil {
-			return "", nil, err
-		}
-		uid, err1 := strconv.ParseUint(postgres.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(postgres.Gid, 10, 32)
-		return dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+		as, err = credential("postgres") // the server refuses to run as root
+		return dir, as, err
 	}
 	return "", nil, errors.New("no programs of PostgreSQL 15 are installed")
+}
+
+// credential is that of the user of this name.
+func credential(name string) (*syscall.Credential, error) {
+	found, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	uid, err1 := strconv.ParseUint(found.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(found.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
 // NoOwnPostgres returns why StartPostgres would fail, or "". One that runs in a container cannot be started this way.

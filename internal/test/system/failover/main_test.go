@@ -31,7 +31,8 @@ func failover(t *testing.T, args ...string) (code int, output string) {
 
 func TestNothingIsLost(t *testing.T) {
 	for _, args := range [][]string{
-		{"-seed=1", "-failovers=2", "-restarts=1"}, {"-seed=2", "-cooperative", "-failovers=2", "-restarts=1"},
+		{"-seed=1", "-failovers=2", "-restarts=1"},
+		{"-seed=2", "-cooperative", "-failovers=2", "-restarts=1"},
 		{"-seed=3", "-database=mariadb", "-failovers=1", "-restarts=0"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
