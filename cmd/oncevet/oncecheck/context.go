@@ -2,6 +2,7 @@ package oncecheck
 
 import (
 	"go/token"
+	"iter"
 	"slices"
 
 	"golang.org/x/tools/go/ssa"
@@ -27,7 +28,7 @@ func (f *flow) passCtx(e Effect, in ssa.CallInstruction, args, bound []ssa.Value
 // passCtxOf adds an effect whose context is v: a mistake if v is context.Background, nothing in itself if it is the
 // function's own parameter.
 func (f *flow) passCtxOf(e Effect, v ssa.Value, pos token.Pos) {
-	root := rootOf(v, 0)
+	root := f.rootOf(v, 0)
 	e.pos, e.CtxParam, e.CtxFree = pos, root.param, root.free
 	switch {
 	case root.background:
@@ -40,7 +41,7 @@ func (f *flow) passCtxOf(e Effect, v ssa.Value, pos token.Pos) {
 	}
 }
 
-func rootOf(v ssa.Value, depth int) contextRoot {
+func (f *flow) rootOf(v ssa.Value, depth int) contextRoot {
 	none := contextRoot{false, -1, -1}
 	if depth > 20 {
 		return none
@@ -52,26 +53,31 @@ func rootOf(v ssa.Value, depth int) contextRoot {
 	case *ssa.FreeVar:
 		return contextRoot{false, -1, slices.Index(v.Parent().FreeVars, v)}
 	case *ssa.UnOp:
-		return rootOf(v.X, depth)
+		if global, ok := v.X.(*ssa.Global); ok {
+			if val := f.onlyValue(global); val != nil {
+				return f.rootOf(val, depth)
+			}
+		}
+		return f.rootOf(v.X, depth)
 	case *ssa.Alloc:
 		if val := onlyStore(v); val != nil {
-			return rootOf(val, depth)
+			return f.rootOf(val, depth)
 		}
 	case *ssa.Extract:
 		if call, ok := v.Tuple.(*ssa.Call); ok {
-			return rootOf(call, depth)
+			return f.rootOf(call, depth)
 		}
 	case *ssa.Call:
 		switch name := calleeName(&v.Call); {
 		case name == "context.Background", name == "context.TODO":
 			return contextRoot{true, -1, -1}
 		case passesOn[name] && len(v.Call.Args) > 0:
-			return rootOf(v.Call.Args[0], depth)
+			return f.rootOf(v.Call.Args[0], depth)
 		}
 	case *ssa.Phi:
 		roots := contextRoot{}
 		for i, edge := range v.Edges {
-			root := rootOf(edge, depth)
+			root := f.rootOf(edge, depth)
 			if i > 0 && root != roots {
 				return none
 			}
@@ -80,4 +86,30 @@ func rootOf(v ssa.Value, depth int) contextRoot {
 		return roots
 	}
 	return none
+}
+
+// onlyValue returns the only value that this package stores in one of its variables, or nil.
+func (a *analysisOf) onlyValue(global *ssa.Global) (val ssa.Value) {
+	for store := range a.storesIn(func(addr ssa.Value) bool { return addr == global }) {
+		if val != nil {
+			return nil
+		}
+		val = store.Val
+	}
+	return val
+}
+
+// storesIn returns the stores of this package to addresses that match.
+func (a *analysisOf) storesIn(matches func(addr ssa.Value) bool) iter.Seq[*ssa.Store] {
+	return func(yield func(*ssa.Store) bool) {
+		for _, fn := range a.funcs {
+			for _, block := range fn.Blocks {
+				for _, instr := range block.Instrs {
+					if store, ok := instr.(*ssa.Store); ok && matches(store.Addr) && !yield(store) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

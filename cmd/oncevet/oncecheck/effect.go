@@ -39,6 +39,7 @@ type Effect struct {
 	Foreign  bool   // Text names the act's package and Where already
 	CtxParam int    // of PassesCtx: the parameter; -1: none
 	CtxFree  int    // of PassesCtx: the captured variable; -1: none
+	Begins   bool   // of PassesCtx: the statement begins a savepoint
 
 	pos   token.Pos // where to report it; not set in facts
 	blame blame
@@ -58,7 +59,17 @@ type Summary struct {
 	Effects []Effect
 	Results []Origin
 	Keys    []Flow   // of each result
-	Returns *Summary // the effects of a function that it returns; its captured variables are outside
+	Returns *Summary // of a function that it returns: its effects, and its keys; its captured variables are outside
+	Takes   []Take   // its parameters that become handlers
+}
+
+// A Take is a parameter that is a function and becomes a handler, or that a handler calls with its transaction.
+type Take struct {
+	Param int // the function
+	Tx    int // which of the function's parameters is the transaction
+	// Within is the parameter that is the transaction of the function that is returned, such as middleware, and that
+	// calls Param. It is -1 if the function is given to txonce here.
+	Within int
 }
 
 // AFact makes a Summary a fact.
@@ -86,7 +97,7 @@ func (s *Summary) imported() *Summary {
 }
 
 func (s *Summary) empty() bool {
-	if len(s.Effects) > 0 || s.Returns != nil {
+	if len(s.Effects) > 0 || len(s.Takes) > 0 || s.Returns != nil {
 		return false
 	}
 	for _, r := range s.Results {
@@ -127,10 +138,8 @@ func (e Effect) wrong(h frame) bool {
 	case Itself:
 		return on == inTx
 	case Outside:
-		if e.Definite {
-			return on != inTx
-		}
-		return on == outside && h.class(e.Into) != inTx
+		// What holds a pool may hold the transaction too, such as a struct that was made for one message.
+		return e.Definite || on == outside && h.class(e.Into) != inTx
 	case PassesCtx:
 	}
 	return false

@@ -19,7 +19,7 @@ import (
 // versions that this repository's workspace uses.
 func TestHandlers(t *testing.T) {
 	dir := workspace(t)
-	analysistest.RunWithSuggestedFixes(t, dir, all(t), "./wrong", "./right", "./shop", "./queries")
+	analysistest.RunWithSuggestedFixes(t, dir, all(t), "./wrong", "./right", "./shop", "./queries", "./kit")
 }
 
 // all returns an analyzer that reports what all checks report, so that the handlers are loaded once.

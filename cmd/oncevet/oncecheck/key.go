@@ -201,6 +201,8 @@ func (k *key) call(call *ssa.Call, result int) {
 		pkg, _, _ = cutLast(calleeName(common))
 	}
 	switch {
+	case pkg == "hash" && strings.HasPrefix(method, "Sum"):
+		k.written(args[0])
 	case isMaker(pkg, method) && !(recv != nil && (method == "String" || !strings.Contains(pkg, "rand"))):
 		k.add(lastOf(pkg)+"."+method, common.Pos())
 	case isBuiltin(common), slices.Contains(transparent, pkg), slices.Contains(makers, pkg):
@@ -225,6 +227,25 @@ func (k *key) call(call *ssa.Call, result int) {
 			if i < 64 && s.Keys[result].Params&(1<<i) != 0 {
 				k.value(arg)
 			}
+		}
+	}
+}
+
+// written follows what is written to a hash.
+func (k *key) written(hash ssa.Value) {
+	if hash.Referrers() == nil {
+		return
+	}
+	for _, ref := range *hash.Referrers() {
+		switch ref := ref.(type) {
+		case ssa.CallInstruction:
+			for _, arg := range arguments(ref.Common()) {
+				if arg != hash {
+					k.value(arg)
+				}
+			}
+		case *ssa.ChangeInterface:
+			k.written(ref)
 		}
 	}
 }

@@ -133,9 +133,11 @@ func (w *walker) value(v ssa.Value, maybe bool) {
 		}
 	case *ssa.Call:
 		w.call(v, 0, maybe)
+		w.methods(v)
 	case *ssa.Extract:
 		if call, ok := v.Tuple.(*ssa.Call); ok {
 			w.call(call, v.Index, maybe)
+			w.methods(v)
 		} else {
 			w.operands(v, maybe)
 		}
@@ -189,9 +191,30 @@ func (w *walker) stores(addr ssa.Value, maybe bool) {
 				w.o.Unknown = true
 			}
 		case ssa.CallInstruction:
-			for _, arg := range ref.Common().Args {
-				w.value(arg, true)
-			}
+			w.calledWith(ref.Common())
+		}
+	}
+}
+
+// calledWith follows what goes into a call that may change what it gets, such as r.Use(tx) or option(&r).
+func (w *walker) calledWith(common *ssa.CallCommon) {
+	for _, arg := range arguments(common) {
+		w.value(arg, true)
+	}
+	if !common.IsInvoke() && common.StaticCallee() == nil {
+		w.value(common.Value, true)
+	}
+}
+
+// methods follows what the methods get that are called on a value that a call has returned.
+func (w *walker) methods(v ssa.Value) {
+	for _, ref := range *v.Referrers() {
+		in, ok := ref.(ssa.CallInstruction)
+		if !ok || isLibrary(receiverPackage(in.Common())) {
+			continue
+		}
+		if _, recv, _ := methodOf(in.Common()); recv != nil && arguments(in.Common())[0] == v {
+			w.calledWith(in.Common())
 		}
 	}
 }
@@ -241,12 +264,7 @@ func (w *walker) call(call *ssa.Call, result int, maybe bool) {
 		return
 	}
 	w.o.Unknown = w.o.Unknown || !maybe
-	for _, arg := range args {
-		w.value(arg, true)
-	}
-	if !common.IsInvoke() && common.StaticCallee() == nil {
-		w.value(common.Value, true)
-	}
+	w.calledWith(common)
 }
 
 // arguments returns the arguments of a call, with the receiver first, also for a method of an interface.

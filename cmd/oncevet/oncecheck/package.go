@@ -49,7 +49,7 @@ func findAll(pass *analysis.Pass) (any, error) {
 	a := &analysisOf{
 		pass: pass, sums: map[*ssa.Function]*Summary{}, imported: map[*types.Func]*Summary{},
 		carrying: map[types.Type]bool{}, calls: map[token.Pos]*ast.CallExpr{}, ignores: readIgnores(pass),
-		found: map[finding]bool{},
+		found: map[finding]bool{}, judged: map[judgement]bool{},
 	}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {

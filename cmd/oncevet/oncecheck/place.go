@@ -29,6 +29,7 @@ var handlerTakers = map[string]struct{ arg, tx int }{
 func (a *analysisOf) places() {
 	for _, fn := range a.funcs {
 		f := &flow{analysisOf: a, fn: fn}
+		f.wraps()
 		for _, block := range fn.Blocks {
 			for _, instr := range block.Instrs {
 				switch in := instr.(type) {
@@ -73,6 +74,15 @@ func (f *flow) given(common *ssa.CallCommon) {
 	name := calleeName(common)
 	if taker, ok := handlerTakers[name]; ok && taker.arg < len(common.Args) {
 		f.handler(common.Args[taker.arg], taker.tx, common.Pos())
+	}
+	if f.isForeign(common) {
+		if s := f.summaryOf(common); s != nil {
+			for _, t := range s.Takes {
+				if t.Within < 0 && t.Param < len(common.Args) {
+					f.handler(common.Args[t.Param], t.Tx, common.Pos())
+				}
+			}
+		}
 	}
 	switch {
 	case name == pathTxonce+"/consumer.KeyOf":
@@ -150,6 +160,8 @@ func (f *flow) keyFunc(v ssa.Value, place token.Pos) {
 			if s := f.summaryOfObject(g.obj); s != nil {
 				keys = s.Keys
 			}
+		case g.ret != nil:
+			keys = g.ret.Keys
 		}
 		if len(keys) > 0 && keys[0].What != "" {
 			f.reportKey("the key", keys[0], at)
@@ -182,7 +194,18 @@ func first(positions ...token.Pos) token.Pos {
 
 // handler looks at a function that txonce calls in a transaction. tx is the parameter's index, without a receiver.
 func (f *flow) handler(v ssa.Value, tx int, place token.Pos) {
+	if f.judged[judgement{v, tx}] {
+		return
+	}
+	f.judged[judgement{v, tx}] = true
+	f.takes(v, tx, -1)
 	for _, g := range f.resolve(v) {
+		if g.via != nil {
+			if g.as.Within == tx {
+				f.handler(g.via, g.as.Tx, place)
+			}
+			continue
+		}
 		if g.fn != nil {
 			// A method's receiver comes first among the parameters.
 			i := len(g.fn.Params) - g.fn.Signature.Params().Len() + tx
@@ -192,6 +215,11 @@ func (f *flow) handler(v ssa.Value, tx int, place token.Pos) {
 				param, _ = g.fn.Params[i].Object().(*types.Var)
 			}
 			f.within(g.fn, h, param)
+			dynamic(g.fn, func(call ssa.CallInstruction, from, to int) {
+				if from == i {
+					f.handler(call.Common().Value, to, call.Common().Pos())
+				}
+			})
 			continue
 		}
 		s, i, before := g.ret, tx, uint64(0)
@@ -210,6 +238,12 @@ func (f *flow) handler(v ssa.Value, tx int, place token.Pos) {
 			}
 		}
 	}
+}
+
+// A judgement is a function that has been looked at as a handler.
+type judgement struct {
+	fn ssa.Value
+	tx int
 }
 
 func receiver(fn *ssa.Function) uint64 {

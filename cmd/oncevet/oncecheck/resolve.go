@@ -12,6 +12,8 @@ type given struct {
 	fn  *ssa.Function // of this package; nil: of another
 	obj *types.Func   // of another package
 	ret *Summary      // of a function that a function of another package returned
+	via ssa.Value     // a function that a function of another package wrapped
+	as  Take          // how
 }
 
 // resolve returns the functions that a value may be, as far as they can be known.
@@ -39,6 +41,10 @@ func (a *analysisOf) resolved(v ssa.Value, seen map[ssa.Value]bool) (all []given
 		switch x := v.X.(type) {
 		case *ssa.Alloc:
 			return a.stored(x, seen)
+		case *ssa.FieldAddr:
+			return a.kept(fieldVar(x), seen)
+		case *ssa.IndexAddr:
+			return a.elements(x.X, seen)
 		case *ssa.FreeVar:
 			for _, b := range bound(x) {
 				if alloc, ok := b.(*ssa.Alloc); ok {
@@ -46,14 +52,8 @@ func (a *analysisOf) resolved(v ssa.Value, seen map[ssa.Value]bool) (all []given
 				}
 			}
 		case *ssa.Global:
-			for _, fn := range a.funcs {
-				for _, block := range fn.Blocks {
-					for _, instr := range block.Instrs {
-						if store, ok := instr.(*ssa.Store); ok && store.Addr == x {
-							all = append(all, a.resolved(store.Val, seen)...)
-						}
-					}
-				}
+			for store := range a.storesIn(func(addr ssa.Value) bool { return addr == x }) {
+				all = append(all, a.resolved(store.Val, seen)...)
 			}
 		}
 	case *ssa.FreeVar:
@@ -62,6 +62,21 @@ func (a *analysisOf) resolved(v ssa.Value, seen map[ssa.Value]bool) (all []given
 		}
 	case *ssa.Call:
 		return a.returned(v, seen)
+	case *ssa.Parameter:
+		return a.passedTo(v, seen)
+	case *ssa.Field:
+		return a.kept(fieldVar(v), seen)
+	case *ssa.Lookup:
+		return a.elements(v.X, seen)
+	case *ssa.Extract:
+		switch from := v.Tuple.(type) {
+		case *ssa.Lookup:
+			return a.elements(from.X, seen)
+		case *ssa.Next:
+			if r, ok := from.Iter.(*ssa.Range); ok {
+				return a.elements(r.X, seen)
+			}
+		}
 	}
 	return all
 }
@@ -92,10 +107,19 @@ func (a *analysisOf) returned(call *ssa.Call, seen map[ssa.Value]bool) (all []gi
 		}
 		return all
 	}
-	if s := a.summaryOf(&call.Call); s != nil && s.Returns != nil {
-		return []given{{obj: objectOf(fn), ret: s.Returns}}
+	s := a.summaryOf(&call.Call)
+	if s == nil {
+		return nil
 	}
-	return nil
+	if s.Returns != nil {
+		all = append(all, given{obj: objectOf(fn), ret: s.Returns})
+	}
+	for _, t := range s.Takes {
+		if t.Within >= 0 && t.Param < len(call.Call.Args) {
+			all = append(all, given{via: call.Call.Args[t.Param], as: t})
+		}
+	}
+	return all
 }
 
 // declared returns a function, or the method of a method value.

@@ -66,6 +66,7 @@ type statement struct {
 	method string
 	pool   bool // recv is never a handler's transaction
 	begins bool
+	around bool // it begins a transaction around a function
 }
 
 // statementOf reports whether a call is a statement.
@@ -74,7 +75,7 @@ func statementOf(common *ssa.CallCommon) (st statement, ok bool) {
 	switch calleeName(common) {
 	case pathPgx + ".BeginFunc", pathPgx + ".BeginTxFunc":
 		return statement{
-			recv: common.Args[1], ctx: common.Args[0], method: method, begins: true,
+			recv: common.Args[1], ctx: common.Args[0], method: method, begins: true, around: true,
 			pool: isOneOf(unwrapped(common.Args[1]).Type(), pools),
 		}, true
 	}
@@ -102,6 +103,10 @@ func statementOf(common *ssa.CallCommon) (st statement, ok bool) {
 	st = statement{recv: arguments(common)[0], method: method, pool: isOneOf(recvType, pools)}
 	st.begins = strings.HasPrefix(method, "Begin") || strings.HasPrefix(method, "Acquire") || method == "RunInTx" ||
 		method == "Transaction" || method == "Conn"
+	st.around = method == "RunInTx" || method == "Transaction"
+	if pkg == pathGorm {
+		st.ctx = gormContext(st.recv)
+	}
 	for _, arg := range rest {
 		switch {
 		case st.ctx == nil && typeName(arg.Type()) == "context.Context":
@@ -111,6 +116,20 @@ func statementOf(common *ssa.CallCommon) (st statement, ok bool) {
 		}
 	}
 	return st, true
+}
+
+// gormContext returns the context that a chain such as tx.WithContext(ctx).Where(…) has got, or nil.
+func gormContext(v ssa.Value) ssa.Value {
+	for {
+		call, ok := v.(*ssa.Call)
+		if !ok || receiverPackage(&call.Call) != pathGorm {
+			return nil
+		}
+		if method, _, rest := methodOf(&call.Call); method == "WithContext" {
+			return rest[0]
+		}
+		v = arguments(&call.Call)[0]
+	}
 }
 
 // runsSQL reports whether a method of an interface looks like those of pgx and database/sql: sqlc's DBTX, bun's IDB.

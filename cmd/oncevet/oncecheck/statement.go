@@ -53,9 +53,13 @@ func (f *flow) statement(in ssa.CallInstruction, st statement) {
 		f.keep(f.effect(in, CheckTx, InTx, on, " of "+firstWords(text)+textEnds))
 	}
 	if st.ctx != nil {
-		f.passCtxOf(f.effect(in, CheckCtx, InTx, on, textCtx), st.ctx, common.Pos())
+		e := f.effect(in, CheckCtx, InTx, on, textCtx)
+		e.Begins = st.begins
+		f.passCtxOf(e, st.ctx, common.Pos())
 	}
-	f.results(in, on)
+	if !st.around { // what fails in a savepoint is undone
+		f.results(in, on)
+	}
 }
 
 // otherCall adds the effects of calls that are no statements.
@@ -143,84 +147,6 @@ func executes(t types.Type, depth int) bool {
 		}
 	}
 	return false
-}
-
-// results adds the effects of a statement's results that nobody reads.
-func (f *flow) results(in ssa.CallInstruction, on Origin) {
-	results := in.Common().Signature().Results()
-	if results.Len() == 0 {
-		return
-	}
-	if call, ok := in.(*ssa.Call); ok && drops(call, results) || !ok && isError(results.At(results.Len()-1).Type()) {
-		f.keep(f.effect(in, CheckRows, InTx, on, textDropped))
-	}
-	if call, ok := in.(*ssa.Call); ok {
-		if rows := resultOf(call, 0, results); rows != nil && readsWithoutErr(rows) {
-			f.keep(f.effect(in, CheckRows, InTx, on, textRows))
-		}
-	}
-}
-
-func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
-
-// drops reports whether a call has an error that nothing reads.
-func drops(call *ssa.Call, results *types.Tuple) bool {
-	last := results.Len() - 1
-	if typeName(results.At(last).Type()) == pathPgx+".BatchResults" {
-		return onlyCloses(call)
-	}
-	if !isError(results.At(last).Type()) {
-		return false
-	}
-	err := resultOf(call, last, results)
-	return err == nil || len(*err.Referrers()) == 0
-}
-
-// onlyCloses reports whether a batch is sent and closed, without reading a result or the error of Close.
-func onlyCloses(batch *ssa.Call) bool {
-	for _, ref := range *batch.Referrers() {
-		in, ok := ref.(ssa.CallInstruction)
-		if !ok || !in.Common().IsInvoke() || in.Common().Value != batch || in.Common().Method.Name() != "Close" {
-			return false
-		}
-		if call, ok := in.(*ssa.Call); ok && len(*call.Referrers()) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// resultOf returns a result of a call, or nil if nothing reads it.
-func resultOf(call *ssa.Call, i int, results *types.Tuple) ssa.Value {
-	if results.Len() == 1 {
-		return call
-	}
-	for _, ref := range *call.Referrers() {
-		if e, ok := ref.(*ssa.Extract); ok && e.Index == i {
-			return e
-		}
-	}
-	return nil
-}
-
-// readsWithoutErr reports whether rows are read to their end here and nobody asks for their error.
-func readsWithoutErr(rows ssa.Value) bool {
-	if name := typeName(rows.Type()); name != "database/sql.Rows" && name != pathPgx+".Rows" {
-		return false
-	}
-	next := false
-	for _, ref := range *rows.Referrers() {
-		in, ok := ref.(ssa.CallInstruction)
-		if !ok {
-			return false // it goes elsewhere
-		}
-		method, recv, rest := methodOf(in.Common())
-		if recv == nil || arguments(in.Common())[0] != rows || slices.Contains(rest, rows) || method == "Err" {
-			return false
-		}
-		next = next || method == "Next"
-	}
-	return next
 }
 
 func constantText(v ssa.Value) (string, bool) {

@@ -21,6 +21,7 @@ type analysisOf struct {
 	calls    map[token.Pos]*ast.CallExpr // by the position of the left parenthesis
 	ignores  *ignores
 	found    map[finding]bool
+	judged   map[judgement]bool
 	findings []Finding
 	shaping  bool // findings are shown by -oncetx.shape only
 }
@@ -104,6 +105,7 @@ func (f *flow) returns(r *ssa.Return) {
 			e.On, e.Into = freed(e.On), freed(e.Into)
 			f.out.Returns.Effects = append(f.out.Returns.Effects, e)
 		}
+		f.out.Returns.Keys = append(f.out.Returns.Keys, s.Keys...)
 	}
 }
 
@@ -142,6 +144,30 @@ func (f *flow) called(in ssa.CallInstruction) {
 	args, bound, foreign := arguments(common), bindings(common), f.isForeign(common)
 	for _, e := range s.Effects {
 		f.lift(e, in, args, bound, foreign)
+	}
+	f.droppedOf(s, in, args, bound)
+}
+
+// droppedOf adds the effect of a helper that runs statements and whose error nobody reads. A helper that makes a
+// savepoint undoes what fails.
+func (f *flow) droppedOf(s *Summary, in ssa.CallInstruction, args, bound []ssa.Value) {
+	results := in.Common().Signature().Results()
+	if results.Len() == 0 || !isError(results.At(results.Len()-1).Type()) ||
+		slices.ContainsFunc(s.Effects, func(e Effect) bool { return e.Begins }) {
+		return
+	}
+	switch in := in.(type) {
+	case *ssa.Go:
+		return
+	case *ssa.Call:
+		if !drops(in, results) {
+			return
+		}
+	}
+	for _, e := range s.Effects {
+		if e.Kind == PassesCtx {
+			f.keep(f.effect(in, CheckRows, InTx, f.translate(e.On, args, bound), textDropped))
+		}
 	}
 }
 
@@ -194,7 +220,11 @@ func (f *flow) keep(e Effect) {
 func (f *flow) closure(mk *ssa.MakeClosure) {
 	fn := mk.Fn.(*ssa.Function)
 	s := f.sums[fn]
-	if s == nil || runsLater(mk) {
+	if runsLater(mk) {
+		return
+	}
+	if s == nil {
+		f.methodValue(mk)
 		return
 	}
 	recv := beginner(mk)
@@ -217,6 +247,25 @@ func (f *flow) closure(mk *ssa.MakeClosure) {
 			continue
 		}
 		f.keep(e)
+	}
+}
+
+// methodValue adds the effects of a method of this package as if it was called where its value is made.
+func (f *flow) methodValue(mk *ssa.MakeClosure) {
+	own := f.own(mk.Fn.(*ssa.Function))
+	if own == nil {
+		return
+	}
+	for _, e := range f.sums[own].Effects {
+		if e.Kind == Itself {
+			e.On = f.sameThrough(e.On, mk.Bindings, nil)
+		} else {
+			e.On = f.translate(e.On, mk.Bindings, nil)
+		}
+		e.Into = f.translate(Origin{MaybeParams: e.Into.Params | e.Into.MaybeParams, Tx: e.Into.Tx}, mk.Bindings, nil)
+		if e.Kind != PassesCtx {
+			f.keep(e)
+		}
 	}
 }
 
