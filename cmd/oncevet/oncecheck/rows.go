@@ -120,4 +120,3 @@ func loads(variable ssa.Value) (all []ssa.Value) {
 	}
 	return all
 }
-

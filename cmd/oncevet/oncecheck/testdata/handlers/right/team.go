@@ -219,7 +219,9 @@ func registerTeam(t *team) (all []any) {
 	routes := []route{
 		{"events", t.events},
 		{"logged", kit.Logged(t.events)},
-		{"closure", func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error { return t.savepoints(ctx, tx, shop.Order{ID: msg.ID}) }},
+		{"closure", func(ctx context.Context, tx pgx.Tx, msg *consumer.Message) error {
+			return t.savepoints(ctx, tx, shop.Order{ID: msg.ID})
+		}},
 	}
 	for _, r := range routes {
 		all = append(all, consumer.Config[pgx.Tx]{Name: r.name, Key: hashed, Handle: r.handle})

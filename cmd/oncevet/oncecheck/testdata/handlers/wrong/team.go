@@ -193,7 +193,7 @@ func gorms(ctx context.Context, tx *gorm.DB, o shop.Order) error {
 
 // bun: a transaction of its own, an error that nobody reads.
 func (t *team) buns(ctx context.Context, tx bun.Tx, o shop.Order) error {
-	tx.NewInsert().Model(&o).Exec(ctx)                                           // want `Exec: nobody reads its error`
+	tx.NewInsert().Model(&o).Exec(ctx)                                         // want `Exec: nobody reads its error`
 	return t.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { // want `t.db.RunInTx runs outside`
 		_, err := tx.NewInsert().Model(&o).Exec(ctx)
 		return err
