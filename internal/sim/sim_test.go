@@ -18,9 +18,8 @@ var menu = map[string]sim.Choice{"work": sim.OneIn(6, "fails", "stall", "crash",
 
 // counter is a program of some processes that each do some work. It breaks a rule when a piece fails twice in a row.
 type counter struct {
-	w     *sim.World
-	done  int
-	lines []string
+	w    *sim.World
+	done int
 }
 
 func (c *counter) process(pieces int) {
