@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	of := flag.String("of", "", "the `program`: quickstart, relaychaos or failover")
+	of := flag.String("of", "", "the `program`: quickstart, relaychaos, failover or failover-mariadb")
 	flag.Parse()
 	if err := write(os.Stdin, os.Stdout, *of); err != nil {
 		fmt.Fprintln(os.Stderr, "process:", err)
@@ -33,7 +33,7 @@ func main() {
 func write(in io.Reader, out io.Writer, of string) error {
 	p, known := programs[of]
 	if !known {
-		return fmt.Errorf("-of %q: want quickstart, relaychaos or failover", of)
+		return fmt.Errorf("-of %q: want quickstart, relaychaos, failover or failover-mariadb", of)
 	}
 	last, err := lastLine(in)
 	if err != nil {
@@ -98,16 +98,22 @@ var programs = map[string]program{
 		},
 		bad: []string{"missing", "phantom", "out_of_order", "altered", "pending"},
 	},
-	"failover": {
-		name: "a database that loses commits: PostgreSQL and Kafka", command: "make failover", ok: "OK",
+	"failover":         failover("PostgreSQL", ""),
+	"failover-mariadb": failover("MariaDB", ` FAILOVER="-database mariadb"`),
+}
+
+func failover(database, flags string) program {
+	return program{
+		name: "a database that loses commits: " + database + " and Kafka", command: "make failover" + flags, ok: "OK",
 		faults: []fault{
 			{"Failovers", "the database", "failover to a standby that lacks commits"},
 			{"Backups", "the database", "restored from a backup"},
 			{"Restarts", "the database", "restart"},
 			{"Kills", "a worker", "SIGKILL"},
+			{"Freezes", "a worker", "SIGSTOP past its session"},
 		},
 		bad: []string{"Lost", "Doubled"},
-	},
+	}
 }
 
 func (p program) run(figures map[string]any) (r proof.Run, err error) {

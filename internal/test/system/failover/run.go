@@ -30,6 +30,7 @@ type found struct {
 	ReadAgain                     int `json:"read_again"`
 	Lost, Doubled                 int
 	SlowestSeconds, MedianSeconds float64
+	Seconds                       float64 `json:"seconds"` // of the run
 	OK                            bool
 }
 
@@ -93,6 +94,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (_ *found, er
 	if o.verbose || err != nil || !s.found.OK {
 		s.logs(stderr)
 	}
+	s.found.Seconds = time.Since(s.begun).Seconds()
 	return &s.found, err
 }
 
