@@ -83,9 +83,9 @@ func (s *Summary) imported() *Summary {
 	if s == nil {
 		return nil
 	}
-	c := &Summary{
-		Effects: slices.Clone(s.Effects), Results: s.Results, Keys: slices.Clone(s.Keys), Returns: s.Returns.imported(),
-	}
+	copied := *s // with each field that somebody adds
+	c := &copied
+	c.Effects, c.Keys, c.Returns = slices.Clone(s.Effects), slices.Clone(s.Keys), s.Returns.imported()
 	for i := range c.Effects {
 		e := &c.Effects[i]
 		e.pos, e.blame, e.fix = token.NoPos, blameCaller, nil

@@ -26,15 +26,17 @@ func TestHandlers(t *testing.T) {
 func all(t *testing.T) *analysis.Analyzer {
 	t.Helper()
 	checks := oncecheck.Analyzers()
+	for _, check := range checks {
+		if on := check.Flags.Lookup("on"); on != nil {
+			if err := on.Value.Set("true"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return &analysis.Analyzer{
 		Name: "all", Doc: "all checks", Requires: checks[0].Requires,
 		Run: func(pass *analysis.Pass) (any, error) {
 			for _, check := range checks {
-				if on := check.Flags.Lookup("on"); on != nil {
-					if err := on.Value.Set("true"); err != nil {
-						return nil, err
-					}
-				}
 				if _, err := check.Run(pass); err != nil {
 					return nil, err
 				}

@@ -2,6 +2,7 @@ package opstest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,14 +72,20 @@ func testPositions[TTx any](t *testing.T, e *env[TTx]) {
 
 func testLostPositions[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	id := dedupdriver.PositionID{Consumer: name, Source: dedupdriver.SourceAcknowledged}
+	// not name: a consumer of that name that another test has not closed would write rows of its own
+	id := dedupdriver.PositionID{Consumer: "losing", Source: dedupdriver.SourceAcknowledged}
 	setPosition(t, s, id, dedupdriver.Position{Next: 12, Epoch: 1})
 	id.Partition = 1
 	setPosition(t, s, id, dedupdriver.Position{
 		Next: 30, Epoch: 2, Log: "2026-11-29T08:00:01.500Z/2026-11-29T08:00:04.000Z",
 		Rewind: dedupdriver.Rewind{At: time.Unix(1, 0), From: 30, Lost: 25, To: 30},
 	})
-	found := positionsStatus(t, s.Operator()).Consumers[0].Positions
+	consumers := positionsStatus(t, s.Operator()).Consumers
+	i := slices.IndexFunc(consumers, func(c ops.ConsumerStatus) bool { return c.Name == id.Consumer })
+	if i < 0 {
+		t.Fatalf("%s is missing: %+v", id.Consumer, consumers)
+	}
+	found := consumers[i].Positions
 	if len(found) != 1 || found[0].Partitions != 2 || found[0].Rewound != 1 || found[0].Again != 0 ||
 		found[0].Missing != 5 || found[0].Rewind == nil {
 		t.Fatalf("%+v", found)
