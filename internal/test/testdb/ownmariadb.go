@@ -82,6 +82,7 @@ func (m *OwnMariaDB) create(ctx context.Context) error {
 func (m *OwnMariaDB) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = m.dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+m.dir) // the server's user may not write to another one
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: m.user}
 	return cmd
 }
