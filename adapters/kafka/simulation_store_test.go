@@ -50,7 +50,9 @@ func (m *groupMember) at(boundary, about string) string {
 	f := m.p.At(boundary, about)
 	switch f.Action {
 	case "goes back":
-		m.g.goBack(m.p)
+		if !m.g.goBack(m.p) {
+			m.g.void = append(m.g.void, f)
+		}
 		return ""
 	case "crash", "crash before":
 		m.p.Crash()

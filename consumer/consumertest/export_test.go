@@ -50,10 +50,19 @@ func SimulateCase(t *testing.T, s Simulation, n int) string {
 	t.Helper()
 	s = s.withDefaults()
 	defer exclusively()()
-	if f := s.try(t, n); f != nil {
+	if _, f := s.try(t, n); f != nil {
 		return f.explain(t.Name(), s, n)
 	}
 	return ""
+}
+
+// Simulated is Simulate, but returns what it would fail with.
+func Simulated(t *testing.T, s Simulation) string {
+	t.Helper()
+	if err := s.complete(); err != nil {
+		return err.Error()
+	}
+	return s.withDefaults().simulate(t)
 }
 
 // TraceOf runs one case of a simulation, and returns its trace.

@@ -1,6 +1,8 @@
 package consumertest
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -15,20 +17,20 @@ type Simulation struct {
 	// settings may vary by p.Rand. Required.
 	New func(p *Process) (*consumer.Consumer[*deduptest.Tx], error)
 
-	// Messages returns what the source delivers in one case: one to three messages are enough. A message that is there
-	// twice was sent twice. Required.
+	// Messages returns what the source delivers in one case: one to three messages are enough, and one is required. A
+	// message that is there twice was sent twice. Required.
 	Messages func(r *rand.Rand) []consumer.Message
 
-	// Check looks at a case that has come to rest: nothing is in progress, and all messages are acknowledged.
-	// Defaults to the rules that always hold; see Simulate.
+	// Check looks at a case that has come to rest: nothing is in progress, and all messages are acknowledged. Defaults
+	// to the rules that always hold; see Simulate. Check or Effects is required.
 	Check func(w *World) error
 
-	// Effects counts the committed effects of the message with that key, for the rules. Defaults to 1 if the key is
-	// claimed, and 0 if not.
+	// Effects counts the committed effects of the handler of New for msg and its copies, for the rules. Defaults to 1 if
+	// the message's key is claimed, and 0 if not: then only Check sees a handler that does nothing, or does it twice.
 	Effects func(w *World, msg *consumer.Message) int
 
 	// Next makes a second consumer, which gets what the relays publish, with the message's ID, payload, headers and
-	// ordering key. Defaults to none.
+	// ordering key. What it does is for Check: the rules look at its claims. Defaults to none.
 	Next func(p *Process) (*consumer.Consumer[*deduptest.Tx], error)
 
 	// Publishers makes the publishers of single topics for a relay's process, such as a calls.Calls on p.Store(). The
@@ -58,7 +60,7 @@ type Simulation struct {
 // It fails the test when a rule is broken, or the system does not come to rest:
 //
 //   - A message is acknowledged only if it has an effect or a dead letter, and a dead letter is written only for a
-//     message without effect.
+//     message without effect. A delivery has the same key each time.
 //   - A relay settles only with a current token, marks as sent only what has arrived, and begins to publish only before
 //     the end of its hold.
 //   - At rest each message has at most one effect, an effect or a dead letter, and a claim exactly if it has an effect.
@@ -69,19 +71,57 @@ type Simulation struct {
 // SEED, FROM and CASES in the environment the case runs again. The program uses one processor meanwhile, so that the
 // case is the same one; the race detector, which lets goroutines run in random order, may still make another of it.
 //
+// Of twenty cases or more, one must have had a fault, and one an effect.
+//
 // Handlers must do all their work in their transaction. Statements of the transaction are boundaries where faults
-// happen. Process.Step adds others, and Process.Request is a request to another system. In some cases an operator
-// replays dead letters meanwhile.
+// happen. Process.Step adds others, and Process.Request is a request to another system. Handlers must not hold a mutex
+// there: the simulation would wait for ever for goroutines that want it. In some cases an operator replays dead letters
+// meanwhile.
 func Simulate(t *testing.T, s Simulation) {
 	t.Helper()
-	if s.New == nil || s.Messages == nil {
-		t.Fatal("consumertest: Simulation.New and Simulation.Messages are required")
+	if err := s.complete(); err != nil {
+		t.Fatal(err)
 	}
-	s = s.withEnvironment(t)
+	if said := s.withEnvironment(t).simulate(t); said != "" {
+		t.Fatal(said)
+	}
+}
+
+func (s *Simulation) complete() error {
+	switch {
+	case s.New == nil:
+		return errors.New("consumertest: Simulation.New is required")
+	case s.Messages == nil:
+		return errors.New("consumertest: Simulation.Messages is required")
+	case s.Effects == nil && s.Check == nil:
+		return errors.New("consumertest: Simulation.Effects or Simulation.Check is required: without them a handler " +
+			"that does nothing would pass")
+	}
+	return nil
+}
+
+// enough is how many cases must have had a fault and an effect among them.
+const enough = 20
+
+// simulate runs all cases, and says what is wrong with the first that fails.
+func (s Simulation) simulate(t *testing.T) string {
+	t.Helper()
 	defer exclusively()()
+	faults, effects := 0, 0
 	for n := s.From; n < s.From+s.Cases; n++ {
-		if failure := s.try(t, n); failure != nil {
-			t.Fatal(failure.explain(t.Name(), s, n))
+		r, failure := s.try(t, n)
+		if failure != nil {
+			return failure.explain(t.Name(), s, n)
 		}
+		faults, effects = faults+len(r.fired), effects+r.effects
 	}
+	switch {
+	case s.Cases < enough:
+	case faults == 0:
+		return fmt.Sprintf("consumertest: no fault happened in %d cases: they have shown nothing", s.Cases)
+	case effects == 0:
+		return fmt.Sprintf("consumertest: no message has had an effect in %d cases, because all became dead letters: they "+
+			"have shown nothing. Does the handler fail, or the key function?", s.Cases)
+	}
+	return ""
 }

@@ -21,7 +21,7 @@ type processPublisher struct{ p *Process }
 func (b processPublisher) Publish(_ context.Context, msgs []outbox.Message) []error {
 	p, about := b.p, aboutMessages(msgs)
 	n := len(msgs)
-	p.of.checkHold(p, about)
+	p.of.checkHold(p, msgs)
 	f := p.sim.At("publish", about)
 	switch f.Action {
 	case sim.Gone:

@@ -28,12 +28,13 @@ func (p *Process) Request(ctx context.Context, what string, do func() error) err
 	case "crash before":
 		p.sim.Crash()
 		return errNoAnswer
-	case "late":
-		p.of.later(p, what, f.For, do)
-		return errNoAnswer
 	}
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if f.Action == "late" {
+		p.of.later(p, what, f.For, do)
+		return errNoAnswer
 	}
 	err := do()
 	p.sim.Note("the request %s arrives: %v", what, err)
@@ -50,7 +51,9 @@ func (p *Process) Request(ctx context.Context, what string, do func() error) err
 // later lets a request arrive after a while.
 func (w *world) later(p *Process, what string, d time.Duration, do func() error) {
 	timer := time.NewTimer(p.sim.Unlike(min(d, MaxLate-time.Second)))
+	w.working.Add(1)
 	w.sim.Go(func() {
+		defer w.working.Add(-1)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

@@ -23,18 +23,18 @@ const (
 )
 
 // try runs case n, and shortens it if it fails.
-func (s *Simulation) try(t *testing.T, n int) *failure {
+func (s *Simulation) try(t *testing.T, n int) (r result, f *failure) {
 	t.Helper()
-	r := s.run(t, n, nil, nil, nil)
+	r = s.run(t, n, nil, nil, nil)
 	if s.Fired != nil {
 		for _, f := range r.fired {
 			s.Fired(f.Boundary, f.Action)
 		}
 	}
 	if r.err == nil {
-		return nil
+		return r, nil
 	}
-	return s.shorten(t, n, r)
+	return r, s.shorten(t, n, r)
 }
 
 // shorten looks for the fewest faults, messages and processes that still fail.

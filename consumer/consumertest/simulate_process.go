@@ -62,13 +62,15 @@ type Process struct {
 	restart func()
 	topics  []string // of a relay: those of Simulation.Publishers
 
-	mu    sync.Mutex
-	open  []*deduptest.Tx
-	until time.Time // the end of a relay's hold, as it knows it
+	mu     sync.Mutex
+	open   []*deduptest.Tx
+	leased map[string]*processSession // that leased a message last, by its ID
 }
 
 func (w *world) process(role string, restart func()) *Process {
-	p := &Process{sim: w.sim.NewProcess(role), of: w, role: role, restart: restart}
+	p := &Process{
+		sim: w.sim.NewProcess(role), of: w, role: role, restart: restart, leased: map[string]*processSession{},
+	}
 	p.ctx, p.cancel = context.WithCancel(w.ctx)
 	p.sim.OnCrash = p.crashed
 	p.sim.OnFreeze = func(d time.Duration) {

@@ -2,6 +2,7 @@ package consumertest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -75,14 +76,16 @@ func (q processQueue) Open(ctx context.Context, o driver.SessionOptions) (driver
 	if err != nil {
 		return nil, err
 	}
-	return &processSession{s, q.p, o.TTL}, nil
+	return &processSession{Session: s, p: q.p, ttl: o.TTL}, nil
 }
 
 // processSession is a session as a relay's process sees it.
 type processSession struct {
 	driver.Session
-	p   *Process
-	ttl time.Duration
+	p     *Process
+	ttl   time.Duration
+	until time.Time // the end of its hold, as the process knows it; p.mu guards it, and lost
+	lost  time.Time // when the process learned that it has no hold any more; zero: it has not
 }
 
 var (
@@ -118,13 +121,14 @@ func (s *processSession) Renew(ctx context.Context) (driver.Hold, error) {
 	switch {
 	case err != nil:
 		s.p.sim.Note("renew fails: %v", err)
+		s.learn(err)
 		return hold, err
 	case f.Action == "answer lost":
 		return driver.Hold{}, errCut
 	}
 	hold.Until = began.Add(s.ttl)
 	s.p.mu.Lock()
-	s.p.until = hold.Until
+	s.until = hold.Until
 	s.p.mu.Unlock()
 	return hold, nil
 }
@@ -139,10 +143,16 @@ func (s *processSession) Lease(ctx context.Context, want driver.Want) ([]driver.
 		return nil, errCut
 	}
 	leased, err := s.Session.Lease(ctx, want)
+	s.learn(err)
 	if err != nil || len(leased) == 0 {
 		return leased, err
 	}
 	s.p.of.sees(leased)
+	s.p.mu.Lock()
+	for _, l := range leased {
+		s.p.leased[l.ID] = s
+	}
+	s.p.mu.Unlock()
 	about := aboutLeased(leased)
 	switch s.p.sim.At("leased", about).Action {
 	case sim.Gone:
@@ -178,7 +188,17 @@ func (s *processSession) Settle(ctx context.Context, outcomes []driver.Outcome) 
 	case "answer lost":
 		return errCut
 	}
+	s.learn(err)
 	return err
+}
+
+// learn notes when an answer says that the hold is lost.
+func (s *processSession) learn(err error) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	if errors.Is(err, driver.ErrLeaseLost) && s.lost.IsZero() {
+		s.lost = time.Now()
+	}
 }
 
 // Close implements driver.Session.

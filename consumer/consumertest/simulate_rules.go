@@ -10,6 +10,7 @@ import (
 	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/observe"
+	"github.com/txonce/txonce/outbox"
 	"github.com/txonce/txonce/outbox/driver"
 )
 
@@ -38,11 +39,41 @@ func (w *world) letters(key dedup.Key) (n int) {
 	return n
 }
 
+// parkedAt reports whether there is a dead letter of the delivery at that position.
+func (w *world) parkedAt(position string) bool {
+	for _, l := range w.db.Values(letters) {
+		if l.(consumer.DeadLetter).Message.Position == position {
+			return true
+		}
+	}
+	return false
+}
+
+// keyOf returns the key of msg, which must be the same at each delivery.
+func (w *world) keyOf(p *Process, c *consumer.Consumer[*deduptest.Tx], msg consumer.Message) (dedup.Key, error) {
+	key, err := c.KeyFor(&msg)
+	if err != nil {
+		return key, err
+	}
+	w.mu.Lock()
+	before, found := w.keys[msg.Position]
+	w.keys[msg.Position] = key
+	w.mu.Unlock()
+	if found && before != key {
+		w.sim.Break("%s has the key %q, and had %q before: its redelivery is another message to the consumer; "+
+			"Config.Key must depend only on what a redelivery keeps", msg.ID, key.ID, before.ID)
+	}
+	return key, nil
+}
+
 // checkAck is called when p acknowledges msg.
 func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *consumer.Message) {
-	key, err := c.KeyFor(msg)
+	key, err := w.keyOf(p, c, *msg)
 	if err != nil {
-		return // a letter by its position
+		if !w.parkedAt(msg.Position) {
+			w.sim.Break("%s acknowledges %s, which has no key and no dead letter", p.Name(), msg.ID)
+		}
+		return
 	}
 	w.mu.Lock()
 	w.known[known{p.role, key}] = *msg
@@ -96,13 +127,28 @@ func (w *world) checkSettled(p *Process, about string, outcomes []driver.Outcome
 }
 
 // checkHold is called when p begins to publish.
-func (w *world) checkHold(p *Process, about string) {
-	p.mu.Lock()
-	until := p.until
-	p.mu.Unlock()
-	if !time.Now().Before(until) && !p.sim.Dead() {
-		w.sim.Break("%s begins to publish %s although its hold has ended", p.Name(), about)
+func (w *world) checkHold(p *Process, msgs []outbox.Message) {
+	if p.sim.Dead() {
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range msgs {
+		switch s := p.leased[m.ID]; {
+		case s == nil:
+			w.sim.Break("%s publishes %s, which it has not leased", p.Name(), m.ID)
+		case !time.Now().Before(s.until):
+			w.sim.Break("%s begins to publish %s although the hold that it was leased under has ended", p.Name(), m.ID)
+		case !s.lost.IsZero() && time.Now().After(s.lost):
+			w.sim.Break("%s begins to publish %s although it was told that its lease is lost", p.Name(), m.ID)
+		}
+	}
+}
+
+// atRest reports whether everything is done, and nothing is in progress that could do it again.
+func (w *world) atRest() bool {
+	return w.in.drained() && w.out.drained() && w.db.Open() == 0 && w.working.Load() == 0 && w.quiet() &&
+		!w.sim.Busy("receive", "replay", "register", "open", "renew", "lease", "close")
 }
 
 // checkRest looks at a case that has come to rest.
@@ -112,6 +158,7 @@ func (w *world) checkRest() error {
 	}
 	for k, msg := range w.known {
 		effects, n := w.effects(k.role, k.key, &msg), w.letters(k.key)
+		w.found += effects
 		switch claimed := w.claimed(k.key); {
 		case effects > 1:
 			return fmt.Errorf("%s has %d effects", k.key.ID, effects)

@@ -2,6 +2,7 @@ package consumertest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 )
+
+var errNoMessages = errors.New("consumertest: Simulation.Messages has returned none: there is nothing to test")
 
 // simulating keeps two simulations from running at once.
 var simulating sync.Mutex

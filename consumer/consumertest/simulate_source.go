@@ -155,7 +155,9 @@ func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
 		if w.left.Add(-1) < 0 {
 			continue
 		}
+		w.working.Add(1)
 		ran, err := c.Replay(p.ctx, found[0], consumer.Replay{})
+		w.working.Add(-1)
 		p.sim.Note("the replay of %s has run: %v, %v", found[0].Record.Key.ID, ran, err)
 	}
 }
@@ -170,9 +172,12 @@ func (w *world) handle(p *Process, c *consumer.Consumer[*deduptest.Tx], q *sourc
 	if len(batch) == 0 {
 		return
 	}
+	w.working.Add(1)
+	defer w.working.Add(-1)
 	msgs := make([]*consumer.Message, len(batch))
 	for i, d := range batch {
 		m := d.msg
+		_, _ = w.keyOf(p, c, m)
 		msgs[i] = &m
 		p.sim.Note("gets %s at %s, attempt %d", m.ID, m.Position, m.Attempt)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
@@ -31,6 +32,11 @@ func simulated(key consumer.KeyFunc,
 		},
 		Effects: func(w *consumertest.World, m *consumer.Message) int { return w.Database().Count("charge of " + m.ID) },
 	}
+}
+
+// charged is a handler as it should be.
+func charged(_ context.Context, _ *consumertest.Process, tx tx, m *consumer.Message) error {
+	return tx.Add("charge of " + m.ID)
 }
 
 func ExampleSimulate() {
@@ -113,6 +119,12 @@ func TestSimulateFindsHandlersThatAreWrong(t *testing.T) {
 				outside.Add(1)
 				return nil
 			}), "neither an effect nor a dead letter"},
+		{"a key of the attempt", simulated(
+			func(m *consumer.Message) (string, error) { return fmt.Sprint(m.ID, " ", m.Attempt), nil }, charged,
+		), "has the key"},
+		{"a key of the time", simulated(
+			func(m *consumer.Message) (string, error) { return fmt.Sprint(m.ID, " ", time.Now()), nil }, charged,
+		), "has the key"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for n := range 500 {

@@ -69,13 +69,16 @@ type world struct {
 	transactions sync.Map // *transaction by *deduptest.Tx
 
 	left      atomic.Int64 // replays
+	working   atomic.Int64 // batches and replays that consumers have, and requests that are under way
 	mu        sync.Mutex
 	known     map[known]consumer.Message // acknowledged
+	keys      map[string]dedup.Key       // by position
 	tokens    map[int]int64              // by shard
 	arrived   map[string]int             // by message ID
 	latest    map[string]int64           // sequence number by ordering key
 	published []outbox.Message
 	shared    any // see Process.Shared
+	found     int // effects at rest
 }
 
 type known struct {
@@ -91,6 +94,7 @@ type result struct {
 	setup    setup
 	trace    *sim.Trace
 	messages []consumer.Message
+	effects  int // at rest
 }
 
 // run runs case n. shape changes its setup; plan is nil for the plan that the seed draws.
@@ -112,7 +116,8 @@ func (s *Simulation) bubble(n int, shape func(*setup), plan *sim.Plan, trace *si
 	w := &world{
 		s: s, n: n, setup: s.setup(random, len(messages)), db: deduptest.NewDatabase(),
 		in: &source{name: "in"}, out: &source{name: "out"},
-		known: map[known]consumer.Message{}, tokens: map[int]int64{}, arrived: map[string]int{}, latest: map[string]int64{},
+		known: map[known]consumer.Message{}, keys: map[string]dedup.Key{}, tokens: map[int]int64{},
+		arrived: map[string]int{}, latest: map[string]int64{},
 	}
 	if shape != nil {
 		shape(&w.setup)
@@ -129,9 +134,13 @@ func (s *Simulation) bubble(n int, shape func(*setup), plan *sim.Plan, trace *si
 		w.in.add(messages[i])
 	}
 	w.left.Store(int64(w.replays))
-	err := w.play()
+	err := errNoMessages
+	if len(messages) > 0 {
+		err = w.play()
+	}
 	return result{
 		err: err, fired: plan.Fired, spare: plan.Spare(), setup: w.setup, trace: trace, messages: w.messages,
+		effects: w.found,
 	}
 }
 
@@ -146,7 +155,7 @@ func (w *world) play() error {
 	if w.s.Next != nil {
 		w.consume(w.out, roleNext, w.s.Next)
 	}
-	err := w.sim.Run(func() bool { return w.in.drained() && w.out.drained() && w.db.Open() == 0 && w.quiet() })
+	err := w.sim.Run(w.atRest)
 	w.sim.End(w.cancel)
 	if broken := w.sim.Broken(); broken != nil {
 		return broken

@@ -50,7 +50,9 @@ func (p *Process) When(boundary, about string, ready func() bool) Fault {
 	w.mu.Unlock()
 	f := <-at.wake
 	if f.Action == "stall" {
+		w.stalled(1)
 		w.sleep(p.Unlike(f.For))
+		w.stalled(-1)
 		if p.Dead() {
 			return Fault{Action: Gone}
 		}

@@ -158,6 +158,29 @@ func TestAFrozenProcessDoesNothing(t *testing.T) {
 	})
 }
 
+// A run is at rest only when nobody is going to go on with something.
+func TestARunIsBusyWhileAProcessStandsStill(t *testing.T) {
+	for _, action := range []string{"stall", sim.Freeze} {
+		synctest.Test(t, func(t *testing.T) {
+			w := sim.NewWorld(rand.New(rand.NewPCG(1, 1)), sim.Listed([]sim.Fault{{
+				Boundary: "work", Nth: 1, Action: action, For: 5 * time.Second,
+			}}, 0), menu)
+			began := time.Now()
+			for _, boundary := range []string{"work", "idle"} {
+				p := w.NewProcess("worker")
+				w.Go(func() { p.When(boundary, "", func() bool { return boundary == "work" }) })
+			}
+			if err := w.Run(func() bool { return !w.Busy("idle") }); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took < 5*time.Second {
+				t.Errorf("%s: at rest after %v", action, took)
+			}
+			w.End(func() {})
+		})
+	}
+}
+
 func TestARunThatDoesNotEndIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := sim.NewWorld(rand.New(rand.NewPCG(1, 1)), sim.Listed(nil, 0), nil)

@@ -21,6 +21,7 @@ type World struct {
 	began  time.Time
 	mu     sync.Mutex
 	parked []*parking
+	stalls int // goroutines that stand still by a fault
 	visits map[[2]string]int
 	made   int
 	over   bool
@@ -158,6 +159,21 @@ func (w *World) Broken() error {
 		return nil
 	}
 	return fmt.Errorf("%s", strings.Join(w.broken, "; "))
+}
+
+// Busy reports whether a goroutine is parked at a boundary other than idle, or stands still by a fault.
+func (w *World) Busy(idle ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stalls > 0 ||
+		slices.ContainsFunc(w.parked, func(p *parking) bool { return !slices.Contains(idle, p.boundary) })
+}
+
+// stalled counts goroutines that stand still by a fault.
+func (w *World) stalled(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalls += n
 }
 
 // Over reports whether End was called.

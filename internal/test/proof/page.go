@@ -10,7 +10,8 @@ import (
 // tiers are the tiers in the order of the page, and what each is.
 var tiers = []struct{ name, title, what string }{
 	{Sim, "Simulation", `The consumer and the relay run unmodified on databases and brokers in memory. A scheduler that draws from the
-seed decides which goroutine goes on, and what happens to it at each boundary.`},
+seed decides which goroutine goes on, and what happens to it at each boundary. Of a member of a Kafka group, where a session
+begins is decided by the adapter's own function; the rest, which is bound to sockets, is written once more for the simulation.`},
 	{Wire, "Wire", `A proxy stands between the real driver and a real server. It knows the protocol, counts its messages, and cuts, delays,
 or answers at one of them. Then the tables are compared with what the handlers were given.`},
 	{Process, "Processes and servers", `Real processes and servers are killed, frozen and replaced while they work. Then the tables and
@@ -24,7 +25,7 @@ func Page(runs []Run) string {
 	b.WriteString(`# Faults that were tried
 
 These runs inject faults on purpose, count them, and check afterwards that no message was lost or applied twice. A fault
-counts only if it has fired while a message was in flight. A *case* is a few messages from their first delivery to the check.
+counts only if it has fired while a message of its case was not done yet. A *case* is a few messages from their first delivery to the check.
 It is *bad* if a rule was broken: a message without an effect or a dead letter, two effects, an effect without a claim, an
 acknowledgement without an effect, an outbox message that was lost, that nobody has committed, or that came first behind a
 later one of its ordering key. Where processes or servers are killed, each kill counts as a case.

@@ -35,7 +35,7 @@ type Run struct {
 type Cell struct {
 	Boundary string `json:"boundary"` // where, such as "COMMIT"
 	Action   string `json:"action"`   // what, such as "answer lost"
-	Faults   int    `json:"faults"`   // that have fired while a message was in flight
+	Faults   int    `json:"faults"`   // that have fired while a message of the case was not done yet
 	Cases    int    `json:"cases"`    // in which one has fired
 	Bad      int    `json:"bad"`      // of these cases
 
