@@ -71,7 +71,7 @@ func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *c
 	key, err := w.keyOf(p, c, *msg)
 	if err != nil {
 		if !w.parkedAt(msg.Position) {
-			w.sim.Break("%s acknowledges %s, which has no key and no dead letter", p.Name(), msg.ID)
+			w.sim.Break("%s acknowledges %s, which has no key and no dead letter", p.Name(), msg.Position)
 		}
 		return
 	}

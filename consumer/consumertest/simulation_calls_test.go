@@ -115,6 +115,9 @@ func paymentSimulation() consumertest.Simulation {
 		Check: func(w *consumertest.World) error {
 			shop := w.Shared().(*provider)
 			for _, m := range w.Delivered() {
+				if m.ID == "" {
+					continue // it has no key, so that the handler has not run
+				}
 				if n, entries := shop.of(m.ID), w.Database().Count("entry of "+m.ID); n != 1 || entries != 1 {
 					return fmt.Errorf("%s was paid %d times, and has %d entries", m.ID, n, entries)
 				}

@@ -1,6 +1,7 @@
 package consumertest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,10 @@ import (
 
 // Kinds of messages, in the header "kind".
 const (
-	good   = "good"
-	poison = "poison" // fails each time
-	flaky  = "flaky"  // fails once
+	good    = "good"
+	poison  = "poison"  // fails each time
+	flaky   = "flaky"   // fails once
+	keyless = "keyless" // has no ID, which is the key
 )
 
 var errPoison = errors.New("poison")
@@ -38,8 +40,13 @@ func orders(r *rand.Rand) (msgs []consumer.Message) {
 			kind = flaky
 		}
 		id := fmt.Sprint("m", i+1)
+		m := consumer.Message{ID: id, Payload: []byte(id)}
+		if kind == poison && i == 2 {
+			kind, m.ID = keyless, ""
+		}
+		m.Headers = map[string]string{"kind": kind}
 		for range 1 + r.IntN(5)/4 {
-			msgs = append(msgs, consumer.Message{ID: id, Payload: []byte(id), Headers: map[string]string{"kind": kind}})
+			msgs = append(msgs, m)
 		}
 	}
 	return msgs
@@ -119,11 +126,15 @@ func exact(relays bool) func(w *consumertest.World) error {
 		}
 		letters := map[string]int{}
 		for _, l := range w.Letters() {
-			letters[l.Record.Key.ID]++
+			letters[cmp.Or(l.Record.Key.ID, l.Message.Position)]++
 		}
-		for _, m := range w.Delivered() {
+		for i, m := range w.Delivered() {
 			effects, parked := charges(w, &m), letters[m.ID]
 			switch m.Headers["kind"] {
+			case keyless: // each delivery is a message of its own
+				if n := letters[fmt.Sprint("in/", i)]; effects != 0 || n != 1 {
+					return fmt.Errorf("%s has no key, and has %d effects and %d dead letters, want 0 and 1", m.Payload, effects, n)
+				}
 			case good:
 				if effects != 1 || parked != 0 {
 					return fmt.Errorf("%s has %d effects and %d dead letters, want 1 and 0", m.ID, effects, parked)

@@ -78,6 +78,16 @@ var simulationRows = []row{
 		fails: simulated, sim: 1320,
 	},
 	{
+		promise: "A message without a key is acknowledged only when its dead letter is committed.",
+		in:      "consumer.(*parking).write",
+		body: `result, err = p.writeOriginal(ctx, letter)
+		if p.it.rec.Key.ID == "" {
+			return decide.Written, nil
+		}
+		return result, err`,
+		fails: simulated, sim: 750,
+	},
+	{
 		promise: "Copies that wait for a key go on when its holder has failed.",
 		in:      "consumer.(*memory).unlock",
 		body: `if o.decided() {
