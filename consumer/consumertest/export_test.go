@@ -73,5 +73,8 @@ func TraceOf(t *testing.T, s Simulation, n int) []string {
 	return s.run(t, n, nil, nil, &sim.Trace{}).trace.Lines()
 }
 
+// Exactly is what a failure of a simulation prints for go test -run.
+var Exactly = exactly
+
 // SimulationMenu has the actions of each boundary of a simulation.
 var SimulationMenu = menu

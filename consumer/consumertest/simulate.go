@@ -14,7 +14,8 @@ import (
 // Simulation describes a system of processes for Simulate.
 type Simulation struct {
 	// New makes the consumer of one process, on p.Store(). It is called for each process and after each crash. Its
-	// settings may vary by p.Rand. Required.
+	// settings may vary by p.Rand. What its handler keeps in memory must be made in New too, so that a crash loses it,
+	// and no case finds what another one has left. Required.
 	New func(p *Process) (*consumer.Consumer[*deduptest.Tx], error)
 
 	// Messages returns what the source delivers in one case: one to three messages are enough, and one is required. A

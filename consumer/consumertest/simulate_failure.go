@@ -3,6 +3,7 @@ package consumertest
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,11 +109,20 @@ func (f *failure) concerned() (ids []string) {
 	return ids
 }
 
+// exactly returns a pattern for go test -run, between single quotes of a shell, that matches the test of that name.
+func exactly(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(part), "'", ".") + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
 // explain returns what a bug report needs.
 func (f *failure) explain(test string, s Simulation, n int) string {
 	command := os.Getenv("TXONCE_SIMULATION") // how the caller's caller runs this test
 	if command == "" {
-		command = fmt.Sprintf("go test -run '^%s$'", test)
+		command = fmt.Sprintf("go test -run '%s'", exactly(test))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\n\nSEED=%d FROM=%d CASES=1 %s\n\n", f.first.err, s.Seed, n, command)

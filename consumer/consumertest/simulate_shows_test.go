@@ -44,6 +44,19 @@ func TestSimulateRefusesWhatShowsNothing(t *testing.T) {
 	}
 }
 
+// The printed command runs the test that failed, whatever its name has.
+func TestTheCommandOfAFailureRunsItsTest(t *testing.T) {
+	for name, want := range map[string]string{
+		"TestOrders":                "^TestOrders$",
+		"TestOrders/by_batch_(two)": `^TestOrders$/^by_batch_\(two\)$`,
+		"TestOrders/it's":           "^TestOrders$/^it.s$",
+	} {
+		if got := consumertest.Exactly(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // A case is at rest only when requests that are late have arrived: the second of two may be the one that does harm.
 func TestSimulateWaitsForLateRequests(t *testing.T) {
 	var answered, arrived atomic.Int64
