@@ -27,6 +27,9 @@ func TestProof(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if names := proof.Unexplained(runs); len(names) > 0 {
+		t.Errorf("docs/proof.md does not say what %q are: add them to internal/test/proof/words.go", names)
+	}
 	if read(t, filepath.Join(root, "docs/proof.md")) != proof.Page(runs) {
 		t.Error("docs/proof.md is out of date: go run ./internal/test/proof/page > docs/proof.md")
 	}

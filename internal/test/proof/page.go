@@ -7,15 +7,27 @@ import (
 	"strings"
 )
 
+type tier struct{ name, title, runs, what string }
+
 // tiers are the tiers in the order of the page, and what each is.
-var tiers = []struct{ name, title, what string }{
-	{Sim, "Simulation", `The consumer and the relay run unmodified on databases and brokers in memory. A scheduler that draws from the
-seed decides which goroutine goes on, and what happens to it at each boundary. Of a member of a Kafka group, where a session
-begins is decided by the adapter's own function; the rest, which is bound to sockets, is written once more for the simulation.`},
-	{Wire, "Wire", `A proxy stands between the real driver and a real server. It knows the protocol, counts its messages, and cuts, delays,
-or answers at one of them. Then the tables are compared with what the handlers were given.`},
-	{Process, "Processes and servers", `Real processes and servers are killed, frozen and replaced while they work. Then the tables and
-topics are compared with what was sent.`},
+var tiers = []tier{
+	{
+		Sim, "Simulation", "txonce's code on a database and a broker in memory, in virtual time",
+		`Consumers, relays and package calls run unmodified on a database and a broker in memory, in virtual time. At each
+boundary, where a process meets the database, the broker or another system, a scheduler that draws from the seed decides
+which goroutine goes on, and which fault happens there. For the positions of a Kafka group, a member of the group is
+written for the simulation, and calls the adapter's function that decides where to read.`,
+	},
+	{
+		Wire, "Wire", "stores, relays and publishers on real servers, behind a proxy that injects the faults",
+		`A proxy stands between the real driver and a real server. It knows the protocol, counts its messages, and cuts, delays,
+or answers at one of them. Then the tables are compared with what the handlers were given.`,
+	},
+	{
+		Process, "Processes and servers", "whole programs and servers, which are killed or frozen",
+		`Real processes and servers are killed, frozen and replaced while they work. Then the tables and topics are compared with
+what was sent. A dash in place of the seed: the moments were not drawn from a seed.`,
+	},
 }
 
 // Page returns docs/proof.md.
@@ -25,41 +37,65 @@ func Page(runs []Run) string {
 	b.WriteString(`# Faults that were tried
 
 These runs inject faults on purpose, count them, and check afterwards that no message was lost or applied twice. A fault
-counts only if it has fired while a message of its case was not done yet. A *case* is a few messages from their first delivery to the check.
-It is *bad* if a rule was broken: a message without an effect or a dead letter, two effects, an effect without a claim, an
-acknowledgement without an effect, an outbox message that was lost, that nobody has committed, or that came first behind a
-later one of its ordering key. Where processes or servers are killed, each kill counts as a case.
+counts only if it has fired while a message of its case was not done yet. A *case* is a few messages from their first
+delivery to the check. It may have several faults. Where processes or servers are killed, each kill counts as a case. A
+case is *bad* if one of these was found:
 
-The three kinds of runs are not added up: a simulated fault proves less than one at a real server, and there are more of them.
-[guarantees.md](guarantees.md) lists the promises and the test of each.
+- a message without an effect and without a dead letter, or with two effects;
+- an effect without a claim, or an acknowledgement without an effect or a dead letter;
+- an outbox message that was lost, or that was published although its transaction was not committed;
+- two outbox messages with one ordering key whose first arrivals are not in the order of their commits.
 
-This page is generated: ` + "`go run ./internal/test/proof/page > docs/proof.md`" + `.
+There are three tiers of runs. Their numbers are not added up, because a simulated fault proves less than a fault at a
+real server, and the simulation makes many more faults.
+
+`)
+	writeSums(&b, runs)
+	b.WriteString(`
+[guarantees.md](guarantees.md) lists the promises and the test of each. This page is generated:
+` + "`go run ./internal/test/proof/page > docs/proof.md`" + `.
 
 | tier | run | faults | cases | bad | bad, at most | seed | date | commit |
 |---|---|---:|---:|---:|---|---:|---|---|
 `)
 	for _, r := range runs {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %d | %s | %s |\n", r.Tier, r.Name, number(r.Faults()), number(r.Cases),
-			r.Bad, atMost(r.Bad, r.Cases), r.Seed, r.Date, short(r.Commit))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s | %s | %s |\n", r.Tier, r.Name, number(r.Faults()), number(r.Cases),
+			r.Bad, atMost(r.Bad, r.Cases), seed(r.Seed), r.Date, short(r.Commit))
 	}
 	b.WriteString(`
-**What 0 bad cases mean.** If n cases are drawn at random and none is bad, then with a confidence of 95 % fewer than 3/n of all
-cases that the same generator can draw are bad. It says nothing about cases that the generator does not draw.
+**What 0 bad cases mean.** If n cases are drawn at random and none is bad, then with a confidence of 95 % at most 3/n of
+all cases that the same generator can draw are bad: the column *bad, at most*. It says nothing about cases that the
+generator does not draw.
 `)
 	for _, t := range tiers {
-		writeTier(&b, t.title, t.what, slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Tier != t.name }))
+		writeTier(&b, t, slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Tier != t.name }))
 	}
 	return b.String()
 }
 
-func writeTier(b *strings.Builder, title, what string, runs []Run) {
+// writeSums writes what the runs of each tier have counted together, as README's sentence has it.
+func writeSums(b *strings.Builder, runs []Run) {
+	b.WriteString("| tier | what runs | faults | cases | bad |\n|---|---|---:|---:|---:|\n")
+	for _, t := range tiers {
+		var faults, cases, bad int
+		for _, r := range runs {
+			if r.Tier == t.name {
+				faults, cases, bad = faults+r.Faults(), cases+r.Cases, bad+r.Bad
+			}
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %d |\n", t.name, t.runs, number(faults), number(cases), bad)
+	}
+}
+
+func writeTier(b *strings.Builder, t tier, runs []Run) {
 	if len(runs) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n", title, what)
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", t.title, t.what)
+	explained[t.name].write(b)
 	for _, r := range runs {
-		fmt.Fprintf(b, "\n### %s\n\n`%s`, seed %d, %s, commit %s, %.0f s: %s faults in %s cases, %d bad.\n\n", r.Name,
-			r.Command, r.Seed, r.Date, short(r.Commit), r.Seconds, number(r.Faults()), number(r.Cases), r.Bad)
+		fmt.Fprintf(b, "\n### %s\n\n`%s`, seed %s, %s, commit %s, %.0f s: %s faults in %s cases, %d bad.\n\n", r.Name,
+			r.Command, seed(r.Seed), r.Date, short(r.Commit), r.Seconds, number(r.Faults()), number(r.Cases), r.Bad)
 		b.WriteString("| boundary | action | faults | cases | bad |\n|---|---|---:|---:|---:|\n")
 		var empty []Cell
 		for _, c := range r.Cells {
@@ -130,6 +166,14 @@ func number(n int) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// seed writes 0 as a dash: nothing was drawn from a seed.
+func seed(n uint64) string {
+	if n == 0 {
+		return "–"
+	}
+	return fmt.Sprint(n)
 }
 
 func short(commit string) string {

@@ -84,7 +84,9 @@ func TestPage(t *testing.T) {
 	page := proof.Page([]proof.Run{run(), sim})
 	for _, want := range []string{
 		"| wire | PostgreSQL | 3,000 | 3,000 | 0 | 1 in 1,000 | 7 | 2026-11-29 | 7d04bce5aa |",
-		"| sim | all | 250,000 | 90,000 | 3 |  | 0 |",
+		"| sim | all | 250,000 | 90,000 | 3 |  | – |",
+		"| sim | txonce's code on a database and a broker in memory, in virtual time | 250,000 | 90,000 | 3 |",
+		"| answer lost | the request takes effect, and its answer is lost |",
 		"| COMMIT | answer lost | 2,900 | 2,900 | 0 |",
 		"- rollback, late: a late ROLLBACK changes nothing",
 	} {
