@@ -17,18 +17,18 @@ type Config struct {
 	// Seed chooses the faults.
 	Seed uint64
 
-	// Duplicate is the part of the messages that are delivered twice: half of those again after they succeeded, half
-	// both at once. From 0 to 1.
+	// Duplicate is the share of the messages that are delivered twice: half of these a second time after they have
+	// succeeded, the other half twice at the same time. From 0 to 1.
 	Duplicate float64
 
 	// Delay is the longest time that a call waits before its messages are processed. Each call chooses its own.
 	Delay time.Duration
 
-	// LoseAck is the part of the acknowledgements that are lost: the message has taken effect or is parked, and is
+	// LoseAck is the share of the acknowledgements that are lost: the message has taken effect or is parked, and is
 	// delivered again. From 0 to less than 1.
 	LoseAck float64
 
-	// Panic is the part of the calls that panic, half of them before their messages are processed, half after. The
+	// Panic is the share of the calls that panic, half of them before their messages are processed, half after. The
 	// Subscriber's Run then returns an error, and the program ends as if it had been killed: something must start it
 	// again. A webhook is answered with 500. From 0 to less than 1.
 	Panic float64
@@ -51,9 +51,9 @@ type consumers interface {
 
 var _ consumers = (*consumer.Consumer[any])(nil)
 
-// Wrap returns a Processor that passes messages to processor, with faults. processor is a Consumer, or implements
-// either all that a Consumer implements for Subscribers (package consumer/driver), or nothing but Process. The result
-// implements the same. It is safe for concurrent use.
+// Wrap returns a Processor that passes messages to processor, with faults. processor is a Consumer, or a Processor of
+// your own. If it has some of the methods that a Consumer has for Subscribers (package consumer/driver), it must have
+// all of them: Wrap refuses it otherwise. The result has the methods that processor has. It is safe for concurrent use.
 func Wrap(processor consumer.Processor, cfg Config) (consumer.Processor, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

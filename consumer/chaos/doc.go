@@ -11,14 +11,15 @@
 // Each fault is one that brokers and machines have by themselves, so a handler that uses its transaction has each
 // effect once, and an audit of the effects shows those that do not. A failure never becomes an acknowledgement: a
 // message that the Consumer did not answer with nil is delivered again, whatever else happens to it. Batches stay
-// batches, messages of one ordering key stay in order, and an answer that becomes a failure takes the later messages of
-// its key with it.
+// batches, and messages of one ordering key stay in order: when an acknowledgement is lost, so are those of the later
+// messages of its ordering key in the batch.
 //
 // # Reproducing a day
 //
-// The faults of a call depend on Config.Seed and on how many messages the calls before it had. With one worker, a run
-// is repeated exactly; with several, their order differs, and so do the messages that are hit.
+// The faults of a call depend on Config.Seed and on how many messages the calls before it had. A run with one worker
+// that gets the same batches again has the same faults. With several workers the order of the calls differs, and so do
+// the messages that are hit.
 //
-// consumertest.TestHandler tests a handler against each of these faults on its own, in a test. Simulate of that package
-// does so with many combinations, in memory.
+// consumertest.TestHandler tests a handler against each of these faults on its own. consumertest.Simulate tests it
+// against many combinations, in memory.
 package chaos

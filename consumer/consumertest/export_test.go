@@ -76,5 +76,13 @@ func TraceOf(t *testing.T, s Simulation, n int) []string {
 // Exactly is what a failure of a simulation prints for go test -run.
 var Exactly = exactly
 
+// TellCase runs one case of a simulation that does not fail, and returns what happens.
+func TellCase(t *testing.T, s Simulation, n int) string {
+	t.Helper()
+	s = s.withDefaults()
+	defer exclusively()()
+	return s.tell(t, n)
+}
+
 // SimulationMenu has the actions of each boundary of a simulation.
 var SimulationMenu = menu

@@ -69,8 +69,11 @@ type Simulation struct {
 //     of their commits.
 //
 // The failure names the seed and the case, and has the shortest plan of faults that still fails, with a trace. With
-// SEED, FROM and CASES in the environment the case runs again. The program uses one processor meanwhile, so that the
-// case is the same one; the race detector, which lets goroutines run in random order, may still make another of it.
+// SEED, FROM and CASES in the environment the case runs again; with CASES=1 and go test -v, a case that does not fail
+// has a trace too. The program uses one processor meanwhile, so that the case is the same one; the race detector, which
+// lets goroutines run in random order, may still make another of it.
+//
+// Each process makes a Consumer, which logs when it starts, and what fails: give it a Config.Logger that discards.
 //
 // Of twenty cases or more, one must have had a fault, and one an effect.
 //
@@ -115,6 +118,9 @@ func (s Simulation) simulate(t *testing.T) string {
 			return failure.explain(t.Name(), s, n)
 		}
 		faults, effects = faults+len(r.fired), effects+r.effects
+		if s.Cases == 1 && testing.Verbose() {
+			t.Log(s.tell(t, n))
+		}
 	}
 	switch {
 	case s.Cases < enough:

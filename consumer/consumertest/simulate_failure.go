@@ -95,7 +95,7 @@ func (s *Simulation) shorten(t *testing.T, n int, r result) *failure {
 func (f *failure) concerned() (ids []string) {
 	var named []string
 	for _, m := range f.last.messages {
-		if slices.Contains(ids, m.ID) {
+		if m.ID == "" || slices.Contains(ids, m.ID) {
 			continue
 		}
 		ids = append(ids, m.ID)
@@ -130,23 +130,38 @@ func (f *failure) explain(test string, s Simulation, n int) string {
 		fmt.Fprintf(&b, "It fails in %d of %d runs: goroutines that are ready at the same moment take another order.\n\n",
 			f.rate, again)
 	}
-	fmt.Fprintf(&b, "The shortest plan that still fails: %v.\n", f.last.setup)
-	for i, fault := range f.last.fired {
-		fmt.Fprintf(&b, "%3d. %v\n", i+1, fault)
-	}
-	if len(f.last.fired) == 0 {
-		b.WriteString("     no fault at all\n")
-	}
-	b.WriteString("\nSeconds, process, what happens (<-- a fault):\n")
-	lines := f.last.trace.Lines()
-	if most := 400; len(lines) > most {
-		fmt.Fprintf(&b, "(the first %d lines are left out)\n", len(lines)-most)
-		lines = lines[len(lines)-most:]
-	}
-	b.WriteString(strings.Join(lines, "\n"))
+	b.WriteString("The shortest plan that still fails: ")
+	f.last.write(&b)
 	fmt.Fprintf(&b, "\n\nbroken: %v\n", f.last.err)
 	for _, id := range f.concerned() {
 		fmt.Fprintf(&b, "\nthe history of %s:\n%s\n", id, strings.Join(f.last.trace.About(id), "\n"))
 	}
 	return b.String()
+}
+
+// tell returns what happens in case n, which does not fail.
+func (s *Simulation) tell(t *testing.T, n int) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "Case %d of seed %d does not fail: ", n, s.Seed)
+	s.run(t, n, nil, nil, &sim.Trace{}).write(&b)
+	return b.String()
+}
+
+// write writes the plan and the trace.
+func (r result) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%v.\n", r.setup)
+	for i, fault := range r.fired {
+		fmt.Fprintf(b, "%3d. %v\n", i+1, fault)
+	}
+	if len(r.fired) == 0 {
+		b.WriteString("     no fault at all\n")
+	}
+	b.WriteString("\nSeconds, process, what happens (<-- a fault; a lane is a goroutine that receives):\n")
+	lines := r.trace.Lines()
+	if most := 400; len(lines) > most {
+		fmt.Fprintf(b, "(the first %d lines are left out)\n", len(lines)-most)
+		lines = lines[len(lines)-most:]
+	}
+	b.WriteString(strings.Join(lines, "\n"))
 }

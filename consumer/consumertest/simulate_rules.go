@@ -1,6 +1,7 @@
 package consumertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,7 +80,8 @@ func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *c
 	w.known[known{p.role, key}] = *msg
 	w.mu.Unlock()
 	if w.effects(p.role, key, msg) == 0 && w.letters(key) == 0 {
-		w.sim.Break("%s acknowledges %s, which has neither an effect nor a dead letter", p.Name(), msg.ID)
+		w.sim.Break("%s acknowledges %s, which has neither an effect nor a dead letter", p.Name(),
+			cmp.Or(msg.ID, "the message with key "+key.ID))
 	}
 }
 

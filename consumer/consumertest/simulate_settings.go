@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -110,6 +111,17 @@ func (of setup) String() string {
 	if of.alone {
 		how = "one message at a time"
 	}
-	return fmt.Sprintf("%d deliveries, %d processes with %d lanes, %s, %d relays, %d replays", len(of.messages),
-		of.processes, of.lanes, how, of.relays, of.replays)
+	return fmt.Sprintf("%s, %s with %s, %s, %s, %s", count(len(of.messages), "message"), count(of.processes, "process"),
+		count(of.lanes, "lane"), how, count(of.relays, "relay"), count(of.replays, "replay"))
+}
+
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "s"):
+		what += "es"
+	default:
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
 }

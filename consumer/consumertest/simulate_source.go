@@ -1,6 +1,7 @@
 package consumertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -179,7 +180,7 @@ func (w *world) handle(p *Process, c *consumer.Consumer[*deduptest.Tx], q *sourc
 		m := d.msg
 		_, _ = w.keyOf(p, c, m)
 		msgs[i] = &m
-		p.sim.Note("gets %s at %s, attempt %d", m.ID, m.Position, m.Attempt)
+		p.sim.Note("gets %s at %s, attempt %d", nameOf(&m), m.Position, m.Attempt)
 	}
 	var errs []error
 	if w.alone {
@@ -199,10 +200,10 @@ func (w *world) settle(p *Process, c *consumer.Consumer[*deduptest.Tx], q *sourc
 	if err != nil {
 		retry, again := errors.AsType[*consumer.RetryError](err)
 		if !again {
-			w.sim.Break("%s rejects %s although its store keeps dead letters: %v", p.Name(), d.msg.ID, err)
+			w.sim.Break("%s rejects %s although its store keeps dead letters: %v", p.Name(), nameOf(&d.msg), err)
 			return false
 		}
-		p.sim.Note("gives %s back: %v", d.msg.ID, err)
+		p.sim.Note("gives %s back: %v", nameOf(&d.msg), err)
 		q.again(d, max(retry.After, time.Millisecond), !retry.Held)
 		return true
 	}
@@ -216,8 +217,13 @@ func (w *world) settle(p *Process, c *consumer.Consumer[*deduptest.Tx], q *sourc
 	case sim.Gone:
 		return false
 	default:
-		p.sim.Note("acknowledges %s at %s", d.msg.ID, d.msg.Position)
+		p.sim.Note("acknowledges %s at %s", nameOf(&d.msg), d.msg.Position)
 		q.ack(d)
 	}
 	return true
+}
+
+// nameOf names a message in a trace: a program may leave the ID out, and take its key from the payload.
+func nameOf(m *consumer.Message) string {
+	return cmp.Or(m.ID, "a message")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
+	"github.com/txonce/txonce/dedup/deduptest"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -39,34 +40,37 @@ func charged(_ context.Context, _ *consumertest.Process, tx tx, m *consumer.Mess
 	return tx.Add("charge of " + m.ID)
 }
 
+// Tx.Add counts an effect: in the program that is the statement of the handler, in its own transaction.
 func ExampleSimulate() {
-	var t *testing.T // of a test
-	consumertest.Simulate(t, consumertest.Simulation{
-		New: func(p *consumertest.Process) (*consumer.Consumer[tx], error) {
-			store := p.Store()
-			return consumer.New(consumer.Config[tx]{
-				Name: "billing", Store: store, Key: consumer.MessageID, Backoff: p.Backoff,
-				Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-					if err := tx.Add("charge of " + m.ID); err != nil {
-						return err
+	_ = func(t *testing.T) { // func TestBilling
+		consumertest.Simulate(t, consumertest.Simulation{
+			New: func(p *consumertest.Process) (*consumer.Consumer[*deduptest.Tx], error) {
+				store := p.Store()
+				return consumer.New(consumer.Config[*deduptest.Tx]{
+					Name: "billing", Store: store, Key: consumer.MessageID, Backoff: p.Backoff,
+					Logger: slog.New(slog.DiscardHandler),
+					Handle: func(ctx context.Context, tx *deduptest.Tx, m *consumer.Message) error {
+						if err := tx.Add("charge of " + m.ID); err != nil {
+							return err
+						}
+						return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Payload: m.Payload})
+					},
+				})
+			},
+			Messages: func(r *rand.Rand) []consumer.Message {
+				return []consumer.Message{{ID: "order-1"}, {ID: "order-2"}, {ID: "order-1"}}
+			},
+			Check: func(w *consumertest.World) error {
+				for _, m := range w.Delivered() {
+					if n := w.Database().Count("charge of " + m.ID); n != 1 {
+						return fmt.Errorf("%s was charged %d times", m.ID, n)
 					}
-					return store.Enqueue(ctx, tx, outbox.Message{Topic: "charges", Payload: m.Payload})
-				},
-			})
-		},
-		Messages: func(r *rand.Rand) []consumer.Message {
-			return []consumer.Message{{ID: "order-1"}, {ID: "order-2"}, {ID: "order-1"}}
-		},
-		Check: func(w *consumertest.World) error {
-			for _, m := range w.Delivered() {
-				if n := w.Database().Count("charge of " + m.ID); n != 1 {
-					return fmt.Errorf("%s was charged %d times", m.ID, n)
 				}
-			}
-			return nil
-		},
-		Processes: 2, Relays: 1,
-	})
+				return nil
+			},
+			Processes: 2, Relays: 1,
+		})
+	}
 }
 
 func TestSimulatePassesForAHandlerAsItShouldBe(t *testing.T) {

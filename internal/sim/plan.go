@@ -22,7 +22,7 @@ type Fault struct {
 }
 
 func (f Fault) String() string {
-	s := fmt.Sprintf("%s: %s, at visit %d", label(f.Boundary, f.About), f.Action, f.Nth)
+	s := fmt.Sprintf("%s, time %d: %s", label(f.Boundary, f.About), f.Nth, f.Action)
 	if f.Action == Freeze || f.Action == "stall" {
 		s += fmt.Sprintf(", for %v", f.For.Round(time.Millisecond))
 	}

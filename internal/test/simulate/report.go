@@ -49,6 +49,9 @@ func (o options) report(sum counts, took time.Duration) error {
 	var few []string
 	for _, c := range sum.Cells {
 		faults += c.Faults
+		if c.Faults == 0 && o.cases != "" {
+			continue
+		}
 		fmt.Printf("%-24s %-24s %8d faults in %8d cases\n", c.Boundary, c.Action, c.Faults, c.Cases)
 		if c.Faults < o.least {
 			few = append(few, fmt.Sprintf("%s: %s (%d)", c.Boundary, c.Action, c.Faults))

@@ -32,8 +32,17 @@ var simulations = []struct {
 }
 
 func run(ctx context.Context, o options) error {
-	o.seed, o.from, o.cases = number("SEED", 1), number("FROM", 0), os.Getenv("CASES")
-	if o.cases != "" {
+	var err error
+	if o.seed, err = number("SEED", 1); err != nil {
+		return err
+	}
+	if o.from, err = number("FROM", 0); err != nil {
+		return err
+	}
+	if _, err = number("CASES", 0); err != nil {
+		return err
+	}
+	if o.cases = os.Getenv("CASES"); o.cases != "" {
 		o.processes = 1
 	}
 	dir, err := os.MkdirTemp("", "txonce-simulate-")
@@ -93,10 +102,15 @@ func (o options) process(ctx context.Context, binary string, seconds, i int) (c 
 	return c, json.Unmarshal(text, &c)
 }
 
-func number(name string, otherwise int) int {
-	n, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		return otherwise
+// number returns a number of the environment, and otherwise if the environment has none.
+func number(name string, otherwise int) (int, error) {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise, nil
 	}
-	return n
+	n, err := strconv.ParseUint(text, 10, 62)
+	if err != nil {
+		return 0, fmt.Errorf("%s=%q: want a number from 0 on", name, text)
+	}
+	return int(n), nil
 }
