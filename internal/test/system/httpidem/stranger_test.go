@@ -65,11 +65,12 @@ func TestStrangersDoNotWaitForTwins(t *testing.T) {
 		close(release)
 		wg.Wait()
 		t.Logf("p99 of strangers in the two processes: %v; with 50 twins in each: %v", before, during)
-		if max(during[0], during[1]) < 50*time.Millisecond {
+		// On a busy machine they are slow without twins too. Strangers that wait for twins wait until release.
+		if max(during[0], during[1]) < max(50*time.Millisecond, 2*max(before[0], before[1])) {
 			return
 		}
 	}
-	t.Errorf("p99 of strangers with 50 twins: %v, want less than 50 ms (without twins: %v)", during, before)
+	t.Errorf("p99 of strangers with 50 twins: %v, want less than 50 ms, or less than twice those without twins: %v", during, before)
 }
 
 // E2: handlers that take a second connection of the pool cannot take all of them from each other.
