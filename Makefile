@@ -101,7 +101,7 @@ chaos-relay: ## Kill and freeze relays, then audit the topic
 	@$(MAKE) --no-print-directory services-up S="postgres kafka"
 	@$(ENV); go run ./internal/test/system/relaychaos -json $(CHAOS)
 
-# How many calls with each of four kinds of other systems.
+# How many calls with each of four kinds of other systems, and further flags, such as CALLS="2500 -calls.proof $$PWD".
 CALLS ?= 2500
 
 .PHONY: calls

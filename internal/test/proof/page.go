@@ -176,6 +176,12 @@ func seed(n uint64) string {
 	return fmt.Sprint(n)
 }
 
+// short cuts the hash, and keeps what Commit has put behind it.
 func short(commit string) string {
-	return commit[:min(len(commit), 10)]
+	hash, rest, dirty := strings.Cut(commit, "-")
+	hash = hash[:min(len(hash), 10)]
+	if dirty {
+		hash += "-" + rest
+	}
+	return hash
 }

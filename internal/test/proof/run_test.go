@@ -12,7 +12,7 @@ import (
 
 func run() proof.Run {
 	return proof.Run{
-		Tier: proof.Wire, Name: "PostgreSQL", Command: "make wire", Seed: 7, Date: "2026-11-29", Commit: "7d04bce5aaaaaa",
+		Tier: proof.Wire, Name: "PostgreSQL", Command: "make wire", Seed: 7, Date: "2026-11-29", Commit: "7d04bce5aaaaaa-dirty",
 		Seconds: 30, Cases: 3000,
 		Cells: []proof.Cell{
 			{Boundary: "COMMIT", Action: "answer lost", Faults: 2900, Cases: 2900, Least: 20},
@@ -83,7 +83,7 @@ func TestPage(t *testing.T) {
 	}
 	page := proof.Page([]proof.Run{run(), sim})
 	for _, want := range []string{
-		"| wire | PostgreSQL | 3,000 | 3,000 | 0 | 1 in 1,000 | 7 | 2026-11-29 | 7d04bce5aa |",
+		"| wire | PostgreSQL | 3,000 | 3,000 | 0 | 1 in 1,000 | 7 | 2026-11-29 | 7d04bce5aa-dirty |",
 		"| sim | all | 250,000 | 90,000 | 3 |  | – |",
 		"| sim | txonce's code on a database and a broker in memory, in virtual time | 250,000 | 90,000 | 3 |",
 		"| answer lost | the request takes effect, and its answer is lost |",

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -127,7 +126,7 @@ func (p program) run(figures map[string]any) (r proof.Run, err error) {
 	if good, isBool := figures[p.ok].(bool); p.ok != "" && (!isBool || !good) {
 		return r, fmt.Errorf("%s is not true: the run has failed or was not complete", p.ok)
 	}
-	r = proof.Run{Tier: proof.Process, Name: p.name, Command: p.command, Date: time.Now().Format(time.DateOnly), Commit: commit()}
+	r = proof.Run{Tier: proof.Process, Name: p.name, Command: p.command, Date: time.Now().Format(time.DateOnly), Commit: proof.Commit()}
 	for _, name := range []string{"seed", "Seed"} {
 		if seed, ok := figures[name].(float64); ok {
 			r.Seed = uint64(seed)
@@ -147,12 +146,4 @@ func (p program) run(figures map[string]any) (r proof.Run, err error) {
 		r.Bad += number(name)
 	}
 	return r, err
-}
-
-func commit() string {
-	text, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(text))
 }

@@ -23,7 +23,10 @@ import (
 	"github.com/txonce/txonce/outbox"
 )
 
-var number = flag.Int("calls.n", 40, "how many calls TestCalls makes with PostgreSQL and each of four kinds of other systems; a tenth of them, or 40, with the others")
+var (
+	number = flag.Int("calls.n", 40, "how many calls TestCalls makes with PostgreSQL and each of four kinds of other systems; a tenth of them, or 40, with the others")
+	out    = flag.String("calls.proof", "", "write how often processes were killed and frozen to files in this `folder`")
+)
 
 const relays = 2
 
@@ -31,6 +34,7 @@ func TestCalls(t *testing.T) {
 	for _, e := range []engines.Engine{engines.Postgres, engines.MariaDB, engines.MySQL} {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
+			counts := newCounts(t, e)
 			for _, kind := range []struct {
 				name      string
 				remembers time.Duration // of the provider
@@ -50,14 +54,14 @@ func TestCalls(t *testing.T) {
 					if e.Name != "postgres" {
 						n = min(n, max(n/10, 40))
 					}
-					makeCalls(t, e, kind.name, n, kind.remembers, kind.find)
+					makeCalls(t, e, kind.name, n, kind.remembers, kind.find, counts)
 				})
 			}
 		})
 	}
 }
 
-func makeCalls(t *testing.T, e engines.Engine, name string, n int, remembers time.Duration, find bool) {
+func makeCalls(t *testing.T, e engines.Engine, name string, n int, remembers time.Duration, find bool, counts *counts) {
 	provider := &callstest.Provider{Remembers: remembers, Late: late, Misbehave: callstest.Sometimes(20)}
 	server := httptest.NewServer(provider)
 	defer server.Close()
@@ -101,7 +105,9 @@ func makeCalls(t *testing.T, e engines.Engine, name string, n int, remembers tim
   charged once and recorded once %d, in doubt %d (of these charged %d)
   charged twice %d, recorded twice %d, recorded and not charged %d, lost %d
 `, e.Name, name, n, relays, took.Round(time.Second), killed, thaws, sum(faults), repeats, r.once, r.doubt, r.doubtCharged, r.chargedTwice, r.recordedTwice, r.onlyRecorded, r.lost)
-	if r.chargedTwice+r.recordedTwice+r.onlyRecorded+r.lost > 0 {
+	bad := r.chargedTwice + r.recordedTwice + r.onlyRecorded + r.lost
+	counts.add(killed, thaws, bad)
+	if bad > 0 {
 		t.Errorf("%+v", r)
 	}
 	if r.doubt > 0 && (find || remembers > time.Minute) {

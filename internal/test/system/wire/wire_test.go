@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -53,7 +51,7 @@ func TestWire(t *testing.T) {
 				return fmt.Sprintf("SEED=%d FROM=%d CASES=1 make wire ENGINE=%s", drawn, n, e.name)
 			}}
 			r.count = proof.Run{
-				Tier: proof.Wire, Name: e.title, Seed: drawn, Date: time.Now().Format(time.DateOnly), Commit: commit(t),
+				Tier: proof.Wire, Name: e.title, Seed: drawn, Date: time.Now().Format(time.DateOnly), Commit: proof.Commit(),
 				Command: fmt.Sprintf("SEED=%d make wire ENGINE=%s SECONDS=%.0f", drawn, e.name, *seconds),
 			}
 			r.all()
@@ -231,13 +229,4 @@ func (r *run) report(name string) {
 			r.t.Error(err)
 		}
 	}
-}
-
-// commit is that of the checkout.
-func commit(t *testing.T) string {
-	text, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return os.Getenv("COMMIT")
-	}
-	return strings.TrimSpace(string(text))
 }
