@@ -61,8 +61,23 @@ func (r *Run) Cell(boundary, action string) *Cell {
 	return &r.Cells[i]
 }
 
-// Add adds the counts of another part of the same run, such as that of another process.
-func (r *Run) Add(other Run) {
+// Untried returns the cells that no fault has reached, and that give no reason.
+func (r *Run) Untried() (names []string) {
+	for _, c := range r.Cells {
+		if c.Faults == 0 && c.Reason == "" {
+			names = append(names, c.Boundary+", "+c.Action)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Add adds the counts of another part of the same run, such as that of another process. Runs of different tiers, or of
+// different things under test, are not added.
+func (r *Run) Add(other Run) error {
+	if r.Tier != other.Tier || r.Name != other.Name {
+		return fmt.Errorf("proof: add %s, %s, to %s, %s: these are different runs", other.Tier, other.Name, r.Tier, r.Name)
+	}
 	r.Cases += other.Cases
 	r.Bad += other.Bad
 	r.Seconds = max(r.Seconds, other.Seconds)
@@ -74,10 +89,11 @@ func (r *Run) Add(other Run) {
 		c.Least = max(c.Least, o.Least)
 		c.Reason = cmp.Or(c.Reason, o.Reason)
 	}
+	return nil
 }
 
-// Check returns what keeps the run from being a proof: cases that went wrong, too few faults, or a cell without any that
-// gives no reason.
+// Check returns what keeps the run from being a proof: cases that went wrong, too few faults, a cell with too few that
+// gives no reason, or one with enough that gives a reason.
 func (r *Run) Check() error {
 	var errs []error
 	if r.Bad > 0 {
@@ -87,8 +103,12 @@ func (r *Run) Check() error {
 		errs = append(errs, fmt.Errorf("%d faults in %d cases: the run has tried nothing", r.Faults(), r.Cases))
 	}
 	for _, c := range r.Cells {
-		if least := max(c.Least, 1); c.Faults < least && c.Reason == "" {
+		switch least := max(c.Least, 1); {
+		case c.Faults < least && c.Reason == "":
 			errs = append(errs, fmt.Errorf("%s, %s: %d faults, want %d or a reason", c.Boundary, c.Action, c.Faults, least))
+		case c.Faults >= least && c.Reason != "":
+			errs = append(errs, fmt.Errorf("%s, %s: %d faults, although it gives a reason for fewer than %d: %s",
+				c.Boundary, c.Action, c.Faults, least, c.Reason))
 		}
 	}
 	if len(errs) == 0 {

@@ -34,6 +34,8 @@ func TestCheck(t *testing.T) {
 		{"no cases", func(r *proof.Run) { r.Cases = 0 }, "tried nothing"},
 		{"no faults", func(r *proof.Run) { r.Cells = nil }, "tried nothing"},
 		{"too few", func(r *proof.Run) { r.Cells[0].Faults = 19 }, "COMMIT, answer lost: 19 faults, want 20"},
+		{"reached with a reason", func(r *proof.Run) { r.Cells[2].Faults = 1 }, "rollback, late: 1 faults, although it gives a reason"},
+		{"too few with a reason", func(r *proof.Run) { r.Cells[0].Faults, r.Cells[0].Reason = 19, "rare" }, ""},
 		{"none", func(r *proof.Run) { r.Cells[1].Faults = 0 }, "COMMIT, late: 0 faults, want 1 or a reason"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -54,10 +56,53 @@ func TestAdd(t *testing.T) {
 	r, other := run(), run()
 	other.Bad = 2
 	other.Cells = append(other.Cells, proof.Cell{Boundary: "claim", Action: "cut", Faults: 1, Cases: 1})
-	r.Add(other)
+	if err := r.Add(other); err != nil {
+		t.Fatal(err)
+	}
 	if r.Cases != 6000 || r.Bad != 2 || r.Faults() != 6001 || r.Cell("COMMIT", "answer lost").Faults != 5800 ||
 		r.Cell("claim", "cut").Cases != 1 || r.Cell("rollback", "late").Reason == "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Runs of different tiers or names do not count together.
+func TestAddOthers(t *testing.T) {
+	for name, spoil := range map[string]func(*proof.Run){
+		"tier": func(r *proof.Run) { r.Tier = proof.Sim },
+		"name": func(r *proof.Run) { r.Name = "MariaDB" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, other := run(), run()
+			spoil(&other)
+			if err := r.Add(other); err == nil || r.Cases != 3000 {
+				t.Errorf("error %v, %d cases", err, r.Cases)
+			}
+		})
+	}
+}
+
+func TestUntried(t *testing.T) {
+	r := run()
+	r.Cells[1].Faults = 0
+	if diff := cmp.Diff([]string{"COMMIT, late"}, r.Untried()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What is published is a proof, and no reason in it is stale.
+func TestPublished(t *testing.T) {
+	files, err := filepath.Glob("runs/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	runs, err := proof.Read(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs {
+		if err := r.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

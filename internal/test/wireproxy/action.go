@@ -2,6 +2,7 @@ package wireproxy
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -14,7 +15,8 @@ type Frame struct {
 	Statement  string // the text of the statement that it belongs to; or Connect, Cancel, or the protocol's own word
 	Commit     bool   // it belongs to a COMMIT
 
-	answers bool // Answer is possible
+	answers bool   // Answer is possible
+	failed  func() // is called when the client gets the error of an Answer; nil: there is none
 }
 
 // The Statement of frames that belong to none.
@@ -63,6 +65,19 @@ type Action struct {
 	Kind Kind
 	For  time.Duration // CutLate and Stall
 	Code string        // Answer: PostgreSQL's SQLSTATE, or MySQL's number of an error
+
+	// Done is called when all of this has happened. It is not called when something came first: the client or the server
+	// had gone, or gave up during the Stall, or the server failed for another reason than Code. Defaults to nothing.
+	Done func()
+	// Late is held while CutLate sends the frame, so that a test can look at the server before. Defaults to nothing.
+	Late sync.Locker
+}
+
+// done reports that the action has happened.
+func (a Action) done() {
+	if a.Done != nil {
+		a.Done()
+	}
 }
 
 // Allows reports whether an action is possible: the server cannot be made to send late what it has sent, and only

@@ -53,14 +53,8 @@ func (*kafkaProtocol) startup(s *session) bool { return s.connect() }
 
 // connect opens a session of a server that does not speak before it is asked.
 func (s *session) connect() bool {
-	switch a := s.decide(Frame{Conn: s.number, Kind: "connection", Statement: Connect}); a.Kind {
-	case CutBefore, CutAfter:
+	if !s.connecting() {
 		return false
-	case Stall:
-		if !s.wait(a.For) {
-			return false
-		}
-	default: // the others are not possible
 	}
 	u, err := s.dial()
 	return err == nil && s.attach(u)

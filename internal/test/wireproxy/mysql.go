@@ -117,7 +117,7 @@ func (w *mysqlProtocol) received(raw []byte) (f Frame, hidden bool) {
 		return f, false
 	}
 	c := w.pending[0]
-	f.Statement, f.Commit = c.Statement, c.Commit
+	f.Statement, f.Commit, f.failed = c.Statement, c.Commit, c.failed
 	done := false
 	if f.Kind, done = w.next(c, raw[4:]); done {
 		w.pending = w.pending[1:]
@@ -233,7 +233,7 @@ func (w *mysqlProtocol) failure(m packet, code string) []packet {
 	if state == "" {
 		state = "HY000"
 	}
-	signal := fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MYSQL_ERRNO = %s, MESSAGE_TEXT = 'injected by wireproxy'", state, code)
+	signal := fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MYSQL_ERRNO = %s, MESSAGE_TEXT = '%s'", state, code, injected)
 	return append(ms, packet{raw: commandPacket(comQuery, signal), Frame: m.Frame})
 }
 

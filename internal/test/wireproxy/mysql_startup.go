@@ -16,14 +16,8 @@ const (
 // startup lets the client log in. The server speaks first, so that a recycled session is chosen before it is known who
 // comes: when the client has other settings than its last one, a new session takes its place.
 func (w *mysqlProtocol) startup(s *session) bool {
-	switch a := s.decide(Frame{Conn: s.number, Kind: "connection", Statement: Connect}); a.Kind {
-	case CutBefore, CutAfter:
+	if !s.connecting() {
 		return false
-	case Stall:
-		if !s.wait(a.For) {
-			return false
-		}
-	default: // the others are not possible
 	}
 	u := s.recycled("")
 	fresh := u == nil
@@ -129,14 +123,18 @@ func (*mysqlProtocol) login(s *session, u *upstream, login []byte) bool {
 func (s *session) welcome(ok []byte) bool {
 	switch a := s.decide(Frame{Conn: s.number, FromServer: true, Kind: "OK", Statement: Connect}); a.Kind {
 	case CutBefore:
+		s.cutFor(a)
 		return false
 	case CutAfter:
-		_, _ = s.client.Write(ok)
+		if _, err := s.client.Write(ok); err == nil {
+			s.cutFor(a)
+		}
 		return false
 	case Stall:
 		if !s.wait(a.For) {
 			return false
 		}
+		a.done()
 	default: // the others are not possible
 	}
 	_, err := s.client.Write(ok)

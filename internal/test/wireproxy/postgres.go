@@ -121,8 +121,8 @@ func (w *postgresProtocol) received(raw []byte) (f Frame, hidden bool) {
 		return f, false
 	}
 	head := w.pending[0]
-	f.Statement, f.Commit = head.Statement, head.Commit
-	hidden = head.hidden
+	f.Statement, f.Commit, f.failed = head.Statement, head.Commit, head.failed
+	hidden = head.hidden && raw[0] != errorResponse // an error is the answer also to what follows it
 	switch raw[0] {
 	case 'N', 'A', 'S': // come at any time
 	case 'G', 'W':
@@ -181,7 +181,7 @@ func (w *postgresProtocol) completion() []packet {
 
 // failure makes the server fail in place of m. What comes before m stays as it is.
 func (w *postgresProtocol) failure(m packet, code string) []packet {
-	raise := fmt.Sprintf("DO $$ BEGIN RAISE 'injected by wireproxy' USING ERRCODE = '%s'; END $$", code)
+	raise := fmt.Sprintf("DO $$ BEGIN RAISE '%s' USING ERRCODE = '%s'; END $$", injected, code)
 	var ms []packet
 	if m.Commit {
 		for _, sent := range commands(m.raw[0], "ROLLBACK") {

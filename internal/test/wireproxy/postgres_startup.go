@@ -31,10 +31,13 @@ func (s *session) begin(m message) bool {
 	f := Frame{Conn: s.number, Kind: "StartupMessage", Statement: Connect}
 	switch a := s.decide(f); a.Kind {
 	case CutBefore:
+		s.cutFor(a)
 		return false
 	case CutAfter:
 		if u, err := s.dial(); err == nil {
-			_, _ = u.conn.Write(m.bytes())
+			if _, err := u.conn.Write(m.bytes()); err == nil {
+				s.cutFor(a)
+			}
 			u.conn.Close()
 		}
 		return false
@@ -42,6 +45,7 @@ func (s *session) begin(m message) bool {
 		if !s.wait(a.For) {
 			return false
 		}
+		a.done()
 	default: // the others are not possible
 	}
 	settings := string(m.body)
@@ -115,16 +119,19 @@ func (s *session) greet() bool {
 			f := Frame{Conn: s.number, FromServer: true, Kind: "ReadyForQuery", Statement: Connect}
 			switch a := s.decide(f); a.Kind {
 			case CutBefore:
+				s.cutFor(a)
 				return false
 			case CutAfter:
-				_, _ = s.out.Write(raw)
-				_ = s.out.Flush()
+				if _, err := s.out.Write(raw); err == nil && s.out.Flush() == nil {
+					s.cutFor(a)
+				}
 				return false
 			case Stall:
 				_ = s.out.Flush()
 				if !s.wait(a.For) {
 					return false
 				}
+				a.done()
 			default: // the others are not possible
 			}
 		}

@@ -73,15 +73,24 @@ func (s *session) cut() {
 	}
 }
 
-// hangUp ends the client's connection.
-func (s *session) hangUp() {
+// hangUp ends the client's connection. It reports false if that has ended already.
+func (s *session) hangUp() (ended bool) {
 	s.mu.Lock()
 	s.muted = true
 	s.mu.Unlock()
 	s.once.Do(func() {
 		s.client.Close()
 		close(s.gone)
+		ended = true
 	})
+	return ended
+}
+
+// cutFor ends the client's connection for an action, which that completes.
+func (s *session) cutFor(a Action) {
+	if s.hangUp() {
+		a.done()
+	}
 }
 
 func (s *session) mute() {
@@ -130,69 +139,6 @@ func (s *session) serve() {
 	await := s.requests()
 	s.finish(await)
 	<-answered
-}
-
-// requests forwards the client's messages until the client's connection ends, or is to end. await means that the server
-// must finish before the client notices.
-func (s *session) requests() (await bool) {
-	for {
-		m, last, err := s.request(s.in)
-		if err != nil {
-			return false
-		}
-		m.Conn = s.number
-		if last {
-			if s.cfg.Recycle == 0 {
-				_ = s.send(m)
-			}
-			return false
-		}
-		switch a := s.decide(m.Frame); a.Kind {
-		case Forward:
-			err = s.send(m)
-		case Stall:
-			if !s.wait(a.For) {
-				return false
-			}
-			err = s.send(m)
-		case CutBefore:
-			return false
-		case CutAfter:
-			s.mute()
-			_ = s.send(m)
-			return true
-		case CutLate:
-			s.hangUp()
-			if s.wait(a.For) {
-				_ = s.send(m)
-			}
-			return true
-		case Answer:
-			err = s.send(s.failure(m, a.Code)...)
-		}
-		if err != nil {
-			return false
-		}
-	}
-}
-
-// send sends messages to the server. It flushes unless the client has sent more.
-func (s *session) send(ms ...packet) error {
-	s.mu.Lock()
-	for _, m := range ms {
-		s.sent(m)
-	}
-	flush := s.in.Buffered() == 0 || s.muted
-	s.mu.Unlock()
-	for _, m := range ms { // not under the lock, which answers needs: the server may want to be read first
-		if _, err := s.server.out.Write(m.raw); err != nil {
-			return err
-		}
-	}
-	if !flush {
-		return nil
-	}
-	return s.server.out.Flush()
 }
 
 // finish ends the session, or gives it to the next client.
@@ -259,68 +205,4 @@ func (s *session) quiet() bool {
 		s.changed.Wait()
 	}
 	return !s.broken
-}
-
-// answers forwards the server's messages until the server's connection ends, or is recycled.
-func (s *session) answers() {
-	for {
-		raw, err := s.answer(s.server.in)
-		if err != nil {
-			s.mu.Lock()
-			s.broken = true
-			s.changed.Broadcast()
-			s.mu.Unlock()
-			s.hangUp()
-			return
-		}
-		s.mu.Lock()
-		f, hidden := s.received(raw)
-		done := s.releasing && s.idle()
-		hidden = hidden || s.muted
-		s.changed.Broadcast()
-		s.mu.Unlock()
-		if !hidden {
-			f.Conn = s.number
-			s.pass(f, raw)
-		}
-		if done {
-			return
-		}
-	}
-}
-
-// pass passes an answer on to the client.
-func (s *session) pass(f Frame, raw []byte) {
-	switch a := s.decide(f); a.Kind {
-	case CutBefore:
-		s.hangUp()
-		return
-	case CutAfter:
-		_, _ = s.out.Write(raw)
-		_ = s.out.Flush()
-		s.hangUp()
-		return
-	case Stall:
-		_ = s.out.Flush()
-		s.stall(a.For)
-	default: // Decide returns nothing else for an answer
-	}
-	_, err := s.out.Write(raw)
-	if err == nil && s.server.in.Buffered() == 0 {
-		err = s.out.Flush()
-	}
-	if err != nil {
-		s.hangUp()
-	}
-}
-
-// stall waits for d, or until the client is gone.
-func (s *session) stall(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.gone:
-	case <-s.closed:
-	}
 }

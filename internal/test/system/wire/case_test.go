@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -22,7 +23,19 @@ type result struct {
 	trace  []step
 	bad    []string
 
-	ordered bool // the outbox messages have one ordering key, and were committed in the order of orders
+	counts  []*shot // the faults that were counted
+	counted bool    // as bad
+	relay   bool    // it is one of a relay
+	idle    bool    // that has published none of its messages
+	ordered bool    // the outbox messages have one ordering key, and were committed in the order of orders
+}
+
+// faults returns the shots that count. Those of a relay do if it has published a message of the case itself.
+func (r *result) faults() []*shot {
+	if r.idle {
+		return nil
+	}
+	return r.shot.all()
 }
 
 func (r *result) fault(format string, args ...any) {
@@ -32,10 +45,10 @@ func (r *result) fault(format string, args ...any) {
 // plan is the seed's choice for a case.
 func (w *world) plan(n int, c cell, l *lane) (*result, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(w.seed, uint64(n)+1<<32))
-	r := &result{n: n, lane: l.name, shot: newShot(rng, c, l.codes)}
+	r := &result{n: n, lane: l.name, shot: newShot(rng, c, l.codes, &w.looking), relay: l.node == nil}
 	if rng.IntN(3) == 0 { // a second fault, while the first one is being dealt with
 		tried, _ := l.role.cells()
-		r.shot.next = newShot(rng, tried[rng.IntN(len(tried))], l.codes)
+		r.shot.next = newShot(rng, tried[rng.IntN(len(tried))], l.codes, &w.looking)
 	}
 	count := 1 + rng.IntN(max(l.most, 1))
 	for i := range count {
@@ -83,30 +96,30 @@ func (w *world) consume(ctx context.Context, l, other *lane, n int, c cell) *res
 	}
 	var deliveries sync.WaitGroup
 	var mu sync.Mutex
-	deliver := func(l *lane, orders []*order, after time.Duration) {
+	deliver := func(n node, inFlight *atomic.Int64, orders []*order, after time.Duration) {
 		deliveries.Go(func() {
 			if pause(ctx, after) {
 				return
 			}
-			bad := w.deliver(ctx, l, orders)
+			bad := w.deliver(ctx, n, inFlight, orders)
 			mu.Lock()
 			defer mu.Unlock()
 			r.bad = append(r.bad, bad...)
 		})
 	}
-	deliver(l, r.orders, 0)
+	deliver(l.node, &l.inFlight, r.orders, 0)
 	if len(twins) > 0 {
-		deliver(other, twins, time.Duration(rng.IntN(3000))*time.Microsecond)
+		deliver(other.node, new(atomic.Int64), twins, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
 	deliveries.Wait()
-	r.trace = l.disarm()
+	r.trace, _ = l.disarm()
 	return r
 }
 
-// deliver delivers messages until they are acknowledged.
-func (w *world) deliver(ctx context.Context, l *lane, orders []*order) (bad []string) {
-	l.inFlight.Add(int64(len(orders)))
-	defer l.inFlight.Add(int64(-len(orders)))
+// deliver delivers messages until they are acknowledged. inFlight has the number of those that are not.
+func (w *world) deliver(ctx context.Context, n node, inFlight *atomic.Int64, orders []*order) (bad []string) {
+	inFlight.Add(int64(len(orders)))
+	defer func() { inFlight.Add(int64(-len(orders))) }()
 	attempts := make(map[*order]int, len(orders))
 	for len(orders) > 0 {
 		msgs := make([]*consumer.Message, len(orders))
@@ -115,7 +128,7 @@ func (w *world) deliver(ctx context.Context, l *lane, orders []*order) (bad []st
 		}
 		var again, acked []*order
 		var after time.Duration
-		for i, err := range l.node.ProcessBatch(ctx, msgs) {
+		for i, err := range n.ProcessBatch(ctx, msgs) {
 			o := orders[i]
 			retry, ok := errors.AsType[*consumer.RetryError](err)
 			switch {
@@ -132,6 +145,7 @@ func (w *world) deliver(ctx context.Context, l *lane, orders []*order) (bad []st
 			}
 		}
 		bad = append(bad, w.acked(ctx, acked)...)
+		inFlight.Add(int64(len(again) - len(orders)))
 		if orders = again; len(again) > 0 && pause(ctx, after) {
 			for _, o := range again {
 				bad = append(bad, fmt.Sprintf("%s was not acknowledged within %v", o.ID, limit))
@@ -142,11 +156,14 @@ func (w *world) deliver(ctx context.Context, l *lane, orders []*order) (bad []st
 	return bad
 }
 
-// acked checks that each message has an effect or a letter when it is acknowledged.
+// acked checks that each message has an effect or a letter when it is acknowledged. A COMMIT that is late does not arrive
+// while it looks: a message that was acknowledged before its COMMIT has neither.
 func (w *world) acked(ctx context.Context, orders []*order) (bad []string) {
 	if len(orders) == 0 {
 		return nil
 	}
+	w.looking.RLock()
+	defer w.looking.RUnlock()
 	var ids []any
 	for _, o := range orders {
 		ids = append(ids, o.ID)
@@ -183,23 +200,23 @@ func (w *world) publishes(ctx context.Context, l *lane, n int, c cell) *result {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l.arm(r.shot)
-	source := &lane{name: "source", node: w.clean}
 	began := time.Now()
-	for i := 0; i < 3 || i < 40 && !l.fired() && time.Since(began) < leaseTTL; i++ {
+	for i := 0; i < 3 || i < 40 && !l.tried(topic(n)) && time.Since(began) < leaseTTL; i++ {
 		o := &order{body: body{ID: fmt.Sprintf("c%d-%d", n, i), Key: fmt.Sprintf("k%d-%d", n, i), Out: topic(n)}}
 		if r.ordered {
 			o.Key = topic(n)
 		}
 		r.orders = append(r.orders, o)
 		l.inFlight.Add(1)
-		r.bad = append(r.bad, w.deliver(ctx, source, []*order{o})...)
+		r.bad = append(r.bad, w.deliver(ctx, w.clean, new(atomic.Int64), []*order{o})...)
 		if i == 0 && c.need == fresh {
 			l.proxy.HangUp()
 		}
 		_ = pause(ctx, 5*time.Millisecond)
 	}
 	for {
-		left, err := w.strings(ctx, `SELECT id FROM outbox_messages WHERE topic = `+w.name(1), topic(n))
+		left, err := w.strings(ctx, `SELECT id FROM outbox_messages WHERE topic = `+w.name(1)+
+			` UNION ALL SELECT id FROM outbox_delayed WHERE topic = `+w.name(2), topic(n), topic(n))
 		if err == nil && len(left) == 0 {
 			break
 		}
@@ -209,7 +226,9 @@ func (w *world) publishes(ctx context.Context, l *lane, n int, c cell) *result {
 		}
 	}
 	l.inFlight.Add(int64(-len(r.orders)))
-	r.trace = l.disarm()
+	var topics map[string]bool
+	r.trace, topics = l.disarm()
+	r.idle = !topics[topic(n)]
 	return r
 }
 
@@ -235,6 +254,9 @@ func (s *shot) String() string {
 	default:
 	}
 	text += fmt.Sprintf(" (%q)", s.fired)
+	if s.fired != "" && !s.done.Load() {
+		text += " that was not carried out"
+	}
 	if s.next != nil {
 		text += ", then " + s.next.String()
 	}

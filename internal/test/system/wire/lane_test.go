@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/txonce/txonce/internal/test/wireproxy"
+	"github.com/txonce/txonce/outbox"
 )
 
 // lane is like a process: it has its own connections, through its own proxy.
@@ -20,11 +22,12 @@ type lane struct {
 	most  int    // messages of a case
 	reset func() // closes the connections that are idle
 
-	inFlight atomic.Int64 // messages
+	inFlight atomic.Int64 // messages of the case that are not done
 
-	mu    sync.Mutex
-	shot  *shot // of the case that runs
-	trace []step
+	mu     sync.Mutex
+	shot   *shot // of the case that runs
+	trace  []step
+	topics map[string]bool // of the outbox messages that this relay has published since arm
 }
 
 // step is a frame of a case, and what was done to it.
@@ -48,25 +51,29 @@ type shot struct {
 	cell  cell
 	skip  int // so many frames of the boundary pass first
 	does  wireproxy.Action
-	fired string // the frame
-	next  *shot  // after this one; nil: none
+	fired string      // the frame
+	done  atomic.Bool // the proxy has done all of it
+	next  *shot       // after this one; nil: none
 }
 
-// all returns the shots of a case that have fired.
-func (s *shot) all() (fired []*shot) {
+// all returns the shots of a case that the proxy has carried out.
+func (s *shot) all() (done []*shot) {
 	for ; s != nil && s.fired != ""; s = s.next {
-		fired = append(fired, s)
+		if s.done.Load() {
+			done = append(done, s)
+		}
 	}
-	return fired
+	return done
 }
 
 // newShot draws the moment and the details.
-func newShot(rng *rand.Rand, c cell, codes []string) *shot {
-	s := &shot{cell: c, does: wireproxy.Action{Kind: c.kind}}
+func newShot(rng *rand.Rand, c cell, codes []string, late sync.Locker) *shot {
+	s := &shot{cell: c, does: wireproxy.Action{Kind: c.kind, Late: late}}
+	s.does.Done = func() { s.done.Store(true) }
 	for rng.IntN(2) == 0 && s.skip < 6 {
 		s.skip++
 	}
-	s.does.For = time.Duration(1+rng.IntN(120)) * time.Millisecond
+	s.does.For = time.Duration(1 + rng.Int64N(int64(longest)))
 	if rng.IntN(5) == 0 { // longer than claimTimeout
 		s.does.For += claimTimeout
 	}
@@ -81,22 +88,40 @@ func (l *lane) arm(s *shot) {
 	l.proxy.Arm()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shot, l.trace = s, nil
+	l.shot, l.trace, l.topics = s, nil, map[string]bool{}
 }
 
-// disarm ends it, and returns what was sent.
-func (l *lane) disarm() (trace []step) {
+// disarm ends it, and returns what was sent, and the topics that this relay has published.
+func (l *lane) disarm() (trace []step, topics map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shot = nil
-	return l.trace
+	return l.trace, l.topics
 }
 
-// fired reports whether the fault of the case has fired.
-func (l *lane) fired() bool {
+// tried reports whether the fault of the case has fired, and this relay has published a message of the topic.
+func (l *lane) tried(topic string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.shot != nil && l.shot.fired != ""
+	return l.shot != nil && l.shot.fired != "" && l.topics[topic]
+}
+
+// publishing is a relay's publisher. It notes which topics this relay publishes.
+type publishing struct {
+	*lane
+	outbox.Publisher
+}
+
+// Publish publishes.
+func (p publishing) Publish(ctx context.Context, msgs []outbox.Message) []error {
+	p.mu.Lock()
+	for _, m := range msgs {
+		if p.topics != nil {
+			p.topics[m.Topic] = true
+		}
+	}
+	p.mu.Unlock()
+	return p.Publisher.Publish(ctx, msgs)
 }
 
 const longestTrace = 400

@@ -30,9 +30,9 @@ func openMySQL(t *testing.T, seed uint64) *world {
 		l.node = w.sqlNode(t, "mysql", l.through(t, dsn, wireproxy.ThroughMySQL), sqlstore.MySQL, mysqlInsert, l, 1-i%2)
 		w.lanes = append(w.lanes, l)
 	}
-	for range 2 {
+	for i := range 2 {
 		l := newLane("relay", mysqlRelay, mysqlCodes)
-		w.relay(t, l, w.sqlStore(t, "mysql", l.through(t, dsn, wireproxy.ThroughMySQL), sqlstore.MySQL, l), &w.publish)
+		w.relay(t, l, w.sqlStore(t, "mysql", l.through(t, dsn, wireproxy.ThroughMySQL), sqlstore.MySQL, l), w.flaky(i))
 	}
 	return w
 }

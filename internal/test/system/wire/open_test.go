@@ -51,7 +51,7 @@ func (l *lane) through(t *testing.T, dsn string,
 func (w *world) relay(t *testing.T, l *lane, queue driver.Queue, p outbox.Publisher) {
 	t.Helper()
 	r, err := relay.New(relay.Config{
-		Queue: queue, Publisher: p, Name: l.name, LeaseTTL: leaseTTL, Logger: w.logger, BatchSize: 20,
+		Queue: queue, Publisher: publishing{l, p}, Name: l.name, LeaseTTL: leaseTTL, Logger: w.logger, BatchSize: 20,
 		Backoff: func(int) time.Duration { return 5 * time.Millisecond }, PollMax: 50 * time.Millisecond,
 		ParkLimit: relay.ParkLimit{Unlimited: true},
 	})

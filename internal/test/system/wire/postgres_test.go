@@ -45,7 +45,7 @@ func openPostgres(t *testing.T, seed uint64) *world {
 		}
 		w.lanes = append(w.lanes, l)
 	}
-	for _, name := range slices.Repeat([]string{"relay pgxstore", "relay sqlstore"}, 2) {
+	for i, name := range slices.Repeat([]string{"relay pgxstore", "relay sqlstore"}, 2) {
 		l := newLane(name, postgresRelay, postgresCodes)
 		through := l.through(t, dsn, wireproxy.ThroughPostgres)
 		var queue driver.Queue
@@ -54,7 +54,7 @@ func openPostgres(t *testing.T, seed uint64) *world {
 		} else {
 			queue = w.sqlStore(t, "pgx", through, sqlstore.Postgres, l)
 		}
-		w.relay(t, l, queue, &w.publish)
+		w.relay(t, l, queue, w.flaky(i))
 	}
 	return w
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"path/filepath"
@@ -71,9 +72,11 @@ type run struct {
 
 	mu      sync.Mutex
 	results []*result // of the round
+	ended   []*result // of the rounds before, without their traces
 }
 
-const roundLength = 15 * time.Second
+// roundLength is how long the traces of a round's cases are kept.
+const roundLength = 30 * time.Second
 
 func (r *run) all() {
 	r.began = time.Now()
@@ -93,6 +96,25 @@ func (r *run) all() {
 		}
 	}
 	r.count.Seconds = time.Since(r.began).Seconds()
+	r.last(r.t.Context())
+}
+
+// last judges all cases once more: a message may have been published, or an effect doubled, after the audit of its round.
+func (r *run) last(ctx context.Context) {
+	f, wrong, err := r.audit(ctx, r.ended)
+	if err != nil {
+		r.t.Error(err)
+	}
+	for _, res := range wrong {
+		if !res.counted {
+			r.countBad(res)
+		}
+		r.t.Errorf("case %d, %s, at the end of the run: %v\n\t%s\nagain: %s", res.n, res.lane, res.shot,
+			strings.Join(res.bad, "\n\t"), r.again(res.n))
+	}
+	for _, stray := range strays(r.ended, f) {
+		r.t.Error(stray)
+	}
 }
 
 // round runs cases until the time, and audits them. It returns the number of the next case.
@@ -114,13 +136,14 @@ func (r *run) round(from int, stop time.Time) (next int) {
 		})
 	}
 	working.Wait()
-	if err := r.audit(ctx, r.results); err != nil {
+	if _, _, err := r.audit(ctx, r.results); err != nil {
 		r.t.Error(err)
 	}
 	for _, res := range r.results {
 		r.add(res)
+		res.trace = nil
 	}
-	r.results = nil
+	r.ended, r.results = append(r.ended, r.results...), nil
 	r.t.Logf("%.0f s: %d cases, %d faults, %d bad", time.Since(r.began).Seconds(), r.cases, r.count.Faults(), r.count.Bad)
 	return next
 }
@@ -149,25 +172,29 @@ func (r *run) one(ctx context.Context, i, n int) {
 // add counts a case, and reports what was wrong with it.
 func (r *run) add(res *result) {
 	r.cases++
-	bad := len(res.bad) > 0
-	fired := res.shot.all()
-	for _, s := range fired {
+	res.counts = res.faults()
+	for _, s := range res.counts {
 		c := r.count.Cell(r.place(res, s), s.cell.kind.String())
 		c.Faults++
 		c.Cases++
-		if bad {
-			c.Bad++
-		}
 	}
-	if len(fired) > 0 {
+	if len(res.counts) > 0 {
 		r.count.Cases++
 	}
-	if bad {
-		r.count.Bad++
+	if len(res.bad) > 0 {
+		r.countBad(res)
 		r.t.Errorf("case %d, %s: %v\n\t%s\nagain: %s\n%s", res.n, res.lane, res.shot,
 			strings.Join(res.bad, "\n\t"), r.again(res.n), r.traceOf(res))
 	} else if *cases == 1 {
 		r.t.Logf("case %d, %s: %v\n%s", res.n, res.lane, res.shot, r.traceOf(res))
+	}
+}
+
+func (r *run) countBad(res *result) {
+	res.counted = true
+	r.count.Bad++
+	for _, s := range res.counts {
+		r.count.Cell(r.place(res, s), s.cell.kind.String()).Bad++
 	}
 }
 
@@ -186,7 +213,7 @@ func (r *run) traceOf(res *result) string {
 // place names a cell's boundary on the page.
 func (r *run) place(res *result, s *shot) string {
 	role := "consumer"
-	if strings.HasPrefix(res.lane, "relay") {
+	if res.relay {
 		role = "relay"
 	}
 	return role + ": " + s.cell.place()
@@ -212,17 +239,31 @@ func (r *run) expect() {
 	}
 }
 
+// verdict returns which cells a run has not reached, and what makes it fail: a full run must reach each of them, and any
+// other one of them.
+func verdict(count proof.Run, full bool) (untried []string, err error) {
+	if full {
+		return nil, count.Check()
+	}
+	if count.Faults() == 0 {
+		err = errors.New("no fault was carried out: the run has tried nothing")
+	}
+	return count.Untried(), err
+}
+
 // report checks the counts and writes them.
 func (r *run) report(name string) {
 	r.t.Logf("%s: %d faults in %d cases, %.0f faults a second, %d bad, seed %d", r.count.Name, r.count.Faults(), r.cases,
 		float64(r.count.Faults())/r.count.Seconds, r.count.Bad, r.seed)
-	switch {
-	case *full:
-		if err := r.count.Check(); err != nil {
-			r.t.Error(err)
-		}
-	case *cases == 0 && r.count.Faults() == 0:
-		r.t.Error("no fault has fired: the run has tried nothing")
+	if n := r.failures.Load(); n > 0 {
+		r.t.Logf("%s: the publisher in memory has failed %d times", r.count.Name, n)
+	}
+	untried, err := verdict(r.count, *full)
+	if err != nil {
+		r.t.Error(err)
+	}
+	if len(untried) > 0 {
+		r.t.Logf("%s: no fault in\n\t%s", r.count.Name, strings.Join(untried, "\n\t"))
 	}
 	if *out != "" {
 		if err := r.count.Write(filepath.Join(*out, "wire-"+name+".json")); err != nil {

@@ -22,6 +22,10 @@ const (
 	claimTimeout = 300 * time.Millisecond
 	leaseTTL     = 500 * time.Millisecond
 	limit        = time.Minute // for all deliveries of a case
+
+	longest   = 120 * time.Millisecond                        // stall or delay, unless it is longer than a claim's
+	latest    = longest + claimTimeout + 200*time.Millisecond // after this, what was late has arrived
+	pollEvery = 10 * time.Millisecond
 )
 
 // world is a database, the lanes that work on it, and what they have published.
@@ -35,6 +39,9 @@ type world struct {
 	runs    atomic.Int64
 	logger  *slog.Logger
 	publish publisher
+
+	failures atomic.Int64 // of publishers in memory
+	looking  sync.RWMutex // is held for reading while acknowledged messages are looked at, and while a late frame is sent
 
 	// what was published: where each payload came first, in an order that holds for each ordering key
 	published func(context.Context) (map[string]int64, error)
@@ -119,13 +126,6 @@ type publisher struct {
 	mu sync.Mutex
 	n  int64
 	at map[string]int64 // where a payload came first
-}
-
-func (p *publisher) Publish(_ context.Context, msgs []outbox.Message) []error {
-	for _, m := range msgs {
-		p.add(string(m.Payload))
-	}
-	return make([]error, len(msgs))
 }
 
 func (p *publisher) add(payload string) {
