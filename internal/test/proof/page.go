@@ -21,7 +21,16 @@ written for the simulation, and calls the adapter's function that decides where 
 	{
 		Wire, "Wire", "stores, relays and publishers on real servers, behind a proxy that injects the faults",
 		`A proxy stands between the real driver and a real server. It knows the protocol, counts its messages, and cuts, delays,
-or answers at one of them. Then the tables are compared with what the handlers were given.`,
+or answers at one of them. A fault counts when the proxy has carried out all of it. A stall that ends early because the
+client gives up does not count, for example, nor does an error that the client did not get.
+
+A message of a consumer is done when it is acknowledged. A relay's messages are done when they are deleted from the
+outbox. A case of a relay enqueues messages, one after the other, until its fault has fired. Several relays share the
+outbox, and a fault at one of them counts only if the same relay has published a message of the case.
+
+In the runs of databases, a publisher in memory refuses messages, is unavailable, or loses its confirmation, as the seed
+says. These failures are not counted. Every 30 seconds the tables and what was published are compared with what the
+handlers were given, and once more for all messages at the end of the run.`,
 	},
 	{
 		Process, "Processes and servers", "whole programs and servers, which are killed or frozen",

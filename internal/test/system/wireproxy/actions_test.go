@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ type plan struct {
 	at     func(wireproxy.Frame) bool
 	does   wireproxy.Action
 	frames []wireproxy.Frame
+	done   atomic.Int64
 }
 
 func (p *plan) decide(f wireproxy.Frame) wireproxy.Action {
@@ -39,6 +41,17 @@ func (p *plan) next(does wireproxy.Action, at func(wireproxy.Frame) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.does, p.frames = at, does, nil
+	p.does.Done = func() { p.done.Add(1) }
+}
+
+// eventually waits until the proxy has reported so many actions.
+func (p *plan) eventually(t *testing.T, want int64) {
+	t.Helper()
+	for began := time.Now(); p.done.Load() != want; <-time.After(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%d actions are done, want %d", p.done.Load(), want)
+		}
+	}
 }
 
 func (p *plan) fired() bool {
@@ -123,6 +136,7 @@ func TestActions(t *testing.T) {
 				case conn.IsClosed() == test.usable:
 					t.Errorf("the connection is closed: %v", conn.IsClosed())
 				}
+				p.eventually(t, 1)
 				if !test.usable {
 					return
 				}
@@ -178,6 +192,7 @@ func mysqlAction(t *testing.T, does wireproxy.Action, at func(wireproxy.Frame) b
 	case mysqlRows(t, direct) != want:
 		t.Errorf("%d rows, want %d", mysqlRows(t, direct), want)
 	}
+	p.eventually(t, 1)
 	if err := write(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
