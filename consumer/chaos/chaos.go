@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,14 +15,20 @@ import (
 
 // Config says how often each fault happens. The zero value of a field means never.
 type Config struct {
-	// Seed chooses the faults.
+	// Seed chooses the faults. A program that starts with the same Seed again has the same faults again. With Panic it
+	// may then end at the same message after each start, for ever: set Seed only to have the faults of an earlier start
+	// again.
+	//
+	// Defaults to another one for each Wrap. The text of the panics has it.
 	Seed uint64
 
 	// Duplicate is the share of the messages that are delivered twice: half of these a second time after they have
 	// succeeded, the other half twice at the same time. From 0 to 1.
 	Duplicate float64
 
-	// Delay is the longest time that a call waits before its messages are processed. Each call chooses its own.
+	// Delay is the longest time that a call waits before its messages are processed. Each call chooses its own. When the
+	// ctx of the call ends, its messages are delivered again. Subscribers hold their messages meanwhile, as they do for a
+	// slow handler, but RabbitMQ takes them away after its consumer_timeout, 30 minutes by default, and SQS after 12 hours.
 	Delay time.Duration
 
 	// LoseAck is the share of the acknowledgements that are lost: the message has taken effect or is parked, and is
@@ -61,22 +68,43 @@ func Wrap(processor consumer.Processor, cfg Config) (consumer.Processor, error) 
 	if processor == nil || reflect.ValueOf(processor).Kind() == reflect.Pointer && reflect.ValueOf(processor).IsNil() {
 		return nil, errors.New("chaos: processor is nil: pass the Consumer")
 	}
+	for cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64()
+	}
 	d := &day{cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0))}
 	if all, ok := processor.(consumers); ok {
 		return &batches{all, d}, nil
 	}
-	for what, has := range map[string]bool{
-		"ProcessBatch": is[driver.BatchProcessor](processor), "Start": is[driver.Starter](processor),
-		"AddSource": is[driver.Sourced](processor), "KeyFor": is[driver.Keyed](processor),
-		"Window": is[driver.Windowed](processor), "Positions": is[driver.Positioned](processor),
-		"MaxAttempts": is[interface{ MaxAttempts() int }](processor),
-	} {
-		if has {
-			return nil, fmt.Errorf("chaos: %T has %s, but not all methods that a Consumer has for Subscribers, so the faulty "+
-				"Processor would lack it: wrap the Consumer itself, or add the other methods of consumer/driver", processor, what)
-		}
+	has, lacks := methods(processor)
+	if len(has) > 0 {
+		return nil, fmt.Errorf("chaos: %T has %s, but not %s: Wrap passes on all methods that a Consumer has for Subscribers, "+
+			"or only Process; wrap the Consumer itself, or add the methods, see package consumer/driver",
+			processor, strings.Join(has, " and "), strings.Join(lacks, " and "))
 	}
 	return &singles{processor, d}, nil
+}
+
+// methods returns which of the methods that a Consumer has for Subscribers p has, and which it lacks.
+func methods(p consumer.Processor) (has, lacks []string) {
+	for _, method := range []struct {
+		name  string
+		found bool
+	}{
+		{"ProcessBatch", is[driver.BatchProcessor](p)},
+		{"Start", is[driver.Starter](p)},
+		{"AddSource", is[driver.Sourced](p)},
+		{"KeyFor", is[driver.Keyed](p)},
+		{"Window", is[driver.Windowed](p)},
+		{"Positions", is[driver.Positioned](p)},
+		{"MaxAttempts", is[interface{ MaxAttempts() int }](p)},
+	} {
+		if method.found {
+			has = append(has, method.name)
+		} else {
+			lacks = append(lacks, method.name)
+		}
+	}
+	return has, lacks
 }
 
 func is[T any](p consumer.Processor) bool {
@@ -108,10 +136,13 @@ type day struct {
 	cfg    Config
 	mu     sync.Mutex
 	random *rand.Rand
+	calls  int
 }
 
 // faults are what happens to one call.
 type faults struct {
+	seed          uint64
+	call          int
 	delay         time.Duration
 	before, after bool // it panics
 	messages      []fault
@@ -131,7 +162,11 @@ func (d *day) draw(messages int) faults {
 		yes, first := d.random.Float64() < part, d.random.IntN(2) == 0
 		return yes && first, yes && !first
 	}
-	f := faults{delay: time.Duration(d.random.Float64() * float64(d.cfg.Delay)), messages: make([]fault, messages)}
+	d.calls++
+	f := faults{
+		seed: d.cfg.Seed, call: d.calls,
+		delay: time.Duration(d.random.Float64() * float64(d.cfg.Delay)), messages: make([]fault, messages),
+	}
 	f.before, f.after = hit(d.cfg.Panic)
 	for i := range f.messages {
 		m := &f.messages[i]

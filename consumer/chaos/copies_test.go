@@ -52,7 +52,8 @@ func script(t *testing.T, cfg chaos.Config, msgs []*consumer.Message, answers []
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newConsumer(t, consumertest.NewStore(), func(context.Context, tx, *consumer.Message) error { return nil })
-		for cfg.Seed = range 100 {
+		for n := range 100 {
+			cfg.Seed = uint64(n) + 1
 			s := &scripted{consumers: c, answers: answers}
 			began := time.Now()
 			errs, panicked := deliver(t.Context(), wrap(t, s, cfg), msgs)

@@ -1,8 +1,13 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
@@ -57,72 +62,93 @@ func (d *day) deliver(ctx context.Context, msgs []*consumer.Message, p process) 
 		return heldAll(len(msgs), err) // nothing was processed
 	}
 	if f.before {
-		panic("chaos: the process dies before it processes its messages")
+		panic(f.death("before it processes its messages"))
 	}
-	errs, err := f.twice(ctx, msgs, p)
-	if err != nil {
-		panic(err)
-	}
+	errs := f.twice(ctx, msgs, p)
 	if f.after {
-		panic("chaos: the process dies after it has processed its messages")
+		panic(f.death("after it has processed its messages"))
 	}
 	return f.loseAcks(msgs, errs)
 }
 
-// twice processes the messages, those that are hit a second time. A message has succeeded if both have. The error is a
-// panic of the Processor.
-func (f faults) twice(ctx context.Context, msgs []*consumer.Message, p process) ([]error, error) {
-	twins, positions := f.twins(msgs)
-	answers, done := []error(nil), make(chan *usercode.Ended, 1)
-	if len(twins) > 0 {
-		go func() { done <- usercode.Run(func() { answers = p(ctx, twins) }) }()
-	} else {
-		done <- nil
-	}
-	errs := []error(nil)
-	ended := usercode.Run(func() { errs = p(ctx, msgs) })
-	if twin := <-done; ended == nil {
-		ended = twin
-	}
-	if ended != nil {
-		return nil, ended.Of("the Processor")
-	}
+// death is the value of a panic. It has what is needed to have the faults again.
+func (f faults) death(when string) string {
+	return fmt.Sprintf("chaos: the process dies %s (call %d of Config.Seed %d)", when, f.call, f.seed)
+}
+
+// twice processes the messages, those that are hit a second time. A message has succeeded if both have.
+func (f faults) twice(ctx context.Context, msgs []*consumer.Message, p process) []error {
+	copies := f.copies(msgs) // before the handler gets what the Subscriber delivered
+	twins, positions := f.twins(msgs, copies)
+	errs, answers := atOnce(ctx, msgs, twins, p)
 	if len(errs) != len(msgs) || len(answers) != len(twins) {
-		return errs, nil // the Subscriber says what is wrong with it
+		return errs // the Subscriber says what is wrong with it
 	}
-	errs = joined(errs, positions, answers)
+	errs = joined(slices.Clone(errs), positions, answers)
 	var again []*consumer.Message
 	positions = nil
-	for i, msg := range msgs {
+	for i := range msgs {
 		if f.messages[i].again && errs[i] == nil {
-			again, positions = append(again, copyOf(msg)), append(positions, i)
+			again, positions = append(again, copies[i]), append(positions, i)
 		}
 	}
 	if len(again) == 0 {
-		return errs, nil
+		return errs
 	}
-	if ended := usercode.Run(func() { answers = p(ctx, again) }); ended != nil {
-		return nil, ended.Of("the Processor")
+	return joined(errs, positions, p(ctx, again))
+}
+
+// atOnce processes msgs and twins at the same time, and returns when both are done. A panic of the Processor stays one,
+// on this goroutine and with its value and its stack.
+func atOnce(ctx context.Context, msgs, twins []*consumer.Message, p process) (errs, answers []error) {
+	if len(twins) == 0 {
+		return p(ctx, msgs), nil
 	}
-	return joined(errs, positions, answers), nil
+	done := make(chan *usercode.Ended, 1)
+	go func() { done <- usercode.Run(func() { answers = p(ctx, twins) }) }()
+	wait := sync.OnceValue(func() *usercode.Ended { return <-done })
+	defer wait() // also if p panics
+	errs = p(ctx, msgs)
+	switch ended := wait(); {
+	case ended == nil:
+		return errs, answers
+	case ended.Value == nil:
+		panic(ended.Of("the Processor"))
+	default:
+		panic(&consumer.PanicError{Value: ended.Value, Stack: ended.Stack})
+	}
 }
 
 // twins returns copies of the messages that are processed twice at the same time, and where they are among all. Only
 // the first message of an ordering key can be one: another would overtake the messages before it.
-func (f faults) twins(msgs []*consumer.Message) (twins []*consumer.Message, positions []int) {
+func (f faults) twins(msgs, copies []*consumer.Message) (twins []*consumer.Message, positions []int) {
 	seen := map[string]bool{}
 	for i, msg := range msgs {
 		if f.messages[i].twin && !seen[msg.OrderingKey] {
-			twins, positions = append(twins, copyOf(msg)), append(positions, i)
+			twins, positions = append(twins, copies[i]), append(positions, i)
 		}
 		seen[msg.OrderingKey] = msg.OrderingKey != ""
 	}
 	return twins, positions
 }
 
-func copyOf(msg *consumer.Message) *consumer.Message {
-	twin := *msg
-	return &twin
+// copies returns copies of the messages that are hit, nil for the others. A broker that delivers a message again sends
+// its bytes again, so a copy shares no memory with msg. Only Raw is the same.
+func (f faults) copies(msgs []*consumer.Message) []*consumer.Message {
+	copies := make([]*consumer.Message, len(msgs))
+	for i, msg := range msgs {
+		if !f.messages[i].again && !f.messages[i].twin {
+			continue
+		}
+		c := *msg
+		c.Payload, c.Headers, c.Aliases = bytes.Clone(msg.Payload), maps.Clone(msg.Headers), slices.Clone(msg.Aliases)
+		if msg.Fingerprint != nil {
+			fingerprint := *msg.Fingerprint
+			c.Fingerprint = &fingerprint
+		}
+		copies[i] = &c
+	}
+	return copies
 }
 
 // joined adds the answers of copies. A failure of either is the message's, but a copy cannot make the Subscriber reject

@@ -40,6 +40,12 @@ var handlerRows = []row{
 		fails:   "TestACopyFails in consumer/chaos",
 	},
 	{
+		promise: "A message that package chaos delivers twice is what its broker would deliver again.",
+		in:      "consumer/chaos.(faults).copies",
+		body:    `return msgs`,
+		fails:   "TestACopyHasMemoryOfItsOwn in consumer/chaos",
+	},
+	{
 		promise: "A message whose transaction a handler has ended is parked, and no later claim makes it a duplicate.",
 		in:      "consumer/internal/decide.Doubts",
 		body:    `return false, false`,
