@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/txonce/txonce/dedup"
 	"github.com/txonce/txonce/internal/sim"
 )
 
@@ -86,3 +87,12 @@ func TellCase(t *testing.T, s Simulation, n int) string {
 
 // SimulationMenu has the actions of each boundary of a simulation.
 var SimulationMenu = menu
+
+// WithDiscards returns s with an operator who discards some dead letters.
+func WithDiscards(s Simulation) Simulation {
+	s.discards = true
+	return s
+}
+
+// Discarded reports whether the operator has discarded the message with that key.
+func Discarded(w *World, key dedup.Key) bool { return w.w.isDiscarded(key) }

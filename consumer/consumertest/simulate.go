@@ -27,7 +27,8 @@ type Simulation struct {
 	Check func(w *World) error
 
 	// Effects counts the committed effects of the handler of New for msg and its copies, for the rules. Defaults to 1 if
-	// the message's key is claimed, and 0 if not: then only Check sees a handler that does nothing, or does it twice.
+	// the message's key is claimed, and 0 if not: then only Check sees a handler that does nothing, or does it twice. The
+	// effect of a message that the handler drops on purpose is its claim: World.Database().Claimed.
 	Effects func(w *World, msg *consumer.Message) int
 
 	// Next makes a second consumer, which gets what the relays publish, with the message's ID, payload, headers and
@@ -52,6 +53,8 @@ type Simulation struct {
 
 	// Fired is called for each fault that a case had.
 	Fired func(boundary, action string)
+
+	discards bool // the operator discards some dead letters
 }
 
 // Simulate runs consumers, relays and their handlers under a scheduler that Simulation.Seed decides, on a database and
@@ -64,11 +67,15 @@ type Simulation struct {
 //     message without effect. A delivery has the same key each time.
 //   - A relay settles only with a current token, marks as sent only what has arrived, and begins to publish only before
 //     the end of its hold.
+//   - The effects of one ordering key are committed in the order of its messages, except those of a message that became
+//     a dead letter first: its replay may come later. The source delivers a message of a key when the earlier ones are
+//     acknowledged, or in one batch with them.
 //   - At rest each message has at most one effect, an effect or a dead letter, and a claim exactly if it has an effect.
 //     No transaction is open, and nothing is left in the outbox. The first arrivals of an ordering key are in the order
 //     of their commits.
 //
-// The failure names the seed and the case, and has the shortest plan of faults that still fails, with a trace. With
+// The failure names the seed and the case, and has the shortest plan of faults that still fails by the same rule, with a
+// trace. With
 // SEED, FROM and CASES in the environment the case runs again; with CASES=1 and go test -v, a case that does not fail
 // has a trace too. The program uses one processor meanwhile, so that the case is the same one; the race detector, which
 // lets goroutines run in random order, may still make another of it.

@@ -14,7 +14,7 @@ import (
 // failure is a case that fails.
 type failure struct {
 	first result
-	rate  int // of again runs, which fail
+	rate  int // of again runs, which fail by the same rule
 	last  result
 }
 
@@ -38,19 +38,20 @@ func (s *Simulation) try(t *testing.T, n int) (r result, f *failure) {
 	return r, s.shorten(t, n, r)
 }
 
-// shorten looks for the fewest faults, messages and processes that still fail.
+// shorten looks for the fewest faults, messages and processes that still fail by the same rule.
 func (s *Simulation) shorten(t *testing.T, n int, r result) *failure {
 	t.Helper()
 	f := &failure{first: r, last: r}
+	same := func(other result) bool { return other.err != nil && sim.Rule(other.err) == sim.Rule(r.err) }
 	for range again {
-		if s.run(t, n, nil, sim.Listed(r.fired, r.spare), nil).err != nil {
+		if same(s.run(t, n, nil, sim.Listed(r.fired, r.spare), nil)) {
 			f.rate++
 		}
 	}
 	faults, of, left := r.fired, r.setup, attempts
 	fails := func(faults []sim.Fault, spare int, of setup) bool {
 		left--
-		return s.run(t, n, func(shape *setup) { *shape = of }, sim.Listed(faults, spare), nil).err != nil
+		return same(s.run(t, n, func(shape *setup) { *shape = of }, sim.Listed(faults, spare), nil))
 	}
 	spare := r.spare
 	for before := -1; before != left && left > 0; { // fewer messages may need fewer faults
@@ -80,7 +81,7 @@ func (s *Simulation) shorten(t *testing.T, n int, r result) *failure {
 	}
 	for range again { // the last one, with its trace
 		last := s.run(t, n, func(shape *setup) { *shape = of }, sim.Listed(faults, spare), &sim.Trace{})
-		if last.err != nil {
+		if same(last) {
 			f.last = last
 			break
 		}

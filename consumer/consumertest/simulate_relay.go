@@ -147,9 +147,11 @@ func (s *processSession) Lease(ctx context.Context, want driver.Want) ([]driver.
 	if err != nil || len(leased) == 0 {
 		return leased, err
 	}
-	s.p.of.sees(leased)
 	s.p.mu.Lock()
 	for _, l := range leased {
+		if l.NotBefore.After(time.Now()) {
+			s.p.of.sim.Break("%s leases %s, which must not be published before %v", s.p.Name(), l.ID, l.NotBefore)
+		}
 		s.p.leased[l.ID] = s
 	}
 	s.p.mu.Unlock()

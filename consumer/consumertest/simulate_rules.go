@@ -79,7 +79,7 @@ func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *c
 	w.mu.Lock()
 	w.known[known{p.role, key}] = *msg
 	w.mu.Unlock()
-	if w.effects(p.role, key, msg) == 0 && w.letters(key) == 0 {
+	if w.effects(p.role, key, msg) == 0 && w.letters(key) == 0 && !w.isDiscarded(key) {
 		w.sim.Break("%s acknowledges %s, which has neither an effect nor a dead letter", p.Name(),
 			cmp.Or(msg.ID, "the message with key "+key.ID))
 	}
@@ -93,31 +93,17 @@ func (w *world) hasEffect(p *Process, l *consumer.DeadLetter) bool {
 		(w.claimed(key) || w.effects(p.role, key, &l.Message) > 0)
 }
 
-// sees remembers the newest token of each shard.
-func (w *world) sees(leased []driver.Leased) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range leased {
-		w.tokens[l.Shard] = max(w.tokens[l.Shard], l.Token)
-	}
-}
-
-// stale reports whether one of outcomes has an old token.
+// stale reports whether one of outcomes has an old token: another session has taken its shard.
 func (w *world) stale(outcomes []driver.Outcome) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, o := range outcomes {
-		if o.Token < w.tokens[o.Shard] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(outcomes, func(o driver.Outcome) bool {
+		return o.Token < w.db.Outbox().Token(o.Shard)
+	})
 }
 
 // checkSettled is called after p has settled outcomes.
 func (w *world) checkSettled(p *Process, about string, outcomes []driver.Outcome, stale bool) {
 	if stale {
-		w.sim.Break("%s settles %s with an outdated token", p.Name(), about)
+		w.sim.Break("%s settles with an outdated token: %s", p.Name(), about)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,6 +147,12 @@ func (w *world) checkRest() error {
 	for k, msg := range w.known {
 		effects, n := w.effects(k.role, k.key, &msg), w.letters(k.key)
 		w.found += effects
+		if w.dropped[k.key] {
+			if err := w.checkDiscarded(k.key, effects, n); err != nil {
+				return err
+			}
+			continue
+		}
 		switch claimed := w.claimed(k.key); {
 		case effects > 1:
 			return fmt.Errorf("%s has %d effects", k.key.ID, effects)
@@ -168,6 +160,11 @@ func (w *world) checkRest() error {
 			return fmt.Errorf("%s has neither an effect nor a dead letter", k.key.ID)
 		case claimed != (effects == 1):
 			return fmt.Errorf("%s has %d effects, and its key is claimed: %v", k.key.ID, effects, claimed)
+		}
+	}
+	for _, q := range []*source{w.in, w.out} {
+		if err := w.checkOrder(q); err != nil {
+			return err
 		}
 	}
 	if w.s.Check == nil {

@@ -13,7 +13,9 @@ import (
 	"github.com/txonce/txonce/internal/sim"
 )
 
-// source is a broker's queue: it delivers what is not acknowledged again, and what is acknowledged never.
+// source is a broker's queue: it delivers what is not acknowledged again, and what is acknowledged never. It keeps the
+// order of each ordering key, as brokers do: a message waits until the earlier ones are acknowledged, unless the same
+// process gets them in the same batch.
 type source struct {
 	name string
 	mu   sync.Mutex
@@ -58,10 +60,28 @@ func (q *source) change(p *Process, f func(d *delivery)) {
 func (q *source) ready() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.ContainsFunc(q.all, (*delivery).ready)
+	return len(q.next(1)) > 0
 }
 
-func (d *delivery) ready() bool { return d.waiting && !d.acked && !time.Now().Before(d.after) }
+// next returns up to most deliveries that can be received together.
+func (q *source) next(most int) (batch []*delivery) {
+	behind := map[string]bool{} // ordering keys of which a message is not acknowledged, and not in batch
+	for _, d := range q.all {
+		key := d.msg.OrderingKey
+		switch {
+		case len(batch) == most:
+			return batch
+		case d.acked:
+		case d.ready() && !behind[key]:
+			batch = append(batch, d)
+		case key != "":
+			behind[key] = true
+		}
+	}
+	return batch
+}
+
+func (d *delivery) ready() bool { return d.waiting && !time.Now().Before(d.after) }
 
 func (q *source) drained() bool {
 	q.mu.Lock()
@@ -72,11 +92,9 @@ func (q *source) drained() bool {
 func (q *source) take(p *Process, most int) (batch []*delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, d := range q.all {
-		if d.ready() && len(batch) < most {
-			d.waiting, d.with = false, p
-			batch = append(batch, d)
-		}
+	batch = q.next(most)
+	for _, d := range batch {
+		d.waiting, d.with = false, p
 	}
 	return batch
 }
@@ -134,32 +152,6 @@ func (w *world) pause(p *Process, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-p.ctx.Done():
-	}
-}
-
-// operate replays dead letters, as an operator does.
-func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
-	for {
-		f := p.sim.When("replay", "", func() bool { return w.left.Load() > 0 && len(w.db.Values(letters)) > 0 })
-		switch f.Action {
-		case sim.Gone:
-			return
-		case "crash":
-			p.sim.Crash()
-			return
-		}
-		found, err := c.DeadLetters(p.ctx, consumer.DeadLetterFilter{Limit: 1})
-		if err != nil || len(found) == 0 { // the database is away
-			w.pause(p, 100*time.Millisecond)
-			continue
-		}
-		if w.left.Add(-1) < 0 {
-			continue
-		}
-		w.working.Add(1)
-		ran, err := c.Replay(p.ctx, found[0], consumer.Replay{})
-		w.working.Add(-1)
-		p.sim.Note("the replay of %s has run: %v, %v", found[0].Record.Key.ID, ran, err)
 	}
 }
 

@@ -22,6 +22,7 @@ type transaction struct {
 	about  string
 	tx     *deduptest.Tx
 	letter *consumer.DeadLetter // that it writes
+	claims []dedup.Key          // that it has made
 }
 
 func (t *transaction) begun(tx *deduptest.Tx) {
@@ -35,6 +36,9 @@ func (t *transaction) begun(tx *deduptest.Tx) {
 func (t *transaction) claimed(recs []dedup.Record, claims []dedup.Claim) error {
 	for i, c := range claims {
 		t.p.sim.Note("claim of %s: %v", recs[i].Key.ID, c.Verdict)
+		if c.Verdict == dedup.First {
+			t.claims = append(t.claims, recs[i].Key)
+		}
 	}
 	switch t.p.sim.At("claimed", t.about).Action {
 	case sim.Gone, "cut":
@@ -90,7 +94,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		_ = t.land(ctx)
 		return errCut
 	case "late", "late and lost":
-		t.late(f.Action == "late")
+		t.late(ctx, f.Action == "late")
 		return errCut
 	case "crash before":
 		p.sim.Crash()
@@ -100,7 +104,7 @@ func (t *transaction) commit(ctx context.Context) error {
 		p.sim.Crash()
 		return errCut
 	case "crash, COMMIT on its way":
-		t.late(true)
+		t.late(ctx, true)
 		p.sim.Crash()
 		return errCut
 	}
@@ -118,14 +122,14 @@ func (t *transaction) commit(ctx context.Context) error {
 }
 
 // late lets the server have the transaction, whose process does not know how it ends.
-func (t *transaction) late(lands bool) {
+func (t *transaction) late(ctx context.Context, lands bool) {
 	t.p.ended(t.tx)
 	server := t.p.of.sim.NewProcess("server")
 	t.p.of.sim.Go(func() {
 		server.At("COMMIT arrives", t.about)
 		server.At("COMMIT is done", t.about)
 		if lands {
-			_ = t.land(context.WithoutCancel(t.p.of.ctx))
+			_ = t.land(context.WithoutCancel(ctx))
 		} else {
 			t.tx.Lose()
 		}
@@ -135,9 +139,15 @@ func (t *transaction) late(lands bool) {
 // land commits, and checks that a letter does not stand beside an effect.
 func (t *transaction) land(ctx context.Context) error {
 	wrong := t.letter != nil && t.p.of.hasEffect(t.p, t.letter)
+	discards, is := ctx.Value(discardKey{}).(dedup.Key)
+	before := is && t.p.of.claimed(discards)
 	if err := t.tx.Commit(ctx); err != nil {
 		t.p.sim.Note("COMMIT of %s fails: %v", t.about, err)
 		return err
+	}
+	t.p.of.landed(t)
+	if is {
+		t.p.of.discarded(discards, before)
 	}
 	if wrong {
 		t.p.of.sim.Break("%s writes a dead letter of %s, whose effect is committed", t.p.Name(), t.letter.Record.Key.ID)

@@ -73,9 +73,11 @@ type world struct {
 	mu        sync.Mutex
 	known     map[known]consumer.Message // acknowledged
 	keys      map[string]dedup.Key       // by position
-	tokens    map[int]int64              // by shard
 	arrived   map[string]int             // by message ID
 	latest    map[string]int64           // sequence number by ordering key
+	order     map[dedup.Key]int          // of the commits that claimed a key
+	parked    map[dedup.Key]bool         // once
+	dropped   map[dedup.Key]bool         // discarded
 	published []outbox.Message
 	shared    any // see Process.Shared
 	found     int // effects at rest
@@ -116,8 +118,9 @@ func (s *Simulation) bubble(n int, shape func(*setup), plan *sim.Plan, trace *si
 	w := &world{
 		s: s, n: n, setup: s.setup(random, len(messages)), db: deduptest.NewDatabase(),
 		in: &source{name: "in"}, out: &source{name: "out"},
-		known: map[known]consumer.Message{}, keys: map[string]dedup.Key{}, tokens: map[int]int64{},
-		arrived: map[string]int{}, latest: map[string]int64{},
+		known: map[known]consumer.Message{}, keys: map[string]dedup.Key{},
+		arrived: map[string]int{}, latest: map[string]int64{}, order: map[dedup.Key]int{},
+		parked: map[dedup.Key]bool{}, dropped: map[dedup.Key]bool{},
 	}
 	if shape != nil {
 		shape(&w.setup)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,10 +22,12 @@ type provider struct {
 	mu       sync.Mutex
 	answers  map[string]string // by idempotency key
 	payments map[string]int    // by call
+	latest   map[string]int64  // sequence number of the call that was paid last for the first time, by ordering key
+	wrong    error             // what must not happen
 }
 
 func newProvider(keyed bool) *provider {
-	return &provider{keyed: keyed, answers: map[string]string{}, payments: map[string]int{}}
+	return &provider{keyed: keyed, answers: map[string]string{}, payments: map[string]int{}, latest: map[string]int64{}}
 }
 
 // pay is what happens at the provider.
@@ -35,8 +38,39 @@ func (p *provider) pay(c calls.Call) string {
 		return answer
 	}
 	p.payments[string(c.Payload)]++
+	if p.payments[string(c.Payload)] == 1 {
+		p.judge(c)
+	}
 	p.answers[c.IdempotencyKey] = fmt.Sprintf("payment %d of %s", p.payments[string(c.Payload)], c.Payload)
 	return p.answers[c.IdempotencyKey]
+}
+
+// judge looks at the first payment of a call: it comes after those of the earlier calls of its key, and not before its
+// time.
+func (p *provider) judge(c calls.Call) {
+	seq, err := strconv.ParseInt(c.Headers[outbox.HeaderSequence], 10, 64)
+	if err != nil {
+		p.wrong = err
+	}
+	if key := c.Headers["key"]; key != "" {
+		if seq < p.latest[key] {
+			p.wrong = fmt.Errorf("%s is paid after a later call of its key", c.Payload)
+		}
+		p.latest[key] = max(p.latest[key], seq)
+	}
+	if text := c.Headers["not-before"]; text != "" {
+		due, err := time.Parse(time.RFC3339Nano, text)
+		if p.wrong = errors.Join(p.wrong, err); time.Now().Before(due) {
+			p.wrong = fmt.Errorf("%s is paid before its time, which is %s", c.Payload, text)
+		}
+	}
+}
+
+// judged returns what must not happen and has happened.
+func (p *provider) judged() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wrong
 }
 
 func (p *provider) find(c calls.Call) (answer string, found bool) {
@@ -55,7 +89,7 @@ func (p *provider) of(payload string) int {
 // payments returns the Calls of a process. In half of the cases the provider has idempotency keys, in the others it can
 // be asked.
 func payments(p *consumertest.Process) (*calls.Calls[tx], error) {
-	keyed := p.Rand().IntN(2) == 0
+	keyed := draw(p.Rand()).keyed
 	shop := p.Shared(func() any { return newProvider(keyed) }).(*provider)
 	cfg := calls.Config[tx]{
 		Name: "pay", Store: p.Store(), Timeout: 150 * time.Millisecond, Settles: consumertest.MaxLate + time.Second,
@@ -96,15 +130,25 @@ func paymentSimulation() consumertest.Simulation {
 			if err != nil {
 				return nil, err
 			}
-			return consumer.New(consumer.Config[tx]{
+			s := draw(p.Rand())
+			return s.billing.configure(consumer.Config[tx]{
 				Name: "billing", Store: p.Store(), Key: consumer.MessageID, Backoff: p.Backoff,
 				Logger: slog.New(slog.DiscardHandler),
-				Handle: func(ctx context.Context, tx tx, m *consumer.Message) error {
-					if err := tx.Add("charge of " + m.ID); err != nil {
-						return err
-					}
-					return shop.Enqueue(ctx, tx, calls.Request{OrderingKey: "k", Payload: m.Payload})
-				},
+			}, func(ctx context.Context, tx tx, m *consumer.Message) error {
+				if m.Headers["kind"] == ignored {
+					return nil
+				}
+				if err := tx.Add("charge of " + m.ID); err != nil {
+					return err
+				}
+				request := calls.Request{
+					OrderingKey: s.outgoingKey, Payload: m.Payload, NotBefore: s.notBefore(),
+					Headers: map[string]string{"key": s.outgoingKey},
+				}
+				if s.delay > 0 {
+					request.Headers["not-before"] = request.NotBefore.Format(time.RFC3339Nano)
+				}
+				return shop.Enqueue(ctx, tx, request)
 			})
 		},
 		Publishers: func(p *consumertest.Process) (map[string]outbox.Publisher, error) {
@@ -118,11 +162,12 @@ func paymentSimulation() consumertest.Simulation {
 				if m.ID == "" {
 					continue // it has no key, so that the handler has not run
 				}
-				if n, entries := shop.of(m.ID), w.Database().Count("entry of "+m.ID); n != 1 || entries != 1 {
-					return fmt.Errorf("%s was paid %d times, and has %d entries", m.ID, n, entries)
+				due := w.Database().Count("charge of " + m.ID)
+				if n, entries := shop.of(m.ID), w.Database().Count("entry of "+m.ID); n != due || entries != due {
+					return fmt.Errorf("%s was paid %d times, and has %d entries, want %d", m.ID, n, entries, due)
 				}
 			}
-			return nil
+			return shop.judged()
 		},
 	}
 }

@@ -238,3 +238,13 @@ func (m *Memory) SetBack(_ context.Context, d time.Duration) error {
 	}
 	return nil
 }
+
+// Token returns the newest token of a shard. It grows when another session takes the shard.
+func (m *Memory) Token(shard int) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if shard >= len(m.shards) { // no session was opened, and nothing was enqueued
+		return 0
+	}
+	return m.shards[shard].token
+}

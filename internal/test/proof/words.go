@@ -25,7 +25,7 @@ var explained = map[string]words{
 			{"rollback", "ROLLBACK, after the handler or a statement has failed"},
 			{"held keys", "the consumer asks which keys another transaction has claimed"},
 			{"ack", "the acknowledgement to the broker"},
-			{"replay", "an operator replays dead letters"},
+			{"replay", "an operator replays a dead letter, or discards it"},
 			{"open", "a relay opens its session with the database"},
 			{"renew", "a relay renews its hold of outbox shards"},
 			{"lease", "a relay asks for messages of the outbox"},
