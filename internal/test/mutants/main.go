@@ -124,6 +124,9 @@ func (p printer) row(n, of int, r row, res result, took time.Duration) {
 		return
 	}
 	verdict := "noticed by " + r.fails
+	if res.rule != "" {
+		verdict += ": " + res.rule
+	}
 	if res.err != nil {
 		verdict = "NOT NOTICED: " + res.err.Error()
 	}

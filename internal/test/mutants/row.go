@@ -39,6 +39,9 @@ type row struct {
 	// seeds, see -sim and -seeds.
 	sim  int
 	seed int // of the simulation; 0 means 1
+	// rule, unless it is empty, is a pattern that the first line of the simulation's failure must match, so that another
+	// rule, or a case that does not come to rest, does not count.
+	rule string
 }
 
 // These are the tests of rows that only a simulation must notice.

@@ -102,6 +102,52 @@ var simulationRows = []row{
 		fails: simulated, sim: 590,
 	},
 	{
+		promise: "In a batch, a message is deferred behind an earlier one of its ordering key that was deferred.",
+		in:      "consumer.(*batch).ready",
+		body: `b.blocked = map[string]blockedKey{}
+		return b.readyOriginal(ctx, todo)`,
+		fails: simulated, sim: 630,
+	},
+	{
+		promise: "A BatchHandler gets messages in the order of their deliveries.",
+		in:      "consumer.(*attempt).together",
+		body: `slices.Reverse(msgs)
+		slices.Reverse(keys)
+		return a.togetherOriginal(ctx, tx, msgs, keys)`,
+		fails: simulated, sim: 635,
+	},
+	{
+		promise: "What a BatchHandler did before it failed is rolled back.",
+		in:      "consumer.(*attempt).together",
+		body: `_ = a.togetherOriginal(ctx, tx, msgs, keys)
+		a.culprits = nil
+		return nil`,
+		fails: simulated, sim: 49,
+	},
+	{
+		promise: "What interleaved handlers did before one of them failed is rolled back.",
+		in:      "consumer.(*attempt).interleave",
+		body: `_ = a.interleaveOriginal(ctx, tx, msgs, keys)
+		a.culprits = nil
+		return nil`,
+		fails: simulated, sim: 670,
+	},
+	{
+		promise: "Interleaved handlers of one ordering key run one after the other, in the order of the deliveries.",
+		in:      "consumer.(*attempt).interleave",
+		body: `for _, m := range msgs {
+			m.OrderingKey = ""
+		}
+		return a.interleaveOriginal(ctx, tx, msgs, keys)`,
+		fails: simulated, sim: 2462,
+	},
+	{
+		promise: "A dead letter that was discarded never has an effect, also when its message is delivered again.",
+		in:      "consumer.(DeadLetter).DiscardRecords",
+		body:    `return nil`,
+		fails:   simulated, sim: 77,
+	},
+	{
 		promise: "A relay marks as sent only what was confirmed.",
 		in:      "outbox/relay.(*batch).takeAnswers",
 		body: `for _, i := range c.positions {
@@ -221,6 +267,24 @@ var simulationRows = []row{
 		}
 		return s, until`,
 		fails: simulated, sim: 270,
+	},
+	{
+		promise: "Calls of one ordering key are made in the order of their commits.",
+		in:      "calls.(*Calls).Enqueue",
+		body: `for i := range requests {
+			requests[i].OrderingKey = ""
+		}
+		return c.enqueueOriginal(ctx, tx, requests...)`,
+		fails: simulated, sim: 70,
+	},
+	{
+		promise: "A call is not made before its time.",
+		in:      "calls.(*Calls).Enqueue",
+		body: `for i := range requests {
+			requests[i].NotBefore = time.Time{}
+		}
+		return c.enqueueOriginal(ctx, tx, requests...)`,
+		fails: simulated, sim: 514,
 	},
 	{
 		promise: "Kafka: a group whose database lost commits begins where the database is.",

@@ -33,13 +33,16 @@ func measure(ctx context.Context, rows []row, seeds, most int) (code int) {
 		return 1
 	}
 	for _, r := range rows {
-		firsts, err := r.firstCases(ctx, root, seeds, most)
+		firsts, rules, err := r.firstCases(ctx, root, seeds, most)
 		sum := 0
 		for _, n := range firsts {
 			sum += n
 		}
 		fmt.Fprintf(os.Stdout, "%s\n    first case that fails: %v; 5 times the mean: %d; sim is %d\n", r.promise, firsts,
 			5*sum/max(1, len(firsts)), r.sim)
+		for _, rule := range rules {
+			fmt.Fprintln(os.Stdout, "    by:", rule)
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stdout, "   ", err)
 			code = 1
@@ -48,19 +51,38 @@ func measure(ctx context.Context, rows []row, seeds, most int) (code int) {
 	return code
 }
 
+// firstLine finds what a simulation prints first when a case fails.
+var firstLine = regexp.MustCompile(`_test\.go:\d+: (.*)\n\s*SEED=`)
+
+// brokenRule returns the rule by which the simulation has failed that printed output. It fails if the row wants another
+// one, or if no case has failed.
+func (r row) brokenRule(output string) (rule string, err error) {
+	found := firstLine.FindStringSubmatch(output)
+	if found == nil {
+		return "", fmt.Errorf("the simulation fails, but no case of it:\n%.2000s", output)
+	}
+	rule = found[1]
+	matches, err := regexp.MatchString(r.rule, rule)
+	if err == nil && !matches {
+		err = fmt.Errorf("the simulation fails by another rule than %q: %s", r.rule, rule)
+	}
+	return rule, err
+}
+
 // failedCase finds the number of the case in what a simulation prints when it fails.
 var failedCase = regexp.MustCompile(`SEED=\d+ FROM=(\d+) CASES=1`)
 
-// firstCases builds the simulation with the row's change, and returns how many cases each seed takes to fail.
-func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firsts []int, err error) {
+// firstCases builds the simulation with the row's change, and returns how many cases each seed takes to fail, and by
+// which rule.
+func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firsts []int, rules []string, err error) {
 	dir, err := os.MkdirTemp("", "txonce-mutant-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := r.overlay(root, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	test, folder := r.test()
 	binary := filepath.Join(dir, "simulation.test")
@@ -68,7 +90,7 @@ func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firs
 		"./"+folder)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
+		return nil, nil, fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
 	}
 	for seed := 1; seed <= seeds; seed++ {
 		cmd := exec.CommandContext(ctx, binary, "-test.run", exactly(test), "-test.timeout", "60m")
@@ -77,14 +99,19 @@ func (r row) firstCases(ctx context.Context, root string, seeds, most int) (firs
 		out, _ := cmd.CombinedOutput()
 		found := failedCase.FindSubmatch(out)
 		if found == nil {
-			return firsts, fmt.Errorf("seed %d has not noticed it within %d cases, or has failed otherwise:\n%.500s",
+			return firsts, rules, fmt.Errorf("seed %d has not noticed it within %d cases, or has failed otherwise:\n%.500s",
 				seed, most, out)
 		}
 		n, err := strconv.Atoi(string(found[1]))
 		if err != nil {
-			return firsts, err
+			return firsts, rules, err
 		}
 		firsts = append(firsts, n+1)
+		rule, err := r.brokenRule(string(out))
+		rules = append(rules, rule)
+		if err != nil {
+			return firsts, rules, err
+		}
 	}
-	return firsts, nil
+	return firsts, rules, nil
 }

@@ -43,6 +43,7 @@ func (r row) files(root string) (map[string]string, error) {
 
 type result struct {
 	output string
+	rule   string // of a simulation: the first line of its failure
 	err    error
 }
 
@@ -127,6 +128,8 @@ func (r row) run(ctx context.Context, cache buildCache, module, pkg, dir, overla
 		res.err = fmt.Errorf("the mutant does not compile:\n%s", res.output)
 	case !strings.Contains(res.output, "--- FAIL: "+test):
 		res.err = fmt.Errorf("tests fail, but %s does not:\n%s", test, res.output)
+	case r.simulates():
+		res.rule, res.err = r.brokenRule(res.output)
 	}
 	return res
 }
