@@ -58,8 +58,8 @@ func (b *batch[TTx]) attempt(ctx context.Context, todo []int, before int, plain 
 	a.measured, a.began = b.pass.transaction(len(todo)), time.Now()
 	a.err = b.c.cfg.Store.InTx(b.claimWait.limited(ctx), recs,
 		func(tx TTx, claims []dedup.Claim) error { return a.within(ctx, tx, claims) })
-	if len(todo) == 1 && !a.claimed.IsZero() {
-		b.items[todo[0]].quick = a.claimed.Sub(a.began) < time.Since(a.claimed)/quickClaim
+	if len(todo) == 1 {
+		b.items[todo[0]].quick = !a.claimed.IsZero() && a.claimed.Sub(a.began) <= time.Since(a.claimed)/quickClaim
 	}
 	for _, j := range a.ran {
 		a.item(j).called = true

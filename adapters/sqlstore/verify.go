@@ -9,6 +9,7 @@ import (
 
 	"github.com/txonce/txonce/adapters/sqlstore/internal/engine"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
 )
 
@@ -255,13 +256,20 @@ func (t *transaction) claimCommitted(ctx context.Context) (bool, error) {
 	return t.store.db.Proofs.Committed(ctx, t.Conn, t.Claim)
 }
 
+// idleLimits are the settings with which a session limits idle time by itself.
+var idleLimits = map[Dialect]string{
+	Postgres: "idle_in_transaction_session_timeout",
+	MySQL:    "wait_timeout or idle_transaction_timeout",
+}
+
 // lost returns the error for a connection that was lost while a handler used it. If the server may have closed the
 // connection because the handler was idle for too long, the error is an idleError.
 func (t *transaction) lost(err error) error {
-	if t.store.fault(err).Idle || t.idle() {
+	f := t.store.fault(err)
+	if f.Idle || t.idle() && f.Class != driver.FaultTimeLimit { // such as transaction_timeout, which err names
 		return idleError{fmt.Errorf("sqlstore: connection lost after the handler had it for %v, as the server ends a transaction "+
-			"that is idle for longer than Config.IdleInTxTimeout, %v: %w", time.Since(t.handed).Round(time.Millisecond),
-			t.store.cfg.IdleInTxTimeout, err)}
+			"that is idle for longer than Config.IdleInTxTimeout, %v, or the session's %s: %w",
+			time.Since(t.handed).Round(time.Millisecond), t.store.cfg.IdleInTxTimeout, idleLimits[t.store.cfg.Dialect], err)}
 	}
 	return engine.Database.Errorf("sqlstore: connection lost before COMMIT: %w", err)
 }

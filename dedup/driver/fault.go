@@ -46,8 +46,8 @@ type FaultClassifier interface {
 	//
 	//   - FaultContention never counts as an attempt. Messages that meet it again and again run one after the other.
 	//   - FaultTimeLimit does not count at first, because the statement may have waited for a lock. The message runs
-	//     again with WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. If no
-	//     other message comes, it counts from the tenth time on.
+	//     again with WithoutLockWaits. If it exceeds the limit there too, that counts like an Ambiguous error. After a
+	//     slow claim, or if no other message comes, it counts from the tenth time on.
 	//   - FaultIdleLimit counts from the second time on, whether or not others are committed: the handler itself sent
 	//     nothing.
 	FaultClass(err error) FaultClass

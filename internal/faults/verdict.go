@@ -35,7 +35,8 @@ const (
 
 // Verdict says what follows from an error. Errors of the class count as attempts of the message that meets them in
 // transactions of its own from the Beside'th time on if other messages are committed between them, and from the
-// Alone'th on if no other message comes; 0: never.
+// Alone'th on if no other message comes; 0: never. An exceeded time limit after a slow claim counts from the Alone'th
+// time on if other messages are committed, and otherwise never.
 type Verdict struct {
 	Do            Do
 	Beside, Alone int

@@ -140,7 +140,8 @@ func contended(p Past, n Now) (Verdict, Past) {
 
 // blame finds out whether f, an error of the database, counts as an attempt. It does when the message meets such errors
 // again and again while other messages are committed. An exceeded limit of time also counts when no other message shows
-// that the database works. A disagreement of clocks never counts.
+// that the database works; after a slow claim it counts much later, because the database was slow before the handler
+// ran, and a limit of the whole transaction includes that time. A disagreement of clocks never counts.
 func blame(f Failure, p Past, n Now) (_ Past, counts bool) {
 	if f.Clocks {
 		return p, false
@@ -155,7 +156,11 @@ func blame(f Failure, p Past, n Now) (_ Past, counts bool) {
 	if p.Timed && !n.ShortWaits && !f.Unnamed { // it may have waited for a lock
 		return p, false
 	}
-	counts = others && p.Faults >= f.Counts.Beside
+	beside := f.Counts.Beside
+	if p.Timed && !n.Quick {
+		beside = max(beside, f.Counts.Alone)
+	}
+	counts = others && p.Faults >= beside
 	if !counts && f.Counts.Alone > 0 && p.Times >= f.Counts.Alone {
 		counts = f.Class == driver.FaultIdleLimit || n.Quick && n.Faulty < AloneMost
 	}

@@ -186,18 +186,23 @@ func TestFaultsCountInTheEnd(t *testing.T) {
 		{"an idle limit, alone", of(driver.FaultIdleLimit), false, decide.Now{}, 2},
 		{"a time limit that may have been a lock", of(driver.FaultTimeLimit), true, decide.Now{}, never},
 		{
-			"a time limit without locks, beside commits", of(driver.FaultTimeLimit), true,
-			decide.Now{ShortWaits: true},
+			"a time limit without locks, beside commits, after a quick claim", of(driver.FaultTimeLimit), true,
+			decide.Now{ShortWaits: true, Quick: true},
 			2,
+		},
+		{
+			"a time limit without locks, beside commits, after a slow claim", of(driver.FaultTimeLimit), true,
+			decide.Now{ShortWaits: true},
+			10,
 		},
 		{
 			"a time limit without locks, alone, after a quick claim", of(driver.FaultTimeLimit), false,
 			decide.Now{ShortWaits: true, Quick: true},
 			10,
 		},
-		{"the same after a slow claim", of(driver.FaultTimeLimit), false, decide.Now{ShortWaits: true}, never},
+		{"the same, alone, after a slow claim", of(driver.FaultTimeLimit), false, decide.Now{ShortWaits: true}, never},
 		{
-			"the same while many messages fail", of(driver.FaultTimeLimit), false,
+			"a time limit without locks, alone, after a quick claim, while many messages fail", of(driver.FaultTimeLimit), false,
 			decide.Now{ShortWaits: true, Quick: true, Faulty: decide.AloneMost},
 			never,
 		},

@@ -105,6 +105,13 @@ var handlerRows = []row{
 		fails: "TestCulpritsDoNotStopTheirBatch in consumer",
 	},
 	{
+		promise: "A transaction_timeout that a slow claim used up does not park the message while others are committed.",
+		in:      "consumer/internal/decide.blame",
+		body: `n.Quick = true
+		return blameOriginal(f, p, n)`,
+		fails: "TestASlowClaimBlamesNoHandler in internal/test/system/verdicts",
+	},
+	{
 		promise: "A shutdown, a crash or a lost connection does not count as a failure of a message.",
 		in:      "consumer/internal/decide.spent",
 		body:    `return spentOriginal(seen+100, attempt, n)`,

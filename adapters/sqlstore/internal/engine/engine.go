@@ -171,7 +171,7 @@ type Fault struct {
 	// it
 	Elsewhere    bool
 	MayEnd       bool // the error may have rolled back the whole transaction
-	Idle         bool // the server ended the transaction because it was idle for too long
+	Idle         bool // the server says that it ended the transaction because it was idle for too long
 	Undefined    bool // a table is missing
 	NotCommitted bool // as the answer to COMMIT, the error says that nothing was committed
 	Collided     bool // a deadlock, or a conflict above READ COMMITTED: the server rolled the transaction back

@@ -28,8 +28,7 @@ func (d *DB) Fault(err error) engine.Fault {
 	return engine.Fault{
 		Class:    class,
 		InFlight: state == "55P03", Aborted: state == inAbortedTx, Elsewhere: state != "",
-		// idle_in_transaction_session_timeout and transaction_timeout
-		Idle:         state == "25P03" || state == "25P04",
+		Idle:         state == "25P03", // 25P04, transaction_timeout, says nothing about idle time
 		Undefined:    faults.UndefinedPostgres(state),
 		NotCommitted: faults.CommitRefusedPostgres(severity(err), state),
 		Collided:     faults.CollidedPostgres(state),
