@@ -133,6 +133,13 @@ func (s *positions) beginOne(ctx context.Context, session sarama.ConsumerGroupSe
 	if err != nil {
 		return nil, false, err
 	}
+	return s.beginAt(ctx, session, id, cluster, f)
+}
+
+// beginAt is beginOne where Kafka has f.
+func (s *positions) beginAt(ctx context.Context, session sarama.ConsumerGroupSession, id partitionID, cluster string,
+	f found,
+) (r *reading, reset bool, err error) {
 	row := driver.PositionID{
 		Consumer: s.consumer, Partition: id.partition,
 		Source: fmt.Sprintf("kafka %s, group %s, topic %s", cluster, s.m.cfg.Group, id.topic),

@@ -10,7 +10,6 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup/deduptest"
-	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/sim"
 )
 
@@ -24,13 +23,15 @@ type groupMember struct {
 	cancel context.CancelFunc
 	most   int
 
-	// of the session
-	generation int
-	move       driver.PositionMove
-	history    int64
-	metadata   string
-	finished   int64
-	marked     int64 // an offset that the group has not taken yet; negative: there is none
+	member  *kafka.SimulatedMember
+	session *memberSession
+	next    int64     // offset of the next message to read
+	pending []pending // read, and not finished
+}
+
+type pending struct {
+	offset int64
+	finish func()
 }
 
 // start starts a member.
@@ -41,8 +42,12 @@ func (g *simGroup) start(most int) {
 	m.store.OnCommit = m.store.commit
 	c, err := consumer.New(consumer.Config[*deduptest.Tx]{
 		Name: "billing", Store: m.store, Key: consumer.MessageID, Logger: slog.New(slog.DiscardHandler),
-		Backoff: func(n int) time.Duration { return m.p.Unlike(time.Duration(n) * 10 * time.Millisecond) },
+		MaxAttempts: 1000,
+		Backoff:     func(n int) time.Duration { return m.p.Unlike(time.Duration(n) * 10 * time.Millisecond) },
 		Handle: func(_ context.Context, tx *deduptest.Tx, msg *consumer.Message) error {
+			if msg.ID == g.slow && time.Now().Before(g.slowUntil) {
+				return consumer.RetryAfter(errors.New("not yet"), time.Second)
+			}
 			return tx.Add("effect of " + msg.ID)
 		},
 	})
@@ -65,7 +70,8 @@ func (g *simGroup) start(most int) {
 	}
 	g.w.Go(func() {
 		_ = c.Start(m.ctx)
-		store, _ := c.Positions()
+		store, name := c.Positions()
+		m.member = kafka.NewSimulatedMember(m.ctx, memberPositions{store, m}, name, g.wentBack)
 		free := func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -78,40 +84,40 @@ func (g *simGroup) start(most int) {
 				g.generation++
 			}
 			mine := g.owner == m.p
-			m.generation = g.generation
+			m.session = &memberSession{m: m, generation: g.generation, marked: g.committed, metadata: g.metadata}
 			g.mu.Unlock()
 			if mine {
-				m.session(store)
+				m.read()
 			}
 			g.leaves(m.p)
 		}
 	})
 }
 
-// session reads the partition until something ends it.
-func (m *groupMember) session(store driver.Positions) {
-	if !m.begin(store) {
+// read reads the partition until something ends its session.
+func (m *groupMember) read() {
+	if !m.begin() {
 		return
 	}
-	for m.ctx.Err() == nil && m.mine() {
-		if m.finished < int64(len(m.g.log)) {
-			m.read()
-		} else {
-			select { // idle
-			case <-time.After(m.p.Unlike(5 * time.Second)):
-			case <-m.ctx.Done():
-			}
-		}
+	compared := time.Now()
+	for m.ctx.Err() == nil && m.mine() && m.member.Ended() == nil {
+		m.handle()
 		if m.p.Dead() {
 			return
 		}
-		if err := m.write(store, false); err != nil {
-			m.p.Note("the session ends: %v", err)
-			break
+		m.member.Write()
+		m.session.Commit() // sarama does it too, until the group has answered
+		if time.Since(compared) > 5*time.Second {
+			m.member.Compare()
+			compared = time.Now()
 		}
 	}
+	if why := m.member.Ended(); why != nil {
+		m.p.Note("the session ends: %v", why)
+	}
 	if !m.p.Dead() {
-		_ = m.write(store, true)
+		m.member.Finish()
+		m.session.Commit()
 	}
 }
 
@@ -121,8 +127,17 @@ func (m *groupMember) mine() bool {
 	return m.g.owner == m.p
 }
 
-// begin is beginOne of positions_begin.go.
-func (m *groupMember) begin(store driver.Positions) bool {
+func (m *groupMember) pause(d time.Duration) {
+	timer := time.NewTimer(m.p.Unlike(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.ctx.Done():
+	}
+}
+
+// begin begins the session.
+func (m *groupMember) begin() bool {
 	switch m.at("begin session", "") {
 	case sim.Gone, "cut", "crash":
 		return false
@@ -130,133 +145,58 @@ func (m *groupMember) begin(store driver.Positions) bool {
 	m.g.mu.Lock()
 	found := kafka.Found{Committed: m.g.committed, Metadata: m.g.metadata, Log: "the topic's ID"}
 	m.g.mu.Unlock()
-	id := driver.PositionID{Consumer: "billing", Source: "kafka", Partition: 0}
-	var b kafka.Beginning
-	var now driver.Position
-	history, err := store.ChangePosition(m.ctx, id, func(was *driver.Position) (*driver.Position, error) {
-		var err error
-		if b, now, err = kafka.Begin(found, was, 10); err != nil {
-			return nil, err
-		}
-		now.PositionID = id
-		return &now, nil
-	})
+	at, err := m.member.Begin(m.session, found)
 	if err != nil {
 		m.p.Note("cannot begin: %v", err)
 		if errors.Is(err, kafka.ErrNoPosition) || errors.Is(err, kafka.ErrSkipped) {
 			m.g.w.Break("the group cannot go on without a person: %v", err)
 		}
-		<-time.After(m.p.Unlike(100 * time.Millisecond))
+		m.pause(100 * time.Millisecond)
 		return false
 	}
 	m.g.mu.Lock()
-	first := m.g.standby == nil
-	m.g.mu.Unlock()
-	if first { // before, the database could go back to a time without the row, which a person must decide
-		m.g.mu.Lock()
+	m.g.late = m.g.late || m.session.generation != m.g.generation
+	if m.g.standby == nil { // before, the database could go back to a time without the row, which a person must decide
 		m.g.standby = m.g.db.Snapshot()
-		m.g.mu.Unlock()
 	}
-	m.p.Note("begins at %d: the group has %d", b.At, found.Committed)
-	m.move = driver.PositionMove{PositionID: id, Epoch: now.Epoch, From: b.At, Next: b.At}
-	m.history, m.metadata, m.finished = history, b.Mark, b.At
-	m.commitOffset(b.At)
+	m.g.mu.Unlock()
+	m.p.Note("begins at %d: the group has %d", at, found.Committed)
+	m.next, m.pending = at, nil
+	m.session.Commit()
 	return true
 }
 
-// read handles the next messages.
-func (m *groupMember) read() {
-	next := m.g.log[m.finished:min(len(m.g.log), int(m.finished)+m.most)]
-	msgs := make([]*consumer.Message, len(next))
-	for i, id := range next {
-		msgs[i] = &consumer.Message{ID: id, Payload: []byte(id), Attempt: 1}
+// handle handles the next messages. One that is not finished is tried again with the next ones.
+func (m *groupMember) handle() {
+	for len(m.pending) < m.most && m.next < int64(len(m.g.log)) {
+		m.pending = append(m.pending, pending{m.next, m.member.Read(m.next)})
+		m.next++
 	}
-	m.p.Note("reads %v", next)
-	for _, err := range m.c.ProcessBatch(m.ctx, msgs) {
-		if err != nil {
-			m.p.Note("%v", err)
-			<-time.After(m.p.Unlike(20 * time.Millisecond))
-			return
-		}
-		m.finished++
-	}
-}
-
-// write is write and compare of positions.go: first the database, then the group.
-func (m *groupMember) write(store driver.Positions, last bool) error {
-	boundary := "write"
-	if last {
-		boundary = "close"
-	}
-	what := m.at(boundary, "")
-	switch what {
-	case sim.Gone, "crash", "crash before":
-		return errConnection
-	case "cut":
-		return nil // it is tried again
-	}
-	if history := store.History(); m.history != history {
-		return driver.ErrHistoryChanged
-	}
-	move := m.move
-	move.From, move.Next, move.Close = m.move.Next, m.finished, last
-	if move.From == move.Next && !last {
-		if m.marked >= 0 { // sarama commits until the group has answered
-			m.commitOffset(m.marked)
-		}
-		return m.compare(store)
-	}
-	left, err := store.MovePositions(m.ctx, m.history, []driver.PositionMove{move})
-	switch {
-	case what == "crash after":
-		m.p.Crash()
-		return errConnection
-	case what == "answer lost":
-		return nil
-	case errors.Is(err, driver.ErrHistoryChanged):
-		return err
-	case err != nil:
-		m.p.Note("%v", err)
-		return nil
-	case len(left) > 0:
-		return errors.New("the database has another position")
-	}
-	m.g.keep()
-	m.move.Next = m.finished
-	if move.Next > move.From {
-		m.commitOffset(m.finished)
-	}
-	return nil
-}
-
-// compare looks whether the database still has what it had.
-func (m *groupMember) compare(store driver.Positions) error {
-	rows, err := store.ListPositions(m.ctx, "billing")
-	switch {
-	case err != nil:
-		m.p.Note("%v", err) // it is asked again
-		return nil
-	case store.History() != m.history:
-		return driver.ErrHistoryChanged
-	case len(rows) == 0 || rows[0].Epoch != m.move.Epoch || rows[0].Next < m.move.Next:
-		return errors.New("the database has another position")
-	}
-	return nil
-}
-
-func (m *groupMember) commitOffset(at int64) {
-	m.marked = at
-	what := m.at("commit offset", "")
-	switch what {
-	case sim.Gone, "lost", "crash before":
+	if len(m.pending) == 0 {
+		m.pause(5 * time.Second)
 		return
 	}
-	taken := m.g.offset(m.generation, at, m.metadata)
-	m.p.Note("commits offset %d: %v", at, taken)
-	if taken {
-		m.marked = -1
+	msgs := make([]*consumer.Message, len(m.pending))
+	for i, r := range m.pending {
+		id := m.g.log[r.offset]
+		msgs[i] = &consumer.Message{ID: id, Payload: []byte(id), Attempt: 1}
+		m.p.Note("handles %s", id)
 	}
-	if what == "crash after" {
-		m.p.Crash()
+	var rest []pending
+	wait := time.Duration(0)
+	for i, err := range m.c.ProcessBatch(m.ctx, msgs) {
+		if err == nil {
+			m.pending[i].finish()
+			continue
+		}
+		m.p.Note("%s: %v", msgs[i].ID, err)
+		wait = max(wait, 20*time.Millisecond)
+		if retry, again := errors.AsType[*consumer.RetryError](err); again {
+			wait = max(wait, min(retry.After, time.Second))
+		}
+		rest = append(rest, m.pending[i])
+	}
+	if m.pending = rest; wait > 0 {
+		m.pause(wait)
 	}
 }

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
@@ -30,6 +31,11 @@ func (s *memberStore) InTx(ctx context.Context, recs []dedup.Record,
 
 // commit is the boundary of COMMIT.
 func (s *memberStore) commit(ctx context.Context, tx *deduptest.Tx) error {
+	defer func() {
+		s.m.g.mu.Lock()
+		defer s.m.g.mu.Unlock()
+		s.m.g.latest = time.Now()
+	}()
 	switch what := s.m.at("commit", ""); what {
 	case sim.Gone, "lost", "crash before":
 		tx.Lose()

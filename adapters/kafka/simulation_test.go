@@ -24,8 +24,8 @@ import (
 
 // This simulation has a group of members that read a partition and keep its position in a database, which goes back now
 // and then, and loses what was committed since. What a session begins with is decided by the adapter's own function,
-// and claims and effects are a consumer's own. The rest of a member, which is bound to sarama's client and to sockets,
-// is written once more in simulation_member_test.go, in the order of positions.go.
+// and so are its writes and comparisons, the beats, the tracker of offsets and the last write; claims and effects are a
+// consumer's own. sarama's session and the deliverer are written for the simulation.
 
 // positionFaults has the faults of each boundary. "goes back" makes another server take over that lacks commits.
 var positionFaults = map[string]sim.Choice{
@@ -33,6 +33,7 @@ var positionFaults = map[string]sim.Choice{
 	"claimed":       sim.OneIn(8, "cut", "crash", "goes back", sim.Freeze),
 	"commit":        sim.OneIn(6, "lost", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
 	"write":         sim.OneIn(6, "cut", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
+	"compare":       sim.OneIn(6, "cut", "crash", "goes back", sim.Freeze),
 	"commit offset": sim.OneIn(4, "lost", "crash before", "crash after", "goes back", sim.Freeze),
 	"close":         sim.OneIn(4, "cut", "crash", "goes back"),
 }
@@ -47,6 +48,9 @@ type simGroup struct {
 	draws *rand.Rand
 	log   []string // message IDs
 
+	slow      string // the ID of a message that fails for a while, so that later ones are finished first; or ""
+	slowUntil time.Time
+
 	mu         sync.Mutex
 	generation int
 	owner      *sim.Process // nil: the partition is free
@@ -54,11 +58,14 @@ type simGroup struct {
 	metadata   string
 	standby    *deduptest.Snapshot // nil: the database cannot go back
 	backs      int
+	restores   int         // of these, those of a backup
+	latest     time.Time   // when a transaction was committed last
+	missed     time.Time   // since when a message is missing; zero: none is
+	late       bool        // a member has begun a session of an earlier generation
 	void       []sim.Fault // that could not do anything, and are not counted
 }
 
-// goBack makes the standby take over, or restores a backup that nobody can tell from it. It returns false if there is
-// none yet.
+// goBack makes the standby take over, or restores it as a backup. It returns false if there is none yet.
 func (g *simGroup) goBack(by *sim.Process) bool {
 	g.mu.Lock()
 	s := g.standby
@@ -67,9 +74,31 @@ func (g *simGroup) goBack(by *sim.Process) bool {
 		return false
 	}
 	g.backs++
+	if time.Since(g.latest) > shows {
+		g.restores++
+		by.Note("a backup is restored into the same server")
+		g.db.Restore(s)
+		return true
+	}
 	by.Note("another server takes over, which lacks the latest commits")
 	g.db.Promote(s)
 	return true
+}
+
+// shows is how long after a commit the rows of the positions certainly show that it was there, also when a comparison
+// or two have failed. A backup that is restored into the same server sooner may not be noticed.
+const shows = 20 * time.Second
+
+// wentBack is called when a member says that the database went back. It may be wrong after a member that the group had
+// left out began a session: that member moves the row to the group's offset, and another one commits a later offset.
+// Then messages are only read again.
+func (g *simGroup) wentBack(err error) {
+	g.mu.Lock()
+	late := g.late
+	g.mu.Unlock()
+	if g.backs == 0 && !late {
+		g.w.Break("a member says that the database went back, which it has not: %v", err)
+	}
 }
 
 // keep lets the standby have what is committed now, at a third of the calls.
@@ -106,7 +135,8 @@ func (g *simGroup) effect(id string) int { return g.db.Count("effect of " + id) 
 // atRest reports whether all messages have their effect, the group and the database know it, and no member is handling
 // one again.
 func (g *simGroup) atRest(store *consumertest.Store) bool {
-	if g.db.Open() > 0 || g.w.Busy("join", "begin session", "write", "commit offset", "close") {
+	if g.db.Open() > 0 ||
+		g.w.Busy("join", "begin session", "write", "compare", "commit offset", "close") {
 		return false
 	}
 	g.mu.Lock()
@@ -118,27 +148,46 @@ func (g *simGroup) atRest(store *consumertest.Store) bool {
 	}
 	for _, id := range g.log {
 		if g.effect(id) == 0 {
+			g.lost(id)
 			return false
 		}
 	}
 	return true
 }
 
-// positionCase runs case n. It returns how often the database went back.
-func positionCase(t *testing.T, seed, n uint64, trace *sim.Trace) (fired []sim.Fault, backs int, err error) {
+// lost is called while the group and the database say that all is handled, and a message has no effect. A member must
+// notice it soon: the database has just gone back.
+func (g *simGroup) lost(id string) {
+	switch {
+	case g.missed.IsZero() || g.latest.After(g.missed):
+		g.missed = time.Now()
+	case time.Since(g.missed) > time.Minute:
+		g.w.Break("%s has no effect, and the group and the database say that it is handled", id)
+	}
+}
+
+// positionCase runs case n.
+func positionCase(t *testing.T, seed, n uint64, trace *sim.Trace) (
+	fired []sim.Fault, g *simGroup, err error,
+) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n<<2|stream)) }
 		shape := random(0)
 		plan := sim.Drawn(random(2), 1+shape.IntN(8))
 		ctx, cancel := context.WithCancel(context.Background())
-		g := &simGroup{
+		g = &simGroup{
 			w: sim.NewWorld(random(1), plan, positionFaults), ctx: ctx, db: deduptest.NewDatabase(), draws: random(3),
+			latest:    time.Now(),
 			committed: -1,
 		}
 		g.w.Trace = trace
 		for i := range 2 + shape.IntN(5) {
 			g.log = append(g.log, fmt.Sprint("m", i))
+		}
+		if shape.IntN(3) == 0 {
+			g.slow = g.log[shape.IntN(2)]
+			g.slowUntil = time.Now().Add(time.Duration(1+shape.IntN(60)) * time.Second)
 		}
 		most := 1 + shape.IntN(3)
 		for range 1 + shape.IntN(2) {
@@ -158,9 +207,8 @@ func positionCase(t *testing.T, seed, n uint64, trace *sim.Trace) (fired []sim.F
 			err = broken
 		}
 		fired = slices.DeleteFunc(plan.Fired, func(f sim.Fault) bool { return slices.Contains(g.void, f) })
-		backs = g.backs
 	})
-	return fired, backs, err
+	return fired, g, err
 }
 
 func caseNumber(t *testing.T, name string, otherwise int) int {
@@ -185,8 +233,8 @@ func TestPositionsInASimulation(t *testing.T) {
 	counts, began := newPositionCounts(), time.Now()
 	stride := caseNumber(t, "STRIDE", 1)
 	for n := from; within == 0 && counts.Cases < cases || within > 0 && time.Since(began) < within; n += stride {
-		fired, backs, err := positionCase(t, uint64(seed), uint64(n), nil)
-		counts.add(fired, backs)
+		fired, g, err := positionCase(t, uint64(seed), uint64(n), nil)
+		counts.add(fired, g)
 		if err == nil {
 			continue
 		}
@@ -197,8 +245,9 @@ func TestPositionsInASimulation(t *testing.T) {
 		t.Fatalf("%v (again: %v)\n\nSEED=%d FROM=%d CASES=1 %s\n\nfaults: %v\n\n%s", err, again, seed, n, command, fired,
 			strings.Join(lines[:min(len(lines), 200)], "\n"))
 	}
-	t.Logf("%d cases, %d faults; the database went back %d times", counts.Cases, counts.faults, counts.backs)
-	if counts.Cases > 100 && (counts.faults == 0 || counts.backs < counts.Cases/20) {
+	t.Logf("%d cases, %d faults; the database went back %d times, to a backup at %d of them", counts.Cases, counts.faults,
+		counts.backs, counts.restores)
+	if counts.Cases > 100 && (counts.faults == 0 || counts.backs < counts.Cases/20 || counts.restores == 0) {
 		t.Error("too little has failed: this has shown nothing")
 	}
 	if path := os.Getenv("COUNTS"); path != "" {
@@ -211,6 +260,7 @@ type positionCounts struct {
 	Cases         int             `json:"cases"`
 	Cells         []*positionCell `json:"cells"`
 	faults, backs int
+	restores      int
 }
 
 type positionCell struct {
@@ -230,8 +280,9 @@ func newPositionCounts() *positionCounts {
 	return c
 }
 
-func (c *positionCounts) add(fired []sim.Fault, backs int) {
-	c.Cases, c.faults, c.backs = c.Cases+1, c.faults+len(fired), c.backs+backs
+func (c *positionCounts) add(fired []sim.Fault, g *simGroup) {
+	c.Cases, c.faults, c.backs = c.Cases+1, c.faults+len(fired), c.backs+g.backs
+	c.restores += g.restores
 	seen := map[*positionCell]bool{}
 	for _, f := range fired {
 		i := slices.IndexFunc(c.Cells, func(at *positionCell) bool {

@@ -15,8 +15,8 @@ var tiers = []tier{
 		Sim, "Simulation", "txonce's code on a database and a broker in memory, in virtual time",
 		`Consumers, relays and package calls run unmodified on a database and a broker in memory, in virtual time. At each
 boundary, where a process meets the database, the broker or another system, a scheduler that draws from the seed decides
-which goroutine goes on, and which fault happens there. For the positions of a Kafka group, a member of the group is
-written for the simulation, and calls the adapter's function that decides where to read.`,
+which goroutine goes on, and which fault happens there. For a Kafka group, the adapter's own functions
+begin a session and write and compare positions; the group and its client are written for the simulation.`,
 	},
 	{
 		Wire, "Wire", "stores, relays and publishers on real servers, behind a proxy that injects the faults",

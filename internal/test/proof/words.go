@@ -40,6 +40,7 @@ var explained = map[string]words{
 			{"positions: claimed", "the keys of a batch are claimed"},
 			{"positions: commit", "COMMIT of a batch"},
 			{"positions: write", "the position is written to the database"},
+			{"positions: compare", "the member looks whether the database still has its position"},
 			{"positions: commit offset", "the offset is committed to Kafka"},
 			{"positions: close", "the partition is given back"},
 		},
@@ -61,7 +62,7 @@ var explained = map[string]words{
 			{"serialization failure", "the database rolls the transaction back"},
 			{"delivery expires", "the broker delivers the message again while its handler still runs"},
 			{"outage", "the database is away for a while"},
-			{"goes back", "another server takes over that lacks the latest commits"},
+			{"goes back", "another server takes over that lacks the latest commits, or a backup is restored"},
 		},
 	},
 	Wire: {
