@@ -1,10 +1,15 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/txonce/txonce/adapters/sqlstore"
 	"github.com/txonce/txonce/dedup/deduptest"
@@ -89,6 +94,24 @@ func behindPgBouncer(t *testing.T, mode string) postgresPlace {
 	}
 }
 
+// encodesFirst are connections of a driver that, like lib/pq, encodes parameters before it prepares a statement.
+type encodesFirst struct{ driver.Connector }
+
+func (c encodesFirst) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return encodingFirst{conn.(*stdlib.Conn)}, nil
+}
+
+type encodingFirst struct{ *stdlib.Conn }
+
+func (encodingFirst) CheckNamedValue(v *driver.NamedValue) (err error) {
+	v.Value, err = driver.DefaultParameterConverter.ConvertValue(v.Value)
+	return err
+}
+
 // Register fails for a driver that cannot work through a pooler with its settings. The driver would otherwise fail for
 // each message.
 func TestPostgresPoolerModes(t *testing.T) {
@@ -119,6 +142,7 @@ func TestPostgresPoolerModes(t *testing.T) {
 				s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres})
 				if tt.want != "" {
 					s.PoolerWithin(2 * time.Minute)
+					s.PoolerRounds(0) // pgx encodes parameters late: no coincidence is needed
 				}
 				err := s.Register(t.Context(), "billing", 0)
 				switch {
@@ -130,6 +154,20 @@ func TestPostgresPoolerModes(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a driver that encodes parameters first", func(t *testing.T) {
+		cfg, err := pgx.ParseConfig(pooled + "&default_query_exec_mode=describe_exec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := sql.OpenDB(encodesFirst{stdlib.GetConnector(*cfg)})
+		t.Cleanup(func() { db.Close() })
+		s := newNode(t, db, sqlstore.Config{Dialect: sqlstore.Postgres})
+		s.PoolerWithin(2 * time.Minute)
+		if err := s.Register(t.Context(), "billing", 0); err == nil || s.Retryable(err) ||
+			!strings.Contains(err.Error(), "binary_parameters=yes") {
+			t.Errorf("Register = %v", err)
+		}
+	})
 	t.Run("one connection", func(t *testing.T) {
 		db := openDB(t, "pgx", pooled+"&default_query_exec_mode=exec")
 		db.SetMaxOpenConns(1)

@@ -45,6 +45,9 @@ func (n *node) AnswerWithin(d time.Duration) { *reach[time.Duration](n.Store, "a
 // PoolerWithin sets the limit of the check for a pooler. Slow machines need more time.
 func (n *node) PoolerWithin(d time.Duration) { n.tables().(*postgres.DB).PoolerWithin = d }
 
+// PoolerRounds sets how often two connections of that check send statements at the same time.
+func (n *node) PoolerRounds(rounds int) { n.tables().(*postgres.DB).PoolerRounds = rounds }
+
 // HasStandbys makes n assume that synchronous_standby_names is set in sessions whose txonce_test.standbys is "yes". The
 // real setting needs a standby and cannot be set for one session.
 func (n *node) HasStandbys() {

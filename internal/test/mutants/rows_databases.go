@@ -54,6 +54,12 @@ var databaseRows = []row{
 		fails:   "TestCommitIsDurable in adapters/pgxstore",
 	},
 	{
+		promise: "A driver that uses a prepared statement in another session of a pooler is refused at Register.",
+		in:      "adapters/sqlstore/internal/postgres.(*occupant).Value",
+		body:    `return "second", nil`,
+		fails:   "TestPostgresPoolerModes/describe_exec in adapters/sqlstore/test",
+	},
+	{
 		promise: "A standby does not decide that a message is a duplicate.",
 		sql:     "internal/dialect.NewPostgres.ExistingOne",
 		cut:     " AND current_setting('transaction_read_only') = 'off'",

@@ -28,6 +28,7 @@ type DB struct {
 	spare    engine.Spare
 
 	PoolerWithin time.Duration // limits the check for a pooler
+	PoolerRounds int           // of its second part; 0: it has none
 }
 
 type statements struct {
@@ -40,7 +41,7 @@ func New(cfg engine.Config) (engine.Engine, error) {
 	spare, err := engine.NewSpare(&cfg)
 	d := &DB{
 		cfg: cfg, plain: statements{dialect.NewPostgres(""), dialect.NewPostgresSession()}, spare: spare,
-		PoolerWithin: poolerWithin, wait: fmt.Sprintf("%dms", cfg.ClaimTimeout.Milliseconds()),
+		PoolerWithin: poolerWithin, PoolerRounds: poolerRounds, wait: fmt.Sprintf("%dms", cfg.ClaimTimeout.Milliseconds()),
 	}
 	d.Name(cfg.Schema)
 	return engine.Engine{
