@@ -8,12 +8,12 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/internal/await"
+	"github.com/txonce/txonce/internal/backoff"
 	"github.com/txonce/txonce/internal/faults"
 )
 
@@ -151,7 +151,7 @@ func sendConcurrently(ctx context.Context, one, two *sql.Conn, rounds int) error
 	ask := func(conn *sql.Conn) error {
 		defer asking.Store(0) // after an error the other connection can stop too
 		for round := 1; asking.Load() > 0; round++ {
-			if err := await.Sleep(ctx, mathrand.N(mostWait)); err != nil {
+			if err := await.Sleep(ctx, backoff.Draw(mostWait)); err != nil {
 				return err
 			}
 			if _, err := newQuestion().ask(ctx, conn, "x"); err != nil {
