@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 var errBudget = errors.New("webhook: the bodies in memory have Config.MaxInFlight bytes")
@@ -32,8 +33,9 @@ type waiter struct {
 // share is what one body has taken. Its owners keep it until each has called done.
 type share struct {
 	budget *budget
-	n      int64 // guarded by budget.mu
-	owners int   // guarded by budget.mu
+	waited time.Duration // in take, which one goroutine calls
+	n      int64         // guarded by budget.mu
+	owners int           // guarded by budget.mu
 }
 
 // share returns a share of no bytes, with one owner.
@@ -50,6 +52,8 @@ func (s *share) take(ctx context.Context, n int64) error {
 	w := &waiter{share: s, n: n, granted: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
+	began := time.Now()
+	defer func() { s.waited += time.Since(began) }()
 	select {
 	case <-w.granted:
 		return nil

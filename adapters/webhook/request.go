@@ -79,9 +79,9 @@ func (r *Receiver) readBody(w http.ResponseWriter, req *http.Request, began time
 	case isTooLarge:
 		return nil, refusal(http.StatusRequestEntityTooLarge, TooLarge,
 			fmt.Errorf("it has more than %d bytes; see Config.MaxBody", tooLarge.Limit))
-	case errors.Is(err, errBudget):
-		return nil, later(budgetAgain, fmt.Errorf("%w, and this one waited for %v", err,
-			time.Since(began).Round(time.Millisecond))).with("Connection", "close")
+	case errors.Is(err, errBudget), errors.Is(err, os.ErrDeadlineExceeded) && held.waited >= r.cfg.ReadTimeout/2:
+		return nil, later(budgetAgain, fmt.Errorf("%w, and this one waited for %v", errBudget,
+			held.waited.Round(time.Millisecond))).with("Connection", "close")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusal(http.StatusRequestTimeout, TooSlow, fmt.Errorf("the body was not complete after %v",
 			r.cfg.ReadTimeout)).with("Connection", "close")

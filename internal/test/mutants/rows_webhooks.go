@@ -2,6 +2,14 @@ package main
 
 var webhookRows = []row{
 	{
+		promise: "A webhook that waited too long for room in memory gets 503, and the sender is not called slow.",
+		in:      "adapters/webhook.(*share).take",
+		body: `err := s.takeOriginal(ctx, n)
+		s.waited = 0
+		return err`,
+		fails: "TestSlowSendersHoldNoBudget in adapters/webhook",
+	},
+	{
 		promise: "A request that its verifier refuses is not handled.",
 		in:      "adapters/webhook.RefusalOf",
 		body:    "return \"\"",
