@@ -33,9 +33,9 @@ var positionFaults = map[string]sim.Choice{
 	"claimed":       sim.OneIn(8, "cut", "crash", "goes back", sim.Freeze),
 	"commit":        sim.OneIn(6, "lost", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
 	"write":         sim.OneIn(6, "cut", "answer lost", "crash before", "crash after", "goes back", sim.Freeze),
-	"compare":       sim.OneIn(6, "cut", "crash", "goes back", sim.Freeze),
+	"compare":       sim.OneIn(3, "cut", "crash", "goes back", sim.Freeze),
 	"commit offset": sim.OneIn(4, "lost", "crash before", "crash after", "goes back", sim.Freeze),
-	"close":         sim.OneIn(4, "cut", "crash", "goes back"),
+	"close":         sim.OneIn(2, "cut", "crash", "goes back"),
 }
 
 var errConnection = fmt.Errorf("%w: the connection was lost", deduptest.ErrDown)

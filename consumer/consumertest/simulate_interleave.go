@@ -21,14 +21,14 @@ func (s *ProcessStore) Interleave(ctx context.Context, tx *deduptest.Tx, keys []
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	run := func(i int) error {
-		if err := ctx.Err(); err != nil {
-			return err
+		at, theirs := -1, ctx.Err() // of no handler, if ctx has ended
+		if theirs == nil {
+			at, theirs = i, handlers[i](ctx, tx)
 		}
-		theirs := handlers[i](ctx, tx)
 		mu.Lock()
 		defer mu.Unlock()
-		if theirs != nil && failed < 0 {
-			failed, err = i, theirs
+		if theirs != nil && err == nil {
+			failed, err = at, theirs
 			stop()
 		}
 		return theirs

@@ -14,7 +14,12 @@ import (
 // operate replays dead letters, as an operator does, or discards them in cases with discards.
 func (w *world) operate(p *Process, c *consumer.Consumer[*deduptest.Tx]) {
 	for n := 0; ; n++ {
-		f := p.sim.When("replay", "", func() bool { return w.left.Load() > 0 && len(w.db.Values(letters)) > 0 })
+		f := p.sim.When("replay", "", func() bool {
+			return p.stops() || w.left.Load() > 0 && len(w.db.Values(letters)) > 0
+		})
+		if p.stops() {
+			return
+		}
 		switch f.Action {
 		case sim.Gone:
 			return

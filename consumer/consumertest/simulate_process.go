@@ -22,15 +22,15 @@ var (
 // menu has the faults of each boundary.
 var menu = map[string]sim.Choice{
 	"register": sim.OneIn(30, "refused", "crash"),
-	"begin":    sim.OneIn(15, "refused", "crash", "outage", sim.Freeze),
+	"begin":    sim.OneIn(15, "refused", "crash", "outage", sim.Freeze, sim.Stop),
 	"claimed":  sim.OneIn(8, "cut", "serialization failure", "stall", "crash", sim.Freeze),
-	"stmt":     sim.OneIn(10, "cut", "serialization failure", "stall", "delivery expires", "crash", sim.Freeze),
+	"stmt":     sim.OneIn(10, "cut", "serialization failure", "stall", "delivery expires", "crash", sim.Freeze, sim.Stop),
 	"step":     sim.OneIn(4, "stall", "delivery expires", "crash", sim.Freeze),
 	"commit": sim.OneIn(4,
 		"lost", "answer lost", "late", "late and lost", "serialization failure", "crash before", "crash after",
-		"crash, COMMIT on its way", sim.Freeze,
+		"crash, COMMIT on its way", sim.Freeze, sim.Stop,
 	),
-	"answered":  sim.OneIn(6, "stall", "crash", sim.Freeze),
+	"answered":  sim.OneIn(6, "stall", "crash", sim.Freeze, sim.Stop),
 	"rollback":  sim.OneIn(8, "crash", sim.Freeze),
 	"held keys": sim.OneIn(2, "cut", "crash"),
 	"ack":       sim.OneIn(6, "lost", "crash", sim.Freeze),
@@ -39,13 +39,13 @@ var menu = map[string]sim.Choice{
 	"open":    sim.OneIn(15, "refused", "crash"),
 	"renew":   sim.OneIn(20, "cut", "answer lost", "stall", "crash", "outage", sim.Freeze),
 	"lease":   sim.OneIn(40, "cut", "stall", "crash", sim.Freeze),
-	"leased":  sim.OneIn(6, "stall", "crash", sim.Freeze),
-	"compose": sim.OneIn(6, "stall", "crash", sim.Freeze),
+	"leased":  sim.OneIn(6, "stall", "crash", sim.Freeze, sim.Stop),
+	"compose": sim.OneIn(6, "stall", "crash", sim.Freeze, sim.Stop),
 	"publish": sim.OneIn(
 		3, "refused", "unavailable", "answer lost", "only the last arrives", "stall", "crash before", "crash after",
-		sim.Freeze,
+		sim.Freeze, sim.Stop,
 	),
-	"settle": sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze),
+	"settle": sim.OneIn(4, "cut", "answer lost", "stall", "crash before", "crash after", sim.Freeze, sim.Stop),
 	"close":  sim.OneIn(3, "cut", "crash"),
 
 	"request":     sim.OneIn(2, "lost", "answer lost", "late", "stall", "crash before", "crash after", sim.Freeze),
@@ -60,6 +60,7 @@ type Process struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	restart func()
+	stopped bool     // it was told to stop, and another process has taken its place; mu guards it
 	topics  []string // of a relay: those of Simulation.Publishers
 
 	mu     sync.Mutex
@@ -73,6 +74,7 @@ func (w *world) process(role string, restart func()) *Process {
 	}
 	p.ctx, p.cancel = context.WithCancel(w.ctx)
 	p.sim.OnCrash = p.crashed
+	p.sim.OnStop = p.stop
 	p.sim.OnFreeze = func(d time.Duration) {
 		if d > freezeExpires {
 			w.in.expire(p)
@@ -88,7 +90,7 @@ const freezeExpires = 1500 * time.Millisecond
 // crashed rolls back what the process had open, returns its messages to their sources, and starts a new process.
 func (p *Process) crashed() {
 	p.mu.Lock()
-	open := p.open
+	open, stopped := p.open, p.stopped
 	p.open = nil
 	p.mu.Unlock()
 	for _, tx := range open {
@@ -97,10 +99,25 @@ func (p *Process) crashed() {
 	p.of.in.lost(p)
 	p.of.out.lost(p)
 	p.cancel()
-	if !p.of.sim.Over() {
+	if !stopped && !p.of.sim.Over() {
 		p.restart()
 	}
 }
+
+// stop ends the process's context, as a deployment does: it finishes what it must, and another process takes its place.
+func (p *Process) stop() {
+	p.mu.Lock()
+	before := p.stopped
+	p.stopped = true
+	p.mu.Unlock()
+	p.cancel()
+	if !before {
+		p.restart()
+	}
+}
+
+// stops reports whether the process receives nothing more.
+func (p *Process) stops() bool { return p.ctx.Err() != nil }
 
 // Name names the process in traces. A process that is started again has another name.
 func (p *Process) Name() string { return p.sim.Name }

@@ -18,6 +18,8 @@ const (
 	publishTimeout = 300 * time.Millisecond
 )
 
+var errTimeIsOver = errors.New("its time is over")
+
 // relay starts a process with a relay.
 func (w *world) relay() {
 	p := w.process(roleRelay, w.relay)
@@ -182,7 +184,11 @@ func (s *processSession) Settle(ctx context.Context, outcomes []driver.Outcome) 
 	if err == nil {
 		s.p.of.checkSettled(s.p, about, outcomes, stale)
 	}
-	s.p.sim.Note("settle %s: %v", about, err)
+	said := err
+	if err != nil && ctx.Err() != nil { // the limits of a drain and of a settlement may end together
+		said = errTimeIsOver
+	}
+	s.p.sim.Note("settle %s: %v", about, said)
 	switch f.Action {
 	case "crash after":
 		s.p.sim.Crash()
@@ -212,5 +218,8 @@ func (s *processSession) Close(ctx context.Context) error {
 		s.p.sim.Crash()
 		return errCut
 	}
+	s.p.mu.Lock()
+	s.until = time.Now() // it gives the hold back, and publishes nothing more
+	s.p.mu.Unlock()
 	return s.Session.Close(ctx)
 }

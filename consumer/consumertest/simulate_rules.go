@@ -87,8 +87,11 @@ func (w *world) checkAck(p *Process, c *consumer.Consumer[*deduptest.Tx], msg *c
 
 // hasEffect reports whether the message of a letter has an effect, so that the letter must not be written. That of a
 // mismatch is about other content under the message's key.
-func (w *world) hasEffect(p *Process, l *consumer.DeadLetter) bool {
-	key := l.Record.Key
+func (w *world) hasEffect(t *transaction, l *consumer.DeadLetter) bool {
+	key, p := l.Record.Key, t.p
+	if l.Cause == observe.CauseCrashed && t.about == "" { // of the trial of a suspect, which may be a duplicate
+		return false
+	}
 	return key.ID != "" && l.Cause != observe.CauseMismatch &&
 		(w.claimed(key) || w.effects(p.role, key, &l.Message) > 0)
 }

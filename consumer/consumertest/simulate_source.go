@@ -138,7 +138,8 @@ func (w *world) consume(q *source, role string, create func(*Process) (*consumer
 			} else {
 				<-started
 			}
-			for p.sim.When("receive", fmt.Sprint("in lane ", lane+1), q.ready).Action != sim.Gone {
+			ready := func() bool { return p.stops() || q.ready() }
+			for p.sim.When("receive", fmt.Sprint("in lane ", lane+1), ready).Action != sim.Gone && !p.stops() {
 				w.handle(p, c, q)
 			}
 		})

@@ -138,7 +138,7 @@ func (t *transaction) late(ctx context.Context, lands bool) {
 
 // land commits, and checks that a letter does not stand beside an effect.
 func (t *transaction) land(ctx context.Context) error {
-	wrong := t.letter != nil && t.p.of.hasEffect(t.p, t.letter)
+	wrong := t.letter != nil && t.p.of.hasEffect(t, t.letter)
 	discards, is := ctx.Value(discardKey{}).(dedup.Key)
 	before := is && t.p.of.claimed(discards)
 	if err := t.tx.Commit(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/consumer/consumertest"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/observe"
 	"github.com/txonce/txonce/outbox"
 )
 
@@ -114,6 +115,9 @@ func exact(relays bool) func(w *consumertest.World) error {
 		}
 		letters := map[string]int{}
 		for _, l := range w.Letters() {
+			if l.Cause == observe.CauseCrashed && l.Record.Key.ID != "" && w.Database().Claimed(l.Record.Key) {
+				continue // of a trial whose process ended, and another delivery was processed
+			}
 			letters[cmp.Or(l.Record.Key.ID, l.Message.Position)]++
 		}
 		for i, m := range w.Delivered() {

@@ -12,6 +12,10 @@ const Gone = "gone"
 // Freeze is the action that stops a whole process for a while. The scheduler does it, wherever a menu has it.
 const Freeze = "freeze"
 
+// Stop is the action that tells a process to stop in order, as a deployment does. The scheduler does it, wherever a menu
+// has it: Process.OnStop says how.
+const Stop = "told to stop"
+
 // Fault is what happens at one boundary. The zero value: nothing.
 type Fault struct {
 	Boundary string        // such as "commit"

@@ -11,9 +11,10 @@ type Process struct {
 	Name string
 
 	// OnCrash is called by Crash, when nothing that the process does has an effect any more. OnFreeze is called when it
-	// begins to stand still.
+	// begins to stand still, and OnStop when it is told to stop.
 	OnCrash  func()
 	OnFreeze func(d time.Duration)
+	OnStop   func()
 
 	world  *World
 	number int

@@ -106,7 +106,7 @@ func (p *parking) compare(q *parking) int {
 	return strings.Compare(p.about, q.about)
 }
 
-// wake lets p go on with what the plan says, or freezes its process.
+// wake lets p go on with what the plan says, or freezes or stops its process.
 func (w *World) wake(p *parking) {
 	w.mu.Lock()
 	at := [2]string{p.boundary, p.about}
@@ -118,6 +118,14 @@ func (w *World) wake(p *parking) {
 		w.Trace.step(w, p, fmt.Sprintf("the whole process stands still for %v", f.For.Round(time.Millisecond)))
 		if p.by.OnFreeze != nil {
 			p.by.OnFreeze(f.For)
+		}
+		return
+	}
+	if f.Action == Stop {
+		w.mu.Unlock()
+		w.Trace.step(w, p, "the process is told to stop")
+		if p.by.OnStop != nil {
+			p.by.OnStop()
 		}
 		return
 	}

@@ -49,6 +49,7 @@ var explained = map[string]words{
 			{"crash before", "it dies before the request arrives"},
 			{"crash after", "it dies after the request took effect"},
 			{"crash, COMMIT on its way", "it dies, and its COMMIT still arrives"},
+			{"told to stop", "the process is told to stop, as by a deployment, and another one starts"},
 			{"freeze", "all of the process stands still, also longer than leases and deliveries last, and then goes on"},
 			{"stall", "one goroutine waits, and the rest of the process goes on"},
 			{"refused", "the request fails and has no effect"},

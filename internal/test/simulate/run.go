@@ -28,7 +28,7 @@ var simulations = []struct {
 	part      int
 }{
 	{"github.com/txonce/txonce/consumer/consumertest", "TestSimulation", 1},
-	{"github.com/txonce/txonce/adapters/kafka", "TestPositionsInASimulation", 10},
+	{"github.com/txonce/txonce/adapters/kafka", "TestPositionsInASimulation", 6},
 }
 
 func run(ctx context.Context, o options) error {
