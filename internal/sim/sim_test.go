@@ -158,6 +158,32 @@ func TestAFrozenProcessDoesNothing(t *testing.T) {
 	})
 }
 
+// A process that is told to stop goes on with what it does.
+func TestAProcessIsToldToStopOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.NewWorld(rand.New(rand.NewPCG(1, 1)), sim.Listed([]sim.Fault{{
+			Boundary: "work", Nth: 2, Action: sim.Stop,
+		}}, 0), menu)
+		p := w.NewProcess("worker")
+		told, went := 0, 0
+		p.OnStop = func() { told++ }
+		w.Go(func() {
+			for range 3 {
+				if p.At("work", "").Action == "" {
+					went++
+				}
+			}
+		})
+		if err := w.Run(func() bool { return went == 3 }); err != nil {
+			t.Error(err)
+		}
+		w.End(func() {})
+		if told != 1 {
+			t.Errorf("it was told %d times, want once", told)
+		}
+	})
+}
+
 // A run is at rest only when nobody is going to go on with something.
 func TestARunIsBusyWhileAProcessStandsStill(t *testing.T) {
 	for _, action := range []string{"stall", sim.Freeze} {
