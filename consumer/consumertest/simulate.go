@@ -59,8 +59,8 @@ type Simulation struct {
 
 // Simulate runs consumers, relays and their handlers under a scheduler that Simulation.Seed decides, on a database and
 // a broker in memory, in virtual time. Each case has its own messages, processes and faults: connections are cut,
-// COMMITs and answers are lost or come late, processes crash, stand still, are told to stop and
-// start again, deliveries expire.
+// COMMITs and answers are lost or come late, processes crash, stand still, are told to stop and start again, deliveries
+// expire.
 //
 // It fails the test when a rule is broken, or the system does not come to rest:
 //

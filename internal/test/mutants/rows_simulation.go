@@ -225,6 +225,7 @@ var simulationRows = []row{
 		fails:   simulated, sim: 296, rule: `has ended|its lease is lost`,
 	},
 	{
+		// Otherwise they are neither settled nor leased again for as long as the session lives: the case does not rest.
 		promise: "Outcomes whose Settle failed are settled again.",
 		in:      "outbox/relay.(*batch).settle",
 		body: `_ = b.session.queue.Settle(b.session.work, b.outcomes[from:to])

@@ -16,7 +16,9 @@ var tiers = []tier{
 		`Consumers, relays and package calls run unmodified on a database and a broker in memory, in virtual time. At each
 boundary, where a process meets the database, the broker or another system, a scheduler that draws from the seed decides
 which goroutine goes on, and which fault happens there. For a Kafka group, the adapter's own functions
-begin a session and write and compare positions; the group and its client are written for the simulation.`,
+begin a session and write and compare positions; the group and its client are written for the simulation. Not drawn are
+publishers that take several messages of a key at once, messages that the database refuses, refusals by the other system
+of a call, aliases, results and versions, other content under a known key, and the Sweeper.`,
 	},
 	{
 		Wire, "Wire", "stores, relays and publishers on real servers, behind a proxy that injects the faults",
