@@ -50,7 +50,7 @@ func (a *attempt[TTx]) do(only bool) error {
 	// The record says that the try ends Timeout after it was written, which was later.
 	ctx, cancel := context.WithDeadline(a.ctx, began.Add(c.cfg.Timeout))
 	defer cancel()
-	if a.late(ctx) {
+	if late(ctx) {
 		a.takeBack()
 		return outboxdriver.ErrNotTried
 	}
@@ -76,8 +76,12 @@ func (a *attempt[TTx]) do(only bool) error {
 		a.over(a.now().Add(c.cfg.Timeout)))}
 }
 
-// late reports whether the time of a try is over before it has begun: the process may have been suspended.
-func (a *attempt[TTx]) late(ctx context.Context) bool { return ctx.Err() != nil }
+// late reports whether the time of a try is over before it has begun: the process may have been suspended. Then the
+// timer of ctx may not have fired yet, and only the clock knows.
+func late(ctx context.Context) bool {
+	at, _ := ctx.Deadline()
+	return ctx.Err() != nil || !time.Now().Before(at)
+}
 
 // enough reports whether there is time for one more call.
 func (a *attempt[TTx]) enough() bool {

@@ -38,3 +38,6 @@ func RulesOf[TTx any](cfg Config[TTx]) rules {
 	}
 	return cfg.rules()
 }
+
+// Late reports whether a try of ctx begins too late.
+var Late = late

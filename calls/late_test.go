@@ -208,3 +208,27 @@ func TestARefusalIsNotSettledBesideAnotherTry(t *testing.T) {
 		t.Errorf("Failed ran %d times for a call that was made", n)
 	}
 }
+
+// After a freeze the time of a context may be over although its timer has not fired yet.
+func TestTheClockSaysThatATryIsTooLate(t *testing.T) {
+	began := time.Now()
+	for _, tt := range []struct {
+		ctx  context.Context
+		want bool
+	}{
+		{noTimer{t.Context(), began.Add(time.Hour)}, false},
+		{noTimer{t.Context(), began}, true},
+	} {
+		if got := calls.Late(tt.ctx); got != tt.want {
+			t.Errorf("%v, want %v", got, tt.want)
+		}
+	}
+}
+
+// noTimer is a context that ends at a time, and whose timer never fires.
+type noTimer struct {
+	context.Context
+	at time.Time
+}
+
+func (c noTimer) Deadline() (time.Time, bool) { return c.at, true }

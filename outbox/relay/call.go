@@ -117,7 +117,8 @@ func (b *batch) publish(c *call) {
 	msgs := make([]outbox.Message, len(c.positions))
 	ctx, cancel := context.WithDeadline(b.session.work, c.deadline)
 	defer cancel()
-	if !b.composeAll(c, msgs) || ctx.Err() != nil { // the process may have been suspended since startCall
+	// The process may have been suspended since startCall. Then the timer of ctx may not have fired yet.
+	if !b.composeAll(c, msgs) || ctx.Err() != nil || !time.Now().Before(c.deadline) {
 		return
 	}
 	defer b.watch(ctx, c)()

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 )
@@ -56,6 +57,17 @@ func serve(ctx context.Context, text string, handler func(context.Context, []str
 func KillMyself() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
+}
+
+// FreezeMyself stops this process with SIGSTOP, and returns when somebody has let it go on (SIGCONT). Kill alone returns
+// up to a few milliseconds before the process stands still: the caller would freeze somewhere behind its boundary.
+func FreezeMyself() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err == nil {
+		<-goesOn
+	}
 }
 
 // Process is a child that listens.

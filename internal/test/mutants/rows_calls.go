@@ -21,6 +21,12 @@ var callRows = []row{
 		fails:   "TestStore/postgres15/a_settled_call_begins_no_try/read_committed in adapters/pgxstore",
 	},
 	{
+		promise: "A process that was frozen between the record of a try and the call makes no call, also when no timer has fired yet.",
+		in:      "calls.late",
+		body:    `return ctx.Err() != nil`,
+		fails:   "TestTheClockSaysThatATryIsTooLate in calls",
+	},
+	{
 		promise: "A try is made only while the other system remembers the idempotency key.",
 		in:      "calls.(rules).remembers",
 		body:    `return true`,
@@ -89,7 +95,7 @@ var callRows = []row{
 	},
 	{
 		promise: "A process that stood still before a call does not make it when its time is over.",
-		in:      "calls.(*attempt).late",
+		in:      "calls.late",
 		body:    `return false`,
 		fails:   "TestATryThatBeganTooLateIsNotMade in calls",
 	},

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func (s settings) strike() {
 	if rand.IntN(3) > 0 {
 		child.KillMyself()
 	}
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	child.FreezeMyself()
 }
 
 // open returns the store of a worker or of the test.
