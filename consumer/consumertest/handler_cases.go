@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/txonce/txonce/consumer"
-	"github.com/txonce/txonce/dedup"
 )
 
 func deliveredTwice[TTx any](r *handlerRun[TTx]) {
@@ -105,64 +103,6 @@ func (r *handlerRun[TTx]) crash(pass func(context.Context, inTx) error) {
 		r.Fatalf("the delivery during which the process crashes: err = %v, want an uncounted *RetryError; "+
 			"does HandlerTest.New use the store that it is given?", err)
 	}
-}
-
-// sameOutgoing runs the handler twice for one message: the first time its transaction rolls back, as if the process
-// crashed before COMMIT.
-func sameOutgoing[TTx any](r *handlerRun[TTx]) {
-	r.before = r.effects()
-	var others []string // what was there before
-	if err := r.test.Store.InTx(r.Context(), nil, func(tx TTx, _ []dedup.Claim) (err error) {
-		others, err = r.test.Outgoing(r.Context(), tx)
-		return err
-	}); err != nil {
-		r.Fatalf("HandlerTest.Outgoing: %v", err)
-	}
-	var runs [2][]string
-	for i := range runs {
-		ran := false
-		c, p := r.process(func(_ context.Context, tx inTx) error {
-			if i == 0 && ran {
-				return errCrash
-			}
-			return tx(func() error {
-				if ran = true; i == 0 {
-					return errCrash
-				}
-				return nil
-			})
-		})
-		var failed error
-		p.handled = func(ctx context.Context, tx TTx) error {
-			runs[i], failed = r.test.Outgoing(ctx, tx)
-			return failed
-		}
-		err := c.ProcessBatch(r.Context(), []*consumer.Message{r.test.Message(r.n)})[0]
-		p.check(r)
-		switch {
-		case failed != nil:
-			r.Fatalf("HandlerTest.Outgoing: %v", failed)
-		case !ran:
-			r.Fatalf("run %d: the handler did not get as far as the commit (err = %v)", i+1, err)
-		case i == 1 && err != nil:
-			r.Fatalf("run %d: %v", i+1, err)
-		}
-		runs[i] = without(runs[i], others)
-		slices.Sort(runs[i])
-	}
-	if len(runs[0]) == 0 && len(runs[1]) == 0 {
-		r.Fatal("HandlerTest.Outgoing finds no new message: does the handler enqueue one for HandlerTest.Message? " +
-			"With pgxstore, Outgoing must begin a savepoint first.")
-	}
-	if !slices.Equal(runs[0], runs[1]) {
-		r.Fatalf("the first run of the handler enqueues other messages than the second: %q and %q; does it make IDs "+
-			"with uuid.New or time.Now, or enqueue in the order of a map?", without(runs[0], runs[1]), without(runs[1], runs[0]))
-	}
-	r.want(r.test.Each, "after the second run", "the handler must have its effects through the transaction it is given")
-}
-
-func without(all, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // overlap is how long the first of two copies stays in its transaction after the second has begun.

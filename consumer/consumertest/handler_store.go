@@ -92,9 +92,14 @@ func (p *passing[TTx]) Retryable(err error) bool {
 // check fails the test if a handler has failed by itself, because that would explain every other failure.
 func (p *passing[TTx]) check(t testing.TB) {
 	t.Helper()
+	if err := p.failure(); err != nil {
+		t.Fatalf("the message did not succeed: %v", err)
+	}
+}
+
+// failure returns the error of a handler.
+func (p *passing[TTx]) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed != nil {
-		t.Fatalf("the message did not succeed: %v", p.failed)
-	}
+	return p.failed
 }

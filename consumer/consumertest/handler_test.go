@@ -294,7 +294,7 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 			*h = outgoingTest(s, func(_ context.Context, m *consumer.Message) []string {
 				return []string{"charged " + m.ID, "receipt " + m.ID}[:runs.Add(1)%2+1]
 			})
-		}, []string{"same outgoing messages"}, "enqueues other messages than the second"},
+		}, []string{"same outgoing messages"}, "Only run 1 has [\"receipt order-5\"], only run 2 has []"},
 		{"no outgoing message", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) {
 			*h = outgoingTest(s, func(context.Context, *consumer.Message) []string { return nil })
 		}, []string{"same outgoing messages"}, "Outgoing finds no new message"},
@@ -307,7 +307,7 @@ func TestHandlersAndStoresThatAreBrokenAreFound(t *testing.T) {
 				return []string{"charged " + m.ID}
 			})
 			h.Effects = func(context.Context) (int, error) { return int(outside.Load()), nil }
-		}, []string{"crash before commit", "same outgoing messages"}, "after the second run"},
+		}, []string{"crash before commit", "same outgoing messages"}, "after the last run"},
 		{
 			"incomplete", func(h *consumertest.HandlerTest[tx], s *consumertest.Store) { h.Message = nil },
 			[]string{""},
