@@ -96,3 +96,6 @@ func WithDiscards(s Simulation) Simulation {
 
 // Discarded reports whether the operator has discarded the message with that key.
 func Discarded(w *World, key dedup.Key) bool { return w.w.isDiscarded(key) }
+
+// WithEnvironment returns s as Simulate runs it.
+func WithEnvironment(s Simulation) (Simulation, error) { return s.withEnvironment() }

@@ -54,9 +54,11 @@ type HandlerTest[TTx any] struct {
 	//	…
 	//	rows, err := sp.Query(ctx, `SELECT id FROM outbox_messages`)
 	//
-	// If it is set, TestHandler runs the handler, rolls back, runs it again, and compares the IDs of both runs. They
-	// differ if the handler makes an ID with uuid.New or time.Now: a run of the handler that is repeated after its
-	// commit was lost then sends a message that receivers take for another one. IDs that Enqueue derives depend on the
+	// If it is set, TestHandler runs the handler 20 times for one message, rolls back all runs but the last, and compares
+	// the IDs of all runs. The first run is in another process than the others and has another Message.Attempt, and the
+	// last is in a later second, so the case takes up to a second. IDs differ if the handler makes them of uuid.New,
+	// time.Now, Message.Attempt or a counter in memory: a run of the handler that is repeated after its commit was lost
+	// then sends a message that receivers take for another one. IDs that Enqueue derives depend on the
 	// order of a handler's calls. A handler that enqueues in the order of a map gives the same IDs to other messages:
 	// Outgoing finds that if it returns each ID together with its payload.
 	//

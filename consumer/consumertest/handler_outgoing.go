@@ -12,17 +12,12 @@ import (
 	"github.com/txonce/txonce/internal/usercode"
 )
 
-// The handler runs at least leastRuns times, and until apart has passed, with a pause between the runs. An ID that has
-// the time in seconds then differs, and so does the order of a map with two elements, which is the same in most pairs
-// of runs.
-const (
-	leastRuns = 3
-	apart     = 1100 * time.Millisecond
-	runPause  = 20 * time.Millisecond
-)
+// outgoingRuns is how often the handler runs. The order of a map with two elements is the same in half of the pairs of
+// runs.
+const outgoingRuns = 20
 
 // sameOutgoing runs the handler many times for one message. The first run is in a process of its own, the others are in
-// another one. All but the last are rolled back.
+// another one, and the last is in a later second. All but the last are rolled back.
 func sameOutgoing[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
 	var others []string // what was there before
@@ -32,13 +27,15 @@ func sameOutgoing[TTx any](r *handlerRun[TTx]) {
 	}); err != nil {
 		r.Fatal(err)
 	}
-	first := runOutgoing(r, outgoingProcess(r), 1, false)
-	again := outgoingProcess(r)
-	for n, began, last := 2, time.Now(), false; !last; n++ {
-		<-time.After(runPause)
-		last = n >= leastRuns && time.Since(began) >= apart
-		compareOutgoing(r, others, first, runOutgoing(r, again, n, last), n)
+	first := runOutgoing(r, newOutgoingProcess(r), 1, false)
+	second, again := time.Now().Unix(), newOutgoingProcess(r)
+	for n := 2; n < outgoingRuns; n++ {
+		compareOutgoing(r, others, first, runOutgoing(r, again, n, false), n)
 	}
+	for time.Now().Unix() == second { // so that IDs made of the time in seconds differ
+		<-time.After(10 * time.Millisecond)
+	}
+	compareOutgoing(r, others, first, runOutgoing(r, again, outgoingRuns, true), outgoingRuns)
 	r.want(r.test.Each, "after the last run", "the handler must have its effects through the transaction it is given")
 }
 
@@ -59,8 +56,8 @@ func (h *HandlerTest[TTx]) outgoing(ctx context.Context, tx TTx) (ids []string, 
 	return slices.Sorted(slices.Values(ids)), nil
 }
 
-// outgoingRuns is a process that runs the handler.
-type outgoingRuns[TTx any] struct {
+// outgoingProcess is a process that runs the handler.
+type outgoingProcess[TTx any] struct {
 	consumer *consumer.Consumer[TTx]
 	*passing[TTx]
 
@@ -70,9 +67,9 @@ type outgoingRuns[TTx any] struct {
 	err    error // of HandlerTest.Outgoing
 }
 
-func outgoingProcess[TTx any](r *handlerRun[TTx]) *outgoingRuns[TTx] {
+func newOutgoingProcess[TTx any](r *handlerRun[TTx]) *outgoingProcess[TTx] {
 	r.Helper()
-	o := &outgoingRuns[TTx]{}
+	o := &outgoingProcess[TTx]{}
 	o.consumer, o.passing = r.process(func(ctx context.Context, tx inTx) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -94,7 +91,7 @@ func outgoingProcess[TTx any](r *handlerRun[TTx]) *outgoingRuns[TTx] {
 }
 
 // runOutgoing returns the messages in the outbox after run n of the handler.
-func runOutgoing[TTx any](r *handlerRun[TTx], o *outgoingRuns[TTx], n int, commit bool) []string {
+func runOutgoing[TTx any](r *handlerRun[TTx], o *outgoingProcess[TTx], n int, commit bool) []string {
 	r.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -94,7 +94,11 @@ func Simulate(t *testing.T, s Simulation) {
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if said := s.withEnvironment(t).simulate(t); said != "" {
+	s, err := s.withEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := s.simulate(t); said != "" {
 		t.Fatal(said)
 	}
 }
@@ -108,6 +112,14 @@ func (s *Simulation) complete() error {
 	case s.Effects == nil && s.Check == nil:
 		return errors.New("consumertest: Simulation.Effects or Simulation.Check is required: without them a handler " +
 			"that does nothing would pass")
+	}
+	for _, setting := range []struct {
+		name string
+		n    int
+	}{{"Processes", s.Processes}, {"Relays", s.Relays}, {"Cases", s.Cases}, {"From", s.From}} {
+		if setting.n < 0 {
+			return fmt.Errorf("consumertest: Simulation.%s is %d: want 1 or more, or 0 for its default", setting.name, setting.n)
+		}
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 )
 
 var errNoMessages = errors.New("consumertest: Simulation.Messages has returned none: there is nothing to test")
@@ -35,8 +34,7 @@ func exclusively() (release func()) {
 }
 
 // withEnvironment returns s with its defaults and what the environment replaces.
-func (s Simulation) withEnvironment(t *testing.T) Simulation {
-	t.Helper()
+func (s Simulation) withEnvironment() (Simulation, error) {
 	s = s.withDefaults()
 	for name, set := range map[string]func(n uint64){
 		"SEED":  func(n uint64) { s.Seed = n },
@@ -48,12 +46,15 @@ func (s Simulation) withEnvironment(t *testing.T) Simulation {
 			continue
 		}
 		n, err := strconv.ParseUint(text, 10, 62)
-		if err != nil {
-			t.Fatalf("consumertest: the environment's %s: %v", name, err)
+		switch {
+		case err != nil:
+			return s, fmt.Errorf("consumertest: the environment's %s: %w", name, err)
+		case n == 0 && name == "CASES":
+			return s, errors.New("consumertest: the environment's CASES is 0, so no case would run: want 1 or more")
 		}
 		set(n)
 	}
-	return s
+	return s, nil
 }
 
 func (s Simulation) withDefaults() Simulation {

@@ -38,7 +38,7 @@ func TestOutgoingMessages(t *testing.T) {
 		}, ""},
 		{"random IDs", func(m *consumer.Message) []outbox.Message {
 			return []outbox.Message{{ID: rand.Text(), Topic: "charges", Payload: m.Payload}}
-		}, "does it make IDs with uuid.New"},
+		}, "two runs of the handler for one message enqueue different messages"},
 		{"another order in each run, as of a map", func(m *consumer.Message) (all []outbox.Message) {
 			for i := range lines {
 				name := lines[(i+int(runs.Load()))%len(lines)]
@@ -46,7 +46,7 @@ func TestOutgoingMessages(t *testing.T) {
 			}
 			runs.Add(1)
 			return all
-		}, "enqueue in the order of a map"},
+		}, "enqueue in a fixed order"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pool, err := pgxpool.New(t.Context(), testdb.Schema(t, testdb.Postgres18(t)))
