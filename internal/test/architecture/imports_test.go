@@ -48,7 +48,7 @@ var rows = []row{
 	{"consumer/ops", []string{"consumer", "consumer/driver", "consumer/internal/decide", "dedup", "dedup/driver", "outbox", "observe", "internal/httpkey"}},
 	{"consumer/ops/audit", []string{"consumer", "dedup", "outbox", "internal/outgoing", "internal/sqlrows"}},
 	{"consumer/ops/opstest", []string{"consumer", "consumer/driver", "consumer/ops", "dedup", "dedup/driver", "dedup/deduptest", "outbox", "outbox/driver", "observe", "internal/httpkey"}},
-	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "outbox/relay", "dedup/deduptest", "internal/await", "internal/backoff", "internal/sim"}},
+	{"consumer/consumertest", []string{"consumer", "consumer/driver", "observe", "dedup", "dedup/driver", "outbox", "outbox/driver", "outbox/relay", "dedup/deduptest", "internal/await", "internal/backoff", "internal/sim", "internal/usercode"}},
 
 	{"adapters/pgxstore", store("adapters/pgxstore/internal/interleave", "adapters/pgxstore/internal/pgxrows",
 		"github.com/jackc/pgx/v5/...")},
