@@ -40,7 +40,7 @@ var facts = &analysis.Analyzer{
 	Doc:        "summarize what functions do in a handler; the other analyzers report it",
 	URL:        "https://" + pathTxonce,
 	Run:        findAll,
-	FactTypes:  []analysis.Fact{new(Summary)},
+	FactTypes:  []analysis.Fact{new(Summary), new(Keeps)},
 	ResultType: reflect.TypeFor[[]Finding](),
 }
 

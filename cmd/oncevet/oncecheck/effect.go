@@ -34,6 +34,9 @@ type Effect struct {
 	Into  Origin // what else goes into the call: with the transaction among it, the callee may use that
 	// Definite says that a statement runs on a pool, which is no transaction whatever it comes from.
 	Definite bool
+	// Guarded says that a statement may run only without a transaction: the function asks whether Guard is one.
+	Guarded  bool
+	Guard    Origin
 	Text     string // the message, which begins with the call
 	Where    string // file:line of the act
 	Foreign  bool   // Text names the act's package and Where already
@@ -61,15 +64,6 @@ type Summary struct {
 	Keys    []Flow   // of each result
 	Returns *Summary // of a function that it returns: its effects, and its keys; its captured variables are outside
 	Takes   []Take   // its parameters that become handlers
-}
-
-// A Take is a parameter that is a function and becomes a handler, or that a handler calls with its transaction.
-type Take struct {
-	Param int // the function
-	Tx    int // which of the function's parameters is the transaction
-	// Within is the parameter that is the transaction of the function that is returned, such as middleware, and that
-	// calls Param. It is -1 if the function is given to txonce here.
-	Within int
 }
 
 // AFact makes a Summary a fact.
@@ -120,11 +114,21 @@ type same struct {
 	pos   token.Pos
 	on    Origin
 	where string
+	guard Origin
 	ctx   [2]int
 }
 
 func (e Effect) same() same {
-	return same{e.Check, e.Kind, e.pos, e.On, e.Where, [2]int{e.CtxParam, e.CtxFree}}
+	return same{e.Check, e.Kind, e.pos, e.On, e.Where, e.Guard, [2]int{e.CtxParam, e.CtxFree}}
+}
+
+// through returns an effect with its origins in terms of another function.
+func (e Effect) through(translate func(Origin) Origin) Effect {
+	e.On = translate(e.On)
+	if e.Guarded {
+		e.Guard = translate(e.Guard)
+	}
+	return e
 }
 
 // wrong reports whether an effect is a mistake in a handler.
@@ -138,6 +142,9 @@ func (e Effect) wrong(h frame) bool {
 	case Itself:
 		return on == inTx
 	case Outside:
+		if e.Guarded && h.class(e.Guard) != outside {
+			return false
+		}
 		// What holds a pool may hold the transaction too, such as a struct that was made for one message.
 		return e.Definite || on == outside && h.class(e.Into) != inTx
 	case PassesCtx:

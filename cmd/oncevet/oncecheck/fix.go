@@ -17,7 +17,7 @@ type fix struct {
 	method   string     // what is then called on the transaction; empty: the transaction is an argument
 	sig      types.Type // of that method
 	txType   types.Type // of WithTx's parameter
-	use      string     // "…" stands for the name of the transaction
+	use      string     // "\x00" stands for the name of the transaction
 }
 
 // toTx returns the fix for a statement on a pool: the same statement on the transaction.
@@ -28,7 +28,7 @@ func (f *flow) toTx(in ssa.CallInstruction, st statement) *fix {
 	}
 	if st.method == "BeginFunc" || st.method == "BeginTxFunc" {
 		if calleeName(in.Common()) != "" && len(call.Args) > 2 {
-			return &fix{from: call.Args[1].Pos(), to: call.Args[1].End(), replace: true, use: "…"}
+			return &fix{from: call.Args[1].Pos(), to: call.Args[1].End(), replace: true, use: "\x00"}
 		}
 	}
 	method := ""
@@ -50,7 +50,7 @@ func (f *flow) toTx(in ssa.CallInstruction, st statement) *fix {
 	}
 	return &fix{
 		from: expr.Pos(), to: expr.End(), replace: true,
-		method: method, sig: methodType(t, method), use: "…." + method,
+		method: method, sig: methodType(t, method), use: "\x00." + method,
 	}
 }
 
@@ -72,7 +72,7 @@ func (f *flow) withTx(in ssa.CallInstruction) *fix {
 	}
 	return &fix{
 		from: sel.X.End(), to: sel.X.End(),
-		txType: sig.Params().At(0).Type(), use: short(sel.X) + ".WithTx(…)." + sel.Sel.Name,
+		txType: sig.Params().At(0).Type(), use: short(sel.X) + ".WithTx(\x00)." + sel.Sel.Name,
 	}
 }
 
@@ -108,7 +108,8 @@ func (x *fix) apply(pass *analysis.Pass, tx *types.Var) (use string, edits []ana
 			return "", nil
 		}
 	}
-	return strings.ReplaceAll(x.use, "…", tx.Name()), []analysis.TextEdit{{Pos: x.from, End: x.to, NewText: []byte(text)}}
+	edits = []analysis.TextEdit{{Pos: x.from, End: x.to, NewText: []byte(text)}}
+	return strings.ReplaceAll(x.use, "\x00", tx.Name()), edits
 }
 
 // text returns a call without its arguments, for a message.

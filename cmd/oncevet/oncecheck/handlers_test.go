@@ -63,10 +63,11 @@ func workspace(t *testing.T) (dir string) {
 	}
 	work := read(t, file)
 	work = regexp.MustCompile(`(?m)^\t\.(/|$)`).ReplaceAllString(work, "\t"+filepath.Dir(file)+"$1")
-	work = strings.Replace(work, "use (", "use (\n\t.", 1)
+	work = strings.Replace(work, "use (", "use (\n\t.\n\t./grpc", 1)
 	write(t, filepath.Join(dir, "go.work"), work)
 	write(t, filepath.Join(dir, "go.work.sum"), read(t, file+".sum"))
 	write(t, filepath.Join(dir, "go.mod"), "module handlers\n\ngo 1.26.0\n")
+	write(t, filepath.Join(dir, "grpc", "go.mod"), "module google.golang.org/grpc\n\ngo 1.26.0\n")
 	return dir
 }
 

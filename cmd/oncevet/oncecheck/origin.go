@@ -20,6 +20,16 @@ type Origin struct {
 // certain reports whether the value may come from something that existed before the function was called.
 func (o Origin) certain() bool { return o.Outside || o.Params|o.Free != 0 }
 
+// mayBeOutside reports whether all that the value comes from may have existed before the function was called.
+func (o Origin) mayBeOutside() bool { return o.certain() && !o.Unknown }
+
+func (o Origin) join(p Origin) Origin {
+	return Origin{
+		o.Params | p.Params, o.Free | p.Free, o.MaybeParams | p.MaybeParams, o.MaybeFree | p.MaybeFree,
+		o.Outside || p.Outside, o.Tx || p.Tx, o.Unknown || p.Unknown,
+	}
+}
+
 // A class is what an Origin means in a handler.
 type class int
 
@@ -113,6 +123,9 @@ func (w *walker) value(v ssa.Value, maybe bool) {
 		w.o.Unknown = true
 		return
 	}
+	if field := fieldVar(v); w.lent[v] || field != nil && w.lent[field] {
+		w.o.Unknown = w.o.Unknown || !maybe
+	}
 	switch v := v.(type) {
 	case *ssa.Parameter:
 		set(v.Parent().Params, v, &w.o.Params, &w.o.MaybeParams, maybe)
@@ -167,73 +180,6 @@ func (w *walker) operands(instr ssa.Instruction, maybe bool) {
 	}
 }
 
-// stores follows what is stored in a variable, in its fields or in its elements.
-func (w *walker) stores(addr ssa.Value, maybe bool) {
-	if addr.Referrers() == nil {
-		return
-	}
-	for _, ref := range *addr.Referrers() {
-		switch ref := ref.(type) {
-		case *ssa.Store:
-			if ref.Addr == addr {
-				w.value(ref.Val, maybe)
-			}
-		case *ssa.MapUpdate:
-			if ref.Map == addr {
-				w.value(ref.Value, maybe)
-			}
-		case *ssa.FieldAddr:
-			w.stores(ref, maybe)
-		case *ssa.IndexAddr:
-			w.stores(ref, maybe)
-		case *ssa.MakeClosure:
-			if assigns(ref, addr) {
-				w.o.Unknown = true
-			}
-		case ssa.CallInstruction:
-			w.calledWith(ref.Common())
-		}
-	}
-}
-
-// calledWith follows what goes into a call that may change what it gets, such as r.Use(tx) or option(&r).
-func (w *walker) calledWith(common *ssa.CallCommon) {
-	for _, arg := range arguments(common) {
-		w.value(arg, true)
-	}
-	if !common.IsInvoke() && common.StaticCallee() == nil {
-		w.value(common.Value, true)
-	}
-}
-
-// methods follows what the methods get that are called on a value that a call has returned.
-func (w *walker) methods(v ssa.Value) {
-	for _, ref := range *v.Referrers() {
-		in, ok := ref.(ssa.CallInstruction)
-		if !ok || isLibrary(receiverPackage(in.Common())) {
-			continue
-		}
-		if _, recv, _ := methodOf(in.Common()); recv != nil && arguments(in.Common())[0] == v {
-			w.calledWith(in.Common())
-		}
-	}
-}
-
-// assigns reports whether a function literal assigns to a variable that it has captured.
-func assigns(closure *ssa.MakeClosure, addr ssa.Value) bool {
-	for i, b := range closure.Bindings {
-		if b != addr {
-			continue
-		}
-		for _, ref := range *closure.Fn.(*ssa.Function).FreeVars[i].Referrers() {
-			if _, ok := ref.(*ssa.Store); ok {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // call follows a result of a call.
 func (w *walker) call(call *ssa.Call, result int, maybe bool) {
 	common := call.Common()
@@ -265,26 +211,6 @@ func (w *walker) call(call *ssa.Call, result int, maybe bool) {
 	}
 	w.o.Unknown = w.o.Unknown || !maybe
 	w.calledWith(common)
-}
-
-// arguments returns the arguments of a call, with the receiver first, also for a method of an interface.
-func arguments(common *ssa.CallCommon) []ssa.Value {
-	if common.IsInvoke() {
-		return append([]ssa.Value{common.Value}, common.Args...)
-	}
-	return common.Args
-}
-
-func bindings(common *ssa.CallCommon) []ssa.Value {
-	if closure, ok := common.Value.(*ssa.MakeClosure); ok {
-		return closure.Bindings
-	}
-	return nil
-}
-
-func isBuiltin(common *ssa.CallCommon) bool {
-	_, ok := common.Value.(*ssa.Builtin)
-	return ok
 }
 
 // carries reports whether a value of type t can contain a transaction or a pool.

@@ -49,7 +49,8 @@ func findAll(pass *analysis.Pass) (any, error) {
 	a := &analysisOf{
 		pass: pass, sums: map[*ssa.Function]*Summary{}, imported: map[*types.Func]*Summary{},
 		carrying: map[types.Type]bool{}, calls: map[token.Pos]*ast.CallExpr{}, ignores: readIgnores(pass),
-		found: map[finding]bool{}, judged: map[judgement]bool{},
+		found: map[finding]bool{}, judged: map[judgement]bool{}, keeps: map[*types.Var]*Keeps{},
+		outside: map[token.Pos]string{}, lent: map[any]bool{},
 	}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -60,12 +61,16 @@ func findAll(pass *analysis.Pass) (any, error) {
 		})
 	}
 	a.build()
+	a.lends()
 	a.summarize()
 	a.places()
 	for fn, s := range a.sums {
 		if obj, ok := fn.Object().(*types.Func); ok && obj.Pkg() == pass.Pkg && !s.empty() {
 			pass.ExportObjectFact(obj, s)
 		}
+	}
+	for field, k := range a.keeps {
+		pass.ExportObjectFact(field, k)
 	}
 	return a.findings, nil
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // passedTo returns the functions that the calls of this package pass as a parameter.
-func (a *analysisOf) passedTo(p *ssa.Parameter, seen map[ssa.Value]bool) (all []given) {
+func (s *search) passedTo(p *ssa.Parameter) (all []given) {
 	i := slices.Index(p.Parent().Params, p)
-	for _, fn := range a.funcs {
+	for _, fn := range s.funcs {
 		for _, block := range fn.Blocks {
 			for _, instr := range block.Instrs {
 				call, ok := instr.(ssa.CallInstruction)
@@ -18,10 +18,10 @@ func (a *analysisOf) passedTo(p *ssa.Parameter, seen map[ssa.Value]bool) (all []
 					continue
 				}
 				callee := call.Common().StaticCallee()
-				if callee == nil || a.own(callee) != p.Parent() || i >= len(call.Common().Args) {
+				if callee == nil || s.own(callee) != p.Parent() || i >= len(call.Common().Args) {
 					continue
 				}
-				for _, g := range a.resolved(call.Common().Args[i], seen) {
+				for _, g := range s.value(call.Common().Args[i]) {
 					if g.fn == nil || !isInTransaction(g.fn) {
 						all = append(all, g)
 					}
@@ -44,11 +44,11 @@ func isInTransaction(fn *ssa.Function) bool {
 }
 
 // kept returns the functions that this package stores in a field of a struct.
-func (a *analysisOf) kept(field *types.Var, seen map[ssa.Value]bool) (all []given) {
-	for store := range a.storesIn(func(addr ssa.Value) bool { return fieldVar(addr) == field }) {
-		all = append(all, a.resolved(store.Val, seen)...)
+func (s *search) kept(field *types.Var) (all []given) {
+	for store := range s.storesIn(func(addr ssa.Value) bool { return fieldVar(addr) == field }) {
+		all = append(all, s.value(store.Val)...)
 	}
-	return all
+	return append(all, s.leaf(given{field: field}))
 }
 
 // fieldVar returns the field of a struct that an address or a value is, or nil.
@@ -67,12 +67,12 @@ func fieldVar(v ssa.Value) *types.Var {
 }
 
 // elements returns the functions that this package stores in a map or a slice.
-func (a *analysisOf) elements(container ssa.Value, seen map[ssa.Value]bool) (all []given) {
+func (s *search) elements(container ssa.Value) (all []given) {
 	roots := map[any]bool{}
-	a.roots(container, roots)
+	s.roots(container, roots)
 	matches := func(other ssa.Value) bool {
 		others := map[any]bool{}
-		a.roots(other, others)
+		s.roots(other, others)
 		for root := range others {
 			if roots[root] {
 				return true
@@ -80,28 +80,36 @@ func (a *analysisOf) elements(container ssa.Value, seen map[ssa.Value]bool) (all
 		}
 		return false
 	}
-	for _, fn := range a.funcs {
+	for _, fn := range s.funcs {
 		for _, block := range fn.Blocks {
 			for _, instr := range block.Instrs {
 				switch in := instr.(type) {
 				case *ssa.MapUpdate:
-					if isFunc(in.Value) && matches(in.Map) {
-						all = append(all, a.resolved(in.Value, seen)...)
+					if s.fits(in.Value) && matches(in.Map) {
+						all = append(all, s.value(in.Value)...)
 					}
 				case *ssa.Store:
-					if index, ok := in.Addr.(*ssa.IndexAddr); ok && isFunc(in.Val) && matches(index.X) {
-						all = append(all, a.resolved(in.Val, seen)...)
+					if index, ok := in.Addr.(*ssa.IndexAddr); ok && s.fits(in.Val) && matches(index.X) {
+						all = append(all, s.value(in.Val)...)
 					}
 				}
 			}
 		}
 	}
+	for root := range roots {
+		switch root := root.(type) {
+		case *ssa.Parameter:
+			all = append(append(all, s.passedTo(root)...), s.leaf(given{param: root}))
+		case *types.Var:
+			all = append(all, s.kept(root)...)
+		}
+	}
 	return all
 }
 
-func isFunc(v ssa.Value) bool {
-	_, ok := v.Type().Underlying().(*types.Signature)
-	return ok
+// fits reports whether an element of a map or a slice may be what a search is for.
+func (s *search) fits(v ssa.Value) bool {
+	return isFunc(v) || s.method != "" && types.IsInterface(v.Type())
 }
 
 // roots collects the variables, fields and allocations that a map or a slice is.
@@ -147,80 +155,6 @@ func (a *analysisOf) roots(v ssa.Value, all map[any]bool) {
 			}
 		case *ssa.Slice:
 			a.roots(ref, all)
-		}
-	}
-}
-
-// dynamic calls each for the calls in a function of functions that it does not name, such as the next one of
-// middleware, that pass the function's parameter i as their argument j.
-func dynamic(fn *ssa.Function, each func(call ssa.CallInstruction, i, j int)) {
-	for _, block := range fn.Blocks {
-		for _, instr := range block.Instrs {
-			call, ok := instr.(ssa.CallInstruction)
-			if !ok || call.Common().IsInvoke() || call.Common().StaticCallee() != nil || isBuiltin(call.Common()) {
-				continue
-			}
-			for j, arg := range call.Common().Args {
-				for i, p := range fn.Params {
-					if unwrapped(arg) == p {
-						each(call, i, j)
-					}
-				}
-			}
-		}
-	}
-}
-
-// takes adds to the summary of a function that it takes a handler: v is a handler whose parameter tx is the transaction.
-func (a *analysisOf) takes(v ssa.Value, tx, within int) {
-	p := parameterOf(v)
-	if p == nil || a.sums[p.Parent()] == nil {
-		return
-	}
-	s, t := a.sums[p.Parent()], Take{slices.Index(p.Parent().Params, p), tx, within}
-	if !slices.Contains(s.Takes, t) {
-		s.Takes = append(s.Takes, t)
-	}
-}
-
-// parameterOf returns the parameter that a value is, also where a function literal has captured it, or nil.
-func parameterOf(v ssa.Value) *ssa.Parameter {
-	switch v := unwrapped(v).(type) {
-	case *ssa.Parameter:
-		return v
-	case *ssa.FreeVar:
-		for _, b := range bound(v) {
-			return parameterOf(b)
-		}
-	case *ssa.UnOp:
-		return parameterOf(v.X)
-	case *ssa.Alloc:
-		if val := onlyStore(v); val != nil {
-			return parameterOf(val)
-		}
-	}
-	return nil
-}
-
-// wraps adds to the summary of a function what the function that it returns does with a handler that it got.
-func (f *flow) wraps() {
-	for _, block := range f.fn.Blocks {
-		for _, instr := range block.Instrs {
-			r, ok := instr.(*ssa.Return)
-			if !ok || len(r.Results) == 0 || !isFunc(r.Results[0]) {
-				continue
-			}
-			for _, g := range f.resolve(r.Results[0]) {
-				if g.fn == nil {
-					continue
-				}
-				before := len(g.fn.Params) - g.fn.Signature.Params().Len()
-				dynamic(g.fn, func(call ssa.CallInstruction, i, j int) {
-					if p := parameterOf(call.Common().Value); p != nil && p.Parent() == f.fn {
-						f.takes(p, j, i-before)
-					}
-				})
-			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ssa"
 )
 
@@ -28,8 +27,10 @@ var handlerTakers = map[string]struct{ arg, tx int }{
 // places looks at all places where the package gives a function to txonce, or an ID to a message.
 func (a *analysisOf) places() {
 	for _, fn := range a.funcs {
+		(&flow{analysisOf: a, fn: fn}).wraps()
+	}
+	for _, fn := range a.funcs {
 		f := &flow{analysisOf: a, fn: fn}
-		f.wraps()
 		for _, block := range fn.Blocks {
 			for _, instr := range block.Instrs {
 				switch in := instr.(type) {
@@ -44,6 +45,7 @@ func (a *analysisOf) places() {
 					f.given(in.Common())
 				case *ssa.Store:
 					f.storedPlace(in)
+					f.storedInField(in)
 				}
 			}
 		}
@@ -78,8 +80,8 @@ func (f *flow) given(common *ssa.CallCommon) {
 	if f.isForeign(common) {
 		if s := f.summaryOf(common); s != nil {
 			for _, t := range s.Takes {
-				if t.Within < 0 && t.Param < len(common.Args) {
-					f.handler(common.Args[t.Param], t.Tx, common.Pos())
+				if t.Within == nowhere && t.Param < len(common.Args) {
+					f.handlers(common.Args[t.Param], t.Part, t.Tx, common.Pos())
 				}
 			}
 		}
@@ -190,98 +192,4 @@ func first(positions ...token.Pos) token.Pos {
 		}
 	}
 	return token.NoPos
-}
-
-// handler looks at a function that txonce calls in a transaction. tx is the parameter's index, without a receiver.
-func (f *flow) handler(v ssa.Value, tx int, place token.Pos) {
-	if f.judged[judgement{v, tx}] {
-		return
-	}
-	f.judged[judgement{v, tx}] = true
-	f.takes(v, tx, -1)
-	for _, g := range f.resolve(v) {
-		if g.via != nil {
-			if g.as.Within == tx {
-				f.handler(g.via, g.as.Tx, place)
-			}
-			continue
-		}
-		if g.fn != nil {
-			// A method's receiver comes first among the parameters.
-			i := len(g.fn.Params) - g.fn.Signature.Params().Len() + tx
-			h := frame{tx: 1 << i, before: receiver(g.fn)}
-			var param *types.Var
-			if i < len(g.fn.Params) {
-				param, _ = g.fn.Params[i].Object().(*types.Var)
-			}
-			f.within(g.fn, h, param)
-			dynamic(g.fn, func(call ssa.CallInstruction, from, to int) {
-				if from == i {
-					f.handler(call.Common().Value, to, call.Common().Pos())
-				}
-			})
-			continue
-		}
-		s, i, before := g.ret, tx, uint64(0)
-		if s == nil {
-			s = f.summaryOfObject(g.obj)
-			if g.obj.Signature().Recv() != nil {
-				i, before = i+1, 1
-			}
-		}
-		if s == nil {
-			continue
-		}
-		for _, e := range s.Effects {
-			if e.wrong(frame{1 << i, before}) {
-				f.report(finding{e.Check, place, fmt.Sprintf("handler %s: %s (at %s)", g.obj.Name(), e.Text, e.Where)}, nil)
-			}
-		}
-	}
-}
-
-// A judgement is a function that has been looked at as a handler.
-type judgement struct {
-	fn ssa.Value
-	tx int
-}
-
-func receiver(fn *ssa.Function) uint64 {
-	if fn.Signature.Recv() != nil {
-		return 1
-	}
-	return 0
-}
-
-// within reports the effects that are wrong in a handler of this package.
-func (f *flow) within(fn *ssa.Function, h frame, tx *types.Var) {
-	for _, e := range f.sums[fn].Effects {
-		if !e.wrong(h) {
-			continue
-		}
-		message, edits := e.Text, []analysis.TextEdit(nil)
-		if e.Check == CheckTx && e.Kind == Outside {
-			use := ""
-			if syntax := fn.Syntax(); syntax != nil && syntax.Pos() <= e.pos && e.pos < syntax.End() {
-				use, edits = e.fix.apply(f.pass, tx)
-			}
-			if use == "" {
-				use = "the handler's transaction, or what is made from it"
-			}
-			message += "; use " + use
-		}
-		f.report(finding{e.Check, e.pos, message}, edits)
-	}
-}
-
-// shaped takes a function for a handler if its parameters are a context and a transaction.
-func (f *flow) shaped() {
-	params := f.fn.Params
-	i := slices.IndexFunc(params, func(p *ssa.Parameter) bool {
-		return isOneOf(p.Type(), transactions) || p.Name() == "tx"
-	})
-	if i > 0 && i <= 2 && typeName(params[i-1].Type()) == "context.Context" {
-		tx, _ := params[i].Object().(*types.Var)
-		f.within(f.fn, frame{tx: 1 << i, before: receiver(f.fn)}, tx)
-	}
 }

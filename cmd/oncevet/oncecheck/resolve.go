@@ -2,281 +2,243 @@ package oncecheck
 
 import (
 	"go/types"
-	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
-// A given is a function that a program gives to txonce.
+// A given is a function that a program gives to txonce, or where that function comes from.
 type given struct {
 	fn  *ssa.Function // of this package; nil: of another
 	obj *types.Func   // of another package
 	ret *Summary      // of a function that a function of another package returned
 	via ssa.Value     // a function that a function of another package wrapped
 	as  Take          // how
+	// Callers in other packages know the function: it is this parameter, or in this field.
+	param *ssa.Parameter
+	field *types.Var
+	Part
 }
 
-// resolve returns the functions that a value may be, as far as they can be known.
-func (a *analysisOf) resolve(v ssa.Value) []given { return a.resolved(v, map[ssa.Value]bool{}) }
+// A Part says which function of a value is meant.
+type Part struct {
+	Method  string // the method of a value in an interface; empty: the value itself, or the elements of a map or a slice
+	Results int    // 1: the function that the function returns, such as that of middleware
+}
 
-func (a *analysisOf) resolved(v ssa.Value, seen map[ssa.Value]bool) (all []given) {
-	if seen[v] {
+// A search finds the functions that a value may be, as far as they can be known.
+type search struct {
+	*analysisOf
+	method string // searched for in the values of interfaces; empty: functions
+	seen   map[ssa.Value]bool
+}
+
+func (a *analysisOf) resolve(v ssa.Value) []given { return a.resolvePart(v, Part{}) }
+
+func (a *analysisOf) resolvePart(v ssa.Value, part Part) []given {
+	s := &search{a, part.Method, map[ssa.Value]bool{}}
+	all := s.value(v)
+	for range part.Results {
+		var results []given
+		for _, g := range all {
+			results = append(results, s.resultOf(g, 0)...)
+		}
+		all = results
+	}
+	return all
+}
+
+// of returns a search for a method, or for functions, that does not look at a value again.
+func (s *search) of(method string) *search {
+	if method == s.method {
+		return s
+	}
+	return &search{s.analysisOf, method, map[ssa.Value]bool{}}
+}
+
+func (s *search) value(v ssa.Value) (all []given) {
+	if s.seen[v] {
 		return nil
 	}
-	seen[v] = true
+	s.seen[v] = true
 	switch v := v.(type) {
 	case *ssa.Function:
-		return a.declared(v)
+		return s.declared(v)
 	case *ssa.MakeClosure:
-		return a.declared(v.Fn.(*ssa.Function))
-	case *ssa.ChangeType:
-		return a.resolved(v.X, seen)
+		return s.closure(v)
 	case *ssa.MakeInterface:
-		return a.resolved(v.X, seen)
+		if s.method != "" {
+			return s.methodOfType(v.X.Type())
+		}
+		return s.value(v.X)
 	case *ssa.Phi:
 		for _, edge := range v.Edges {
-			all = append(all, a.resolved(edge, seen)...)
+			all = append(all, s.value(edge)...)
 		}
+		return all
+	case *ssa.Parameter:
+		return append(s.passedTo(v), s.leaf(given{param: v}))
+	}
+	switch v.Type().Underlying().(type) {
+	case *types.Map, *types.Slice:
+		return s.elements(v)
+	}
+	switch v := v.(type) {
+	case *ssa.ChangeType:
+		return s.value(v.X)
+	case *ssa.ChangeInterface:
+		return s.value(v.X)
 	case *ssa.UnOp:
-		switch x := v.X.(type) {
-		case *ssa.Alloc:
-			return a.stored(x, seen)
-		case *ssa.FieldAddr:
-			return a.kept(fieldVar(x), seen)
-		case *ssa.IndexAddr:
-			return a.elements(x.X, seen)
-		case *ssa.FreeVar:
-			for _, b := range bound(x) {
-				if alloc, ok := b.(*ssa.Alloc); ok {
-					all = append(all, a.stored(alloc, seen)...)
-				}
-			}
-		case *ssa.Global:
-			for store := range a.storesIn(func(addr ssa.Value) bool { return addr == x }) {
-				all = append(all, a.resolved(store.Val, seen)...)
-			}
-		}
+		return s.loaded(v.X)
 	case *ssa.FreeVar:
 		for _, b := range bound(v) {
-			all = append(all, a.resolved(b, seen)...)
+			all = append(all, s.value(b)...)
 		}
 	case *ssa.Call:
-		return a.returned(v, seen)
-	case *ssa.Parameter:
-		return a.passedTo(v, seen)
+		return s.returned(v, 0)
 	case *ssa.Field:
-		return a.kept(fieldVar(v), seen)
+		return s.kept(fieldVar(v))
 	case *ssa.Lookup:
-		return a.elements(v.X, seen)
+		return s.elements(v.X)
 	case *ssa.Extract:
 		switch from := v.Tuple.(type) {
 		case *ssa.Lookup:
-			return a.elements(from.X, seen)
+			return s.elements(from.X)
+		case *ssa.Call:
+			return s.returned(from, v.Index)
 		case *ssa.Next:
 			if r, ok := from.Iter.(*ssa.Range); ok {
-				return a.elements(r.X, seen)
+				return s.elements(r.X)
 			}
+		}
+	}
+	return all
+}
+
+func (s *search) leaf(g given) given {
+	g.Method = s.method
+	return g
+}
+
+// loaded returns what is stored at an address.
+func (s *search) loaded(addr ssa.Value) (all []given) {
+	switch x := addr.(type) {
+	case *ssa.Alloc:
+		return s.stored(x)
+	case *ssa.FieldAddr:
+		return s.kept(fieldVar(x))
+	case *ssa.IndexAddr:
+		return s.elements(x.X)
+	case *ssa.FreeVar:
+		for _, b := range bound(x) {
+			if alloc, ok := b.(*ssa.Alloc); ok {
+				all = append(all, s.stored(alloc)...)
+			}
+		}
+	case *ssa.Global:
+		for store := range s.storesIn(func(addr ssa.Value) bool { return addr == x }) {
+			all = append(all, s.value(store.Val)...)
 		}
 	}
 	return all
 }
 
 // stored returns what is stored in a variable.
-func (a *analysisOf) stored(alloc *ssa.Alloc, seen map[ssa.Value]bool) (all []given) {
+func (s *search) stored(alloc *ssa.Alloc) (all []given) {
 	for _, ref := range *alloc.Referrers() {
 		if store, ok := ref.(*ssa.Store); ok && store.Addr == alloc {
-			all = append(all, a.resolved(store.Val, seen)...)
+			all = append(all, s.value(store.Val)...)
 		}
 	}
 	return all
 }
 
 // returned returns the functions that a call returns.
-func (a *analysisOf) returned(call *ssa.Call, seen map[ssa.Value]bool) (all []given) {
-	fn := call.Call.StaticCallee()
-	if fn == nil {
+func (s *search) returned(call *ssa.Call, index int) (all []given) {
+	common := &call.Call
+	fn := common.StaticCallee()
+	switch {
+	case isBuiltin(common):
 		return nil
-	}
-	if own := a.own(fn); own != nil {
-		for _, block := range own.Blocks {
-			for _, instr := range block.Instrs {
-				if r, ok := instr.(*ssa.Return); ok && len(r.Results) > 0 {
-					all = append(all, a.resolved(r.Results[0], seen)...)
-				}
+	case common.IsInvoke():
+		for _, g := range s.of(common.Method.Name()).value(common.Value) {
+			if g.param == nil && g.field == nil {
+				all = append(all, s.resultOf(g, index)...)
+			}
+		}
+		return all
+	case fn == nil:
+		for _, g := range s.of("").value(common.Value) {
+			all = append(all, s.resultOf(g, index)...)
+		}
+		for _, arg := range common.Args { // of middleware in a loop: h = m(h)
+			if types.Identical(arg.Type(), call.Type()) {
+				all = append(all, s.value(arg)...)
 			}
 		}
 		return all
 	}
-	s := a.summaryOf(&call.Call)
-	if s == nil {
+	if own := s.own(fn); own != nil {
+		return s.resultOf(given{fn: own}, index)
+	}
+	sum := s.summaryOf(common)
+	if sum == nil {
 		return nil
 	}
-	if s.Returns != nil {
-		all = append(all, given{obj: objectOf(fn), ret: s.Returns})
-	}
-	for _, t := range s.Takes {
-		if t.Within >= 0 && t.Param < len(call.Call.Args) {
-			all = append(all, given{via: call.Call.Args[t.Param], as: t})
+	all = s.resultOf(given{obj: objectOf(fn)}, index)
+	for _, t := range sum.Takes {
+		switch {
+		case t.Param >= len(common.Args):
+		case t.Within == itself:
+			all = append(all, s.resolvePart(common.Args[t.Param], t.Part)...)
+		case t.Within >= 0:
+			all = append(all, given{via: common.Args[t.Param], as: t})
 		}
 	}
 	return all
 }
 
-// declared returns a function, or the method of a method value.
-func (a *analysisOf) declared(fn *ssa.Function) []given {
-	if own := a.own(fn); own != nil {
-		return []given{{fn: own}}
-	}
-	if obj := objectOf(fn); obj != nil && obj.Pkg() != nil && obj.Pkg() != a.pass.Pkg {
-		return []given{{obj: obj}}
-	}
-	return nil
-}
-
-// own returns the function of this package that has the body of fn: its generic form, or the method of a method value.
-func (a *analysisOf) own(fn *ssa.Function) *ssa.Function {
-	if origin := fn.Origin(); origin != nil {
-		fn = origin
-	}
-	if _, ok := a.sums[fn]; ok {
-		return fn
-	}
-	if obj := objectOf(fn); obj != nil && obj.Pkg() == a.pass.Pkg {
-		if method := a.prog.FuncValue(obj); method != nil {
-			if _, ok := a.sums[method]; ok {
-				return method
-			}
-		}
-	}
-	return nil
-}
-
-// bound returns what a function literal's variable is, wherever the literal is made.
-func bound(v *ssa.FreeVar) (all []ssa.Value) {
-	parent := v.Parent()
-	if parent.Parent() == nil {
-		return nil
-	}
-	for _, block := range parent.Parent().Blocks {
-		for _, instr := range block.Instrs {
-			if mk, ok := instr.(*ssa.MakeClosure); ok && mk.Fn == parent {
-				for i, free := range parent.FreeVars {
-					if free == v {
-						all = append(all, mk.Bindings[i])
-					}
+// resultOf returns the functions that a function returns.
+func (s *search) resultOf(g given, index int) (all []given) {
+	switch {
+	case g.param != nil, g.field != nil:
+		g.Results++
+		return []given{g}
+	case g.fn != nil:
+		for _, block := range g.fn.Blocks {
+			for _, instr := range block.Instrs {
+				if r, ok := instr.(*ssa.Return); ok && index < len(r.Results) {
+					all = append(all, s.value(r.Results[index])...)
 				}
 			}
 		}
+	case g.obj != nil && g.ret == nil:
+		if sum := s.summaryOfObject(g.obj); sum != nil && sum.Returns != nil {
+			all = append(all, given{obj: g.obj, ret: sum.Returns})
+		}
 	}
 	return all
 }
 
-// summaryOf returns the summary of a called function, or nil.
-func (a *analysisOf) summaryOf(common *ssa.CallCommon) *Summary {
-	fn := common.StaticCallee()
-	if fn == nil {
+// closure returns a function literal, or the method of a method value.
+func (s *search) closure(mk *ssa.MakeClosure) []given {
+	fn := mk.Fn.(*ssa.Function)
+	if obj := objectOf(fn); obj != nil && len(mk.Bindings) == 1 {
+		if recv := obj.Signature().Recv(); recv != nil && types.IsInterface(recv.Type()) {
+			return s.of(obj.Name()).value(mk.Bindings[0])
+		}
+	}
+	return s.declared(fn)
+}
+
+// methodOfType returns the method of a type that a search is for.
+func (s *search) methodOfType(t types.Type) []given {
+	obj, _, _ := types.LookupFieldOrMethod(t, true, s.pass.Pkg, s.method)
+	m, ok := obj.(*types.Func)
+	if !ok || types.IsInterface(m.Signature().Recv().Type()) {
 		return nil
 	}
-	if own := a.own(fn); own != nil {
-		return a.sums[own]
+	if m = m.Origin(); m.Pkg() != s.pass.Pkg {
+		return []given{{obj: m}}
 	}
-	return a.summaryOfObject(objectOf(fn))
-}
-
-func (a *analysisOf) isForeign(common *ssa.CallCommon) bool {
-	fn := common.StaticCallee()
-	return fn != nil && a.own(fn) == nil
-}
-
-func (a *analysisOf) summaryOfObject(obj *types.Func) *Summary {
-	if obj == nil || obj.Pkg() == nil || obj.Pkg() == a.pass.Pkg || isLibrary(obj.Pkg().Path()) ||
-		isOwn(obj.Pkg().Path()) {
-		return nil
-	}
-	s, known := a.imported[obj]
-	if !known {
-		if fact := new(Summary); a.pass.ImportObjectFact(obj, fact) {
-			s = fact.imported()
-		}
-		a.imported[obj] = s
-	}
-	return s
-}
-
-// isOwn reports whether a package is a part of txonce's libraries, which the analyzers know, and do not judge.
-func isOwn(path string) bool {
-	rest, ok := strings.CutPrefix(path, pathTxonce+"/")
-	if !ok {
-		return false
-	}
-	first, _, _ := strings.Cut(rest, "/")
-	switch first {
-	case "adapters", "calls", "consumer", "dedup", "internal", "migrations", "observe", "outbox":
-		return true
-	}
-	return false
-}
-
-// identity returns the parameter or the captured variable that a value is, not what was made from it.
-func (f *flow) identity(v ssa.Value) Origin {
-	var o Origin
-	switch v := unwrapped(v).(type) {
-	case *ssa.Parameter:
-		set(v.Parent().Params, v, &o.Params, nil, false)
-	case *ssa.FreeVar:
-		set(v.Parent().FreeVars, v, &o.Free, nil, false)
-	case *ssa.UnOp:
-		return f.identity(v.X)
-	case *ssa.Alloc:
-		if val := onlyStore(v); val != nil {
-			return f.identity(val)
-		}
-	case *ssa.TypeAssert:
-		return f.identity(v.X)
-	case *ssa.Extract:
-		if assert, ok := v.Tuple.(*ssa.TypeAssert); ok {
-			return f.identity(assert.X)
-		}
-	case *ssa.Call:
-		o.Tx = calleeName(&v.Call) == pathTxonce+"/adapters/watermilltx.Tx"
-	}
-	return o
-}
-
-// sameThrough returns an identity of a called function in terms of its caller.
-func (f *flow) sameThrough(o Origin, args, bindings []ssa.Value) Origin {
-	switch {
-	case o.Tx:
-		return o
-	case o.Params != 0:
-		return f.identityOf(o.Params, args)
-	case o.Free != 0:
-		return f.identityOf(o.Free, bindings)
-	}
-	return Origin{}
-}
-
-func (f *flow) identityOf(set uint64, values []ssa.Value) Origin {
-	for i, v := range values {
-		if set == 1<<i && v != nil {
-			return f.identity(v)
-		}
-	}
-	return Origin{}
-}
-
-// onlyStore returns the only value that is ever stored in a variable, or nil.
-func onlyStore(alloc *ssa.Alloc) (val ssa.Value) {
-	for _, ref := range *alloc.Referrers() {
-		if store, ok := ref.(*ssa.Store); ok && store.Addr == alloc {
-			if val != nil {
-				return nil
-			}
-			val = store.Val
-		}
-		if mk, ok := ref.(*ssa.MakeClosure); ok && assigns(mk, alloc) {
-			return nil
-		}
-	}
-	return val
+	return s.declared(s.prog.FuncValue(m))
 }

@@ -109,21 +109,6 @@ func callsAnotherSystem(common *ssa.CallCommon, method string, recv types.Type) 
 	return ok && typeName(last.Elem()) == "google.golang.org/grpc.CallOption"
 }
 
-// goroutine adds the effect of a go statement that gives away the transaction.
-func (f *flow) goroutine(in *ssa.Go) {
-	var values []ssa.Value
-	for _, v := range append(arguments(in.Common()), bindings(in.Common())...) {
-		if executes(v.Type(), 3) {
-			values = append(values, v)
-		}
-	}
-	if len(values) > 0 {
-		e := f.effect(in, CheckTx, InTx, f.anyOrigin(values), textGo)
-		e.Text, e.pos = "go "+e.Text, in.Pos()
-		f.keep(e)
-	}
-}
-
 // executes reports whether a value runs statements, or has a field that does.
 func executes(t types.Type, depth int) bool {
 	name := typeName(t)
@@ -180,27 +165,4 @@ func runsLater(mk *ssa.MakeClosure) bool {
 		}
 	}
 	return true
-}
-
-// isGuarded reports whether a function asks whether there is a transaction, and so may use a pool only without one.
-func isGuarded(fn *ssa.Function) bool {
-	for _, block := range fn.Blocks {
-		for _, instr := range block.Instrs {
-			switch in := instr.(type) {
-			case *ssa.BinOp:
-				if executes(in.X.Type(), 0) || executes(in.Y.Type(), 0) {
-					return true
-				}
-			case *ssa.TypeAssert:
-				if executes(in.AssertedType, 0) {
-					return true
-				}
-			case *ssa.Call:
-				if in.Call.IsInvoke() && in.Call.Method.Name() == "Value" && typeName(in.Call.Value.Type()) == "context.Context" {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

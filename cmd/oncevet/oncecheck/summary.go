@@ -22,6 +22,9 @@ type analysisOf struct {
 	ignores  *ignores
 	found    map[finding]bool
 	judged   map[judgement]bool
+	outside  map[token.Pos]string // the first statement that was reported at a position
+	keeps    map[*types.Var]*Keeps
+	lent     map[any]bool // fields and variables that may contain a transaction, see lends
 	findings []Finding
 	shaping  bool // findings are shown by -oncetx.shape only
 }
@@ -29,10 +32,10 @@ type analysisOf struct {
 // flow is the work on one function.
 type flow struct {
 	*analysisOf
-	fn      *ssa.Function
-	out     *Summary
-	guarded bool
-	have    map[same]bool
+	fn    *ssa.Function
+	out   *Summary
+	guard []ssa.Value // that the function compares, or asks whether they are a transaction
+	have  map[same]bool
 }
 
 // mostRounds and mostEffects bound the work on functions that call each other in a circle.
@@ -47,7 +50,7 @@ func (a *analysisOf) summarize() {
 	for range mostRounds {
 		changed := false
 		for _, fn := range a.funcs {
-			f := &flow{analysisOf: a, fn: fn, out: &Summary{}, guarded: isGuarded(fn), have: map[same]bool{}}
+			f := &flow{analysisOf: a, fn: fn, out: &Summary{}, guard: guardsOf(fn), have: map[same]bool{}}
 			f.summarize()
 			before := a.sums[fn]
 			if before == nil || len(before.Effects) != len(f.out.Effects) ||
@@ -67,7 +70,7 @@ func (f *flow) summarize() {
 		for _, instr := range block.Instrs {
 			switch in := instr.(type) {
 			case ssa.CallInstruction:
-				f.called(in)
+				f.call(in)
 			case *ssa.MakeClosure:
 				f.closure(in)
 			case *ssa.Store:
@@ -102,7 +105,8 @@ func (f *flow) returns(r *ssa.Return) {
 			f.out.Returns = &Summary{}
 		}
 		for _, e := range s.Effects {
-			e.On, e.Into = freed(e.On), freed(e.Into)
+			e = e.through(freed)
+			e.Into = freed(e.Into)
 			f.out.Returns.Effects = append(f.out.Returns.Effects, e)
 		}
 		f.out.Returns.Keys = append(f.out.Returns.Keys, s.Keys...)
@@ -127,16 +131,14 @@ func (f *flow) add(e Effect) {
 }
 
 // called adds the effects of a call.
-func (f *flow) called(in ssa.CallInstruction) {
+func (f *flow) call(in ssa.CallInstruction) {
 	common := in.Common()
 	if st, ok := statementOf(common); ok {
 		f.statement(in, st)
 	} else {
 		f.otherCall(in)
 	}
-	if goes, ok := in.(*ssa.Go); ok {
-		f.goroutine(goes)
-	}
+	f.goroutine(in)
 	s := f.summaryOf(common)
 	if s == nil {
 		return
@@ -177,7 +179,7 @@ func (f *flow) lift(e Effect, in ssa.CallInstruction, args, bound []ssa.Value, f
 	if e.Kind == Itself {
 		e.On = f.sameThrough(e.On, args, bound)
 	} else {
-		e.On = f.translate(e.On, args, bound)
+		e = e.through(func(o Origin) Origin { return f.translate(o, args, bound) })
 	}
 	e.Into = f.translate(Origin{
 		MaybeParams: e.Into.Params | e.Into.MaybeParams,
@@ -204,7 +206,10 @@ func (f *flow) lift(e Effect, in ssa.CallInstruction, args, bound []ssa.Value, f
 func (f *flow) keep(e Effect) {
 	switch e.Kind {
 	case Outside:
-		if f.guarded || !e.Definite && (!e.On.certain() || e.On.Unknown) {
+		for _, v := range f.guard {
+			e.Guarded, e.Guard = true, e.Guard.join(f.origin(v))
+		}
+		if e.Guarded && !e.Guard.mayBeOutside() || !e.Definite && !e.On.mayBeOutside() {
 			return
 		}
 	case InTx, Itself:
@@ -214,69 +219,4 @@ func (f *flow) keep(e Effect) {
 	case Always, PassesCtx:
 	}
 	f.add(e)
-}
-
-// closure adds the effects of a function literal, as if it was called where it is made.
-func (f *flow) closure(mk *ssa.MakeClosure) {
-	fn := mk.Fn.(*ssa.Function)
-	s := f.sums[fn]
-	if runsLater(mk) {
-		return
-	}
-	if s == nil {
-		f.methodValue(mk)
-		return
-	}
-	recv := beginner(mk)
-	for _, e := range s.Effects {
-		on := f.translate(e.On, nil, mk.Bindings)
-		if e.Kind == Itself {
-			on = f.sameThrough(e.On, nil, mk.Bindings)
-		} else if recv != nil && e.On.Params|e.On.MaybeParams != 0 {
-			// The literal's parameter is a transaction within recv, as in pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error …).
-			from := f.anyOrigin([]ssa.Value{recv})
-			on.MaybeParams, on.MaybeFree, on.Tx = on.MaybeParams|from.MaybeParams, on.MaybeFree|from.MaybeFree, on.Tx || from.Tx
-		}
-		e.On = on
-		e.Into = f.translate(Origin{MaybeFree: e.Into.Free | e.Into.MaybeFree, Tx: e.Into.Tx}, nil, mk.Bindings)
-		if e.Kind == PassesCtx {
-			if e.CtxFree < 0 || e.CtxFree >= len(mk.Bindings) {
-				continue
-			}
-			f.passCtxOf(e, mk.Bindings[e.CtxFree], e.pos)
-			continue
-		}
-		f.keep(e)
-	}
-}
-
-// methodValue adds the effects of a method of this package as if it was called where its value is made.
-func (f *flow) methodValue(mk *ssa.MakeClosure) {
-	own := f.own(mk.Fn.(*ssa.Function))
-	if own == nil {
-		return
-	}
-	for _, e := range f.sums[own].Effects {
-		if e.Kind == Itself {
-			e.On = f.sameThrough(e.On, mk.Bindings, nil)
-		} else {
-			e.On = f.translate(e.On, mk.Bindings, nil)
-		}
-		e.Into = f.translate(Origin{MaybeParams: e.Into.Params | e.Into.MaybeParams, Tx: e.Into.Tx}, mk.Bindings, nil)
-		if e.Kind != PassesCtx {
-			f.keep(e)
-		}
-	}
-}
-
-// beginner returns what a call begins a transaction on that it gives to a function literal.
-func beginner(mk *ssa.MakeClosure) ssa.Value {
-	for _, ref := range *mk.Referrers() {
-		if call, ok := ref.(ssa.CallInstruction); ok {
-			if st, ok := statementOf(call.Common()); ok && st.begins {
-				return st.recv
-			}
-		}
-	}
-	return nil
 }

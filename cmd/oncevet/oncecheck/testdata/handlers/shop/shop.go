@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txonce/txonce/consumer"
@@ -88,3 +89,30 @@ func Daily(id string) string { return id + time.Now().Format("/2006-01-02") }
 
 // ByPosition is a consumer.KeyFunc.
 func ByPosition(msg *consumer.Message) (string, error) { return msg.Topic + msg.Position, nil }
+
+// Till is a database that a handler may give its transaction.
+type Till struct {
+	Pool *pgxpool.Pool
+	Tx   pgx.Tx
+}
+
+func (t *Till) Charge(ctx context.Context, o Order) error {
+	if t.Tx == nil {
+		return Ledger{t.Pool}.Record(ctx, o)
+	}
+	return Ledger{}.RecordIn(ctx, t.Tx, o)
+}
+
+// Till2 gets it by a method.
+type Till2 struct {
+	db interface {
+		Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error)
+	}
+}
+
+func (t *Till2) Begin(tx pgx.Tx) { t.db = tx }
+
+func (t *Till2) Charge(ctx context.Context, o Order) error {
+	_, err := t.db.Exec(ctx, `INSERT INTO charges (order_id, cents) VALUES ($1, $2)`, o.ID, o.Cents)
+	return err
+}
