@@ -43,6 +43,7 @@ type Effect struct {
 	CtxParam int    // of PassesCtx: the parameter; -1: none
 	CtxFree  int    // of PassesCtx: the captured variable; -1: none
 	Begins   bool   // of PassesCtx: the statement begins a savepoint
+	Goes     bool   // it is in a goroutine that a caller may wait for
 
 	pos   token.Pos // where to report it; not set in facts
 	blame blame

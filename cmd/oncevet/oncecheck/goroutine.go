@@ -20,9 +20,6 @@ func (f *flow) goroutine(in ssa.CallInstruction) {
 	case startsGoroutine(in.Common()):
 		values = in.Common().Args
 	}
-	if len(values) == 0 || !runsAlone(in.Common()) && waits(f.fn) {
-		return
-	}
 	var on Origin
 	for _, v := range values {
 		if mk, ok := v.(*ssa.MakeClosure); ok {
@@ -40,6 +37,7 @@ func (f *flow) goroutine(in ssa.CallInstruction) {
 	}
 	if on != (Origin{}) {
 		e := f.effect(in, CheckTx, InTx, on, textGo)
+		e.Goes = !runsAlone(in.Common())
 		if pos != in.Common().Pos() {
 			e.Text, e.pos = "go "+e.Text, pos
 		}

@@ -204,6 +204,9 @@ func (f *flow) lift(e Effect, in ssa.CallInstruction, args, bound []ssa.Value, f
 
 // keep adds an effect if it can be a mistake in some handler.
 func (f *flow) keep(e Effect) {
+	if e.Goes && waits(f.fn) {
+		return
+	}
 	switch e.Kind {
 	case Outside:
 		for _, v := range f.guard {

@@ -132,7 +132,34 @@ func (w *ways) waited(ctx context.Context, tx pgx.Tx, o shop.Order) error {
 		_, err := tx.Exec(ctx, insert, o.ID, 2)
 		done <- err
 	}()
-	return <-done
+	if err := <-done; err != nil {
+		return err
+	}
+	return <-started(ctx, tx, o)
+}
+
+func started(ctx context.Context, tx pgx.Tx, o shop.Order) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- insertInto(ctx, tx, o) }()
+	return done
+}
+
+func (w *ways) waitedLater(ctx context.Context, tx pgx.Tx, o shop.Order) (err error) {
+	var wg sync.WaitGroup
+	func() {
+		defer wg.Wait()
+		err = addTo(ctx, &wg, tx, o)
+	}()
+	return err
+}
+
+func addTo(ctx context.Context, wg *sync.WaitGroup, tx pgx.Tx, o shop.Order) (err error) {
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		err = insertInto(ctx, tx, o)
+	}()
+	return nil
 }
 
 func startIn(g *errgroup.Group, ctx context.Context, tx pgx.Tx, o shop.Order) {
@@ -336,5 +363,5 @@ func registerWays(w *ways) (all []any) {
 		consumer.Config[pgx.Tx]{Handle: kit.Chain(w.inChain, kit.Logged, w.counted)},
 		consumer.JSON(w.groups), consumer.JSON(w.dbtx), consumer.JSON(w.asks), consumer.JSON(w.throughInterface),
 		consumer.Config[pgx.Tx]{Handle: insertRow[shop.Order](w.pool, "orders")}, work(w.toWork),
-		consumer.Config[pgx.Tx]{Handle: kit.Saver(w.toWork)}, consumer.JSON(w.closesConn), consumer.JSON(w.waited))
+		consumer.Config[pgx.Tx]{Handle: kit.Saver(w.toWork)}, consumer.JSON(w.closesConn), consumer.JSON(w.waited), consumer.JSON(w.waitedLater))
 }
