@@ -87,7 +87,7 @@ var explained = map[string]words{
 			{"cut after", "the message reaches the other side and takes effect, and then the connection ends"},
 			{"cut, arrives late", "the connection ends at once, and the server gets the message later"},
 			{"stall", "the message is held back for a while"},
-			{"server error", "the server fails the statement; a COMMIT becomes a ROLLBACK"},
+			{"server error", "the server fails the statement or the request; a COMMIT becomes a ROLLBACK"},
 		},
 	},
 }

@@ -64,7 +64,7 @@ func (k Kind) String() string {
 type Action struct {
 	Kind Kind
 	For  time.Duration // CutLate and Stall
-	Code string        // Answer: PostgreSQL's SQLSTATE, or MySQL's number of an error
+	Code string        // Answer: PostgreSQL's SQLSTATE, or MySQL's number of an error; Kafka has one, 21
 
 	// Done is called when all of this has happened. It is not called when something came first: the client or the server
 	// had gone, or gave up during the Stall, or the server failed for another reason than Code. Defaults to nothing.

@@ -8,6 +8,14 @@ import (
 // injected is in the text of each error that an Answer makes.
 const injected = "injected by wireproxy"
 
+// told returns what to call when the client has got this answer: nothing if it is not the error of an Answer.
+func told(failed func(), raw []byte) func() {
+	if !bytes.Contains(raw, []byte(injected)) {
+		return nil
+	}
+	return failed
+}
+
 // answers forwards the server's messages until the server's connection ends, or is recycled.
 func (s *session) answers() {
 	for {
@@ -63,7 +71,7 @@ func (s *session) pass(f Frame, raw []byte) {
 		s.hangUp()
 		return
 	}
-	if f.failed != nil && bytes.Contains(raw, []byte(injected)) && s.out.Flush() == nil {
+	if f.failed != nil && s.out.Flush() == nil {
 		f.failed()
 	}
 }

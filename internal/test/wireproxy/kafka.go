@@ -70,22 +70,69 @@ func (*kafkaProtocol) request(in *bufio.Reader) (packet, bool, error) {
 	if !known {
 		kind = fmt.Sprintf("request %d", api)
 	}
-	return packet{raw: raw, Frame: Frame{Kind: kind, Statement: kind}}, false, nil
+	return packet{raw: raw, Frame: Frame{Kind: kind, Statement: kind, answers: acksAt(raw) > 0}}, false, nil
+}
+
+// The answer of a broker that was asked for a number of acknowledgements that there is not. It appends nothing then.
+const (
+	noSuchAcks          = 5
+	invalidRequiredAcks = 21 // a code of errors
+)
+
+// produceVersion is that of sarama's Produce requests.
+const produceVersion = 9
+
+// acksAt returns where a Produce request says how many acknowledgements it wants; 0: it is another request.
+func acksAt(raw []byte) int {
+	if len(raw) < 16 || binary.BigEndian.Uint16(raw[4:]) != 0 || binary.BigEndian.Uint16(raw[6:]) != produceVersion {
+		return 0
+	}
+	at := 14 + max(0, int(int16(binary.BigEndian.Uint16(raw[12:])))) // behind the client's ID
+	at = afterCompact(raw, at+1)                                     // no tags; behind the transaction's ID
+	if at+2 > len(raw) {
+		return 0
+	}
+	return at
+}
+
+// afterCompact returns where a compact text ends: its length comes before it, plus one, and 0 for none.
+func afterCompact(raw []byte, at int) int {
+	if at >= len(raw) {
+		return len(raw)
+	}
+	n, size := binary.Uvarint(raw[at:])
+	return at + size + max(0, int(n)-1)
+}
+
+// refused reports whether the first partition of an answer to Produce has that error: they all have it, or none.
+func refused(raw []byte) bool {
+	const topic = 10                       // behind the length, the number of the request, no tags, and how many topics there are
+	at := afterCompact(raw, topic) + 1 + 4 // how many partitions there are, and the first one's number
+	return at+2 <= len(raw) && binary.BigEndian.Uint16(raw[at:]) == invalidRequiredAcks
 }
 
 func (w *kafkaProtocol) sent(m packet) { w.pending = append(w.pending, m.Frame) }
 
 func (*kafkaProtocol) answer(in *bufio.Reader) ([]byte, error) { return readSized(in) }
 
-func (w *kafkaProtocol) received([]byte) (f Frame, hidden bool) {
+func (w *kafkaProtocol) received(raw []byte) (f Frame, hidden bool) {
 	if len(w.pending) > 0 {
 		f, w.pending = w.pending[0], w.pending[1:]
 	}
 	f.FromServer = true
+	if f.failed != nil && !refused(raw) {
+		f.failed = nil
+	}
 	return f, false
 }
 
-func (w *kafkaProtocol) idle() bool                    { return len(w.pending) == 0 }
-func (*kafkaProtocol) completion() []packet            { return nil }
-func (*kafkaProtocol) failure(packet, string) []packet { return nil }
-func (*kafkaProtocol) reset() []packet                 { return nil }
+func (w *kafkaProtocol) idle() bool         { return len(w.pending) == 0 }
+func (*kafkaProtocol) completion() []packet { return nil }
+func (*kafkaProtocol) reset() []packet      { return nil }
+
+// failure makes the broker refuse a Produce. The code is always the same.
+func (*kafkaProtocol) failure(m packet, _ string) []packet {
+	raw := bytes.Clone(m.raw)
+	binary.BigEndian.PutUint16(raw[acksAt(raw):], noSuchAcks)
+	return []packet{{raw: raw, Frame: m.Frame}}
+}

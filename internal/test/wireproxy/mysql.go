@@ -117,7 +117,7 @@ func (w *mysqlProtocol) received(raw []byte) (f Frame, hidden bool) {
 		return f, false
 	}
 	c := w.pending[0]
-	f.Statement, f.Commit, f.failed = c.Statement, c.Commit, c.failed
+	f.Statement, f.Commit, f.failed = c.Statement, c.Commit, told(c.failed, raw)
 	done := false
 	if f.Kind, done = w.next(c, raw[4:]); done {
 		w.pending = w.pending[1:]

@@ -121,7 +121,7 @@ func (w *postgresProtocol) received(raw []byte) (f Frame, hidden bool) {
 		return f, false
 	}
 	head := w.pending[0]
-	f.Statement, f.Commit, f.failed = head.Statement, head.Commit, head.failed
+	f.Statement, f.Commit, f.failed = head.Statement, head.Commit, told(head.failed, raw)
 	hidden = head.hidden && raw[0] != errorResponse // an error is the answer also to what follows it
 	switch raw[0] {
 	case 'N', 'A', 'S': // come at any time

@@ -63,7 +63,8 @@ func TestCalls(t *testing.T) {
 
 func makeCalls(t *testing.T, e engines.Engine, name string, n int, remembers time.Duration, find bool, counts *counts) {
 	provider := &callstest.Provider{Remembers: remembers, Late: late, Misbehave: callstest.Sometimes(20)}
-	server := httptest.NewServer(provider)
+	seen := &requests{of: provider}
+	server := httptest.NewServer(seen)
 	defer server.Close()
 	s := settings{
 		Driver: e.Driver, DSN: e.Create(t), Provider: server.URL, Insert: e.Insert, Keeps: remembers, Find: find,
@@ -108,7 +109,7 @@ func makeCalls(t *testing.T, e engines.Engine, name string, n int, remembers tim
 	bad := r.chargedTwice + r.recordedTwice + r.onlyRecorded + r.lost
 	counts.add(killed, thaws, bad)
 	if bad > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v\n%s", r, seen.twice(provider.Charges()))
 	}
 	if r.doubt > 0 && (find || remembers > time.Minute) {
 		t.Errorf("%d calls are in doubt", r.doubt)

@@ -36,7 +36,7 @@ func openKafka(t *testing.T, seed uint64) *world {
 	brokers := testkafka.Brokers(t)
 	topic := testkafka.Topic(t, brokers, 4)
 	for i := range brokerLanes {
-		l := newLane(fmt.Sprint("relay ", i), kafkaRelay, nil)
+		l := newLane(fmt.Sprint("relay ", i), kafkaRelay, []string{"21"})
 		l.proxy = wireproxy.ThroughKafka(t, brokers[0], wireproxy.Config{Decide: l.decide})
 		cfg := kafka.NewConfig()
 		cfg.Net.Proxy.Enable, cfg.Net.Proxy.Dialer = true, wireproxy.Dialer{Proxy: l.proxy}

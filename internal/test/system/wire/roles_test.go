@@ -49,7 +49,7 @@ var (
 	}}
 	kafkaRelay = &role{name: "relay", boundaries: []boundary{
 		{name: wireproxy.Connect, need: fresh, silent: true},
-		{name: "Produce", is: text(`^Produce$`), refuses: true},
+		{name: "Produce", is: text(`^Produce$`)},
 		{name: "Metadata", is: text(`^Metadata$`), need: fresh, refuses: true},
 	}}
 	rabbitRelay = &role{name: "relay", boundaries: []boundary{
