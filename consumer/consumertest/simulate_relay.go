@@ -49,8 +49,10 @@ func (w *world) relay() {
 }
 
 func (p *Process) leaseEvent(_ context.Context, e relay.LeaseEvent) {
-	if e.Kind != relay.LeaseRenewed {
+	if e.Err != nil {
 		p.sim.Note("lease %s (%v)", e.Kind, e.Err)
+	} else if e.Kind != relay.LeaseRenewed {
+		p.sim.Note("lease %s", e.Kind)
 	}
 }
 
