@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/txonce/txonce/consumer"
 	"github.com/txonce/txonce/dedup"
@@ -154,12 +155,18 @@ func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*cons
 	return c, p
 }
 
+// handlerPatience is how long a message is tried again. Process alone would try for ever when the handler has lost its
+// transaction, for example because it ignores the error of a statement.
+const handlerPatience = 30 * time.Second
+
 // deliver delivers the message to a process that does not crash.
 func (r *handlerRun[TTx]) deliver(when string) {
 	r.Helper()
 	c, p := r.process(nil)
-	if err := c.Process(r.Context(), r.test.Message(r.n)); err != nil {
-		r.Fatalf("%s: Process: %v", when, err)
+	ctx, cancel := context.WithTimeout(r.Context(), handlerPatience)
+	defer cancel()
+	if err := c.Process(ctx, r.test.Message(r.n)); err != nil {
+		r.Fatalf("%s: Process, for up to %v: %v", when, handlerPatience, err)
 	}
 	p.check(r)
 }

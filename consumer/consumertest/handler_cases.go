@@ -111,7 +111,7 @@ const overlap = 50 * time.Millisecond
 // concurrentTwin makes one process wait before its COMMIT until another one has begun with the same message.
 func concurrentTwin[TTx any](r *handlerRun[TTx]) {
 	r.before = r.effects()
-	ctx, cancel := context.WithTimeout(r.Context(), subscriberPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), handlerPatience)
 	defer cancel()
 	handled, begun := make(chan struct{}), make(chan struct{})
 	isHandled, hasBegun := sync.OnceFunc(func() { close(handled) }), sync.OnceFunc(func() { close(begun) })

@@ -87,7 +87,7 @@ func (dr *Deliverer) decide(b *batch, errs []error) (o outcome) {
 			o.settle(d, nil)
 		case !again:
 			err = fmt.Errorf("message %s was given up on and kept nowhere, so it stays unacknowledged; "+
-				"a Store that is a driver.ParkingLot would have kept it: %w", d.Message.Position, err)
+				"a Consumer keeps what its handler fails on if its Store is a driver.ParkingLot: %w", d.Message.Position, err)
 			o.fail(d, err)
 			dr.fail(err)
 		case behind != nil:
