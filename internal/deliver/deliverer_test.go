@@ -195,7 +195,7 @@ func TestBrokenProcessorsReject(t *testing.T) {
 	}{
 		{
 			"a panic", processorFunc(func(context.Context, []*consumer.Message) []error { panic("broken") }),
-			"a Consumer keeps what its handler fails on if its Store is a driver.ParkingLot: panic: broken", // not this panic
+			"a Consumer keeps what its handler fails on if its Store is a driver.ParkingLot: consumer: panic: broken",
 		},
 		{
 			"too few answers", processorFunc(func(context.Context, []*consumer.Message) []error { return nil }),
