@@ -109,27 +109,39 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A full run must reach each cell. Another one must reach any, also when it has a number of cases.
-func TestVerdict(t *testing.T) {
+// A run that is published must reach each cell, a full one those that say how often, and another one any.
+func TestCheck(t *testing.T) {
+	const begin, commit = "BEGIN, stall: 0 faults, want 1", "COMMIT, stall: 3 faults, want 20"
 	for _, test := range []struct {
-		name    string
-		faults  int // of one of two cells
-		full    bool
-		untried int
-		fails   string
+		name            string
+		faults          int // of COMMIT
+		full, published bool
+		fails           []string
 	}{
-		{"full", 1, true, 0, "COMMIT, stall: 0 faults"},
-		{"short", 1, false, 1, ""},
-		{"nothing", 0, false, 2, "the run has tried nothing"},
+		{"published", 3, true, true, []string{begin, commit}},
+		{"published, with enough COMMITs", 20, true, true, []string{begin}},
+		{"full", 3, true, false, []string{commit}},
+		{"full, with enough COMMITs", 20, true, false, nil},
+		{"short", 3, false, false, nil},
+		{"nothing", 0, false, false, []string{"the run has tried nothing"}},
+		{"nothing, and full", 0, true, false, []string{"the run has tried nothing", "COMMIT, stall: 0 faults"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := proof.Run{Cases: 1}
-			r.Cell("COMMIT", "stall")
-			r.Cell("COMMIT", "cut before").Faults = test.faults
-			untried, err := verdict(r, test.full)
-			if len(untried) != test.untried || (err == nil) != (test.fails == "") ||
-				err != nil && !strings.Contains(err.Error(), test.fails) {
-				t.Errorf("untried %q, error %v", untried, err)
+			r.Cell("BEGIN", "stall")
+			c := r.Cell("COMMIT", "stall")
+			c.Least, c.Faults = 20, test.faults
+			err := check(r, test.full, test.published)
+			if (err == nil) != (len(test.fails) == 0) {
+				t.Fatalf("error %v, want %q", err, test.fails)
+			}
+			for _, text := range test.fails {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("error %v, want %q", err, text)
+				}
+			}
+			if c := r.Cells[1]; c.Least != 20 {
+				t.Errorf("it has changed the run: %+v", c)
 			}
 		})
 	}
