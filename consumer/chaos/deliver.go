@@ -107,7 +107,7 @@ func atOnce(ctx context.Context, msgs, twins []*consumer.Message, p process) (er
 	done := make(chan *usercode.Ended, 1)
 	go func() { done <- usercode.Run(func() { answers = p(ctx, twins) }) }()
 	wait := sync.OnceValue(func() *usercode.Ended { return <-done })
-	defer wait() // also if p panics
+	defer func() { _ = wait() }() // also if p panics
 	errs = p(ctx, msgs)
 	switch ended := wait(); {
 	case ended == nil:
