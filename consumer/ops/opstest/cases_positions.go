@@ -18,6 +18,12 @@ func positionCases[TTx any]() []testCase[TTx] {
 	}
 }
 
+// The consumers of these cases: one of a case before that was not closed may still write rows of its own.
+const (
+	located, located2 = "located", "located too"
+	losing            = "losing"
+)
+
 const ordersSource = "kafka C1, group billing, topic orders"
 
 func testPositions[TTx any](t *testing.T, e *env[TTx]) {
@@ -30,19 +36,16 @@ func testPositions[TTx any](t *testing.T, e *env[TTx]) {
 	went := func(from, lost, to int64) dedupdriver.Rewind {
 		return dedupdriver.Rewind{At: time.Unix(1, 0), From: from, Lost: lost, To: to}
 	}
-	set(name, ordersSource, 0, dedupdriver.Position{Next: 90, Epoch: 3, Rewind: went(120, 80, 90)})
+	set(located, ordersSource, 0, dedupdriver.Position{Next: 90, Epoch: 3, Rewind: went(120, 80, 90)})
 	pastMilliseconds(t, s) // the latest rewind is known on SQLite too
-	set(name, ordersSource, 1, dedupdriver.Position{Next: 10, Epoch: 2, Suspect: 11, Tries: 2})
-	set(name, ordersSource, 2, dedupdriver.Position{Next: 70, Epoch: 5, Rewind: went(100, 70, 70), Suspect: 70, Tries: 3})
-	set(name, ordersSource, 3, dedupdriver.Position{Next: 7, Epoch: 1, Suspect: 7, Tries: 1}) // killed once says nothing
-	set(name, "kafka C1, group billing, topic refunds", 0, dedupdriver.Position{Next: 5, Epoch: 1})
-	set("another", ordersSource, 4, dedupdriver.Position{Epoch: 1, Rewind: went(40, 50, 60)}) // all up to 60 were deleted
+	set(located, ordersSource, 1, dedupdriver.Position{Next: 10, Epoch: 2, Suspect: 11, Tries: 2})
+	set(located, ordersSource, 2, dedupdriver.Position{Next: 70, Epoch: 5, Rewind: went(100, 70, 70), Suspect: 70, Tries: 3})
+	set(located, ordersSource, 3, dedupdriver.Position{Next: 7, Epoch: 1, Suspect: 7, Tries: 1}) // killed once says nothing
+	set(located, "kafka C1, group billing, topic refunds", 0, dedupdriver.Position{Next: 5, Epoch: 1})
+	set(located2, ordersSource, 4, dedupdriver.Position{Epoch: 1, Rewind: went(40, 50, 60)}) // all up to 60 were deleted
 
 	status := positionsStatus(t, s.Operator())
-	if len(status.Consumers) != 2 || status.Consumers[0].Name != "another" || status.Consumers[1].Name != name {
-		t.Fatalf("consumers %+v", status.Consumers)
-	}
-	got := status.Consumers[1].Positions
+	got := positionsOf(t, status, located)
 	if len(got) != 2 {
 		t.Fatalf("positions %+v", got)
 	}
@@ -64,7 +67,7 @@ func testPositions[TTx any](t *testing.T, e *env[TTx]) {
 	if refunds.Partitions != 1 || refunds.Suspects+refunds.Rewound != 0 || refunds.Rewind != nil || refunds.Suspect != nil {
 		t.Errorf("refunds %+v", refunds)
 	}
-	other := status.Consumers[0].Positions
+	other := positionsOf(t, status, located2)
 	if len(other) != 1 || other[0].Again != 0 || other[0].Missing != 10 || other[0].Rewind == nil {
 		t.Errorf("another %+v", other)
 	}
@@ -72,20 +75,14 @@ func testPositions[TTx any](t *testing.T, e *env[TTx]) {
 
 func testLostPositions[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
-	// not name: a consumer of that name that another test has not closed would write rows of its own
-	id := dedupdriver.PositionID{Consumer: "losing", Source: dedupdriver.SourceAcknowledged}
+	id := dedupdriver.PositionID{Consumer: losing, Source: dedupdriver.SourceAcknowledged}
 	setPosition(t, s, id, dedupdriver.Position{Next: 12, Epoch: 1})
 	id.Partition = 1
 	setPosition(t, s, id, dedupdriver.Position{
 		Next: 30, Epoch: 2, Log: "2026-11-29T08:00:01.500Z/2026-11-29T08:00:04.000Z",
 		Rewind: dedupdriver.Rewind{At: time.Unix(1, 0), From: 30, Lost: 25, To: 30},
 	})
-	consumers := positionsStatus(t, s.Operator()).Consumers
-	i := slices.IndexFunc(consumers, func(c ops.ConsumerStatus) bool { return c.Name == id.Consumer })
-	if i < 0 {
-		t.Fatalf("%s is missing: %+v", id.Consumer, consumers)
-	}
-	found := consumers[i].Positions
+	found := positionsOf(t, positionsStatus(t, s.Operator()), losing)
 	if len(found) != 1 || found[0].Partitions != 2 || found[0].Rewound != 1 || found[0].Again != 0 ||
 		found[0].Missing != 5 || found[0].Rewind == nil {
 		t.Fatalf("%+v", found)
@@ -100,10 +97,10 @@ func testManyPositions[TTx any](t *testing.T, e *env[TTx]) {
 	s := e.node(t)
 	const partitions = 200
 	for i := range int32(partitions) {
-		id := dedupdriver.PositionID{Consumer: name, Source: fmt.Sprint("topic ", i%4), Partition: i}
+		id := dedupdriver.PositionID{Consumer: located, Source: fmt.Sprint("topic ", i%4), Partition: i}
 		setPosition(t, s, id, dedupdriver.Position{Next: int64(i), Epoch: 1, Suspect: int64(i), Tries: int(i)})
 	}
-	found := positionsStatus(t, s.Operator()).Consumers[0].Positions
+	found := positionsOf(t, positionsStatus(t, s.Operator()), located)
 	if len(found) != 4 {
 		t.Fatalf("%d sources", len(found))
 	}
@@ -143,4 +140,14 @@ func positionsStatus(t *testing.T, s ops.Store) ops.Status {
 		t.Fatal(err)
 	}
 	return status
+}
+
+// positionsOf returns what the status says of one consumer.
+func positionsOf(t *testing.T, status ops.Status, consumer string) []ops.SourcePositions {
+	t.Helper()
+	i := slices.IndexFunc(status.Consumers, func(c ops.ConsumerStatus) bool { return c.Name == consumer })
+	if i < 0 {
+		t.Fatalf("%s is missing: %+v", consumer, status.Consumers)
+	}
+	return status.Consumers[i].Positions
 }

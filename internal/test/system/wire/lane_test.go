@@ -95,8 +95,8 @@ func (l *lane) arm(s *shot) {
 func (l *lane) disarm() (trace []step, topics map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shot = nil
-	return l.trace, l.topics
+	topics, l.shot, l.topics = l.topics, nil, nil // the relay goes on, and notes its topics
+	return l.trace, topics
 }
 
 // tried reports whether the fault of the case has fired, and this relay has published a message of the topic.
