@@ -256,7 +256,7 @@ func (t *transaction) claimCommitted(ctx context.Context) (bool, error) {
 	return t.store.db.Proofs.Committed(ctx, t.Conn, t.Claim)
 }
 
-// idleLimits are the settings with which a session limits idle time by itself.
+// idleLimits names the server's settings that end an idle transaction's connection.
 var idleLimits = map[Dialect]string{
 	Postgres: "idle_in_transaction_session_timeout",
 	MySQL:    "wait_timeout or idle_transaction_timeout",

@@ -51,3 +51,9 @@ func Brokers(in []byte) (outs [][]byte) {
 	}
 	return outs
 }
+
+// AcksAt and Refused read Kafka's Produce and the answer to it.
+var (
+	AcksAt  = acksAt
+	Refused = refused
+)
