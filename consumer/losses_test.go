@@ -238,3 +238,33 @@ func TestLossesOfSubscribersWithPositions(t *testing.T) {
 		}
 	})
 }
+
+// frozenRow is a database that does not answer whoever asks for its rows of acknowledged messages.
+type frozenRow struct {
+	*consumertest.Store
+	asked, ended chan struct{}
+}
+
+func (f *frozenRow) ChangePosition(ctx context.Context, _ driver.PositionID, _ func(*driver.Position) (*driver.Position, error),
+) (int64, error) {
+	close(f.asked)
+	<-ctx.Done()
+	close(f.ended)
+	return 0, ctx.Err()
+}
+
+// After Close a Consumer writes no row, also if the database was being asked.
+func TestCloseEndsTheLookForLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &frozenRow{consumertest.NewStore(), make(chan struct{}), make(chan struct{})}
+		c := newConsumer(t, config{Store: f})
+		process(t, c, msg("order-1", "x"))
+		<-f.asked
+		closed := time.Now()
+		c.Close()
+		<-f.ended
+		if took := time.Since(closed); took != 0 {
+			t.Errorf("the database was asked for another %v after Close", took)
+		}
+	})
+}

@@ -53,6 +53,7 @@ func TestABatchWaitsOnceForKeysInFlight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(c.Close)
 			if err := c.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -125,5 +125,6 @@ func newConsumer(tb testing.TB, store *pgxstore.Store, cfg consumer.Config[pgx.T
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(c.Close)
 	return c
 }

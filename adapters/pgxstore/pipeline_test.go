@@ -55,6 +55,7 @@ func newQueueTest(t *testing.T, server string, cfg consumer.Config[pgx.Tx]) *que
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	q.Consumer = c
 	return q
 }

@@ -127,6 +127,7 @@ func (r *batchRun[TTx]) run() {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.Cleanup(c.Close)
 	r.deliver(c)
 	unknown := r.check(c)
 	r.keep(c, len(unknown))

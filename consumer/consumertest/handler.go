@@ -152,6 +152,7 @@ func (r *handlerRun[TTx]) process(pass func(context.Context, inTx) error) (*cons
 	if err != nil {
 		r.Fatalf("HandlerTest.New: %v", err)
 	}
+	r.Cleanup(c.Close)
 	return c, p
 }
 

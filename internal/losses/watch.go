@@ -58,6 +58,7 @@ type Watch struct {
 	due    time.Time
 	timer  *time.Timer
 	closed bool
+	stop   context.CancelFunc // ends an asking that runs; nil: none does
 }
 
 // New returns nil if store cannot tell what it has.
@@ -115,7 +116,7 @@ func (w *Watch) Moved(count int) {
 	w.arm(now, busyEvery)
 }
 
-// Close ends the watch. It does not use the database, and does not wait.
+// Close ends the watch, also while the database is asked. It does not use the database, and does not wait.
 func (w *Watch) Close() {
 	if w == nil {
 		return
@@ -125,6 +126,9 @@ func (w *Watch) Close() {
 	w.closed = true
 	if w.timer != nil {
 		w.timer.Stop()
+	}
+	if w.stop != nil {
+		w.stop()
 	}
 }
 
@@ -145,15 +149,15 @@ func (w *Watch) arm(now time.Time, d time.Duration) {
 func (w *Watch) run() {
 	w.asking.Lock()
 	defer w.asking.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), within) //nolint:forbidigo // no message waits for it
+	defer cancel()
 	w.mu.Lock()
-	w.due = time.Time{}
+	w.due, w.stop = time.Time{}, cancel
 	n, closed := w.marks.n, w.closed
 	w.mu.Unlock()
 	if closed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), within) //nolint:forbidigo // no message waits for it
-	defer cancel()
 	var err error
 	if ended := usercode.Run(func() { err = w.ask(ctx) }); ended != nil {
 		err = ended

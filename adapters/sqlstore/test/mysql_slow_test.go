@@ -31,6 +31,7 @@ func TestMySQLASlowStatementCountsAsAnAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	for attempt := 1; attempt <= 2; attempt++ {
 		err := c.ProcessBatch(t.Context(), []*consumer.Message{{ID: "1", Topic: "orders", Attempt: attempt}})[0]
 		retry, retries := errors.AsType[*consumer.RetryError](err)

@@ -38,6 +38,7 @@ func TestPanicsWithErrorsThatHarm(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				t.Cleanup(c.Close)
 				var msgs []*consumer.Message
 				for _, id := range []string{"good1", "bad", "good2"} {
 					msgs = append(msgs, &consumer.Message{ID: id, Topic: "orders", Time: time.Now()})

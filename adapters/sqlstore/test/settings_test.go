@@ -67,6 +67,7 @@ func TestStartRefusesSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(c.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			refused("Start", c.Start(ctx))

@@ -41,6 +41,7 @@ func parksPoison(t *testing.T, s *node) *consumer.Consumer[*sql.Tx] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	return c
 }
 

@@ -199,6 +199,7 @@ func sqliteConsumer(t *testing.T, s *node, handle func(context.Context, *sql.Tx,
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	return c
 }
 

@@ -90,6 +90,7 @@ func TestStartRefusesAServerThatRefusesStatements(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				t.Cleanup(c.Close)
 				if strings.HasSuffix(t.Name(), "lists") {
 					c.AddSource("kafka orders")
 				}
