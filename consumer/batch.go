@@ -24,6 +24,7 @@ type batch[TTx any] struct {
 	claimWait claimWait
 	database  decide.Streak
 	plain     bool        // no handlers are interleaved in the rest of this pass, because that has failed
+	impatient bool        // it has waited for trialPatience
 	lastFault *RetryError // the answer to the latest fault of the database
 }
 

@@ -19,6 +19,9 @@ const (
 	// trialsMost is how many processes may end while they try a suspect alone.
 	trialsMost = 3
 
+	// trialPatience is how long one batch waits for the trials of other batches, before its suspects are deferred.
+	trialPatience = time.Second
+
 	// takeWithin limits how long taking back a letter may last, also after a shutdown began.
 	takeWithin = 10 * time.Second
 )
@@ -64,15 +67,13 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		b.runInTurn(ctx, i)
 		return
 	}
-	select {
-	case b.c.trial <- struct{}{}:
-		defer func() { <-b.c.trial }()
-	default:
+	if !b.takeTrial(ctx) {
 		err := errors.New("it waits for the trial of another message that may end processes")
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true},
 			observe.CauseCrashed)
 		return
 	}
+	defer func() { <-b.c.trial }()
 	epoch := b.c.gate.admit(ctx, wish{}).epoch
 	id := letterID(it)
 	t := &trial[TTx]{b: b, i: i, it: it}
@@ -104,6 +105,29 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	if err != nil && !errors.Is(err, ErrNotParked) {
 		b.c.cfg.Logger.WarnContext(ctx, "the dead letter of a trial cannot be removed, although the trial is over: discard it", append(it.attrs(), "letter", id, "error", err)...)
 	}
+}
+
+// takeTrial reports whether this batch may try a suspect now. Batches get their turns in the order in which they began to
+// wait, so that no partition waits until another one has tried all its suspects.
+func (b *batch[TTx]) takeTrial(ctx context.Context) bool {
+	select {
+	case b.c.trial <- struct{}{}:
+		return true
+	default:
+	}
+	if b.impatient {
+		return false
+	}
+	timer := time.NewTimer(trialPatience)
+	defer timer.Stop()
+	select {
+	case b.c.trial <- struct{}{}:
+		return true
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	b.impatient = true
+	return false
 }
 
 // trial is one message, a suspect, that is tried alone.

@@ -17,7 +17,10 @@ var (
 	PassOver  = passOver
 )
 
-const Forever = forever
+const (
+	Forever  = forever
+	HoldMost = holdMost
+)
 
 func (t *offsetTracker) Deliver(raw *sarama.ConsumerMessage) *trackedOffset { return t.deliver(raw) }
 

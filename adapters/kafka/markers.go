@@ -33,7 +33,7 @@ type undeliveredRange struct {
 // records.
 func (p *partition) findMarkers() {
 	m := &p.markers
-	unfinished, _, _ := p.deliverer.Unsettled()
+	unfinished, _, _ := p.unfinished()
 	idle := m.next == m.before && unfinished == 0
 	m.before = m.next
 	from, end := m.next, p.claim.HighWaterMarkOffset()

@@ -29,7 +29,7 @@ type partition struct {
 	markers   markers
 	fullSince time.Time // zero: there are fewer than MaxUnfinished messages
 	paused    bool      // nothing is fetched
-	suspects  int64     // see reading.suspects
+	suspects  suspects
 
 	mu      sync.Mutex // for settle, which runs on the goroutines of batches
 	offsets offsetTracker
@@ -44,13 +44,14 @@ type partition struct {
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	p := &partition{member: m, session: session, claim: claim}
 	p.markers = markers{next: claim.InitialOffset(), found: make(chan undeliveredRange, 1)}
+	p.suspects.tried = make(chan struct{}, 1)
 	// Handlers outlive the session by the grace period. In eager mode it ends when a rebalance begins.
 	p.deliverer = deliver.New(session.Context(), deliver.Config{
 		Processor: m.cfg.Processor, Concurrency: m.cfg.Concurrency, MaxBatch: m.cfg.MaxBatch,
 		MaxBatchBytes: m.cfg.MaxBatchBytes,
 		SplitEvenly:   true,
 		Settle:        p.settle,
-		Keep:          func(*deliver.Delivery, *consumer.RetryError) bool { return true },
+		Keep:          p.keep,
 		Logger:        m.log.With("topic", claim.Topic(), "partition", claim.Partition()),
 	})
 	assigned := driver.SourceEvent{
@@ -80,7 +81,7 @@ func (p *partition) begin() bool {
 	if r == nil {
 		return false
 	}
-	p.suspects = r.suspects
+	p.suspects.before = r.suspects
 	if p.markers.next < 0 {
 		p.markers.next = r.Next
 	}
@@ -121,8 +122,11 @@ func (p *partition) receive() {
 				return
 			}
 		case <-changed:
+		case <-p.suspects.tried:
+			p.addBehind()
 		case <-idle.C:
 			p.findMarkers()
+			p.addBehind()
 		case s := <-p.markers.found:
 			p.passMarkers(s)
 		case <-timer.C:
@@ -133,7 +137,7 @@ func (p *partition) receive() {
 // take adds raw and all that is buffered behind it. It returns false when Messages is closed.
 func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.ConsumerMessage) (open bool) {
 	var taken []*deliver.Delivery
-	unfinished, bytes, _ := p.deliverer.Unsettled()
+	unfinished, bytes, _ := p.unfinished()
 	for {
 		d := p.delivery(raw)
 		taken = append(taken, d)
@@ -151,14 +155,14 @@ func (p *partition) take(raw *sarama.ConsumerMessage, messages <-chan *sarama.Co
 		}
 		break
 	}
-	p.deliverer.Add(taken...)
+	p.add(taken...)
 	return true
 }
 
 func (p *partition) delivery(raw *sarama.ConsumerMessage) *deliver.Delivery {
 	p.markers.next = raw.Offset + 1
 	msg := ToMessage(raw)
-	msg.Suspect = raw.Offset < p.suspects
+	msg.Suspect = raw.Offset < p.suspects.before
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &deliver.Delivery{Message: msg, Key: msg.OrderingKey, Size: sizeOf(raw), Raw: p.offsets.deliver(raw)}
@@ -177,7 +181,7 @@ func (p *partition) full(unfinished, bytes int) bool {
 // and what was fetched already is read although the partition is full. They are not paused at once, because after a
 // pause it takes half a second until messages arrive again.
 func (p *partition) readable() (messages <-chan *sarama.ConsumerMessage, changed <-chan struct{}, wait time.Duration) {
-	unfinished, bytes, changed := p.deliverer.Unsettled()
+	unfinished, bytes, changed := p.unfinished()
 	messages = p.claim.Messages()
 	if !p.full(unfinished, bytes) {
 		if p.paused {
@@ -208,6 +212,7 @@ func (p *partition) self() map[string][]int32 {
 // settle marks the offset of a handled message when all before it are finished as well. Other messages stay unfinished:
 // the next owner of the partition gets them.
 func (p *partition) settle(d *deliver.Delivery, err error) {
+	p.noteTrial(d.Message, err)
 	if _, again := errors.AsType[*consumer.RetryError](err); again {
 		return
 	}
@@ -217,6 +222,12 @@ func (p *partition) settle(d *deliver.Delivery, err error) {
 	}
 	p.mark(d.Raw.(*trackedOffset))
 	p.acks.Run()
+}
+
+// keep keeps each message that must be handled again in memory.
+func (p *partition) keep(d *deliver.Delivery, retry *consumer.RetryError) bool {
+	p.noteTrial(d.Message, retry)
+	return true
 }
 
 // mark records that a message is finished.

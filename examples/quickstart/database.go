@@ -92,6 +92,16 @@ func (d *database) Pending(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
+// Trials returns during how many trials of one message a worker was killed, at most. A worker tries a message alone if
+// others were killed near it, and a dead letter counts the trials. After three of them the message stays parked.
+func (d *database) Trials(ctx context.Context) (most int, err error) {
+	err = d.db.QueryRowContext(ctx, `SELECT coalesce(max(times), 0) FROM dead_letters WHERE cause = 'crashed'`).Scan(&most)
+	if err != nil {
+		return 0, fmt.Errorf("count the trials: %w", err)
+	}
+	return most, nil
+}
+
 // Close removes what openDatabase made.
 func (d *database) Close(ctx context.Context) error {
 	var errs []error

@@ -173,7 +173,7 @@ func run(ctx context.Context, o options, say *terminal) (ok bool, err error) {
 		}
 		say.print("metrics of all workers: %s", served.url())
 	}
-	s := &supervisor{metrics: served, plan: p, broker: b, pending: db.Pending, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
+	s := &supervisor{metrics: served, plan: p, broker: b, pending: db.Pending, trials: db.Trials, every: o.killEvery, freeze: o.freeze, verbose: o.verbose, say: say, template: settings{
 		Store: o.store, Driver: db.driver, Dialect: db.dialect, Database: db.dsn, Broker: o.broker, place: b.Place(),
 		Rebalance: o.rebalance, Broken: o.broken, Telemetry: o.telemetry != "",
 	}}

@@ -16,6 +16,7 @@ type supervisor struct {
 	plan     *plan
 	broker   broker
 	pending  func(context.Context) (int, error) // how many events wait to be published
+	trials   func(context.Context) (int, error) // during how many trials of one message a worker was killed
 	template settings                           // of every worker
 	metrics  *metrics                           // nil: none
 	every    time.Duration
@@ -161,7 +162,9 @@ func (s *supervisor) loop(ctx context.Context, polls <-chan pollResult, halts [s
 				return false, err
 			}
 		case <-nextKill:
-			s.killStatic(due)
+			if err := s.killStatic(ctx, due); err != nil {
+				return false, err
+			}
 			due, _ = next()
 			nextKill = time.After(due.after)
 		case <-draw.C:

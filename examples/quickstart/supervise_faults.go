@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -56,19 +57,25 @@ func (s *supervisor) stopDynamic() {
 
 // killStatic kills a static worker: at once, or inside the handler of its next new message. The planned kills come
 // first. It spares a worker that has finished nothing if the previous one of that name had finished nothing either:
-// otherwise, if starting takes longer than the interval between kills, the run would never progress.
-func (s *supervisor) killStatic(k kill) {
+// otherwise, if starting takes longer than the interval between kills, the run would never progress. It also spares all
+// workers while a message has been tried alone by two that were killed: a third kill would park that message, although
+// it is innocent.
+func (s *supervisor) killStatic(ctx context.Context, k kill) error {
 	p := s.running[staticName(k.worker)]
 	if s.kills == 0 || p == nil || p.killedAt != "" || !p.worked && s.idled[p.Name] {
-		return
+		return nil
+	}
+	if trials, err := s.trials(ctx); err != nil || trials >= 2 {
+		return err
 	}
 	p.killedAt = "wherever it was"
 	if !k.inside {
 		p.kill()
-		return
+		return nil
 	}
 	p.halt()
 	time.AfterFunc(haltPatience, p.kill) // in case no new message comes
+	return nil
 }
 
 // mayFreeze freezes a working worker once per run, and reports whether it did. It prefers a static worker. On a queue
