@@ -42,9 +42,8 @@ type partition struct {
 
 // ConsumeClaim implements sarama.ConsumerGroupHandler. sarama runs it on a goroutine of its own per partition.
 func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	p := &partition{member: m, session: session, claim: claim}
+	p := &partition{member: m, session: session, claim: claim, suspects: newSuspects()}
 	p.markers = markers{next: claim.InitialOffset(), found: make(chan undeliveredRange, 1)}
-	p.suspects.tried = make(chan struct{}, 1)
 	// Handlers outlive the session by the grace period. In eager mode it ends when a rebalance begins.
 	p.deliverer = deliver.New(session.Context(), deliver.Config{
 		Processor: m.cfg.Processor, Concurrency: m.cfg.Concurrency, MaxBatch: m.cfg.MaxBatch,
@@ -81,7 +80,7 @@ func (p *partition) begin() bool {
 	if r == nil {
 		return false
 	}
-	p.suspects.before = r.suspects
+	p.suspects.begin(r.Next, r.suspects)
 	if p.markers.next < 0 {
 		p.markers.next = r.Next
 	}

@@ -277,33 +277,68 @@ func (s *positions) beat(ctx context.Context) error {
 		s.mu.Lock()
 		r := s.reading[p]
 		next, done := p.finished()
-		if r == nil || next > r.Next || done == r.covered {
-			s.mu.Unlock()
+		same := r == nil || next > r.Next || done == r.covered
+		s.mu.Unlock()
+		if same {
 			continue
 		}
-		move, history := r.PositionMove, r.history
-		s.mu.Unlock()
-		var wrong error
-		met, err := s.store.ChangePosition(ctx, move.PositionID, func(now *driver.Position) (*driver.Position, error) {
-			if wrong = nil; now == nil || now.Epoch != move.Epoch || now.Next != move.Next {
-				move.From = move.Next
-				wrong = s.disagrees(move, now)
-				return nil, nil
-			}
-			now.Epoch++
-			return now, nil
-		})
-		switch {
-		case err != nil:
+		if err := s.change(ctx, r, func(*driver.Position) {}); err != nil {
 			return err
-		case met != history:
-			return driver.ErrHistoryChanged
-		case wrong != nil:
-			return wrong
 		}
 		s.mu.Lock()
-		r.Epoch, r.covered = move.Epoch+1, done
+		r.covered = done
 		s.mu.Unlock()
 	}
+	return nil
+}
+
+// passed writes that the suspects of p were tried, and that messages before suspect may be what kills the process if it
+// is killed from now on. It reports false if that was not possible now.
+func (s *positions) passed(p *partition, suspect int64) bool {
+	if !s.writing.TryLock() { // the caller must not wait for a database that is away
+		return false
+	}
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	r := s.reading[p]
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(p.deliverer.Context(), passWithin)
+	defer cancel()
+	err := s.change(ctx, r, func(now *driver.Position) { now.Suspect, now.Tries = suspect, 1 })
+	s.settle(ctx, err)
+	return err == nil
+}
+
+// passWithin limits a write that the messages of a partition wait for.
+const passWithin = time.Second
+
+// change lets edit change the row of r, and makes its Epoch the next one. It fails if the row is not as this session has
+// left it. s.writing is held.
+func (s *positions) change(ctx context.Context, r *reading, edit func(*driver.Position)) error {
+	s.mu.Lock()
+	move, history := r.PositionMove, r.history
+	s.mu.Unlock()
+	var wrong error
+	met, err := s.store.ChangePosition(ctx, move.PositionID, func(now *driver.Position) (*driver.Position, error) {
+		if wrong = nil; now == nil || now.Epoch != move.Epoch || now.Next != move.Next {
+			move.From = move.Next
+			wrong = s.disagrees(move, now)
+			return nil, nil
+		}
+		edit(now)
+		now.Epoch++
+		return now, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case met != history:
+		return driver.ErrHistoryChanged
+	case wrong != nil:
+		return wrong
+	}
+	s.mu.Lock()
+	r.Epoch = move.Epoch + 1
+	s.mu.Unlock()
 	return nil
 }

@@ -15,36 +15,52 @@ const holdMost = time.Minute
 // suspects holds back the messages after the suspects of a partition until each suspect has been tried. Otherwise such a
 // message could kill the process while a suspect is tried, and the suspect would be counted for it: after three times it
 // would be parked.
+//
+// The message that kills may be one of those behind: the row of the partition can be older than what its process had in
+// work. So before those behind are handled, the row says that the next kill makes more messages suspects, at least twice
+// as many as now.
 type suspects struct {
-	before int64               // messages before this offset are suspects, see reading.suspects
-	behind []*deliver.Delivery // held back
-	bytes  int                 // their sizes
-	tried  chan struct{}       // receives a value when none is untried; buffered for one
-	over   bool                // nothing is held back any more
+	from, before int64               // the offsets of suspects
+	over         bool                // there are none, or nothing is held back any more
+	behind       []*deliver.Delivery // held back
+	bytes        int                 // their sizes
+	tried        chan struct{}       // receives a value when none is untried; buffered for one
 
 	// guarded by partition.mu
 	untried int       // so many suspects were delivered and not tried
 	last    time.Time // when one was delivered or tried
 }
 
+func newSuspects() suspects { return suspects{over: true, tried: make(chan struct{}, 1)} }
+
+// begin makes the messages between the offsets suspects.
+func (s *suspects) begin(from, before int64) {
+	s.from, s.before, s.over = from, before, before <= from
+}
+
+// next returns the offset before which messages are suspects if this process is killed after its suspects were tried.
+func (s *suspects) next(maxUnfinished int) int64 {
+	return s.before + 2*max(s.before-s.from, int64(maxUnfinished))
+}
+
 // add adds deliveries to the Deliverer, or holds them back.
 func (p *partition) add(deliveries ...*deliver.Delivery) {
 	s := &p.suspects
-	n := 0 // so many are delivered now
-	p.mu.Lock()
-	for n < len(deliveries) && len(s.behind) == 0 {
-		if deliveries[n].Message.Suspect {
-			s.untried, s.last = s.untried+1, time.Now()
-		} else if s.untried > 0 && !s.over {
-			break
+	n := len(deliveries) // so many are delivered now
+	if !s.over {
+		n = 0
+		p.mu.Lock()
+		for n < len(deliveries) && deliveries[n].Message.Suspect {
+			n++
 		}
-		n++
+		s.untried, s.last = s.untried+n, time.Now()
+		p.mu.Unlock()
 	}
-	p.mu.Unlock()
 	for _, d := range deliveries[n:] {
 		s.behind, s.bytes = append(s.behind, d), s.bytes+d.Size
 	}
 	p.deliverer.Add(deliveries[:n]...)
+	p.addBehind()
 }
 
 // addBehind adds what was held back, if no suspect is left that may be tried soon.
@@ -56,7 +72,7 @@ func (p *partition) addBehind() {
 	p.mu.Lock()
 	wait := s.untried > 0 && time.Since(s.last) < holdMost
 	p.mu.Unlock()
-	if wait {
+	if wait || !p.member.positions.passed(p, s.next(p.member.cfg.MaxUnfinished)) {
 		return
 	}
 	held := s.behind

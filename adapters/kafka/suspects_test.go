@@ -85,6 +85,11 @@ func TestMessagesAfterSuspectsWait(t *testing.T) {
 				if time.Since(began) >= kafka.HoldMost {
 					t.Error("messages waited for a suspect that was tried and failed")
 				}
+				// the next kill makes more messages suspects
+				rows, err := consumertest.NewStoreOn(e.db).ListPositions(t.Context(), "billing")
+				if want := int64(5 + suspects + 2*unfinished); err != nil || rows[0].Suspect != want || rows[0].Tries != 1 {
+					t.Errorf("%v: the row is %+v; want 1 try, and suspects before %d", err, rows, want)
+				}
 			})
 		})
 	}

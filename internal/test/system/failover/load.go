@@ -63,8 +63,8 @@ func (l *load) Close() error {
 	return errors.Join(err, l.client.Close())
 }
 
-// run sends rate messages per second, 20 at a time.
-func (l *load) run(ctx context.Context, rate, killers int) error {
+// run sends rate messages per second, 20 at a time, and a killer after each apart of them.
+func (l *load) run(ctx context.Context, rate, killers, apart int) error {
 	const each = 20
 	producer, err := sarama.NewSyncProducerFromClient(l.client)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *load) run(ctx context.Context, rate, killers int) error {
 				Topic: l.topic, Partition: int32(i % l.partitions), Value: sarama.StringEncoder(messageID(i)), //nolint:gosec // a small number
 			})
 		}
-		if killers > 0 && n > 0 { // early, because the load may end after a second
+		if killers > 0 && n > 0 && n%apart < each { // early, because the load may end after a second
 			killers--
 			messages = slices.Insert(messages, each/2, &sarama.ProducerMessage{
 				Topic: l.topic, Partition: int32(killers % l.partitions), //nolint:gosec // a small number

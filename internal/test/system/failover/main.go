@@ -52,7 +52,7 @@ func main() {
 type options struct {
 	failovers, backups, restarts int
 	rate, workers, partitions    int
-	killers                      int
+	killers, apart, unfinished   int
 	patience                     time.Duration
 	cooperative, freeze          bool
 	seed                         uint64
@@ -68,6 +68,8 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	flags.IntVar(&o.backups, "backups", 10, "how often a backup takes over")
 	flags.IntVar(&o.restarts, "restarts", 5, "how often the primary is killed and started again")
 	flags.IntVar(&o.killers, "killers", 0, "number of further messages whose handler kills its process")
+	flags.IntVar(&o.unfinished, "unfinished", 0, "the workers' MaxUnfinished and MaxBatch; 0: their defaults")
+	flags.IntVar(&o.apart, "apart", 20, "so many messages are between two of them")
 	flags.IntVar(&o.rate, "rate", 400, "messages per second")
 	flags.IntVar(&o.workers, "workers", 2, "number of processes")
 	flags.IntVar(&o.partitions, "partitions", 4, "number of partitions")
@@ -93,6 +95,8 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 		return o, fmt.Errorf("%q is no flag; -help lists them", flags.Arg(0))
 	case o.failovers < 0 || o.backups < 0 || o.restarts < 0 || o.killers < 0:
 		return o, errors.New("-failovers, -backups, -restarts and -killers must not be negative")
+	case o.apart < 1:
+		return o, errors.New("want an -apart of 1 or more")
 	case o.rate < 20 || o.workers < 1 || o.partitions < 1:
 		return o, errors.New("want a -rate of 20 or more, and at least one of -workers and of -partitions")
 	case kinds[o.database] == "":

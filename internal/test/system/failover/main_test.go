@@ -50,13 +50,18 @@ func TestNothingIsLost(t *testing.T) {
 
 // Messages that kill their processes are parked, and no message beside them is.
 func TestKillersAreParked(t *testing.T) {
-	for _, mode := range []string{"-cooperative=false", "-cooperative"} {
+	for _, mode := range []string{
+		"-cooperative=false", "-cooperative",
+		// a process has more in work than MaxUnfinished, since its row is up to a second old
+		"-partitions=1 -rate=2000 -apart=300 -unfinished=50",
+	} {
 		t.Run(mode, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers")
 			}
 			t.Parallel()
-			code, out := failover(t, "-killers=2", "-failovers=0", "-backups=0", "-restarts=0", "-rate=100", mode)
+			code, out := failover(t, append(strings.Fields("-killers=2 -failovers=0 -backups=0 -restarts=0 -rate=100"),
+				strings.Fields(mode)...)...)
 			if code != 0 || !strings.Contains(out, "lost 0, doubled 0; 2 messages killed their processes, and 2 are parked") {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}

@@ -82,7 +82,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (_ *found, er
 	defer s.stop()
 	loading, done := context.WithCancel(ctx)
 	sending := make(chan error, 1)
-	go func() { sending <- s.load.run(loading, o.rate, o.killers) }()
+	go func() { sending <- s.load.run(loading, o.rate, o.killers, o.apart) }()
 	err = s.faults(ctx)
 	done()
 	if err = errors.Join(err, <-sending); err == nil {
@@ -253,7 +253,7 @@ func (s *scene) start(i int) error {
 	name := fmt.Sprint("worker-", i)
 	return s.team[i].Start(name, workerCommand, settings{
 		Name: name, Kind: s.o.database, Database: s.db.DSN(), Topic: s.load.topic, Kafka: s.o.kafka,
-		Cooperative: s.o.cooperative, Broken: s.o.broken,
+		Cooperative: s.o.cooperative, Broken: s.o.broken, MaxUnfinished: s.o.unfinished,
 	}, func(r report) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

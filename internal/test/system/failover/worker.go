@@ -42,6 +42,7 @@ type settings struct {
 	Name, Kind, Database, Topic string
 	Kafka                       []string
 	Cooperative, Broken         bool
+	MaxUnfinished               int
 }
 
 // report is what a worker tells its parent: that messages of a partition are read again, or why it ends.
@@ -109,6 +110,7 @@ func (s settings) work(ctx context.Context, tell func(report)) error {
 	}
 	subscriber, err := kafka.NewSubscriber(kafka.SubscriberConfig{
 		Client: client, Group: s.Topic, Topics: []string{s.Topic}, Processor: processor,
+		MaxUnfinished: s.MaxUnfinished, MaxBatch: s.MaxUnfinished,
 		Trace: &driver.SourceTrace{WentBack: func(_ context.Context, e driver.SourceEvent) {
 			tell(report{Partition: e.Partition, From: e.Offset, Messages: e.Messages})
 		}},
