@@ -23,8 +23,8 @@ type batch[TTx any] struct {
 	blocked   map[string]blockedKey // by ordering key
 	claimWait claimWait
 	database  decide.Streak
-	plain     bool        // no handlers are interleaved in the rest of this pass, because that has failed
-	impatient bool        // it has waited for trialPatience
+	plain     bool // no handlers are interleaved in the rest of this pass, because that has failed
+	turn      trialTurn
 	lastFault *RetryError // the answer to the latest fault of the database
 }
 
@@ -63,6 +63,7 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	}
 	b.expectHeldKeys()
 	defer b.conclude(ctx)
+	defer b.endTrials()
 	together, alone := b.separate(todo)
 	b.run(ctx, together)
 	for _, i := range alone {

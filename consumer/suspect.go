@@ -8,6 +8,7 @@ import (
 
 	"github.com/txonce/txonce/consumer/internal/decide"
 	"github.com/txonce/txonce/dedup"
+	"github.com/txonce/txonce/dedup/driver"
 	"github.com/txonce/txonce/observe"
 )
 
@@ -19,7 +20,7 @@ const (
 	// trialsMost is how many processes may end while they try a suspect alone.
 	trialsMost = 3
 
-	// trialPatience is how long one batch waits for the trials of other batches, before its suspects are deferred.
+	// trialPatience is how long a batch waits for the trials of another one before its suspects are deferred.
 	trialPatience = time.Second
 
 	// takeWithin limits how long taking back a letter may last, also after a shutdown began.
@@ -60,20 +61,20 @@ func (b *batch[TTx]) isSuspect(it *item) bool {
 // with observe.CauseCrashed is committed, and it is taken back after the handler has returned. A process that ends
 // meanwhile leaves the letter, so that later processes can count. After trialsMost of them the message is parked
 // without another run. One Consumer tries one suspect at a time, so that a suspect is not counted for what another one
-// did.
+// did. A batch tries its suspects one after the other: a process that is killed again and again would finish no batch if
+// batches took turns.
 func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	it := &b.items[i]
 	if it.done || b.database.Down || !b.isSuspect(it) {
 		b.runInTurn(ctx, i)
 		return
 	}
-	if !b.takeTrial(ctx) {
+	if !b.takeTrials(ctx) {
 		err := errors.New("it waits for the trial of another message that may end processes")
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true},
 			observe.CauseCrashed)
 		return
 	}
-	defer func() { <-b.c.trial }()
 	epoch := b.c.gate.admit(ctx, wish{}).epoch
 	id := letterID(it)
 	t := &trial[TTx]{b: b, i: i, it: it}
@@ -82,7 +83,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		t.failed(ctx, epoch, fmt.Errorf("look for earlier trials: %w", err))
 		return
 	}
-	if times < 0 { // a trial must not replace or take its letter
+	if times < 0 { // there is no trial
 		b.run(ctx, []int{i})
 		return
 	}
@@ -107,27 +108,39 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 	}
 }
 
-// takeTrial reports whether this batch may try a suspect now. Batches get their turns in the order in which they began to
-// wait, so that no partition waits until another one has tried all its suspects.
-func (b *batch[TTx]) takeTrial(ctx context.Context) bool {
-	select {
-	case b.c.trial <- struct{}{}:
-		return true
-	default:
-	}
-	if b.impatient {
-		return false
+// trialTurn says whether a batch may try suspects.
+type trialTurn uint8
+
+const (
+	unasked trialTurn = iota
+	taken
+	refused // it has waited for trialPatience
+)
+
+// takeTrials reports whether this batch may try suspects now. If so, it may until endTrials.
+func (b *batch[TTx]) takeTrials(ctx context.Context) bool {
+	if b.turn != unasked {
+		return b.turn == taken
 	}
 	timer := time.NewTimer(trialPatience)
 	defer timer.Stop()
 	select {
 	case b.c.trial <- struct{}{}:
+		b.turn = taken
 		return true
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	b.impatient = true
+	b.turn = refused
 	return false
+}
+
+// endTrials lets another batch try suspects.
+func (b *batch[TTx]) endTrials() {
+	if b.turn == taken {
+		<-b.c.trial
+	}
+	b.turn = unasked
 }
 
 // trial is one message, a suspect, that is tried alone.
@@ -173,8 +186,9 @@ func (b *batch[TTx]) runInTurn(ctx context.Context, i int) {
 	}
 }
 
-// begin returns during how many trials a process ended; negative: the message has a letter with another cause. If
-// another trial may be made, it writes the letter for it.
+// begin returns during how many trials a process ended; negative: the message needs none, because its handler does not
+// run again, or must have none, which would replace and take its letter. If another trial may be made, begin writes the
+// letter for it.
 func (t *trial[TTx]) begin(ctx context.Context, id DeadLetterID) (times int, err error) {
 	b, it := t.b, t.it
 	found, err := b.c.letters.lot.DeadLetters(ctx, DeadLetterFilter{ID: id, Consumer: b.c.cfg.Name, Limit: 1})
@@ -190,8 +204,21 @@ func (t *trial[TTx]) begin(ctx context.Context, id DeadLetterID) (times int, err
 	if times >= trialsMost {
 		return times, nil
 	}
+	if len(found) == 0 && b.isCommitted(ctx, it) {
+		return -1, nil
+	}
 	letter := b.pass.newLetter(ctx, it, observe.CauseCrashed, fmt.Sprintf(
 		"delivered %d times, and processes may have ended because of it: a process tries it alone; if this letter stays, that process has ended",
 		it.msg.Attempt))
 	return times, b.c.letters.parkAgain(ctx, nil, letter)
+}
+
+// isCommitted reports whether the message is known to be committed: after a process was killed, most suspects are.
+func (b *batch[TTx]) isCommitted(ctx context.Context, it *item) bool {
+	reader, ok := b.c.cfg.Store.(driver.KeyReader)
+	if !ok {
+		return false
+	}
+	_, committed, err := reader.Lookup(ctx, it.rec.Key)
+	return err == nil && committed
 }

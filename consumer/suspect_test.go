@@ -139,6 +139,50 @@ func TestASuspectThatIsInnocent(t *testing.T) {
 	}
 }
 
+// A process may end after the message of a trial is committed, and before the letter is removed. The next delivery
+// removes it. A message that was committed without a letter gets none.
+func TestACommittedSuspect(t *testing.T) {
+	db := consumertest.NewStore().Database()
+	m := msg("1", "x")
+	m.Suspect = true
+	store := &dying{Store: consumertest.NewStoreOn(db)}
+	first := newConsumer(t, config{Store: store, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+		store.dies = true // after the COMMIT
+		return tx.Add(m.ID)
+	}})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		first.ProcessBatch(context.Background(), []*consumer.Message{m})
+	}()
+	<-ended
+	if n := len(letters(t, first)); n != 1 {
+		t.Fatalf("%d letters are left, want 1", n)
+	}
+	for range 2 {
+		writes := 0
+		counted := &counting{Store: consumertest.NewStoreOn(db), parks: &writes}
+		c := newConsumer(t, config{Store: counted})
+		wantParks := len(letters(t, c))
+		process(t, c, m)
+		if n := len(letters(t, c)); n != 0 || writes != wantParks {
+			t.Errorf("%d letters are left, %d were written; want 0 and %d", n, writes, wantParks)
+		}
+	}
+	wantCount(t, db, "1", 1)
+}
+
+// counting counts the letters that are written.
+type counting struct {
+	*consumertest.Store
+	parks *int
+}
+
+func (c *counting) Park(ctx context.Context, tx tx, l consumer.DeadLetter) error {
+	*c.parks++
+	return c.Store.Park(ctx, tx, l)
+}
+
 // dying is the store of a process that ends in a handler.
 type dying struct {
 	*consumertest.Store
