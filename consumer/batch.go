@@ -63,12 +63,13 @@ func (c *Consumer[TTx]) process(ctx context.Context, msgs []*Message, options pa
 	}
 	b.expectHeldKeys()
 	defer b.conclude(ctx)
-	defer b.endTrials()
+	defer b.endTrials() // after a panic
 	together, alone := b.separate(todo)
 	b.run(ctx, together)
 	for _, i := range alone {
 		b.tryAlone(ctx, i)
 	}
+	b.endTrials()
 	b.parkDoubts(ctx)
 	return b.errs
 }

@@ -123,6 +123,9 @@ func (p *partition) receive() {
 		case <-changed:
 		case <-p.suspects.tried:
 			p.addBehind()
+		case <-p.suspects.again:
+			p.suspects.again = nil
+			p.addBehind()
 		case <-idle.C:
 			p.findMarkers()
 			p.addBehind()

@@ -282,7 +282,7 @@ func (s *positions) beat(ctx context.Context) error {
 		if same {
 			continue
 		}
-		if err := s.change(ctx, r, func(*driver.Position) {}); err != nil {
+		if err := s.change(ctx, r, func(now *driver.Position) { now.Epoch++ }); err != nil {
 			return err
 		}
 		s.mu.Lock()
@@ -292,33 +292,40 @@ func (s *positions) beat(ctx context.Context) error {
 	return nil
 }
 
-// passed writes that the suspects of p were tried, and that messages before suspect may be what kills the process if it
-// is killed from now on. It reports false if that was not possible now.
-func (s *positions) passed(p *partition, suspect int64) bool {
-	if !s.writing.TryLock() { // the caller must not wait for a database that is away
-		return false
+// passed writes that the suspects of p were tried. If the process is killed after that, the messages before suspect are
+// the next suspects. If passed could not write, it returns after how long it may be called again. If the answer of the
+// database is lost, the row may have changed all the same: passed then writes the same again.
+func (s *positions) passed(p *partition, suspect int64) (again time.Duration) {
+	if !s.writing.TryLock() { // another write waits for the database, and the caller must not
+		return passAgain
 	}
 	defer s.writing.Unlock()
 	s.mu.Lock()
 	r := s.reading[p]
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(p.deliverer.Context(), passWithin)
+	ctx := p.deliverer.Context()
+	limited, cancel := context.WithTimeout(ctx, passWithin)
 	defer cancel()
-	err := s.change(ctx, r, func(now *driver.Position) { now.Suspect, now.Tries = suspect, 1 })
+	err := s.change(limited, r, func(now *driver.Position) { now.Suspect, now.Tries = suspect, 1 })
 	s.settle(ctx, err)
-	return err == nil
+	if err != nil {
+		return passWithin
+	}
+	return 0
 }
 
-// passWithin limits a write that the messages of a partition wait for.
-const passWithin = time.Second
+const (
+	passWithin = time.Second // limits a write that the messages of a partition wait for
+	passAgain  = 50 * time.Millisecond
+)
 
-// change lets edit change the row of r, and makes its Epoch the next one. It fails if the row is not as this session has
-// left it. s.writing is held.
+// change lets edit change the row of r. It fails if the row is not as this session has left it. s.writing is held.
 func (s *positions) change(ctx context.Context, r *reading, edit func(*driver.Position)) error {
 	s.mu.Lock()
 	move, history := r.PositionMove, r.history
 	s.mu.Unlock()
 	var wrong error
+	var epoch int64
 	met, err := s.store.ChangePosition(ctx, move.PositionID, func(now *driver.Position) (*driver.Position, error) {
 		if wrong = nil; now == nil || now.Epoch != move.Epoch || now.Next != move.Next {
 			move.From = move.Next
@@ -326,7 +333,7 @@ func (s *positions) change(ctx context.Context, r *reading, edit func(*driver.Po
 			return nil, nil
 		}
 		edit(now)
-		now.Epoch++
+		epoch = now.Epoch
 		return now, nil
 	})
 	switch {
@@ -338,7 +345,7 @@ func (s *positions) change(ctx context.Context, r *reading, edit func(*driver.Po
 		return wrong
 	}
 	s.mu.Lock()
-	r.Epoch = move.Epoch + 1
+	r.Epoch = epoch
 	s.mu.Unlock()
 	return nil
 }

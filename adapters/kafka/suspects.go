@@ -10,21 +10,22 @@ import (
 
 // holdMost is how long the messages after the suspects wait if no suspect is tried: those that are left may wait for an
 // earlier message of their ordering key, which fails again and again.
-const holdMost = time.Minute
+const holdMost = 5 * time.Minute
 
 // suspects holds back the messages after the suspects of a partition until each suspect has been tried. Otherwise such a
 // message could kill the process while a suspect is tried, and the suspect would be counted for it: after three times it
 // would be parked.
 //
-// The message that kills may be one of those behind: the row of the partition can be older than what its process had in
-// work. So before those behind are handled, the row says that the next kill makes more messages suspects, at least twice
-// as many as now.
+// The message that kills may be one of those behind: when the process was killed, the row of the partition was up to an
+// interval of the automatic commits old, and messages more than MaxUnfinished after it were in work. So before those
+// behind are handled, the row says that the next kill makes more messages suspects.
 type suspects struct {
-	from, before int64               // the offsets of suspects
+	from, before int64               // messages from from on and before before are suspects
 	over         bool                // there are none, or nothing is held back any more
 	behind       []*deliver.Delivery // held back
 	bytes        int                 // their sizes
 	tried        chan struct{}       // receives a value when none is untried; buffered for one
+	again        <-chan time.Time    // when the row may be written again; nil: now
 
 	// guarded by partition.mu
 	untried int       // so many suspects were delivered and not tried
@@ -66,13 +67,17 @@ func (p *partition) add(deliveries ...*deliver.Delivery) {
 // addBehind adds what was held back, if no suspect is left that may be tried soon.
 func (p *partition) addBehind() {
 	s := &p.suspects
-	if len(s.behind) == 0 {
+	if len(s.behind) == 0 || s.again != nil {
 		return
 	}
 	p.mu.Lock()
 	wait := s.untried > 0 && time.Since(s.last) < holdMost
 	p.mu.Unlock()
-	if wait || !p.member.positions.passed(p, s.next(p.member.cfg.MaxUnfinished)) {
+	if wait {
+		return
+	}
+	if again := p.member.positions.passed(p, s.next(p.member.cfg.MaxUnfinished)); again > 0 {
+		s.again = time.After(again)
 		return
 	}
 	held := s.behind
@@ -99,7 +104,7 @@ func (p *partition) noteTrial(msg *consumer.Message, err error) {
 }
 
 // unfinished returns how many messages were read and are not finished, and the sum of their sizes. changed is closed when
-// fewer are in the Deliverer.
+// one of them is finished.
 func (p *partition) unfinished() (messages, bytes int, changed <-chan struct{}) {
 	messages, bytes, changed = p.deliverer.Unsettled()
 	return messages + len(p.suspects.behind), bytes + p.suspects.bytes, changed

@@ -72,8 +72,8 @@ type Position struct {
 	Open  bool   // a session reads the partition, or has ended without saying so: its process was killed
 
 	// How many sessions in a row were killed near the same messages, and the offset that these messages are before.
-	// From 2 on they are handled alone. When all have been, Tries is 1 and Suspect is further away: if the session is
-	// killed then, an earlier one was killed by a message behind them. Tries 0: the last session was not killed.
+	// From 2 on they are handled alone. When all have been, Tries is 1 and Suspect is further away, because a message
+	// behind them may have killed the sessions. Tries 0: the last session was not killed.
 	Suspect int64
 	Tries   int
 

@@ -69,7 +69,7 @@ func parse(args []string, usage io.Writer) (o options, err error) {
 	flags.IntVar(&o.restarts, "restarts", 5, "how often the primary is killed and started again")
 	flags.IntVar(&o.killers, "killers", 0, "number of further messages whose handler kills its process")
 	flags.IntVar(&o.unfinished, "unfinished", 0, "the workers' MaxUnfinished and MaxBatch; 0: their defaults")
-	flags.IntVar(&o.apart, "apart", 20, "so many messages are between two of them")
+	flags.IntVar(&o.apart, "apart", 20, "so many messages are between two killers")
 	flags.IntVar(&o.rate, "rate", 400, "messages per second")
 	flags.IntVar(&o.workers, "workers", 2, "number of processes")
 	flags.IntVar(&o.partitions, "partitions", 4, "number of partitions")
