@@ -93,7 +93,9 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		return
 	}
 	b.run(ctx, []int{i})
-	b.c.memory.survived(it.hash)
+	if it.called || it.done { // otherwise it only waits, such as for an earlier message of its ordering key
+		b.c.memory.survived(it.hash)
+	}
 	if it.done && !it.committed { // it is parked, and the letter says why
 		return
 	}

@@ -172,6 +172,35 @@ func TestACommittedSuspect(t *testing.T) {
 	wantCount(t, db, "1", 1)
 }
 
+// A suspect whose handler did not run, because an earlier message of its ordering key has failed, was not tried.
+func TestASuspectThatWaitsIsNotTried(t *testing.T) {
+	store, failed := consumertest.NewStore(), false
+	var c *consumer.Consumer[tx]
+	c = newConsumer(t, config{Store: store, Backoff: noBackoff, Handle: func(_ context.Context, tx tx, m *consumer.Message) error {
+		if m.ID == "1" && !failed {
+			failed = true
+			return errors.New("transient")
+		}
+		if n := len(letters(t, c)); m.ID == "2" && n != 1 {
+			t.Errorf("%d letters while the second message is tried, want 1", n)
+		}
+		return tx.Add(m.ID)
+	}})
+	batch := []*consumer.Message{msg("1", "x"), msg("2", "x")}
+	for _, m := range batch {
+		m.Suspect, m.OrderingKey = true, "customer-7"
+	}
+	for i, err := range c.ProcessBatch(t.Context(), batch) {
+		wantRetry(t, err, i == 1)
+	}
+	for _, err := range c.ProcessBatch(t.Context(), batch) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	wantCount(t, store.Database(), "2", 1)
+}
+
 // counting counts the letters that are written.
 type counting struct {
 	*consumertest.Store
