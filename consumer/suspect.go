@@ -69,6 +69,9 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		b.runInTurn(ctx, i)
 		return
 	}
+	if len(b.ready(ctx, []int{i})) == 0 { // it waits, such as for an earlier message of its ordering key
+		return
+	}
 	if !b.takeTrials(ctx) {
 		err := errors.New("it waits for the trial of another message that may end processes")
 		b.retry([]int{i}, &RetryError{Err: err, After: b.c.cfg.backoff(b.options.deferrals + 1), Held: true},
@@ -93,7 +96,7 @@ func (b *batch[TTx]) tryAlone(ctx context.Context, i int) {
 		return
 	}
 	b.run(ctx, []int{i})
-	if it.called || it.done { // otherwise it only waits, such as for an earlier message of its ordering key
+	if it.called || it.done { // otherwise it was not tried, for example because the database failed
 		b.c.memory.survived(it.hash)
 	}
 	if it.done && !it.committed { // it is parked, and the letter says why

@@ -8,8 +8,7 @@ import (
 	"github.com/txonce/txonce/internal/deliver"
 )
 
-// holdMost is how long the messages after the suspects wait if no suspect is tried: those that are left may wait for an
-// earlier message of their ordering key, which fails again and again.
+// holdMost is how long the messages after the suspects wait if no suspect is tried.
 const holdMost = 5 * time.Minute
 
 // suspects holds back the messages after the suspects of a partition until each suspect has been tried. Otherwise such a
@@ -28,11 +27,17 @@ type suspects struct {
 	again        <-chan time.Time    // when the row may be written again; nil: now
 
 	// guarded by partition.mu
-	untried int       // so many suspects were delivered and not tried
-	last    time.Time // when one was delivered or tried
+	untried map[string]int  // by ordering key: so many suspects were delivered and not tried
+	failing map[string]bool // ordering keys whose first suspect has failed, so that the others wait for it
+	pending int             // the untried ones of all other keys
+	last    time.Time       // when one was delivered or tried
 }
 
-func newSuspects() suspects { return suspects{over: true, tried: make(chan struct{}, 1)} }
+func newSuspects() suspects {
+	return suspects{
+		over: true, tried: make(chan struct{}, 1), untried: map[string]int{}, failing: map[string]bool{},
+	}
+}
 
 // begin makes the messages between the offsets suspects.
 func (s *suspects) begin(from, before int64) {
@@ -49,12 +54,15 @@ func (p *partition) add(deliveries ...*deliver.Delivery) {
 	s := &p.suspects
 	n := len(deliveries) // so many are delivered now
 	if !s.over {
-		n = 0
 		p.mu.Lock()
-		for n < len(deliveries) && deliveries[n].Message.Suspect {
-			n++
+		for n = 0; n < len(deliveries) && deliveries[n].Message.Suspect; n++ {
+			key := deliveries[n].Message.OrderingKey
+			s.untried[key]++
+			if !s.failing[key] {
+				s.pending++
+			}
 		}
-		s.untried, s.last = s.untried+n, time.Now()
+		s.last = time.Now()
 		p.mu.Unlock()
 	}
 	for _, d := range deliveries[n:] {
@@ -71,7 +79,7 @@ func (p *partition) addBehind() {
 		return
 	}
 	p.mu.Lock()
-	wait := s.untried > 0 && time.Since(s.last) < holdMost
+	wait := s.pending > 0 && time.Since(s.last) < holdMost
 	p.mu.Unlock()
 	if wait {
 		return
@@ -85,19 +93,35 @@ func (p *partition) addBehind() {
 	p.deliverer.Add(held...)
 }
 
-// noteTrial notes that a suspect has an answer. It was tried unless it only waits: for the trial of another message, or
-// for the database. A message that was tried and failed is retried like any other.
+// noteTrial notes the answer about a message. A suspect was tried unless it only waits: for the trial of another message,
+// for the database, or for an earlier message of its key. A message that was tried and failed is retried like any other;
+// later ones of its key are not tried before it is finished, and nothing waits for those.
 func (p *partition) noteTrial(msg *consumer.Message, err error) {
-	if retry, again := errors.AsType[*consumer.RetryError](err); !msg.Suspect || again && retry.Held {
-		return
-	}
-	msg.Suspect = false
+	retry, again := errors.AsType[*consumer.RetryError](err)
+	s, key := &p.suspects, msg.OrderingKey
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.suspects.last = time.Now()
-	if p.suspects.untried--; p.suspects.untried == 0 {
+	switch {
+	case again && retry.Held:
+		return
+	case msg.Suspect:
+		msg.Suspect = false
+		s.last = time.Now()
+		s.untried[key]--
+		s.pending--
+		if again && key != "" {
+			s.failing[key] = true
+			s.pending -= s.untried[key]
+		}
+	case !again && s.failing[key]:
+		delete(s.failing, key)
+		s.pending += s.untried[key]
+	default:
+		return
+	}
+	if s.pending == 0 {
 		select {
-		case p.suspects.tried <- struct{}{}:
+		case s.tried <- struct{}{}:
 		default:
 		}
 	}
