@@ -55,7 +55,7 @@ type HandlerTest[TTx any] struct {
 	//	…
 	//	rows, err := sp.Query(ctx, `SELECT id FROM outbox_messages`)
 	//
-	// If it is set, TestHandler runs the handler 20 times for one message, rolls back all runs but the last, and compares
+	// If it is set, TestHandler runs the handler 100 times for one message, rolls back all runs but the last, and compares
 	// the IDs of all runs. The first run is in another process than the others and has another Message.Attempt, and the
 	// last is in a later second, so the case takes up to a second. IDs differ if the handler makes them of uuid.New,
 	// time.Now, Message.Attempt or a counter in memory: a run of the handler that is repeated after its commit was lost
