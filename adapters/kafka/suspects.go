@@ -19,7 +19,7 @@ const holdMost = 5 * time.Minute
 // interval of the automatic commits old, and messages more than MaxUnfinished after it were in work. So before those
 // behind are handled, the row says that the next kill makes more messages suspects.
 type suspects struct {
-	from, before int64               // messages from from on and before before are suspects
+	from, before int64               // a message is a suspect if its offset is at least from and less than before
 	over         bool                // there are none, or nothing is held back any more
 	behind       []*deliver.Delivery // held back
 	bytes        int                 // their sizes

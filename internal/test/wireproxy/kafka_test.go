@@ -7,7 +7,7 @@ import (
 	"github.com/txonce/txonce/internal/test/wireproxy"
 )
 
-// The requests and answers are those of sarama and of a broker, cut off behind what the proxy reads.
+// sarama and a broker have sent these requests and answers. Each ends after the last byte that the proxy reads.
 func TestAProduceCanBeRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, request string
